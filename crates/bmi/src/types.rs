@@ -1,0 +1,192 @@
+//! Handles, completions, errors and settings of the message layer.
+
+use std::time::Duration;
+
+use causeway_transport::{PeerError, TransferError};
+
+/// A message's tag.
+pub type Tag = u64;
+
+/// An address, resolved. Valid as long as a reference is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Addr(pub(crate) u64);
+
+/// A completion context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Context(pub(crate) u32);
+
+/// An operation in progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpId(pub(crate) u64);
+
+/// What a post call answers.
+#[derive(Debug)]
+#[must_use]
+pub enum Posted {
+    /// The operation completed at once and is not tested for (R1.5).
+    Complete(Completion),
+    /// The operation is in progress.
+    Pending(OpId),
+}
+
+/// A completed operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completion {
+    /// Which operation.
+    pub op: OpId,
+    /// The caller's own number, as given to the post call.
+    pub user: u64,
+    /// Bytes moved, or why the operation failed.
+    pub result: Result<u64, OpError>,
+}
+
+/// An unexpected message.
+#[derive(Debug)]
+pub struct Unexpected {
+    /// Who sent it. The receiver owns a reference.
+    pub from: Addr,
+    /// Its tag.
+    pub tag: Tag,
+    /// Its bytes.
+    pub data: Vec<u8>,
+}
+
+/// Why an operation failed. Other operations are not concerned.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpError {
+    /// The peer is gone; the operation may or may not have had its effect there.
+    #[error("{address}: {cause}")]
+    Peer {
+        /// The peer's address.
+        address: String,
+        /// What happened to it.
+        cause: PeerError,
+    },
+    /// The message is larger than the receive's memory.
+    #[error("the message has {size} bytes; the receive has room for {room}")]
+    TooLarge {
+        /// Bytes of the message.
+        size: u64,
+        /// Bytes of the receive.
+        room: u64,
+    },
+    /// The caller cancelled it.
+    #[error("cancelled")]
+    Cancelled,
+    /// A transfer of remote memory failed.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+}
+
+/// Why a call was refused. Nothing was posted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The method refused.
+    #[error(transparent)]
+    Transport(#[from] causeway_transport::Error),
+    /// A handle that was released, or never existed.
+    #[error("stale {0}")]
+    Stale(&'static str),
+    /// An unexpected message above the limit.
+    #[error("an unexpected message of {size} bytes; at most {limit} are allowed")]
+    UnexpectedTooLarge {
+        /// Bytes of the message.
+        size: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// A limit of the configuration is reached.
+    #[error("{what}: the limit of {limit} is reached")]
+    Limit {
+        /// What ran out.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+    },
+}
+
+/// Settings of an instance. Few on purpose.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Addresses to listen at, such as `shm:///run/x.sock` and `tcp://0.0.0.0:7070`. Empty for a
+    /// process that only connects.
+    pub listen: Vec<String>,
+    /// The cluster's key, for `tcp` beyond loopback. 32 bytes.
+    pub key: Option<[u8; 32]>,
+    /// Encrypt keyed connections. Off only where the operator says that the network is private.
+    pub encrypt: bool,
+    /// Messages up to this many bytes travel eagerly, larger ones by rendezvous.
+    pub eager_limit: usize,
+    /// Most bytes of an unexpected message.
+    pub unexpected_limit: usize,
+    /// Most bytes held for unexpected and early messages of all peers together.
+    pub early_memory: usize,
+    /// How long connecting may take, and how long a silent connection is kept before it is probed.
+    pub connect_timeout: Duration,
+    /// How long to spin before sleeping, at most; 0 sleeps at once. The spin adapts below this.
+    pub spin: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            key: None,
+            encrypt: true,
+            eager_limit: 8 << 10,
+            unexpected_limit: 64 << 10,
+            early_memory: 32 << 20,
+            connect_timeout: Duration::from_secs(5),
+            spin: Duration::from_micros(50),
+        }
+    }
+}
+
+/// An option of [`crate::Bmi::set_info`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InfoOption {
+    /// See [`Config::eager_limit`].
+    EagerLimit(usize),
+    /// See [`Config::spin`].
+    Spin(Duration),
+    /// Who copies in a rendezvous.
+    Rendezvous(RendezvousPolicy),
+    /// This process is a server: under load its clients do the copying (Yu et al. §5.1).
+    Server(bool),
+}
+
+/// Who copies in a rendezvous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RendezvousPolicy {
+    /// By both sides' load (Yu et al., figure 6).
+    #[default]
+    Adaptive,
+    /// The receiver pulls by remote read.
+    Pull,
+    /// The sender pushes by remote write.
+    Push,
+}
+
+/// What an instance is doing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Addresses with an open connection.
+    pub connected: usize,
+    /// Operations in progress.
+    pub operations: usize,
+    /// Remote-memory transfers in progress.
+    pub transfers: usize,
+    /// Bytes held for unexpected and early messages.
+    pub early_bytes: usize,
+    /// Unexpected messages that wait to be taken.
+    pub unexpected_waiting: usize,
+}
+
+/// Ends another thread's sleep in its [`crate::Bmi`].
+#[derive(Debug, Clone)]
+pub struct Waker {
+    pub(crate) event: std::sync::Arc<std::os::fd::OwnedFd>,
+}

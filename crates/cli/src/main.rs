@@ -1,0 +1,4 @@
+//! The `causeway` command.
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,0 +1,12 @@
+//! The parallel file system: metadata, datafiles, servers and the client library.
+//!
+//! Read [`config`] first (what a file system consists of), then [`client`] (what programs call),
+//! then what stands behind it: [`distribution`] (which byte lies where), [`meta`] (names and
+//! objects), [`data`] (datafiles), [`server`] (the process around them).
+#![forbid(unsafe_code)]
+
+pub mod client;
+pub mod config;
+pub mod error;
+
+pub use error::Error;

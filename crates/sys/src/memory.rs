@@ -1,0 +1,356 @@
+//! Bytes that operations in flight, and other processes, may read and write.
+//!
+//! [`Memory`] is a counted reference to a span of bytes that stays valid while any clone lives.
+//! An operation keeps a clone until it completes, so a buffer can never be freed under a transfer.
+//! Because another process may write these bytes at any time, they are never borrowed as slices:
+//! they are copied in and out ([`Memory::read_at`], [`Memory::write_at`]) or handed to the kernel
+//! ([`Memory::read_from_file`], [`Memory::write_to_file`]).
+
+use std::fmt;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// A counted reference to a span of bytes. Cloning and slicing are cheap and share the bytes.
+#[derive(Clone)]
+pub struct Memory {
+    backing: Arc<Backing>,
+    /// First byte of the span inside the backing.
+    start: usize,
+    len: usize,
+}
+
+struct Backing {
+    base: NonNull<u8>,
+    len: usize,
+    owner: Owner,
+}
+
+enum Owner {
+    /// Allocated by `Vec<u8>` with this capacity; freed the same way.
+    Heap { capacity: usize },
+    /// A shared mapping of `file` from its start. The mapping is undone on drop.
+    Mapping { file: OwnedFd, object: u64 },
+    /// Lent by someone who outlives every clone; see [`lend`] and [`Memory::from_raw`].
+    Lent,
+}
+
+// SAFETY: the bytes behind `base` are only touched through raw copies and the kernel; whoever
+// shares a `Memory` between threads or processes orders the accesses by the protocol's messages.
+unsafe impl Send for Backing {}
+// SAFETY: as above; no reference to the bytes is ever formed.
+unsafe impl Sync for Backing {}
+
+impl Memory {
+    /// Takes over a vector's bytes without copying them.
+    pub fn from_vec(bytes: Vec<u8>) -> Self {
+        let mut bytes = std::mem::ManuallyDrop::new(bytes);
+        let (len, capacity) = (bytes.len(), bytes.capacity());
+        let base = NonNull::new(bytes.as_mut_ptr()).expect("a vector's pointer is not null");
+        Self::whole(Backing {
+            base,
+            len,
+            owner: Owner::Heap { capacity },
+        })
+    }
+
+    /// `len` zero bytes.
+    pub fn zeroed(len: usize) -> Self {
+        Self::from_vec(vec![0; len])
+    }
+
+    /// Describes bytes that belong to somebody else.
+    ///
+    /// # Safety
+    /// `base..base + len` must stay valid for reads and writes until the last clone is dropped,
+    /// and nobody may form a Rust reference to it meanwhile.
+    pub unsafe fn from_raw(base: NonNull<u8>, len: usize) -> Self {
+        Self::whole(Backing {
+            base,
+            len,
+            owner: Owner::Lent,
+        })
+    }
+
+    /// Maps `len` bytes of the shareable object `file`, which must be sealed against shrinking.
+    /// `object` is the owner's number for it.
+    pub fn map_object(file: OwnedFd, len: usize, object: u64) -> std::io::Result<Self> {
+        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        // SAFETY: a fresh shared mapping at an address that the kernel chooses; the file cannot
+        // shrink under it, so touching it cannot fault.
+        let base = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )?
+        };
+        let base = NonNull::new(base.cast()).expect("a mapping is not at null");
+        Ok(Self::whole(Backing {
+            base,
+            len,
+            owner: Owner::Mapping { file, object },
+        }))
+    }
+
+    fn whole(backing: Backing) -> Self {
+        let len = backing.len;
+        Self {
+            backing: Arc::new(backing),
+            start: 0,
+            len,
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the span has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The sub-span `range`, sharing the bytes.
+    ///
+    /// # Panics
+    /// If `range` is not inside the span.
+    pub fn slice(&self, range: Range<usize>) -> Self {
+        assert!(
+            range.start <= range.end && range.end <= self.len,
+            "slice out of range"
+        );
+        Self {
+            backing: Arc::clone(&self.backing),
+            start: self.start + range.start,
+            len: range.end - range.start,
+        }
+    }
+
+    /// Address of the first byte. Valid while `self` or a clone lives.
+    pub fn as_ptr(&self) -> *mut u8 {
+        // SAFETY: `start` is inside the backing by construction.
+        unsafe { self.backing.base.as_ptr().add(self.start) }
+    }
+
+    /// The shareable object behind the span: its file, its owner's number and the span's byte
+    /// offset inside it.
+    pub fn object(&self) -> Option<(BorrowedFd<'_>, u64, u64)> {
+        match &self.backing.owner {
+            Owner::Mapping { file, object } => Some((file.as_fd(), *object, self.start as u64)),
+            Owner::Heap { .. } | Owner::Lent => None,
+        }
+    }
+
+    /// How many clones, this one included, share the bytes.
+    pub fn sharers(&self) -> usize {
+        Arc::strong_count(&self.backing)
+    }
+
+    /// Copies out of the span, from `offset` on.
+    ///
+    /// # Panics
+    /// If the range is not inside the span.
+    pub fn read_at(&self, offset: usize, into: &mut [u8]) {
+        assert!(
+            offset
+                .checked_add(into.len())
+                .is_some_and(|end| end <= self.len)
+        );
+        // SAFETY: the range is inside the span; `into` is ours alone, so they do not overlap
+        // unless the lender broke `from_raw`'s contract.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.as_ptr().add(offset), into.as_mut_ptr(), into.len());
+        }
+    }
+
+    /// Copies into the span, from `offset` on.
+    ///
+    /// # Panics
+    /// If the range is not inside the span.
+    pub fn write_at(&self, offset: usize, from: &[u8]) {
+        assert!(
+            offset
+                .checked_add(from.len())
+                .is_some_and(|end| end <= self.len)
+        );
+        // SAFETY: as in `read_at`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from.as_ptr(), self.as_ptr().add(offset), from.len());
+        }
+    }
+
+    /// Copies all bytes between two spans of one length; they may overlap.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn copy_from(&self, from: &Memory) {
+        assert_eq!(self.len, from.len);
+        // SAFETY: both spans are valid for their whole length.
+        unsafe { std::ptr::copy(from.as_ptr(), self.as_ptr(), self.len) };
+    }
+
+    /// Sets every byte to zero.
+    pub fn clear(&self) {
+        // SAFETY: the span is valid for its whole length.
+        unsafe { std::ptr::write_bytes(self.as_ptr(), 0, self.len) };
+    }
+
+    /// A copy of the bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        self.read_at(0, &mut bytes);
+        bytes
+    }
+
+    /// Gives a heap span's vector back if this is its last clone and it is the whole allocation;
+    /// copies otherwise.
+    pub fn into_vec(self) -> Vec<u8> {
+        if self.start != 0 || self.len != self.backing.len {
+            return self.to_vec();
+        }
+        match Arc::try_unwrap(self.backing) {
+            Ok(backing) => backing.into_vec(),
+            Err(backing) => {
+                let len = backing.len;
+                Self {
+                    backing,
+                    start: 0,
+                    len,
+                }
+                .to_vec()
+            }
+        }
+    }
+}
+
+impl Backing {
+    fn into_vec(self) -> Vec<u8> {
+        match self.owner {
+            Owner::Heap { capacity } => {
+                let this = std::mem::ManuallyDrop::new(self);
+                // SAFETY: these are the parts of the vector that `from_vec` took apart, and
+                // `ManuallyDrop` keeps them from being freed twice.
+                unsafe { Vec::from_raw_parts(this.base.as_ptr(), this.len, capacity) }
+            }
+            Owner::Mapping { .. } | Owner::Lent => {
+                let len = self.len;
+                Memory {
+                    backing: Arc::new(self),
+                    start: 0,
+                    len,
+                }
+                .to_vec()
+            }
+        }
+    }
+}
+
+impl Drop for Backing {
+    fn drop(&mut self) {
+        match self.owner {
+            Owner::Heap { capacity } => {
+                // SAFETY: the parts of the vector that `from_vec` took apart, given back once.
+                drop(unsafe { Vec::from_raw_parts(self.base.as_ptr(), self.len, capacity) });
+            }
+            Owner::Mapping { .. } => {
+                // SAFETY: the mapping that `map_object` made; the last clone is gone. An error
+                // could only mean that the arguments are wrong, which they are not.
+                let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+            }
+            Owner::Lent => {}
+        }
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("address", &self.as_ptr())
+            .field("len", &self.len)
+            .finish()
+    }
+}
+
+impl From<Vec<u8>> for Memory {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::from_vec(bytes)
+    }
+}
+
+/// Lends a slice as [`Memory`] while `use_it` runs.
+///
+/// Aborts the process if a clone outlives the call: an operation that could still write into
+/// memory that the caller takes back is a bug that nothing else can contain.
+pub fn lend<R>(bytes: &mut [u8], use_it: impl FnOnce(&Memory) -> R) -> R {
+    let base = NonNull::from(&mut *bytes).cast();
+    // SAFETY: `bytes` is exclusively borrowed for this whole call, and no clone survives it.
+    lend_raw(unsafe { Memory::from_raw(base, bytes.len()) }, use_it)
+}
+
+/// Lends a slice as [`Memory`] that is only read while `use_it` runs. Aborts as [`lend`] does.
+pub fn lend_read<R>(bytes: &[u8], use_it: impl FnOnce(&Memory) -> R) -> R {
+    let base = NonNull::from(bytes).cast();
+    // SAFETY: the bytes outlive this call and no clone survives it. Callers only send from this
+    // memory: exporting it for writing is refused nowhere but is a bug of the caller in this room's
+    // sense, as with a pointer given to `write(2)`.
+    lend_raw(unsafe { Memory::from_raw(base, bytes.len()) }, use_it)
+}
+
+fn lend_raw<R>(memory: Memory, use_it: impl FnOnce(&Memory) -> R) -> R {
+    struct Guard(Memory);
+    impl Drop for Guard {
+        fn drop(&mut self) {
+            if self.0.sharers() != 1 {
+                eprintln!("causeway: an operation still holds a lent buffer; aborting");
+                std::process::abort();
+            }
+        }
+    }
+    let guard = Guard(memory);
+    use_it(&guard.0)
+}
+
+/// Positioned file I/O straight from and into the span.
+impl Memory {
+    /// Reads from `file` at byte `position` into the span; answers how many bytes were read,
+    /// fewer than the span's length only at the end of the file.
+    pub fn read_from_file(&self, file: impl AsFd, position: u64) -> std::io::Result<usize> {
+        let mut done = 0;
+        while done < self.len {
+            // SAFETY: the span is valid; a slice of it exists only while the kernel fills it.
+            // Another process may write it meanwhile, which the kernel does not mind.
+            let into =
+                unsafe { std::slice::from_raw_parts_mut(self.as_ptr().add(done), self.len - done) };
+            match rustix::io::pread(file.as_fd(), into, position + done as u64) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes the whole span to `file` at byte `position`.
+    pub fn write_to_file(&self, file: impl AsFd, position: u64) -> std::io::Result<()> {
+        let mut done = 0;
+        while done < self.len {
+            // SAFETY: as in `read_from_file`, for reading.
+            let from =
+                unsafe { std::slice::from_raw_parts(self.as_ptr().add(done), self.len - done) };
+            match rustix::io::pwrite(file.as_fd(), from, position + done as u64) {
+                Ok(0) => return Err(std::io::ErrorKind::WriteZero.into()),
+                Ok(count) => done += count,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,1 @@
+//! Conformance suites and fault plans for the rooms of Causeway.

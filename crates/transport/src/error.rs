@@ -1,0 +1,119 @@
+//! Errors that say what died: the call, the operation, the peer.
+
+use std::io;
+
+/// A call could not be carried out at all. Nothing else is affected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An address that no method can use.
+    #[error("the address `{address}` cannot be used: {reason}")]
+    BadAddress {
+        /// The text as given.
+        address: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// No method of this name is registered.
+    #[error("no method serves `{scheme}` addresses here (there are: {known})")]
+    NoMethod {
+        /// The scheme that was asked for.
+        scheme: String,
+        /// The schemes that there are, joined with commas.
+        known: String,
+    },
+    /// The operating system refused something that the method needs.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done, with the path or address concerned.
+        what: String,
+        /// The operating system's answer.
+        #[source]
+        source: io::Error,
+    },
+    /// A limit of the configuration or of the method is reached.
+    #[error("{what}: the limit of {limit} is reached")]
+    Limit {
+        /// What ran out.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The peer handle does not name a peer of this method any more.
+    #[error("no such peer: it was dropped, or never existed")]
+    NoPeer,
+    /// The method cannot do this at all.
+    #[error("{0}")]
+    Unsupported(&'static str),
+}
+
+/// Why a packet or a transfer was not accepted. Nothing of it was done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// No room now: the caller keeps the packet and tries again after [`crate::Sink::writable`]
+    /// or a later poll. An ordinary result, not a fault.
+    #[error("no room now; try again after the next poll")]
+    WouldBlock,
+    /// Larger than [`crate::Limits::max_packet`].
+    #[error("the packet has {len} bytes; this method carries at most {limit}")]
+    TooLarge {
+        /// Bytes of the packet.
+        len: usize,
+        /// The most that is carried.
+        limit: usize,
+    },
+    /// The peer is gone and cannot be reached again through this handle.
+    #[error("the peer is gone: {0}")]
+    Gone(PeerError),
+}
+
+/// Why a peer is not reachable any more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerError {
+    /// Nothing listens at the address.
+    #[error("nothing listens there ({0})")]
+    Refused(String),
+    /// The connection was not made, or the peer did not answer, in time.
+    #[error("no answer within {0} ms")]
+    TimedOut(u64),
+    /// The peer closed the connection in an orderly way.
+    #[error("it closed the connection")]
+    Closed,
+    /// The peer's process died or the network lost it.
+    #[error("the connection broke ({0})")]
+    Broken(String),
+    /// The peer sent something that the protocol does not allow.
+    #[error("it broke the protocol: {0}")]
+    Protocol(String),
+    /// The peer is not allowed in, or does not let us in.
+    #[error("not authorised: {0}")]
+    Unauthorised(String),
+    /// We dropped it.
+    #[error("we disconnected")]
+    Disconnected,
+}
+
+/// Why a transfer of remote memory failed. How much of it was done is not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransferError {
+    /// The key is not, or no longer, exported to us, or the range or the access is not covered.
+    #[error("the peer does not export that memory (any more)")]
+    Protection,
+    /// The peer went away before the transfer completed.
+    #[error("the peer is gone: {0}")]
+    Peer(PeerError),
+    /// The operating system refused to copy.
+    #[error("copying failed: {0}")]
+    Copy(String),
+    /// The local and remote lists do not cover the same number of bytes.
+    #[error("{local} local bytes against {remote} remote bytes")]
+    Length {
+        /// Bytes of the local list.
+        local: u64,
+        /// Bytes of the remote list.
+        remote: u64,
+    },
+}

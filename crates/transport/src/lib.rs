@@ -1,0 +1,26 @@
+//! The waist of Causeway: packets and remote memory, and the methods that carry them.
+//!
+//! Everything above is built on the two primitives of [`Method`]:
+//!
+//! 1. **Packets**: short, ordered per peer, reliable, flow-controlled, delivered by
+//!    [`Method::poll`] into the receiver's [`Sink`].
+//! 2. **Remote memory**: regions exported under a 64-bit key, read and written from afar by lists of
+//!    fragments with one completion for the whole list, and optionally a packet that the peer
+//!    receives after the last byte has landed.
+//!
+//! Read [`method`] (the contract), [`address`] and [`registry`] first; then a method: [`shm`]
+//! between processes of one user on one host, [`tcp`] between hosts. The conformance suite in
+//! `causeway-testkit` is the contract's other half and runs against each of them.
+//!
+//! What this room does not do: match messages to receives, split large messages, or queue for a
+//! caller that was told [`SendError::WouldBlock`]. That is the message layer's work (`bmi`).
+
+pub mod address;
+pub mod error;
+pub mod method;
+
+pub use address::Address;
+pub use error::{Error, PeerError, SendError, TransferError};
+pub use method::{
+    Access, Direction, Identity, Limits, Method, Packet, Peer, PeerReport, Sink, Token, Transfer,
+};

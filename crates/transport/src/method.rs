@@ -1,0 +1,352 @@
+//! The contract that every method keeps.
+//!
+//! # Order of calls
+//! [`Method::listen`] once if others shall reach this process; [`Method::connect`] for each peer;
+//! then [`Method::send`] and [`Method::transfer`] at will, [`Method::poll`] often (all progress is
+//! the caller's), and [`Method::tick`] at least every 50 ms while anything is open, and whenever the
+//! caller was asleep. To sleep: [`Method::arm`]; if it answers `true`, wait until
+//! [`Method::pollable`] is readable or [`Method::deadline`] has come; then [`Method::disarm`].
+//!
+//! # What holds for every method
+//! - Packets between two processes on one peer handle arrive once, in order, or not at all once the
+//!   peer was reported down. A packet that [`Method::send`] accepted is the method's.
+//! - [`SendError::WouldBlock`] obliges the caller to keep the packet. [`Sink::writable`] tells when to
+//!   try again; trying earlier is allowed.
+//! - Every transfer that was accepted completes exactly once, with success or an error, in
+//!   [`Sink::transfer_done`]; those of a dead peer complete before its [`Sink::peer_down`].
+//! - A notify packet of a transfer arrives after the last byte of the list has landed, and in order
+//!   with other packets sent to that peer later. A failed transfer's notify packet is never delivered.
+//! - [`Method::unexport`] returns once the peer can no longer touch the memory through that key: at
+//!   once, or after the piece that it is copying at this moment (bounded by the copy of
+//!   [`Limits::max_piece`] bytes, or by the peer's death).
+//! - [`Sink::peer_up`] is called once before the first packet of a peer that connected to us.
+//! - After [`Sink::peer_down`], a peer that *we* connected to is reconnected by the next send or transfer
+//!   on the same handle, as a new incarnation; one that connected to us answers
+//!   [`SendError::Gone`].
+//! - A peer that sends nonsense is reported down with [`PeerError::Protocol`]. It never makes a method
+//!   panic, block or allocate without bound.
+
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use causeway_sys::memory::Memory;
+use causeway_wire::region::RegionDescriptor;
+
+use crate::address::Address;
+use crate::error::{Error, PeerError, SendError, TransferError};
+
+/// One way of carrying packets and remote memory. See the module's page for the contract.
+pub trait Method: Send {
+    /// The scheme of the addresses that this method serves.
+    fn scheme(&self) -> &'static str;
+
+    /// What this method can carry.
+    fn limits(&self) -> Limits;
+
+    /// Lets others reach this process at `address`. Answers the address that others use (a port 0
+    /// is replaced by the real one).
+    fn listen(&mut self, address: &Address) -> Result<Address, Error>;
+
+    /// A handle for the process at `address`. The same address gives the same handle. The connection
+    /// itself is made lazily: an address where nobody listens shows as [`Sink::peer_down`] after the
+    /// first send.
+    fn connect(&mut self, address: &Address) -> Result<Peer, Error>;
+
+    /// The address under which a peer can be reached, or for a peer that connected to us one that
+    /// describes it.
+    fn address(&self, peer: Peer) -> Option<Address>;
+
+    /// Who the peer is, once the connection stands.
+    fn identity(&self, peer: Peer) -> Option<Identity>;
+
+    /// Sends one packet, gathered from `parts`, to `peer`. On `Ok` the bytes have been taken.
+    fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError>;
+
+    /// Lets `peer`, and nobody else, access `memory` until [`Method::unexport`]. The memory stays
+    /// alive as long as it is exported.
+    fn export(
+        &mut self,
+        peer: Peer,
+        memory: &Memory,
+        access: Access,
+    ) -> Result<RegionDescriptor, Error>;
+
+    /// Ends an export. An unknown key is ignored.
+    fn unexport(&mut self, peer: Peer, key: u64);
+
+    /// Starts moving bytes between local memory and memory that `peer` exports to us.
+    fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError>;
+
+    /// Maps memory that `peer` exports to us into this process, where method and memory allow it
+    /// (a buffer from [`Method::allocate`] on the same host): reading and writing it then needs no
+    /// transfer. `None`, with the reason on record in [`Method::report`], where they do not.
+    fn map(&mut self, peer: Peer, region: &RegionDescriptor) -> Option<Memory>;
+
+    /// Allocates memory of `len` bytes laid out for this method: peers may be able to
+    /// [`map`](Method::map) it.
+    fn allocate(&mut self, len: usize) -> Result<Memory, Error>;
+
+    /// Makes progress and delivers what has arrived; answers whether anything happened. Does a
+    /// bounded amount of work, fairly among peers.
+    fn poll(&mut self, sink: &mut dyn Sink) -> bool;
+
+    /// Timers: connection attempts, liveness.
+    fn tick(&mut self, now: Instant, sink: &mut dyn Sink);
+
+    /// Prepares to sleep. `false` if there is something to poll for after all.
+    fn arm(&mut self) -> bool;
+
+    /// Ends what [`Method::arm`] began; harmless without it.
+    fn disarm(&mut self);
+
+    /// Becomes readable when, after [`Method::arm`], there is something to poll for.
+    fn pollable(&self) -> BorrowedFd<'_>;
+
+    /// When [`Method::tick`] wants to be called next, at the latest.
+    fn deadline(&self) -> Option<Instant>;
+
+    /// Drops a peer: its transfers complete with an error, its exports end, its handle is free to be
+    /// reused after this call. There is no [`Sink::peer_down`].
+    fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink);
+
+    /// What was chosen for this peer and why, for people.
+    fn report(&self, peer: Peer) -> Option<PeerReport>;
+}
+
+/// A peer of one method: meaningless to any other. Never reused for another peer while the caller
+/// may hold it (the upper half is a generation).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Peer(pub u64);
+
+impl Peer {
+    /// A handle from a table index and a generation.
+    pub fn new(index: u32, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | u64::from(index))
+    }
+
+    /// The table index.
+    pub fn index(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    /// The generation.
+    pub fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// The caller's own number for a transfer, given back when it completes.
+pub type Token = u64;
+
+/// What a method can carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest packet in bytes, at least 4096 + 256.
+    pub max_packet: usize,
+    /// Transfers are done in pieces of at most this many bytes.
+    pub max_piece: usize,
+    /// Whether a transfer moves bytes without the remote process taking part.
+    pub one_sided: bool,
+}
+
+/// What a peer may do with an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Read only.
+    Read,
+    /// Write only.
+    Write,
+    /// Both.
+    ReadWrite,
+}
+
+impl Access {
+    /// Whether `direction` is covered, seen from the peer that starts the transfer.
+    pub fn allows(self, direction: Direction) -> bool {
+        match direction {
+            Direction::Get => self != Access::Write,
+            Direction::Put => self != Access::Read,
+        }
+    }
+}
+
+/// Which way a transfer moves bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the peer's memory to ours.
+    Get,
+    /// From our memory to the peer's.
+    Put,
+}
+
+/// A list of fragments to move, with one completion (SEAMUR, Yu et al. §5.3).
+#[derive(Debug, Clone)]
+pub struct Transfer {
+    /// Which way.
+    pub direction: Direction,
+    /// Local memory, in order.
+    pub local: Vec<Memory>,
+    /// Remote memory, in order; the fragments need not match the local ones, but both lists cover the
+    /// same number of bytes. A part of a region is named by raising `base` (and the object's offset)
+    /// and lowering `len`; see [`part_of`].
+    pub remote: Vec<RegionDescriptor>,
+    /// A packet for the peer, delivered after the last byte has landed (in either direction).
+    pub notify: Option<Vec<u8>>,
+    /// Given back at completion.
+    pub token: Token,
+}
+
+/// The bytes `offset..offset + len` of an exported region, as a descriptor under the same key.
+///
+/// # Panics
+/// If the range is not inside the region.
+pub fn part_of(region: &RegionDescriptor, offset: u64, len: u64) -> RegionDescriptor {
+    assert!(
+        offset.checked_add(len).is_some_and(|end| end <= region.len),
+        "part out of range"
+    );
+    let mut part = *region;
+    part.base = region.base.wrapping_add(offset);
+    part.len = len;
+    if let Some(span) = &mut part.object {
+        span.offset += offset;
+    }
+    part
+}
+
+/// Who a peer is, as far as the method can tell for certain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Identity {
+    /// A process on this host, vouched for by the kernel.
+    Local {
+        /// Its process id.
+        pid: i32,
+        /// Its user id.
+        uid: u32,
+        /// Its group id.
+        gid: u32,
+    },
+    /// A holder of the cluster's key.
+    Keyed,
+}
+
+/// What was chosen for a peer, and why not something better.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PeerReport {
+    /// Facts for people, such as (`large transfers`, `cross-memory attach`) or
+    /// (`encryption`, `off: loopback, same user`).
+    pub facts: Vec<(&'static str, String)>,
+}
+
+/// Where a method delivers what happened. Called from inside [`Method::poll`], [`Method::tick`] and
+/// [`Method::disconnect`] only.
+pub trait Sink {
+    /// A packet has arrived. It must be copied out now.
+    fn packet(&mut self, peer: Peer, packet: Packet<'_>);
+
+    /// A transfer is complete.
+    fn transfer_done(&mut self, peer: Peer, token: Token, result: Result<(), TransferError>);
+
+    /// A peer has connected to us.
+    fn peer_up(&mut self, peer: Peer);
+
+    /// A peer is unreachable; see the contract.
+    fn peer_down(&mut self, peer: Peer, cause: PeerError);
+
+    /// Room for packets to `peer` after a [`SendError::WouldBlock`].
+    fn writable(&mut self, peer: Peer);
+}
+
+/// The bytes of a packet that has arrived, where they lie.
+///
+/// They may lie in memory that the sender can still write, so they are copied out before they are
+/// looked at, never borrowed.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet<'a> {
+    base: *const u8,
+    len: usize,
+    lifetime: std::marker::PhantomData<&'a [u8]>,
+}
+
+impl<'a> Packet<'a> {
+    /// A packet in private memory.
+    pub fn private(bytes: &'a [u8]) -> Self {
+        Self {
+            base: bytes.as_ptr(),
+            len: bytes.len(),
+            lifetime: std::marker::PhantomData,
+        }
+    }
+
+    /// A packet in memory that another process may write.
+    ///
+    /// # Safety
+    /// `base..base + len` must be valid for reads during `'a`.
+    pub unsafe fn shared(base: *const u8, len: usize) -> Self {
+        Self {
+            base,
+            len,
+            lifetime: std::marker::PhantomData,
+        }
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the packet has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies out of the packet from `offset` on.
+    ///
+    /// # Panics
+    /// If the range is not inside the packet.
+    #[inline]
+    pub fn read_at(&self, offset: usize, into: &mut [u8]) {
+        assert!(
+            offset
+                .checked_add(into.len())
+                .is_some_and(|end| end <= self.len)
+        );
+        // SAFETY: inside the span that the constructor vouched for; `into` is exclusive.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.base.add(offset), into.as_mut_ptr(), into.len());
+        }
+    }
+
+    /// Copies `into.len()` bytes from `offset` on into `into`.
+    ///
+    /// # Panics
+    /// If the range is not inside the packet.
+    #[inline]
+    pub fn copy_to(&self, offset: usize, into: &Memory) {
+        assert!(
+            offset
+                .checked_add(into.len())
+                .is_some_and(|end| end <= self.len)
+        );
+        // SAFETY: both ranges are valid; a packet never lies in memory that was given to an
+        // operation.
+        unsafe {
+            std::ptr::copy_nonoverlapping(self.base.add(offset), into.as_ptr(), into.len());
+        }
+    }
+
+    /// A copy of the bytes from `offset` on.
+    ///
+    /// # Panics
+    /// If `offset` is behind the end.
+    pub fn to_vec(&self, offset: usize) -> Vec<u8> {
+        let mut bytes = vec![
+            0;
+            self.len
+                .checked_sub(offset)
+                .expect("offset inside the packet")
+        ];
+        self.read_at(offset, &mut bytes);
+        bytes
+    }
+}

@@ -1,0 +1,223 @@
+//! Bounded reading and writing of little-endian fields.
+//!
+//! A [`Reader`] never reads past its input and never trusts a length: [`Reader::bytes`] takes the
+//! largest length that the caller accepts. A [`Writer`] appends to a byte vector.
+
+/// Why bytes from elsewhere were refused. Carries what was being read, never the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// The input ended inside `field`.
+    #[error("the message ends inside {field}")]
+    Truncated {
+        /// The field that was being read.
+        field: &'static str,
+    },
+    /// A length or count is above what its field allows.
+    #[error("{field} is {value}, more than the {limit} allowed")]
+    TooLarge {
+        /// The field that was being read.
+        field: &'static str,
+        /// What the input said.
+        value: u64,
+        /// The most that is allowed.
+        limit: u64,
+    },
+    /// A value that the field does not know.
+    #[error("{field} has the unknown value {value}")]
+    Unknown {
+        /// The field that was being read.
+        field: &'static str,
+        /// What the input said.
+        value: u64,
+    },
+    /// Bytes were left over behind the last field.
+    #[error("{count} bytes follow the end of the message")]
+    Trailing {
+        /// How many.
+        count: usize,
+    },
+}
+
+/// Reads fields from the front of a byte slice.
+#[derive(Debug, Clone)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+macro_rules! integers {
+    ($($name:ident: $type:ty),*) => {
+        impl<'a> Reader<'a> {
+            $(
+                #[doc = concat!("Takes one little-endian `", stringify!($type), "`.")]
+                pub fn $name(&mut self, field: &'static str) -> Result<$type, Malformed> {
+                    let (head, rest) =
+                        self.rest.split_first_chunk().ok_or(Malformed::Truncated { field })?;
+                    self.rest = rest;
+                    Ok(<$type>::from_le_bytes(*head))
+                }
+            )*
+        }
+        impl Writer {
+            $(
+                #[doc = concat!("Appends one little-endian `", stringify!($type), "`.")]
+                pub fn $name(&mut self, value: $type) {
+                    self.bytes.extend_from_slice(&value.to_le_bytes());
+                }
+            )*
+        }
+    };
+}
+
+integers!(u8: u8, u16: u16, u32: u32, u64: u64, u128: u128, i64: i64);
+
+impl<'a> Reader<'a> {
+    /// Starts at the front of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// How many bytes are left.
+    pub fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Takes exactly `count` bytes.
+    pub fn take(&mut self, count: usize, field: &'static str) -> Result<&'a [u8], Malformed> {
+        let (head, rest) = self
+            .rest
+            .split_at_checked(count)
+            .ok_or(Malformed::Truncated { field })?;
+        self.rest = rest;
+        Ok(head)
+    }
+
+    /// Takes a `u32` length of at most `limit` and that many bytes.
+    pub fn bytes(&mut self, limit: usize, field: &'static str) -> Result<&'a [u8], Malformed> {
+        let count = self.count(limit, 1, field)?;
+        self.take(count, field)
+    }
+
+    /// Takes a `u32` count of at most `limit` items, each of which occupies at least
+    /// `least_item_bytes` of the input, so that a count cannot make the caller allocate more
+    /// than the input could fill.
+    pub fn count(
+        &mut self,
+        limit: usize,
+        least_item_bytes: usize,
+        field: &'static str,
+    ) -> Result<usize, Malformed> {
+        let count = self.u32(field)? as usize;
+        if count > limit {
+            return Err(Malformed::TooLarge {
+                field,
+                value: count as u64,
+                limit: limit as u64,
+            });
+        }
+        if count.saturating_mul(least_item_bytes) > self.rest.len() {
+            return Err(Malformed::Truncated { field });
+        }
+        Ok(count)
+    }
+
+    /// Takes a byte that must be 0 or 1.
+    pub fn bool(&mut self, field: &'static str) -> Result<bool, Malformed> {
+        match self.u8(field)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(Malformed::Unknown {
+                field,
+                value: value.into(),
+            }),
+        }
+    }
+
+    /// Ends the reading: nothing may be left.
+    pub fn finish(self) -> Result<(), Malformed> {
+        match self.rest.len() {
+            0 => Ok(()),
+            count => Err(Malformed::Trailing { count }),
+        }
+    }
+}
+
+/// Appends fields to a growing byte vector.
+#[derive(Debug, Default, Clone)]
+pub struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// An empty writer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends to `bytes`, which lets a caller reuse its allocation.
+    pub fn onto(bytes: Vec<u8>) -> Self {
+        Self { bytes }
+    }
+
+    /// Appends `bytes` as they are.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Appends a `u32` length and the bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.raw(bytes);
+    }
+
+    /// Appends a `u32` count.
+    ///
+    /// # Panics
+    /// If `count` does not fit: our own messages are far smaller.
+    pub fn count(&mut self, count: usize) {
+        self.u32(u32::try_from(count).expect("a count of ours fits 32 bits"));
+    }
+
+    /// Appends 0 or 1.
+    pub fn bool(&mut self, value: bool) {
+        self.u8(value.into());
+    }
+
+    /// What was written.
+    pub fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// How many bytes were written.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether nothing was written.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+/// A value with one encoding.
+pub trait Wire: Sized {
+    /// Appends the value.
+    fn encode(&self, out: &mut Writer);
+
+    /// Takes the value from the front of `input`.
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed>;
+
+    /// The value's encoding.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Writer::new();
+        self.encode(&mut out);
+        out.finish()
+    }
+
+    /// The value whose encoding is exactly `bytes`.
+    fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut input = Reader::new(bytes);
+        let value = Self::decode(&mut input)?;
+        input.finish()?;
+        Ok(value)
+    }
+}

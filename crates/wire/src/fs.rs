@@ -1,0 +1,552 @@
+//! Requests and replies of the file system.
+//!
+//! A client sends a [`Request`] as an unexpected message; the server answers with a [`Reply`] under
+//! the tag that the request names. Bulk data never travels inside: a request names memory that the
+//! client exports, and the server reads or writes it (`docs/formats/fs.md`).
+//!
+//! Objects and names are apart: an object is known by its [`ObjectId`], which is never used again; a
+//! directory entry gives it a name.
+
+use crate::region::RegionDescriptor;
+
+/// Names an object (file, directory, symbolic link) for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectId(pub u64);
+
+impl ObjectId {
+    /// The root directory.
+    pub const ROOT: ObjectId = ObjectId(1);
+}
+
+/// Longest name of a directory entry, in bytes.
+pub const MAX_NAME_BYTES: usize = 255;
+/// Longest path in one request, and longest target of a symbolic link, in bytes.
+pub const MAX_PATH_BYTES: usize = 4096;
+/// Largest content of a file that lives beside its metadata, in bytes.
+pub const MAX_STUFFED_BYTES: usize = 16 << 10;
+/// Most supplementary groups of a caller.
+pub const MAX_GROUPS: usize = 64;
+/// Most servers that one file is striped over.
+pub const MAX_STRIPE_SERVERS: usize = 1024;
+/// Largest encoding of a request or a reply, in bytes. Longer lists travel in exported memory.
+pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
+
+/// What a client asks of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    /// Tag under which the reply is sent.
+    pub reply_tag: u64,
+    /// Who sends: chosen at random once per client process.
+    pub client: u128,
+    /// The client's slot for this operation. A slot has one mutation in progress at a time; a slot
+    /// and a sequence number make repeating a mutation harmless (NFSv4.1's sessions).
+    pub slot: u16,
+    /// Counts the mutations of the slot, from 1; 0 for operations that change nothing.
+    pub sequence: u64,
+    /// On whose behalf.
+    pub caller: Caller,
+    /// What.
+    pub operation: Operation,
+}
+
+/// The identity that permissions are checked against.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Caller {
+    /// User id.
+    pub uid: u32,
+    /// Primary group id.
+    pub gid: u32,
+    /// Supplementary group ids.
+    pub groups: Vec<u32>,
+}
+
+/// A path to walk from a directory. An empty path names the directory itself; a leading slash
+/// starts at the root; `.` and `..` are understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Where to start.
+    pub base: ObjectId,
+    /// Bytes without NUL.
+    pub path: Vec<u8>,
+}
+
+/// Everything that can be asked. Metadata first, then data, then the whole server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    /// Walks a path. Answers [`Answer::Node`].
+    Lookup {
+        /// What to walk.
+        place: Place,
+        /// Follow a symbolic link in the last component.
+        follow: bool,
+        /// Send a stuffed file's content along.
+        content: bool,
+    },
+    /// Reads the node of a known object. Answers [`Answer::Node`].
+    GetNode {
+        /// Which.
+        object: ObjectId,
+        /// Send a stuffed file's content along.
+        content: bool,
+    },
+    /// Makes a file, with content if it is small. Answers [`Answer::Node`]. If the name exists and is
+    /// a file and `exclusive` is not set, answers that file's node, unchanged.
+    Create {
+        /// Directory and new name.
+        place: Place,
+        /// Fail if the name exists.
+        exclusive: bool,
+        /// Permission bits, 0 to 0o7777.
+        mode: u16,
+        /// How to stripe; the directory's default if absent.
+        distribution: Option<DistributionHint>,
+        /// First content, at most [`MAX_STUFFED_BYTES`].
+        content: Vec<u8>,
+    },
+    /// Makes a directory. Answers [`Answer::Node`].
+    MakeDirectory {
+        /// Directory and new name.
+        place: Place,
+        /// Permission bits.
+        mode: u16,
+        /// Default for files below; the parent's if absent.
+        distribution: Option<DistributionHint>,
+    },
+    /// Makes a symbolic link. Answers [`Answer::Node`].
+    SymbolicLink {
+        /// Directory and new name.
+        place: Place,
+        /// What it points to.
+        target: Vec<u8>,
+    },
+    /// Gives an existing file one more name. Answers [`Answer::Node`].
+    HardLink {
+        /// The file.
+        object: ObjectId,
+        /// Directory and new name.
+        place: Place,
+    },
+    /// Renames, replacing what the new name held, atomically. Answers [`Answer::Done`].
+    Rename {
+        /// Old name.
+        from: Place,
+        /// New name.
+        to: Place,
+        /// Fail if the new name exists.
+        no_replace: bool,
+    },
+    /// Removes a name of a file or link. Answers [`Answer::Done`].
+    Unlink {
+        /// Which.
+        place: Place,
+    },
+    /// Removes an empty directory. Answers [`Answer::Done`].
+    RemoveDirectory {
+        /// Which.
+        place: Place,
+    },
+    /// Lists a directory in the order of names. Answers [`Answer::Entries`].
+    ReadDirectory {
+        /// Which.
+        object: ObjectId,
+        /// Only names behind this one; empty starts at the front. Stable under concurrent change.
+        after: Vec<u8>,
+        /// Most entries to answer.
+        limit: u32,
+        /// Send each entry's attributes along.
+        attributes: bool,
+    },
+    /// Changes attributes. Answers [`Answer::Node`].
+    SetAttributes {
+        /// Which object.
+        object: ObjectId,
+        /// What to change.
+        set: SetAttributes,
+    },
+    /// First half of changing a file's size: records the size and, if the file is striped, that its
+    /// datafiles must follow. Answers [`Answer::Node`].
+    Truncate {
+        /// Which file.
+        object: ObjectId,
+        /// New size in bytes, at most 2^63 - 1.
+        size: u64,
+    },
+    /// Second half: the datafiles have followed the truncation with this `version`. Answers
+    /// [`Answer::Node`].
+    FinishTruncate {
+        /// Which file.
+        object: ObjectId,
+        /// The version that the first half answered.
+        version: u64,
+    },
+    /// The file has been written up to `end`. Answers [`Answer::Node`].
+    Extend {
+        /// Which file.
+        object: ObjectId,
+        /// Byte behind the last one written: the size becomes at least this.
+        end: u64,
+        /// Modification time.
+        modified: Timestamp,
+    },
+    /// Writes into a stuffed file. Answers [`Answer::Node`], or [`Errno::NOT_STUFFED`].
+    WriteStuffed {
+        /// Which file.
+        object: ObjectId,
+        /// Where, in bytes.
+        offset: u64,
+        /// What.
+        data: Vec<u8>,
+    },
+    /// First half of moving a stuffed file's content to its first I/O server: freezes the content and
+    /// answers it ([`Answer::Node`]).
+    BeginUnstuff {
+        /// Which file.
+        object: ObjectId,
+    },
+    /// Second half: the content lies in the datafile. Answers [`Answer::Node`].
+    FinishUnstuff {
+        /// Which file.
+        object: ObjectId,
+    },
+    /// Makes everything that was acknowledged durable. Answers [`Answer::Done`].
+    Commit,
+    /// How many objects there are. Answers [`Answer::MetadataStatus`].
+    MetadataStatus,
+    /// Which of these objects exist and are striped files? Answers [`Answer::Objects`] with those.
+    Exist {
+        /// Which objects.
+        objects: Vec<ObjectId>,
+    },
+    /// Checks a batch of the name space, and mends it if asked. Answers [`Answer::Checked`].
+    Check {
+        /// Where the last batch ended; empty starts.
+        after: Vec<u8>,
+        /// Mend what is found.
+        repair: bool,
+    },
+
+    /// Reads regions of a datafile into the client's memory. Answers [`Answer::Transferred`].
+    Read {
+        /// Which datafile.
+        object: ObjectId,
+        /// What to read: regions in datafile bytes, in the order of the memory.
+        regions: Regions,
+        /// Where to put it. Empty: at most a few KiB, sent in the answer.
+        memory: Vec<RegionDescriptor>,
+    },
+    /// Writes regions of a datafile from the client's memory. Answers [`Answer::Transferred`].
+    Write {
+        /// Which datafile.
+        object: ObjectId,
+        /// What to write.
+        regions: Regions,
+        /// Where it lies.
+        memory: Vec<RegionDescriptor>,
+        /// Small data, sent along instead of `memory`.
+        inline: Vec<u8>,
+    },
+    /// Creates a datafile with this content unless it exists. Answers [`Answer::Done`].
+    Seed {
+        /// Which datafile.
+        object: ObjectId,
+        /// Its first bytes.
+        content: Vec<u8>,
+    },
+    /// Cuts or grows a datafile. `version` orders truncations: an older one than the last is ignored.
+    /// Answers [`Answer::Done`].
+    TruncateData {
+        /// Which datafile.
+        object: ObjectId,
+        /// New size in datafile bytes.
+        size: u64,
+        /// See above.
+        version: u64,
+    },
+    /// Makes a datafile durable. Answers [`Answer::Done`].
+    Flush {
+        /// Which datafile.
+        object: ObjectId,
+    },
+    /// Removes datafiles; those that do not exist are no error. Answers [`Answer::Done`].
+    Remove {
+        /// Which datafiles.
+        objects: Vec<ObjectId>,
+    },
+    /// Lists datafiles in the order of their numbers. Answers [`Answer::Datafiles`].
+    ListData {
+        /// Only those behind this one.
+        after: ObjectId,
+        /// Most to answer.
+        limit: u32,
+    },
+    /// Space and load. Answers [`Answer::StorageStatus`].
+    StorageStatus,
+
+    /// Who are you? Answers [`Answer::Pong`].
+    Ping,
+}
+
+/// Regions of a file or datafile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Regions {
+    /// In the message.
+    Here(Vec<Region>),
+    /// An encoded list (count, then regions) in memory that the client exports, for lists too long for
+    /// a message.
+    There {
+        /// Number of regions.
+        count: u64,
+        /// Where the list lies: 16 bytes each.
+        list: RegionDescriptor,
+    },
+    /// Regions of equal length at equal distance, as tiles have.
+    Strided {
+        /// First byte of the first region.
+        offset: u64,
+        /// Bytes of each region.
+        len: u64,
+        /// Distance from one region's start to the next one's.
+        stride: u64,
+        /// How many.
+        count: u64,
+    },
+}
+
+/// A contiguous span of bytes of a file or datafile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+/// A time since the epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Timestamp {
+    /// Seconds, negative before 1970.
+    pub seconds: i64,
+    /// Nanoseconds, 0 to 999,999,999.
+    pub nanoseconds: u32,
+}
+
+/// Attributes to change; absent ones stay.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SetAttributes {
+    /// Permission bits.
+    pub mode: Option<u16>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Access time.
+    pub accessed: Option<Timestamp>,
+    /// Modification time.
+    pub modified: Option<Timestamp>,
+    /// A directory's default distribution.
+    pub distribution: Option<DistributionHint>,
+}
+
+/// A wish for the distribution of new files; 0 leaves a value to the file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DistributionHint {
+    /// Bytes of a strip, a multiple of 4 KiB and at least [`MAX_STUFFED_BYTES`].
+    pub strip_size: u32,
+    /// Number of servers.
+    pub servers: u16,
+    /// First server plus one; 0 spreads files over servers.
+    pub start: u16,
+}
+
+/// How a file's bytes are dealt over its servers: strip `i` lies on `servers[i % servers.len()]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Distribution {
+    /// Bytes of a strip.
+    pub strip_size: u32,
+    /// Indices into the configuration's list of I/O servers, each once.
+    pub servers: Vec<u16>,
+}
+
+/// What kind of object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A file.
+    File = 1,
+    /// A directory.
+    Directory = 2,
+    /// A symbolic link.
+    SymbolicLink = 3,
+}
+
+/// An object's attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// What it is.
+    pub kind: Kind,
+    /// Permission bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of names (for a directory 2 plus its sub-directories).
+    pub links: u32,
+    /// Bytes of a file or of a link's target; entries of a directory.
+    pub size: u64,
+    /// Last access (kept as last set, not by reading).
+    pub accessed: Timestamp,
+    /// Last change of content.
+    pub modified: Timestamp,
+    /// Last change of attributes.
+    pub changed: Timestamp,
+}
+
+/// An object as the metadata server describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Which object.
+    pub object: ObjectId,
+    /// Its attributes.
+    pub attributes: Attributes,
+    /// Where its content is.
+    pub body: Body,
+}
+
+/// Where an object's content is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// A directory, with the distribution that new files inherit.
+    Directory(DistributionHint),
+    /// A symbolic link's target.
+    Link(Vec<u8>),
+    /// A small file beside its metadata; the content if it was asked for.
+    Stuffed {
+        /// How it will be dealt when it grows.
+        distribution: Distribution,
+        /// The content, if asked for.
+        content: Option<Vec<u8>>,
+        /// The content is frozen: it is on its way to the first server.
+        moving: bool,
+    },
+    /// A file in datafiles.
+    Striped {
+        /// How it is dealt.
+        distribution: Distribution,
+        /// Counts truncations.
+        version: u64,
+        /// The size that datafiles must first be cut to, if a truncation was not finished.
+        truncating: Option<u64>,
+    },
+}
+
+/// What a server answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// The answer, or why there is none.
+    pub result: Result<Answer, Failure>,
+}
+
+/// An operation's failure: a number for programs and a sentence for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What kind.
+    pub errno: Errno,
+    /// What, where and why; may be empty where the number says it all.
+    pub message: String,
+}
+
+/// A POSIX error number of Linux, or one of ours above 1000.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Errno(pub u16);
+
+/// An operation's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// An object.
+    Node(Box<Node>),
+    /// A part of a directory.
+    Entries {
+        /// In the order of names.
+        entries: Vec<Entry>,
+        /// Nothing follows the last one.
+        end: bool,
+    },
+    /// Bytes were moved.
+    Transferred {
+        /// How many were written, or found before the datafile's end.
+        bytes: u64,
+        /// The datafile's size afterwards.
+        size: u64,
+        /// Small data that was read.
+        inline: Vec<u8>,
+    },
+    /// Objects.
+    Objects(Vec<ObjectId>),
+    /// Datafiles with their sizes.
+    Datafiles {
+        /// In the order of their numbers.
+        datafiles: Vec<(ObjectId, u64)>,
+        /// Nothing follows the last one.
+        end: bool,
+    },
+    /// A batch of the name space was checked.
+    Checked {
+        /// Where to go on; empty at the end.
+        next: Vec<u8>,
+        /// Records that were looked at.
+        records: u64,
+        /// What was found wrong, in words.
+        findings: Vec<String>,
+        /// How much of it was mended.
+        mended: u64,
+    },
+    /// What the metadata server holds.
+    MetadataStatus {
+        /// Objects of all kinds.
+        objects: u64,
+        /// Datafiles whose removal is still to be done.
+        removals: u64,
+    },
+    /// What an I/O server holds.
+    StorageStatus {
+        /// Bytes of its storage.
+        total: u64,
+        /// Bytes that are free for us.
+        free: u64,
+        /// Bytes written and read since its start.
+        written: u64,
+        /// See `written`.
+        read: u64,
+        /// Requests in progress.
+        busy: u32,
+    },
+    /// A server's presentation.
+    Pong {
+        /// The file system's identity: differs from file system to file system.
+        file_system: u128,
+        /// The server's name in the configuration.
+        server: String,
+        /// Process id.
+        pid: u32,
+        /// Milliseconds since its start.
+        uptime_ms: u64,
+        /// Version of the program.
+        version: String,
+    },
+}
+
+/// A directory entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What it names.
+    pub object: ObjectId,
+    /// What kind of object that is.
+    pub kind: Kind,
+    /// The object's attributes, if asked for.
+    pub attributes: Option<Attributes>,
+}

@@ -1,0 +1,16 @@
+//! Every byte of Causeway that crosses a process or a reboot is defined in this room.
+//!
+//! Read [`codec`] first (bounded reading and writing, the one error type), then the format that
+//! you came for: [`region`] (descriptors of remote memory), [`bmi`] (headers of the message
+//! layer), [`tcp`] and [`shm`] (what the two methods put on a connection), [`fs`] (requests and
+//! replies of the file system) and [`store`] (records of the metadata store). `docs/formats/`
+//! draws them.
+//!
+//! There is no I/O here, no clock and no allocation policy: decoders borrow from or copy out of
+//! the bytes that they are given, never allocate more than the input could hold, and answer
+//! [`codec::Malformed`] to anything else. Every decoder has a fuzz target under `fuzz/`.
+#![forbid(unsafe_code)]
+
+pub mod codec;
+pub mod fs;
+pub mod region;

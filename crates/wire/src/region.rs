@@ -1,0 +1,67 @@
+//! Descriptors of remote memory, as they travel inside messages.
+
+use crate::codec::{Malformed, Reader, Wire, Writer};
+
+/// The most fragments that one descriptor list may hold. A list is bounded by memory, not by a
+/// protocol constant (SEAMUR, Yu et al. §5.3, has none); this only stops nonsense.
+pub const MAX_FRAGMENTS: usize = 1 << 20;
+
+/// Names a span of another process's registered memory: what the owner hands out, and all that
+/// the holder needs to read or write it.
+///
+/// `key` is unguessable enough to catch mistakes and revoked regions, not a secret: peers are
+/// authenticated by their connection. `base` is the owner's virtual address of the region's first
+/// byte and has a meaning only for methods that copy between address spaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RegionDescriptor {
+    /// Protection key; 0 is never valid.
+    pub key: u64,
+    /// Owner's virtual address of the first byte.
+    pub base: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Where the region lies in a memory object that the peer may map, if it does.
+    pub object: Option<ObjectSpan>,
+}
+
+/// A span of a shareable memory object (see `memalloc`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ObjectSpan {
+    /// The owner's number for the object.
+    pub object: u64,
+    /// Byte offset of the region inside it.
+    pub offset: u64,
+}
+
+impl Wire for RegionDescriptor {
+    fn encode(&self, out: &mut Writer) {
+        out.u64(self.key);
+        out.u64(self.base);
+        out.u64(self.len);
+        out.bool(self.object.is_some());
+        if let Some(span) = self.object {
+            out.u64(span.object);
+            out.u64(span.offset);
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let key = input.u64("region key")?;
+        let base = input.u64("region base")?;
+        let len = input.u64("region length")?;
+        let object = if input.bool("region object flag")? {
+            Some(ObjectSpan {
+                object: input.u64("region object")?,
+                offset: input.u64("region object offset")?,
+            })
+        } else {
+            None
+        };
+        Ok(Self {
+            key,
+            base,
+            len,
+            object,
+        })
+    }
+}
