@@ -17,7 +17,9 @@
 
 pub mod address;
 pub mod error;
+pub mod mem;
 pub mod method;
+pub mod registry;
 
 pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};

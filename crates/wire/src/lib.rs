@@ -11,6 +11,7 @@
 //! [`codec::Malformed`] to anything else. Every decoder has a fuzz target under `fuzz/`.
 #![forbid(unsafe_code)]
 
+pub mod bmi;
 pub mod codec;
 pub mod fs;
 pub mod region;
