@@ -209,7 +209,8 @@ pub fn part_of(region: &RegionDescriptor, offset: u64, len: u64) -> RegionDescri
     part.base = region.base.wrapping_add(offset);
     part.len = len;
     if let Some(span) = &mut part.object {
-        span.offset += offset;
+        // Wraps where the descriptor of a hostile peer says so; the owner checks the range.
+        span.offset = span.offset.wrapping_add(offset);
     }
     part
 }

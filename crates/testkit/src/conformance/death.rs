@@ -221,7 +221,7 @@ pub fn of_the_listener_then_restart<F: Factory>(factory: &F, test: &str) {
         let region = stage.exported(10_000, round, false);
         let ours = Memory::zeroed(10_000);
         transfer(&mut stage, &List::simple(Direction::Get, &ours, region)).expect("readable");
-        assert_eq!(ours.to_vec(), vec![round; 10_000]);
+        assert!(ours.to_vec() == vec![round; 10_000]);
     }
 }
 

@@ -484,7 +484,7 @@ pub fn with_a_notify_too_large<F: Factory>(factory: &F) {
     assert_eq!(theirs.to_vec(), vec![0; 100]);
     let largest = list.notifying(&vec![3; limit]);
     assert_eq!(pair.a_transfers(&largest), Ok(()));
-    assert_eq!(pair.b_hears().1, vec![3; limit]);
+    assert!(pair.b_hears().1 == vec![3; limit]);
     assert_eq!(theirs.to_vec(), vec![1; 100]);
 }
 
