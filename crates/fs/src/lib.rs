@@ -8,5 +8,6 @@
 pub mod client;
 pub mod config;
 pub mod error;
+pub mod meta;
 
 pub use error::Error;
