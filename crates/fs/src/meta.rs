@@ -1,0 +1,2 @@
+//! Names and objects.
+pub mod store;
