@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod data;
 pub mod distribution;
 pub mod error;
 
