@@ -6,7 +6,9 @@
 //! system of server processes on one machine).
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod config;
+pub mod data;
 pub mod distribution;
 pub mod error;
 pub mod meta;
