@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod conformance;
+pub mod decoders;
 pub mod directory;
 pub mod patience;
 pub mod process;

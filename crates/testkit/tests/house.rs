@@ -161,7 +161,9 @@ fn rooms_use_only_what_they_may() {
         };
         rooms.insert(room.to_owned());
         let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| *from == room) else {
-            found.push(format!("{room}: give it a row in ARROWS and in ARCHITECTURE.md"));
+            found.push(format!(
+                "{room}: give it a row in ARROWS and in ARCHITECTURE.md"
+            ));
             continue;
         };
         for dependency in package["dependencies"].as_array().expect("dependencies") {
@@ -298,7 +300,9 @@ fn nothing_names_one_machine() {
 #[test]
 fn every_format_is_drawn() {
     let tree = Tree::read();
-    let wire = tree.get("crates/wire/src/lib.rs").expect("the room of formats");
+    let wire = tree
+        .get("crates/wire/src/lib.rs")
+        .expect("the room of formats");
     let found: Vec<_> = rust::modules(&wire.text)
         .into_iter()
         .map(|module| format!("docs/formats/{}.md", module.name))

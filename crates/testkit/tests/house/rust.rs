@@ -22,8 +22,8 @@ pub fn code_lines(text: &str) -> Vec<Line> {
         if after_cfg_test && tests_end.is_none() && trimmed.ends_with('{') {
             tests_end = Some(format!("{indent}}}"));
         }
-        after_cfg_test = trimmed.starts_with("#[cfg(test)]")
-            || (after_cfg_test && trimmed.starts_with("#["));
+        after_cfg_test =
+            trimmed.starts_with("#[cfg(test)]") || (after_cfg_test && trimmed.starts_with("#["));
         lines.push(Line {
             number: index + 1,
             code: without_words(full),
@@ -113,7 +113,10 @@ impl Module {
             _ if is_crate_root(declaring) => folder.to_owned(),
             _ => format!("{folder}/{stem}"),
         };
-        vec![format!("{below}/{name}.rs"), format!("{below}/{name}/mod.rs")]
+        vec![
+            format!("{below}/{name}.rs"),
+            format!("{below}/{name}/mod.rs"),
+        ]
     }
 }
 
@@ -137,12 +140,24 @@ fn modules_and_their_files_are_found() {
     let names: Vec<_> = found.iter().map(|module| module.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "c", "d"]);
     let inside = found[0].candidates("crates/wire/src/fs.rs");
-    assert_eq!(inside, ["crates/wire/src/fs/a.rs", "crates/wire/src/fs/a/mod.rs"]);
-    assert_eq!(found[1].candidates("crates/wire/src/lib.rs")[0], "crates/wire/src/b.rs");
-    assert_eq!(found[3].candidates("crates/k/tests/h.rs"), ["crates/k/tests/x/d.rs"]);
+    assert_eq!(
+        inside,
+        ["crates/wire/src/fs/a.rs", "crates/wire/src/fs/a/mod.rs"]
+    );
+    assert_eq!(
+        found[1].candidates("crates/wire/src/lib.rs")[0],
+        "crates/wire/src/b.rs"
+    );
+    assert_eq!(
+        found[3].candidates("crates/k/tests/h.rs"),
+        ["crates/k/tests/x/d.rs"]
+    );
 }
 
 #[test]
 fn words_are_taken_off() {
-    assert_eq!(without_words(r#"a("x // y \" z", '"') // b"#), r#"a("", ) "#);
+    assert_eq!(
+        without_words(r#"a("x // y \" z", '"') // b"#),
+        r#"a("", ) "#
+    );
 }

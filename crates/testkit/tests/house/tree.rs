@@ -105,7 +105,8 @@ pub fn make_targets(text: &str) -> Vec<String> {
 
 #[test]
 fn links_and_targets_are_found() {
-    let text = "See [a](b.md#c) and [d](https://e) or `make test`, `cmake x`.\n    make demo ARGS=1\n";
+    let text =
+        "See [a](b.md#c) and [d](https://e) or `make test`, `cmake x`.\n    make demo ARGS=1\n";
     assert_eq!(links(text), ["b.md"]);
     assert_eq!(make_targets(text), ["test", "demo"]);
 }
