@@ -9,6 +9,7 @@ CARGO := $(CURDIR)/tools/cargo
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 PREFIX ?= /usr/local
 DESTDIR ?=
+FUZZER := $(TARGET)/tools/bin/cargo-fuzz
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 # Rounds of `make kill-rounds`.
@@ -46,21 +47,22 @@ loom: ## The shared queues under every interleaving
 		-p causeway-transport --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
-.PHONY: fuzz fuzz-smoke kill-rounds asan
-fuzz: fuzz-tools ## Fuzz every decoder, FUZZ_SECONDS each (default 60)
+.PHONY: fuzz fuzz-smoke kill-rounds
+fuzz: $(FUZZER) ## Fuzz every decoder, FUZZ_SECONDS each (default 60)
+	$(CARGO) run --quiet --locked -p causeway-testkit --example corpus fuzz/corpus
 	@for target in $$($(FUZZ) list); do \
 		echo "== $$target"; \
-		$(FUZZ) run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=512 -print_final_stats=1; \
+		$(FUZZ) run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 \
+			-malloc_limit_mb=64 -print_final_stats=1; \
 	done
 
 fuzz-smoke: ## The same for five seconds each
 	$(MAKE) fuzz FUZZ_SECONDS=5
 
 # cargo-fuzz wants switches of rustc that stable Rust hides.
-FUZZ := cd $(CURDIR) && RUSTC_BOOTSTRAP=1 $(CARGO) fuzz
-.PHONY: fuzz-tools
-fuzz-tools:
-	@$(CARGO) fuzz --version >/dev/null 2>&1 || $(CARGO) install cargo-fuzz --locked
+FUZZ := RUSTC_BOOTSTRAP=1 $(FUZZER) fuzz
+$(FUZZER):
+	$(CARGO) install cargo-fuzz --locked --root $(TARGET)/tools
 
 kill-rounds: ## SIGKILL servers at random moments under load, KILL_ROUNDS times (default 100), verify each time
 	CAUSEWAY_KILL_ROUNDS=$(KILL_ROUNDS) $(CARGO) test --release --locked -p causeway-fs kill -- --nocapture

@@ -4,7 +4,7 @@ use causeway_testkit::decoders::{all, mutate};
 use causeway_testkit::random::{Random, seed};
 
 /// How many inputs each decoder gets.
-const INPUTS: usize = 60_000;
+const INPUTS: usize = 300_000;
 
 #[test]
 fn well_formed_inputs_keep_the_promise() {
