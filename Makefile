@@ -53,7 +53,7 @@ fuzz: $(FUZZER) ## Fuzz every decoder, FUZZ_SECONDS each (default 60)
 	@for target in $$($(FUZZ) list); do \
 		echo "== $$target"; \
 		$(FUZZ) run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 \
-			-malloc_limit_mb=64 -print_final_stats=1; \
+			-malloc_limit_mb=64 -verbosity=0 -print_final_stats=1; \
 	done
 
 fuzz-smoke: ## The same for five seconds each
