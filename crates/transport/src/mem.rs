@@ -415,7 +415,9 @@ impl Method for Mem {
     fn map(&mut self, peer: Peer, region: &RegionDescriptor) -> Option<Memory> {
         let link = self.slot(peer)?.link.as_ref()?;
         let mut mapped = None;
-        link.with_export(region, Direction::Get, |memory| mapped = Some(memory.clone()));
+        link.with_export(region, Direction::Get, |memory| {
+            mapped = Some(memory.clone())
+        });
         mapped
     }
 
