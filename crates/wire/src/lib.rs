@@ -15,3 +15,4 @@ pub mod bmi;
 pub mod codec;
 pub mod fs;
 pub mod region;
+pub mod shm;
