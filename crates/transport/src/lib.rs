@@ -20,6 +20,7 @@ pub mod error;
 pub mod mem;
 pub mod method;
 pub mod registry;
+pub mod shm;
 
 pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};

@@ -321,9 +321,10 @@ impl<'a> Packet<'a> {
     /// Copies `into.len()` bytes from `offset` on into `into`.
     ///
     /// # Panics
-    /// If the range is not inside the packet.
+    /// If the range is not inside the packet, or `into` is for reading only.
     #[inline]
     pub fn copy_to(&self, offset: usize, into: &Memory) {
+        assert!(into.is_writable(), "this memory is for reading only");
         assert!(
             offset
                 .checked_add(into.len())

@@ -55,6 +55,12 @@ impl Registry {
         Self::default()
     }
 
+    /// The methods that this build brings.
+    pub fn builtin(settings: &Settings) -> Result<Self, Error> {
+        let _ = settings;
+        Ok(Self::new())
+    }
+
     /// Adds a method. A later one of the same scheme takes the place of an earlier one.
     pub fn register(&mut self, method: Box<dyn Method>) {
         self.methods
@@ -100,7 +106,9 @@ pub fn split(list: &str) -> Result<Vec<Address>, Error> {
     let mut texts: Vec<String> = Vec::new();
     for piece in list.split(',') {
         let starts_one = piece.trim_start().split_once("://").is_some_and(|(s, _)| {
-            !s.is_empty() && s.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+            !s.is_empty()
+                && s.bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
         });
         match texts.last_mut() {
             Some(last) if !starts_one => {

@@ -215,11 +215,9 @@ pub enum Body {
 /// Decodes one packet. Whatever `packet` holds, this answers; it never panics and allocates at most
 /// in proportion to `packet`.
 pub fn decode(packet: &[u8]) -> Result<(Header, Body), Malformed> {
-    let (head, rest) = packet
-        .split_first_chunk()
-        .ok_or(Malformed::Truncated {
-            field: "packet header",
-        })?;
+    let (head, rest) = packet.split_first_chunk().ok_or(Malformed::Truncated {
+        field: "packet header",
+    })?;
     let header = Header::decode(*head)?;
     Ok((header, decode_body(&header, rest)?))
 }
@@ -318,10 +316,7 @@ fn finish(mut out: Writer, regions: &[RegionDescriptor]) -> Vec<u8> {
     out.finish()
 }
 
-fn decode_announcement(
-    header: &Header,
-    input: &mut Reader<'_>,
-) -> Result<Announcement, Malformed> {
+fn decode_announcement(header: &Header, input: &mut Reader<'_>) -> Result<Announcement, Malformed> {
     let send = input.u64("announcement send")?;
     let size = input.u64("announcement size")?;
     limited("announcement size", size, MAX_MESSAGE_BYTES)?;
@@ -381,7 +376,9 @@ fn decode_regions(
             field: "region list",
         });
     }
-    (0..count).map(|_| RegionDescriptor::decode(input)).collect()
+    (0..count)
+        .map(|_| RegionDescriptor::decode(input))
+        .collect()
 }
 
 fn limited(field: &'static str, value: u64, limit: u64) -> Result<(), Malformed> {

@@ -94,7 +94,10 @@ pub(super) mod hub {
     /// `false` if somebody listens there already.
     pub(in super::super) fn list(name: &str, endpoint: &Arc<Endpoint>) -> bool {
         let mut hub = lock(&HUB);
-        if hub.get(name).is_some_and(|listed| listed.strong_count() > 0) {
+        if hub
+            .get(name)
+            .is_some_and(|listed| listed.strong_count() > 0)
+        {
             return false;
         }
         hub.insert(name.to_owned(), Arc::downgrade(endpoint));

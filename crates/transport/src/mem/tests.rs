@@ -111,7 +111,9 @@ fn death_refusal_and_new_incarnation() {
     client.send(to, &[b"x"]).unwrap();
     server.poll(&mut at_server);
     let memory = Memory::zeroed(8);
-    let region = server.export(at_server.up[0], &memory, Access::Read).unwrap();
+    let region = server
+        .export(at_server.up[0], &memory, Access::Read)
+        .unwrap();
     client
         .transfer(
             to,
