@@ -11,5 +11,6 @@ pub mod config;
 pub mod data;
 pub mod distribution;
 pub mod error;
+pub mod meta;
 
 pub use error::Error;
