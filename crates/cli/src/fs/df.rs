@@ -28,7 +28,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         let asked: Vec<_> = (0..session.configuration.servers.len())
             .map(|index| {
                 let session = &session;
-                scope.spawn(move || -> Outcome<Answer> { Ok(session.client()?.status(index)?) })
+                scope.spawn(move || status(session, index))
             })
             .collect();
         let lost = || Err(Failure::new("asking a server", "the thread that asked ended"));
@@ -86,6 +86,15 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         report_item(failure);
     }
     conclude(failures.len() as u64)
+}
+
+fn status(session: &Session, index: usize) -> Outcome<Answer> {
+    let mut client = session.client()?;
+    let metadata = session.configuration.servers.get(index).is_some_and(|server| server.metadata);
+    Ok(match metadata {
+        true => client.metadata_status()?,
+        false => client.storage_status(index)?,
+    })
 }
 
 fn storage_cells(name: &str, total: u64, free: u64, moved: Option<(u64, u64)>) -> Vec<String> {

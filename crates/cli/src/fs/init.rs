@@ -135,7 +135,8 @@ fn move_metadata(configuration: &mut Configuration, host: &Host, io_hosts: &[Hos
     }
 }
 
-fn random<const N: usize>() -> Outcome<[u8; N]> {
+/// Unpredictable bytes.
+pub(crate) fn random<const N: usize>() -> Outcome<[u8; N]> {
     let mut bytes = [0; N];
     let mut done = 0;
     while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
