@@ -6,3 +6,4 @@
 //! block says which invariant holds and who upholds it.
 
 pub mod memory;
+pub mod net;

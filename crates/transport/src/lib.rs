@@ -18,6 +18,7 @@
 pub mod address;
 pub mod error;
 pub mod method;
+pub mod tcp;
 
 pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};

@@ -14,3 +14,4 @@
 pub mod codec;
 pub mod fs;
 pub mod region;
+pub mod tcp;
