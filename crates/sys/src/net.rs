@@ -190,10 +190,43 @@ pub fn peer_address(socket: impl AsFd) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(address)?)
 }
 
-/// The user who owns the other end of a TCP connection between `ours` and `theirs`, both on this
-/// host, as the kernel tells it. `None` if there is no such socket, or no process holds it (any
-/// more, or, before it was accepted, yet).
-pub fn owner_of_other_end(ours: SocketAddr, theirs: SocketAddr) -> io::Result<Option<u32>> {
+/// Who owns a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// The user who made it.
+    pub uid: u32,
+    /// Its inode number, by which a process can be found to hold it. Never 0.
+    pub inode: u64,
+}
+
+/// A process that holds a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder {
+    /// Its user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+}
+
+/// Whether process `pid` holds the socket of this inode under this descriptor number, and with
+/// which user and group it runs. `None` if not, or if the kernel does not show us.
+pub fn holder_of(inode: u64, pid: u32, descriptor: u32) -> Option<Holder> {
+    use std::os::unix::fs::MetadataExt;
+    let link = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+    if link.to_str()? != format!("socket:[{inode}]") {
+        return None;
+    }
+    let process = std::fs::metadata(format!("/proc/{pid}")).ok()?;
+    Some(Holder {
+        uid: process.uid(),
+        gid: process.gid(),
+    })
+}
+
+/// The owner of the other end of a TCP connection between `ours` and `theirs`, both on this host,
+/// as the kernel tells it. `None` if there is no such socket, or no process holds it (any more,
+/// or, before it was accepted, yet).
+pub fn owner_of_other_end(ours: SocketAddr, theirs: SocketAddr) -> io::Result<Option<Owner>> {
     match diag::owner(theirs, ours) {
         Ok(owner) => Ok(owner),
         // Where the kernel has no such question to answer, its table in /proc says the same.
@@ -210,7 +243,7 @@ mod diag {
     const NLMSG_ERROR: u16 = 2;
     const NLM_F_REQUEST: u16 = 1;
 
-    pub(super) fn owner(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u32>> {
+    pub(super) fn owner(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Owner>> {
         let socket = rustix::net::socket_with(
             AddressFamily::NETLINK,
             SocketType::DGRAM,
@@ -255,7 +288,7 @@ mod diag {
 
     /// `nlmsghdr` and either `nlmsgerr` or `inet_diag_msg`, whose user id and inode are its last
     /// two words.
-    fn parse(answer: &[u8]) -> io::Result<Option<u32>> {
+    fn parse(answer: &[u8]) -> io::Result<Option<Owner>> {
         let word = |at: usize| {
             answer
                 .get(at..at + 4)
@@ -275,7 +308,10 @@ mod diag {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let (uid, inode) = (word(16 + 64)?, word(16 + 68)?);
-        Ok((inode != 0).then_some(uid))
+        Ok((inode != 0).then_some(Owner {
+            uid,
+            inode: inode.into(),
+        }))
     }
 }
 
@@ -283,7 +319,7 @@ mod diag {
 mod proc_table {
     use super::*;
 
-    pub(super) fn owner(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<u32>> {
+    pub(super) fn owner(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Owner>> {
         let path = match local {
             SocketAddr::V4(_) => "/proc/net/tcp",
             SocketAddr::V6(_) => "/proc/net/tcp6",
@@ -291,7 +327,7 @@ mod proc_table {
         Ok(find(&std::fs::read_to_string(path)?, local, remote))
     }
 
-    pub(super) fn find(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
+    pub(super) fn find(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<Owner> {
         let (local, remote) = (notation(local), notation(remote));
         table.lines().skip(1).find_map(|line| {
             let mut fields = line.split_ascii_whitespace().skip(1);
@@ -300,7 +336,7 @@ mod proc_table {
             }
             let uid = fields.nth(4)?.parse().ok()?;
             let inode: u64 = fields.nth(1)?.parse().ok()?;
-            (inode != 0).then_some(uid)
+            (inode != 0).then_some(Owner { uid, inode })
         })
     }
 
@@ -326,6 +362,7 @@ mod proc_table {
 mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
 
     fn pair(at: &str) -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind(at).unwrap();
@@ -342,9 +379,15 @@ mod tests {
             };
             let (one, other) = pair(at);
             let (ours, theirs) = (one.local_addr().unwrap(), one.peer_addr().unwrap());
-            assert_eq!(owner_of_other_end(ours, theirs).unwrap(), Some(me));
-            assert_eq!(diag::owner(theirs, ours).unwrap(), Some(me));
-            assert_eq!(proc_table::owner(theirs, ours).unwrap(), Some(me));
+            let owner = owner_of_other_end(ours, theirs).unwrap().unwrap();
+            assert_eq!(owner.uid, me);
+            assert_eq!(diag::owner(theirs, ours).unwrap(), Some(owner));
+            assert_eq!(proc_table::owner(theirs, ours).unwrap(), Some(owner));
+            let (pid, number) = (std::process::id(), other.as_raw_fd() as u32);
+            let holder = holder_of(owner.inode, pid, number).unwrap();
+            assert_eq!(holder.uid, me);
+            assert_eq!(holder_of(owner.inode, pid, one.as_raw_fd() as u32), None);
+            assert_eq!(holder_of(owner.inode, u32::MAX, number), None);
             drop(other);
             assert_eq!(owner_of_other_end(ours, theirs).unwrap(), None);
         }

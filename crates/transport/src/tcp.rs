@@ -19,9 +19,10 @@
 //! before any packet that was sent after the transfer's completion was reported.
 //!
 //! # Who is trusted
-//! See [`TcpConfig::key`] and [`TcpConfig::encrypt`]. The user's id in [`Identity::Local`] is the
-//! kernel's word; TCP does not tell process and group ids, so `pid` is 0, and `gid` is ours if the
-//! user is, otherwise the overflow group 65534.
+//! See [`TcpConfig::key`] and [`TcpConfig::encrypt`]. [`Identity::Local`] is the kernel's word: each
+//! side says which process and descriptor it is, and the other asks the kernel about exactly that.
+//! The user is always known; `pid` is 0 and `gid` 65534 where the kernel does not show us the
+//! process (one of root's, or in another name space).
 
 pub mod config;
 pub mod handshake;
@@ -136,7 +137,7 @@ impl Tcp {
                     .extend(words.iter().map(|word| u64::from_le_bytes(*word)));
             }
             let Some(key) = self.keys.pop() else { continue };
-            let state = self.slots.get(peer).ok_or(Error::NoPeer)?;
+            let state = self.slots.shown(peer).ok_or(Error::NoPeer)?;
             if key != 0 && !state.session.exports(key) {
                 return Ok(key);
             }
@@ -239,11 +240,11 @@ impl Method for Tcp {
     }
 
     fn address(&self, peer: Peer) -> Option<Address> {
-        self.slots.get(peer).map(|state| state.address.clone())
+        self.slots.shown(peer).map(|state| state.address.clone())
     }
 
     fn identity(&self, peer: Peer) -> Option<Identity> {
-        self.slots.get(peer)?.identity
+        self.slots.shown(peer)?.identity
     }
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
@@ -346,7 +347,7 @@ impl Method for Tcp {
 
     fn report(&self, peer: Peer) -> Option<PeerReport> {
         Some(PeerReport {
-            facts: self.facts(self.slots.get(peer)?),
+            facts: self.facts(self.slots.shown(peer)?),
         })
     }
 }

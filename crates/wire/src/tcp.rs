@@ -17,7 +17,7 @@ pub const VERSION: u16 = 1;
 pub const MAGIC: [u8; 8] = *b"causeway";
 
 /// Encoded size of a [`Hello`].
-pub const HELLO_BYTES: usize = 16;
+pub const HELLO_BYTES: usize = 24;
 
 /// Encoded size of the fixed part of a [`Step`].
 pub const STEP_HEADER_BYTES: usize = 4;
@@ -63,7 +63,7 @@ pub const RECORD_TAG_BYTES: usize = 16;
 pub const RECORD_HEADER_BYTES: usize = 2;
 
 const _: () = assert!(HEADER_BYTES == 1 + 1 + 2 + 4 + 8 + 8 + 8);
-const _: () = assert!(HELLO_BYTES == MAGIC.len() + 2 + 1 + 1 + 4);
+const _: () = assert!(HELLO_BYTES == MAGIC.len() + 2 + 1 + 1 + 4 + 4 + 4);
 const _: () = assert!(MAX_GET_FRAGMENTS * FRAGMENT_BYTES <= MAX_PACKET);
 const _: () = assert!(MAX_PACKET <= MAX_PIECE);
 const _: () = assert!(MAX_RECORD_PLAIN + RECORD_TAG_BYTES <= u16::MAX as usize);
@@ -78,7 +78,17 @@ pub enum Auth {
     ClusterKey = 1,
 }
 
-/// The first 16 bytes that each side sends.
+/// Which process, by its own account, holds the connection's end: with it, the other side on the
+/// same host finds in one step what the kernel says about it. Zeros say nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Holder {
+    /// Process id.
+    pub pid: u32,
+    /// Number of the descriptor in that process.
+    pub descriptor: u32,
+}
+
+/// The first 24 bytes that each side sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hello {
     /// The sender's [`VERSION`].
@@ -87,6 +97,8 @@ pub struct Hello {
     pub auth: Auth,
     /// Whether the sender wants encryption. It is on if either side wants it.
     pub encrypt: bool,
+    /// For [`Auth::SameUser`]: who sends this. Zeros otherwise.
+    pub holder: Holder,
 }
 
 impl Hello {
@@ -97,6 +109,8 @@ impl Hello {
         bytes[8..10].copy_from_slice(&self.version.to_le_bytes());
         bytes[10] = self.auth as u8;
         bytes[11] = self.encrypt.into();
+        bytes[12..16].copy_from_slice(&self.holder.pid.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.holder.descriptor.to_le_bytes());
         bytes
     }
 
@@ -122,12 +136,17 @@ impl Hello {
             }
         };
         let encrypt = input.bool("hello encryption")?;
+        let holder = Holder {
+            pid: input.u32("hello process")?,
+            descriptor: input.u32("hello descriptor")?,
+        };
         zero(input.u32("hello reserved")?.into(), "hello reserved")?;
         input.finish()?;
         Ok(Self {
             version,
             auth,
             encrypt,
+            holder,
         })
     }
 }

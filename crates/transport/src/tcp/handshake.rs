@@ -19,7 +19,8 @@
 
 use causeway_wire::codec::Malformed;
 use causeway_wire::tcp::{
-    Auth, HELLO_BYTES, Hello, MAX_STEP_PAYLOAD, Refusal, STEP_HEADER_BYTES, Step, StepKind, VERSION,
+    Auth, HELLO_BYTES, Hello, Holder, MAX_STEP_PAYLOAD, Refusal, STEP_HEADER_BYTES, Step, StepKind,
+    VERSION,
 };
 
 use super::config::KEY_BYTES;
@@ -48,6 +49,10 @@ pub struct Agreement {
     pub rest: Vec<u8>,
 }
 
+/// Asks the kernel whether the other end belongs to somebody whom we talk to without a key, given
+/// the process that is said to hold it. The error says why not.
+pub type Verify<'a> = dyn FnMut(Holder) -> Result<(), String> + 'a;
+
 /// The encryption that was agreed on, if any.
 type Agreed = Option<Box<snow::TransportState>>;
 
@@ -74,7 +79,8 @@ pub struct Handshake {
 
 impl Handshake {
     /// Begins. With a key it is used, and encryption is on if `encrypt` or the other side asks.
-    pub fn new(role: Role, key: Option<[u8; KEY_BYTES]>, encrypt: bool) -> Self {
+    /// Without, the other side is told which process, `holder`, is to be looked at.
+    pub fn new(role: Role, key: Option<[u8; KEY_BYTES]>, encrypt: bool, holder: Holder) -> Self {
         let ours = Hello {
             version: VERSION,
             auth: match key {
@@ -82,6 +88,10 @@ impl Handshake {
                 None => Auth::SameUser,
             },
             encrypt: encrypt && key.is_some(),
+            holder: match key {
+                Some(_) => Holder::default(),
+                None => holder,
+            },
         };
         let mut this = Self {
             role,
@@ -112,13 +122,11 @@ impl Handshake {
         self.state = State::Over;
     }
 
-    /// Takes bytes from the other side. `verify` asks the kernel whether the other end belongs to
-    /// somebody whom we talk to without a key; its error says why not. Answers an agreement when
-    /// all is said.
+    /// Takes bytes from the other side. Answers an agreement when all is said.
     pub fn input(
         &mut self,
         bytes: &[u8],
-        verify: &mut dyn FnMut() -> Result<(), String>,
+        verify: &mut Verify<'_>,
     ) -> Result<Option<Agreement>, PeerError> {
         // A peer that runs ahead is cut off where its first frames would be unreasonable.
         self.partial.extend_from_slice(bytes);
@@ -163,11 +171,7 @@ impl Handshake {
         Ok(None)
     }
 
-    fn on_hello(
-        &mut self,
-        theirs: Hello,
-        verify: &mut dyn FnMut() -> Result<(), String>,
-    ) -> Result<(), PeerError> {
+    fn on_hello(&mut self, theirs: Hello, verify: &mut Verify<'_>) -> Result<(), PeerError> {
         if theirs.version != VERSION {
             self.refuse(Refusal::Version);
             return Err(PeerError::Protocol(format!(
@@ -191,7 +195,7 @@ impl Handshake {
             _ => {}
         }
         if self.ours.auth == Auth::SameUser {
-            if let Err(reason) = verify() {
+            if let Err(reason) = verify(theirs.holder) {
                 self.refuse(Refusal::OtherUser);
                 return Err(PeerError::Unauthorised(reason));
             }

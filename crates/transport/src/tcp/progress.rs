@@ -4,11 +4,11 @@
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use causeway_sys::net;
-use causeway_wire::tcp::{Auth, Refusal};
+use causeway_wire::tcp::{Auth, Holder, Refusal};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
@@ -16,7 +16,7 @@ use super::handshake::{Agreement, Handshake, Role};
 use super::link::{Link, Phase, broken};
 use super::session::Session;
 use super::slots::{FIRST_RESERVED_GENERATION, Origin, PeerState};
-use super::{Tcp, resolve};
+use super::{Tcp, TcpConfig, resolve};
 use crate::error::{PeerError, TransferError};
 use crate::method::{Identity, Packet, Peer, Sink, Token};
 
@@ -44,6 +44,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// A half-open connection may be put out for a new one after this.
 const HALF_OPEN_GRACE: Duration = Duration::from_secs(1);
+
+/// The kernel's overflow group, for processes whose group is not known.
+const NO_GROUP: u32 = 65534;
 
 /// Takes nothing: for peers that nobody is to hear of any more.
 struct Silence;
@@ -305,6 +308,14 @@ impl Tcp {
 
 /// Beginnings.
 impl Tcp {
+    fn handshake(config: &TcpConfig, role: Role, socket: &OwnedFd) -> Handshake {
+        let holder = Holder {
+            pid: std::process::id(),
+            descriptor: socket.as_raw_fd().unsigned_abs(),
+        };
+        Handshake::new(role, config.key, config.encrypt, holder)
+    }
+
     /// Begins to connect to the next target that can be tried. Failure is reported by the next poll.
     pub(super) fn begin_to_connect(&mut self, peer: Peer) {
         let Some(state) = self.slots.get_mut(peer) else {
@@ -388,7 +399,7 @@ impl Tcp {
             }
             return;
         }
-        let mut handshake = Handshake::new(Role::Initiator, self.config.key, self.config.encrypt);
+        let mut handshake = Self::handshake(&self.config, Role::Initiator, &link.socket);
         let hello = handshake.take_output();
         link.phase = Phase::Shaking(Box::new(handshake));
         if let Err(cause) = link.send_step(&hello) {
@@ -474,7 +485,7 @@ impl Tcp {
         if net::tune(&socket, self.config.liveness_timeout).is_err() {
             return; // likewise
         }
-        let mut handshake = Handshake::new(Role::Responder, self.config.key, self.config.encrypt);
+        let mut handshake = Self::handshake(&self.config, Role::Responder, &socket);
         if self.slots.len() >= self.config.max_peers {
             tracing::warn!(%address, limit = self.config.max_peers, "a TCP peer is turned away");
             handshake.refuse(Refusal::Full);
@@ -521,8 +532,8 @@ impl Tcp {
         };
         let mut identity = None;
         let socket = &link.socket;
-        let outcome = handshake.input(&bytes, &mut || {
-            identity = Some(same_user(socket)?);
+        let outcome = handshake.input(&bytes, &mut |holder| {
+            identity = Some(same_user(socket, holder)?);
             Ok(())
         });
         let output = handshake.take_output();
@@ -820,7 +831,7 @@ fn connect_error(error: &io::Error, target: &SocketAddr) -> PeerError {
 
 /// Without a key: whether the other end of this connection is a process of our user on this host,
 /// or one of us is root.
-fn same_user(socket: &OwnedFd) -> Result<Identity, String> {
+fn same_user(socket: &OwnedFd, holder: Holder) -> Result<Identity, String> {
     let unknown =
         |error: io::Error| format!("the kernel does not say whose process it is: {error}");
     let ours = net::local_address(socket).map_err(unknown)?;
@@ -831,18 +842,22 @@ fn same_user(socket: &OwnedFd) -> Result<Identity, String> {
         ));
     }
     let me = rustix::process::geteuid().as_raw();
-    let Some(uid) = net::owner_of_other_end(ours, theirs).map_err(unknown)? else {
+    let Some(owner) = net::owner_of_other_end(ours, theirs).map_err(unknown)? else {
         return Err(format!("no process holds the other end at {theirs}"));
     };
+    let uid = owner.uid;
     if uid != me && uid != 0 && me != 0 {
         return Err(format!(
             "the process at {theirs} belongs to user {uid}, this one to user {me}; \
              different users need a cluster key"
         ));
     }
-    let gid = match uid == me {
-        true => rustix::process::getegid().as_raw(),
-        false => 65534,
-    };
-    Ok(Identity::Local { pid: 0, uid, gid })
+    // A claim that the kernel does not bear out (another name space of processes, or a process of
+    // root that we may not look into) says nothing.
+    let confirmed = net::holder_of(owner.inode, holder.pid, holder.descriptor);
+    Ok(Identity::Local {
+        pid: confirmed.map_or(0, |_| holder.pid as i32),
+        uid,
+        gid: confirmed.map_or(NO_GROUP, |process| process.gid),
+    })
 }

@@ -125,6 +125,12 @@ impl Slots {
             .as_deref()
     }
 
+    /// The peer, if its handle was ever given out.
+    pub(super) fn shown(&self, peer: Peer) -> Option<&PeerState> {
+        self.get(peer)
+            .filter(|state| !state.is_half_open() && !state.is_lingering())
+    }
+
     pub(super) fn get_mut(&mut self, peer: Peer) -> Option<&mut PeerState> {
         self.slots
             .get_mut(peer.index())

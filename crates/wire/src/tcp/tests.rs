@@ -6,17 +6,21 @@ fn hello_has_its_golden_bytes_both_ways() {
         version: VERSION,
         auth: Auth::ClusterKey,
         encrypt: true,
+        holder: Holder {
+            pid: 0x0403_0201,
+            descriptor: 0x0807_0605,
+        },
     };
-    let golden = *b"causeway\x01\x00\x01\x01\x00\x00\x00\x00";
+    let golden = *b"causeway\x01\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x00\x00\x00\x00";
     assert_eq!(hello.encode(), golden);
     assert_eq!(Hello::decode(&golden), Ok(hello));
 }
 
 #[test]
 fn hello_refuses_every_unknown_value() {
-    let golden = *b"causeway\x01\x00\x00\x00\x00\x00\x00\x00";
+    let golden = *b"causeway\x01\x00\x00\x00\0\0\0\0\0\0\0\0\0\0\0\0";
     assert!(Hello::decode(&golden).is_ok());
-    for (at, value) in [(0, b'C'), (7, 0), (10, 2), (11, 2), (12, 1), (15, 1)] {
+    for (at, value) in [(0, b'C'), (7, 0), (10, 2), (11, 2), (20, 1), (23, 1)] {
         let mut bad = golden;
         bad[at] = value;
         assert!(Hello::decode(&bad).is_err(), "byte {at} = {value}");
