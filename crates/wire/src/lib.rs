@@ -17,3 +17,4 @@ pub mod fs;
 pub mod region;
 pub mod store;
 pub mod shm;
+pub mod tcp;
