@@ -312,6 +312,13 @@ impl Method for Tcp {
     }
 
     fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
+        // Whether there is so much is asked first: the allocation itself would abort.
+        Vec::<u8>::new()
+            .try_reserve_exact(len)
+            .map_err(|error| Error::System {
+                what: format!("allocating {len} bytes"),
+                source: std::io::Error::new(std::io::ErrorKind::OutOfMemory, error),
+            })?;
         Ok(Memory::zeroed(len))
     }
 

@@ -30,6 +30,10 @@ use crate::method::{Access, Direction, Packet, Peer, Sink, Token, Transfer};
 /// and as much again in the one buffer that is partly sent.
 const MAX_REPLIES: usize = 2 * (PUT_WINDOW + GET_WINDOW);
 
+/// What peers call the first byte of every export. Our addresses are none of their business; and
+/// counting from 0 would make descriptors that were never filled in look sound.
+const FIRST_BASE: u64 = 1 << 40;
+
 /// How much a session takes from its caller.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
@@ -189,8 +193,7 @@ impl Session {
         self.exports.insert(key, export);
         RegionDescriptor {
             key,
-            // The peer counts from the region's first byte: it has no use for our addresses.
-            base: 0,
+            base: FIRST_BASE,
             len: memory.len() as u64,
             object: None,
         }
@@ -216,7 +219,7 @@ impl Session {
         if !export.access.allows(direction) {
             return None;
         }
-        let start = usize::try_from(base).ok()?;
+        let start = usize::try_from(base.checked_sub(FIRST_BASE)?).ok()?;
         let end = start.checked_add(usize::try_from(len).ok()?)?;
         (end <= export.memory.len()).then(|| export.memory.slice(start..end))
     }
