@@ -20,3 +20,4 @@ pub mod memory;
 pub mod pin;
 pub mod shared;
 pub mod socket;
+pub mod net;

@@ -21,6 +21,7 @@ pub mod mem;
 pub mod method;
 pub mod registry;
 pub mod shm;
+pub mod tcp;
 
 pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};

@@ -16,3 +16,4 @@ pub mod codec;
 pub mod fs;
 pub mod region;
 pub mod shm;
+pub mod tcp;
