@@ -35,6 +35,8 @@ pub(crate) struct Spec {
     pub(crate) timeout: Option<Duration>,
     /// Servers write messages to files instead of our standard error.
     pub(crate) quiet: bool,
+    /// Environment variables of the servers.
+    pub(crate) environment: Vec<(String, String)>,
 }
 
 /// A running file system.
@@ -42,6 +44,7 @@ pub(crate) struct Cluster {
     configuration: Configuration,
     file: PathBuf,
     quiet: bool,
+    environment: Vec<(String, String)>,
     servers: Vec<Option<Running>>,
 }
 
@@ -72,6 +75,7 @@ impl Cluster {
             configuration,
             file,
             quiet: spec.quiet,
+            environment: spec.environment.clone(),
         };
         for index in 0..cluster.servers.len() {
             cluster.spawn(index)?;
@@ -145,8 +149,10 @@ impl Cluster {
             false => Stdio::inherit(),
         };
         let mut child = Command::new(std::env::current_exe().doing(doing)?)
-            .args(["fs", "serve", "--with-parent", "--server", &name, "--config"])
+            .args(["fs", "serve", "--server", &name, "--config"])
             .arg(&self.file)
+            .env(causeway_fs::server::PARENT_PIPE, "1")
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(messages)

@@ -210,6 +210,7 @@ fn perform(
         tcp: false,
         timeout: Some(Duration::from_secs(arguments.timeout)),
         quiet: true,
+        environment: Vec::new(),
     })?;
     output.line(&format!(
         "{} servers are running; {} files, {} in {} directories; {clients} client processes",

@@ -51,6 +51,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         tcp: arguments.tcp,
         timeout: None,
         quiet: false,
+        environment: Vec::new(),
     })?;
     let file = cluster.file().display().to_string();
     let names: Vec<String> =
