@@ -9,8 +9,10 @@
 pub mod client;
 pub mod config;
 pub mod data;
+pub mod dev;
 pub mod distribution;
 pub mod error;
 pub mod meta;
+pub mod server;
 
 pub use error::Error;

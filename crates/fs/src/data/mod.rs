@@ -11,6 +11,9 @@ pub mod place;
 pub mod pool;
 pub mod store;
 
+#[cfg(test)]
+mod tests;
+
 pub use datafile::{Datafile, Piece, Scratch};
 pub use pool::Pool;
 pub use store::{Space, Store};

@@ -178,7 +178,7 @@ impl Store {
     /// A datafile that does not exist is made, to remember the version.
     pub fn truncate(&self, object: ObjectId, size: u64, version: u64) -> io::Result<()> {
         let datafile = self.find_or_make(object)?;
-        datafile.alone(|file| {
+        datafile.alone(|file| -> io::Result<()> {
             if self.version(object, file)? >= version {
                 return Ok(());
             }
