@@ -209,7 +209,6 @@ fn perform(
         durability: arguments.durability.into(),
         tcp: false,
         timeout: Some(Duration::from_secs(arguments.timeout)),
-        quiet: true,
         environment: Vec::new(),
     })?;
     output.line(&format!(

@@ -204,8 +204,7 @@ impl Bench {
             durability,
             tcp: false,
             timeout: Some(Duration::from_secs(30)),
-            quiet: true,
-            environment,
+                environment,
         })?;
         let client = Client::connect(cluster.configuration(), ClientOptions::default())?;
         Ok(Stage {
