@@ -21,3 +21,4 @@ pub mod nowait;
 pub mod pin;
 pub mod shared;
 pub mod socket;
+pub mod net;

@@ -179,12 +179,20 @@ impl RecordSocket {
     pub fn receive(&self, into: &mut [u8]) -> io::Result<Received> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
-        let answer = rustix::net::recvmsg(
-            &self.socket,
-            &mut [io::IoSliceMut::new(into)],
-            &mut control,
-            RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC,
-        );
+        let mut receive = || {
+            rustix::net::recvmsg(
+                &self.socket,
+                &mut [io::IoSliceMut::new(into)],
+                &mut control,
+                RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC,
+            )
+        };
+        // If the other end closed with something unread, the kernel says so first, once, and only then
+        // gives what it had sent.
+        let answer = match receive() {
+            Err(Errno::CONNRESET) => receive(),
+            answer => answer,
+        };
         let message = match answer {
             Ok(message) => message,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(Received::Nothing),
@@ -377,7 +385,13 @@ mod tests {
         ));
         assert_eq!(two.peer().unwrap().uid, rustix::process::getuid().as_raw());
         assert!(!two.is_hung_up());
+        two.send(b"unread", &[]).unwrap();
+        one.send(b"last", &[]).unwrap();
         drop(one);
+        assert!(matches!(
+            two.receive(&mut buffer).unwrap(),
+            Received::Record(4, _)
+        ));
         assert!(two.is_hung_up());
         assert!(matches!(
             two.receive(&mut buffer).unwrap(),

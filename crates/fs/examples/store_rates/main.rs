@@ -15,10 +15,12 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use causeway_fs::config::Durability;
 use causeway_fs::meta::store::fjall::Fjall;
 use causeway_fs::meta::store::{Batch, Persist, Store};
 
 mod redb;
+mod service;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args_os().skip(1);
@@ -66,6 +68,22 @@ fn main() -> Result<(), Box<dyn Error>> {
             };
             println!("| {engine} | {durability} | {group} | {creates:.0} | {unlinks:.0} |");
         }
+    }
+    println!();
+    println!("| service on fjall | operations per commit | creates/s | unlinks/s | look-ups/s |");
+    println!("|---|---|---|---|---|");
+    for (durability, group) in [
+        (Durability::Synced, 1),
+        (Durability::Synced, 8),
+        (Durability::Synced, 64),
+        (Durability::Relaxed, 1),
+        (Durability::Relaxed, 8),
+    ] {
+        let directory = directory
+            .path()
+            .join(format!("service-{durability:?}-{group}"));
+        let (creates, unlinks, stats) = service::run(&directory, durability, group, duration)?;
+        println!("| {durability:?} | {group} | {creates:.0} | {unlinks:.0} | {stats:.0} |");
     }
     Ok(())
 }

@@ -1,0 +1,1 @@
+//! Remote memory: both ways, both engines, lists, protection, revocation, mapping.
