@@ -164,7 +164,17 @@ impl Tcp {
     }
 
     fn read_hot(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
-        if self.read(peer, sink) {
+        let mut any = self.read(peer, sink);
+        // Epoll calls a socket writable only when a third of its buffer is free: late for a peer
+        // that reads as fast as we write.
+        if let Some(state) = self.slots.get_mut(peer)
+            && let Some(link) = &mut state.link
+            && link.full
+        {
+            link.full = false;
+            any |= self.serve(peer, sink);
+        }
+        if any {
             if let Some(state) = self.slots.get_mut(peer) {
                 state.misses = 0;
             }

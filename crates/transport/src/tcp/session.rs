@@ -271,6 +271,11 @@ impl Session {
         }
     }
 
+    /// Bytes of buffers that the session holds now.
+    pub fn owned_bytes(&self) -> usize {
+        self.outbox.owned_bytes() + self.inbox.owned_bytes()
+    }
+
     /// Whether there is anything to send, lined up or not.
     pub fn has_output(&self) -> bool {
         !self.outbox.is_empty() || !self.bulk.is_empty() || self.can_start()
