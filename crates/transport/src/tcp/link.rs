@@ -297,7 +297,10 @@ impl Link {
                 }
             }
         }
-        Ok(any)
+        match &self.broken {
+            Some(cause) if !any => Err(cause.clone()),
+            _ => Ok(any),
+        }
     }
 
     /// `None` if nothing came, otherwise whether more may be there.
