@@ -65,7 +65,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
             .stderr(Stdio::inherit())
             .spawn()
             .doing(doing)?;
-        let registration = shutdown::register_child(&child)?;
+        let registration = shutdown::register_process(child.id())?;
         let number = self.workers.len();
         let output = child.stdout.take();
         let input = child.stdin.take();
