@@ -292,12 +292,13 @@ impl Rpc {
             let mut next = deadline;
             let mut open = false;
             for index in 0..flights.len() {
+                if let State::Waiting { until } = flights[index].state
+                    && until <= now
+                {
+                    self.launch(&mut flights[index], index);
+                }
                 if let State::Waiting { until } = flights[index].state {
-                    if until <= now {
-                        self.launch(&mut flights[index], index);
-                    } else {
-                        next = next.min(until);
-                    }
+                    next = next.min(until);
                 }
                 open |= !matches!(flights[index].state, State::Done(_));
             }
