@@ -291,16 +291,16 @@ impl Rpc {
             }
             let mut next = deadline;
             let mut open = false;
-            for index in 0..flights.len() {
-                if let State::Waiting { until } = flights[index].state
+            for (index, flight) in flights.iter_mut().enumerate() {
+                if let State::Waiting { until } = flight.state
                     && until <= now
                 {
-                    self.launch(&mut flights[index], index);
+                    self.launch(flight, index);
                 }
-                if let State::Waiting { until } = flights[index].state {
+                if let State::Waiting { until } = flight.state {
                     next = next.min(until);
                 }
-                open |= !matches!(flights[index].state, State::Done(_));
+                open |= !matches!(flight.state, State::Done(_));
             }
             if !open {
                 break;
