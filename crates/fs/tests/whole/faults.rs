@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,22 @@ const GENEROUS: Duration = Duration::from_secs(60);
 
 fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
+}
+
+/// Stops a process, and waits until it has stopped.
+fn halt(pid: u32) {
+    signal(pid, Signal::STOP);
+    let until = Instant::now() + GENEROUS;
+    let is_stopped = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.trim().starts_with('T'))
+    };
+    while !is_stopped() {
+        assert!(Instant::now() < until, "process {pid} does not stop");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Files that lie on one I/O server only.
@@ -76,7 +92,7 @@ fn dead_and_hung_servers_give_clear_errors_in_time() {
         client.write_at(&mut other, 0, &bytes).unwrap();
     };
     // Server 2 of the configuration is I/O server 1.
-    signal(fixture.cluster.pid(2).unwrap(), Signal::STOP);
+    halt(fixture.cluster.pid(2).unwrap());
     expect_failure(&mut client, &mut file);
     signal(fixture.cluster.pid(2).unwrap(), Signal::CONT);
     let mut into = vec![0; bytes.len()];
@@ -251,17 +267,26 @@ fn killed_and_hung_clients_leave_nothing_behind() {
                 child.kill().unwrap();
             } else {
                 // It takes no part any more, in the middle of whatever it was doing.
-                signal(child.id(), Signal::STOP);
+                halt(child.id());
             }
+            let started = Instant::now();
             let mut file = client.create(b"/mine", &CreateOptions::default()).unwrap();
             let bytes = pattern(round, 1 << 20);
             client.write_at(&mut file, 0, &bytes).unwrap();
             let mut back = vec![0; bytes.len()];
             client.read_at(&mut file, 0, &mut back).unwrap();
             assert!(back == bytes, "tcp {tcp}, round {round}");
+            eprintln!(
+                "tcp {tcp}, round {round}: served others after {:?}",
+                started.elapsed()
+            );
             for server in [1, 2] {
                 await_idle(&mut client, server);
             }
+            eprintln!(
+                "tcp {tcp}, round {round}: idle after {:?}",
+                started.elapsed()
+            );
             if round % 2 == 1 {
                 child.kill().unwrap();
             }
@@ -332,6 +357,14 @@ fn a_thousand_clients_come_and_vanish() {
     fixture.cluster.stop().unwrap();
 }
 
+/// A connection as the shared-memory method makes it.
+fn connect_packets(path: &str) -> OwnedFd {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+    let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    socket
+}
+
 #[test]
 fn nonsense_on_the_sockets_hurts_nobody() {
     for tcp in [false, true] {
@@ -348,7 +381,7 @@ fn nonsense_on_the_sockets_hurts_nobody() {
                 if scheme == "tcp" {
                     let _ = TcpStream::connect(rest).unwrap().write_all(&bytes);
                 } else {
-                    let _ = UnixStream::connect(rest).unwrap().write_all(&bytes);
+                    let _ = rustix::io::write(connect_packets(rest), &bytes);
                 }
             }
         }
