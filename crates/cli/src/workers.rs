@@ -89,11 +89,6 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         self.workers.len()
     }
 
-    /// A worker's process id.
-    pub(crate) fn pid(&self, number: usize) -> Option<u32> {
-        self.workers.get(number).map(|hand| hand.child.id())
-    }
-
     /// Sends a message to a worker.
     pub(crate) fn send(&mut self, number: usize, message: &impl Serialize) -> Outcome {
         let doing = || format!("telling worker {number} what to do");
