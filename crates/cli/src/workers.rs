@@ -136,6 +136,8 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
                         missing -= 1;
                     }
                 }
+                // Who has answered may go.
+                Event::Ended(None) if answers.get(number).is_some_and(Option::is_some) => {}
                 Event::Ended(reason) => {
                     let reason = reason.unwrap_or_else(|| "it ended early".to_owned());
                     return Err(Failure::new(what, format!("worker {number}: {reason}")));
