@@ -14,9 +14,6 @@ mod names;
 mod permissions;
 mod sessions;
 
-/// Several handles of one store, as if it had been closed and opened.
-pub(super) struct Shared(pub(super) Arc<Memory>);
-
 /// A service with a client.
 pub(super) struct Bench {
     pub(super) service: Service,
