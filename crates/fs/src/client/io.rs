@@ -96,7 +96,10 @@ impl Client {
                     .and_then(node)
                 {
                     Ok(node) => break file.see(node),
-                    Err(t) if t.errno == Errno::MOVING && tries < FORM_CHANGES => {
+                    Err(t)
+                        if matches!(t.errno, Errno::MOVING | Errno::STUFFED)
+                            && tries < FORM_CHANGES =>
+                    {
                         client.unstuff(file)?;
                     }
                     Err(trouble) => return Err(trouble),

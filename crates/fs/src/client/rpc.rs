@@ -234,7 +234,7 @@ impl Rpc {
             return Ok(addr);
         }
         let addr = self.bmi.lookup(&link.addresses).map_err(|e| Trouble {
-            errno: Errno::EHOSTUNREACH,
+            errno: Errno::EINVAL,
             message: e.to_string(),
             server: Some(link.describe()),
         })?;
@@ -341,6 +341,10 @@ impl Rpc {
     fn launch(&mut self, flight: &mut Flight, index: usize) {
         let attempt = match self.attempt(flight, index) {
             Ok(attempt) => attempt,
+            Err(trouble) if trouble.errno == Errno::EHOSTUNREACH => {
+                flight.wait(trouble);
+                return;
+            }
             Err(trouble) => {
                 flight.state = State::Done(Err(trouble));
                 return;
@@ -355,7 +359,9 @@ impl Rpc {
         let mut exports = Vec::new();
         let operation = match &flight.call.body {
             Body::Plain(operation) => operation.clone(),
-            Body::Data(way, piece) => self.data_operation(addr, *way, piece, &mut exports)?,
+            Body::Data(way, piece) => {
+                self.data_operation(flight.call.server, addr, *way, piece, &mut exports)?
+            }
         };
         let tag = self.next_tag;
         self.next_tag += 1;
@@ -429,6 +435,7 @@ impl Rpc {
 
     fn data_operation(
         &mut self,
+        server: usize,
         addr: Addr,
         way: Way,
         piece: &Piece,
@@ -438,9 +445,16 @@ impl Rpc {
             Way::Read => Access::Write,
             Way::Write => Access::Read,
         };
+        let described = self.links.get(server).map(Link::describe);
         let mut export = |bmi: &mut Bmi, memory: &Memory, access| {
-            let region = bmi.export(addr, memory, access).map_err(|e| {
-                Trouble::local(Errno::ENOMEM, format!("the buffer cannot be exported: {e}"))
+            let region = bmi.export(addr, memory, access).map_err(|e| match e {
+                // Without a connection there is nobody to export to.
+                causeway_bmi::Error::Transport(_) => Trouble {
+                    errno: Errno::EHOSTUNREACH,
+                    message: "no connection can be made".to_owned(),
+                    server: described.clone(),
+                },
+                e => Trouble::local(Errno::ENOMEM, format!("the buffer cannot be exported: {e}")),
             })?;
             exports.push(region);
             Ok::<_, Trouble>(region)
@@ -554,11 +568,7 @@ impl Rpc {
             }
         };
         if repeat {
-            flight.state = State::Waiting {
-                until: now + flight.pause,
-            };
-            flight.pause = (flight.pause * 2).min(LONGEST_PAUSE);
-            flight.last = Some(trouble);
+            flight.wait(trouble);
         } else {
             flight.state = State::Done(Err(trouble));
         }
@@ -617,6 +627,17 @@ impl Rpc {
                 server,
             }));
         }
+    }
+}
+
+impl Flight {
+    /// Pauses before the next attempt.
+    fn wait(&mut self, trouble: Trouble) {
+        self.state = State::Waiting {
+            until: Instant::now() + self.pause,
+        };
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.last = Some(trouble);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -332,6 +332,14 @@ fn a_thousand_clients_come_and_vanish() {
     fixture.cluster.stop().unwrap();
 }
 
+/// A connection as the shared-memory method makes it.
+fn connect_packets(path: &str) -> OwnedFd {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
+    let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    socket
+}
+
 #[test]
 fn nonsense_on_the_sockets_hurts_nobody() {
     for tcp in [false, true] {
@@ -348,7 +356,7 @@ fn nonsense_on_the_sockets_hurts_nobody() {
                 if scheme == "tcp" {
                     let _ = TcpStream::connect(rest).unwrap().write_all(&bytes);
                 } else {
-                    let _ = UnixStream::connect(rest).unwrap().write_all(&bytes);
+                    let _ = rustix::io::write(connect_packets(rest), &bytes);
                 }
             }
         }
