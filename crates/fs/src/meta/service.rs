@@ -65,13 +65,19 @@ impl Service {
         let opener = move || -> Result<Arc<dyn Store>, StoreError> {
             Ok(Arc::new(Fjall::open(&path)?) as Arc<dyn Store>)
         };
-        let mut service = Self::with_opener(Box::new(opener), settings)?;
-        service.directory = Some(directory.to_owned());
-        Ok(service)
+        Self::start(Box::new(opener), Some(directory.to_owned()), settings)
     }
 
     /// Opens the metadata in whatever store `open` opens. It is called again when the store fails.
     pub fn with_opener(open: Opener, settings: Settings) -> Result<Self, Failure> {
+        Self::start(open, None, settings)
+    }
+
+    fn start(
+        open: Opener,
+        directory: Option<PathBuf>,
+        settings: Settings,
+    ) -> Result<Self, Failure> {
         if settings.stuffed_limit > MAX_STUFFED_BYTES || settings.io_servers == 0 {
             return fail(
                 Errno::EINVAL,
@@ -86,7 +92,7 @@ impl Service {
             settings,
             open,
             store: Shared::default(),
-            directory: None,
+            directory,
             counters: Counters::default(),
             sessions: Sessions::default(),
             next_object: 0,
@@ -274,6 +280,13 @@ impl Service {
 
     /// Makes an empty file system.
     fn format(&self, store: &dyn Store) -> Outcome<()> {
+        if let Some(marker) = self.marker().filter(|marker| marker.exists()) {
+            return Err(corrupt(format_args!(
+                "{} says that there was a file system here, but its records are gone: restore the \
+                 directory from a backup, or remove it to start with an empty file system",
+                marker.display()
+            )));
+        }
         if let Some(pair) = store.snapshot()?.range(b"\0", b"\xff").next() {
             let (key, _) = pair?;
             return Err(corrupt(format_args!(
@@ -308,7 +321,23 @@ impl Service {
         batch.insert(NEXT_OBJECT_KEY.to_vec(), Some(next.to_bytes()));
         batch.insert(COUNTERS_KEY.to_vec(), Some(counters.to_bytes()));
         store.commit(&batch, Persist::Power)?;
-        Ok(())
+        self.mark_formatted()
+    }
+
+    /// Leaves a file beside the store that says that it is not empty: a store that has lost everything
+    /// must not be taken for a new one.
+    fn mark_formatted(&self) -> Outcome<()> {
+        let Some(path) = self.marker() else {
+            return Ok(());
+        };
+        let written = std::fs::File::create(&path).and_then(|marker| marker.sync_all());
+        written.or_else(|error| fail(Errno::EIO, format!("{}: {error}", path.display())))
+    }
+
+    fn marker(&self) -> Option<PathBuf> {
+        self.directory
+            .as_ref()
+            .map(|directory| directory.join("formatted"))
     }
 
     fn store(&self) -> Outcome<Arc<dyn Store>> {
