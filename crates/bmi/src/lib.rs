@@ -7,74 +7,257 @@
 //!
 //! Read [`types`] first, then [`Bmi`]. A [`Bmi`] belongs to one thread at a time; a process may have
 //! several.
+//!
+//! Inside, the protocol's state ([`core`]) is apart from the methods: read `core` (what is delivered
+//! and what is left to do), `op` and `peer` (states), then `connect`, `eager` with `credit`,
+//! `rendezvous` with `transfers`, `cancel`. `slab`, `matching` and `fragments` are the tables that
+//! make the path of a small message short; `wait` spins and sleeps; `loopback` is how a process
+//! sends to itself. The packets are defined in `causeway_wire::bmi`.
+//!
+//! What this room does not do: order messages of different tags, understand what they contain, or
+//! retry what failed.
 #![forbid(unsafe_code)]
 
+mod cancel;
+mod connect;
+mod core;
+mod credit;
+mod eager;
+mod fragments;
+mod loopback;
+mod matching;
+mod methods;
+mod op;
+mod peer;
+mod rendezvous;
+mod slab;
+mod transfers;
 pub mod types;
+mod wait;
 
-use std::time::Duration;
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use causeway_transport::TransferError;
+use causeway_transport::registry::{Registry, Settings};
 
 pub use causeway_sys::memory::Memory;
 pub use causeway_transport::{Access, Direction, Identity, PeerError, PeerReport};
 pub use causeway_wire::region::RegionDescriptor;
 pub use types::*;
 
+use crate::core::{Core, Delivery, MAX_OPERATIONS, NOBODY, Tuning};
+use crate::eager::Sent;
+use crate::fragments::{Fragments, total};
+use crate::loopback::Loopback;
+use crate::methods::Methods;
+use crate::op::{Op, Remote, State, What};
+use crate::peer::{EarlyBody, Peer, Phase};
+use crate::wait::{Pace, Sleeper, Spin, Woken};
+
+/// What an operation that completed at once is called in its [`Completion`].
+const AT_ONCE: OpId = OpId(0);
+
 /// One instance of the message layer, with its methods, addresses, contexts and operations.
-pub struct Bmi {}
+pub struct Bmi {
+    core: Core,
+    methods: Methods,
+    pace: Pace,
+    spin: Spin,
+    sleeper: Sleeper,
+    /// Methods that the system refused, and why.
+    unavailable: Vec<(&'static str, String)>,
+}
+
+fn at_once(user: u64, result: Result<u64, OpError>) -> Posted {
+    Posted::Complete(Completion {
+        op: AT_ONCE,
+        user,
+        result,
+    })
+}
 
 impl Bmi {
     /// Starts the layer: registers methods and listens where the configuration says.
     pub fn new(config: Config) -> Result<Self, Error> {
-        todo!()
+        let registry = Registry::builtin(&Settings {
+            key: config.key,
+            encrypt: config.encrypt,
+            connect_timeout: config.connect_timeout,
+        })?;
+        Self::with_methods(config, registry)
+    }
+
+    /// Starts the layer over methods of the caller's choice.
+    pub fn with_methods(config: Config, mut registry: Registry) -> Result<Self, Error> {
+        let system = |source| causeway_transport::Error::System {
+            what: "making an eventfd".into(),
+            source,
+        };
+        registry.register(Box::new(Loopback::new().map_err(system)?));
+        let unavailable = registry.unavailable().to_vec();
+        let mut methods = Methods::new(registry.into_methods());
+        let tuning = Tuning {
+            eager_limit: config.eager_limit,
+            unexpected_limit: config.unexpected_limit,
+            policy: RendezvousPolicy::default(),
+            server: !config.listen.is_empty(),
+        };
+        let mut core = Core::new(tuning, config.early_memory, methods.slots.len());
+        for text in &config.listen {
+            let address: causeway_transport::Address = text.parse()?;
+            let schemes = methods.schemes();
+            let index = schemes.iter().position(|s| *s == address.scheme());
+            let index = index.ok_or_else(|| causeway_transport::Error::NoMethod {
+                scheme: address.scheme().to_owned(),
+                known: schemes.join(", "),
+            })?;
+            let address = methods.get(index).listen(&address)?;
+            core.listening.push(address.to_string());
+        }
+        core.sort_listening();
+        Ok(Self {
+            core,
+            methods,
+            pace: Pace::new(),
+            spin: Spin::new(config.spin),
+            sleeper: Sleeper::new().map_err(system)?,
+            unavailable,
+        })
     }
 
     /// The addresses that others can reach this process at, as text, best first.
     pub fn listening(&self) -> Vec<String> {
-        todo!()
+        self.core.listening.clone()
     }
 
     /// A handle for the process at `address`. Several addresses of one process may be given, joined
     /// with commas: the cheapest that can be reached is taken. Equal addresses give equal handles;
     /// each look-up adds a reference. No connection is made yet.
+    ///
+    /// What the process sends on connections of its own comes from other addresses: those that its
+    /// unexpected messages carry. An address of this process itself may be looked up, too.
     pub fn lookup(&mut self, address: &str) -> Result<Addr, Error> {
-        todo!()
+        if let Some(&peer) = self.core.by_text.get(address) {
+            self.core.peers[peer].refs += 1;
+            return Ok(Addr(self.core.peers.key(peer)));
+        }
+        self.core.check(&self.methods, address)?;
+        let peer = self.core.peers.insert(Peer::looked_up(address.to_owned()));
+        self.core.by_text.insert(address.to_owned(), peer);
+        Ok(Addr(self.core.peers.key(peer)))
     }
 
     /// The text of an address.
     pub fn reverse_lookup(&self, addr: Addr) -> Option<String> {
-        todo!()
+        let peer = self.core.peers.find(addr.0)?;
+        Some(self.core.peers[peer].text.clone())
     }
 
     /// Adds a reference to an address (for one that came with an unexpected message).
     pub fn retain(&mut self, addr: Addr) {
-        todo!()
+        if let Some(peer) = self.core.peers.find(addr.0) {
+            self.core.peers[peer].refs += 1;
+        }
     }
 
     /// Takes a reference away; the last one drops the connection once nothing is in flight.
     pub fn release(&mut self, addr: Addr) {
-        todo!()
+        let Some(peer) = self.core.peers.find(addr.0) else {
+            return;
+        };
+        let entry = &mut self.core.peers[peer];
+        entry.refs = entry.refs.saturating_sub(1);
+        if entry.refs == 0 {
+            self.core.maybe_drop(&mut self.methods, peer);
+            self.settle();
+        }
+    }
+
+    /// Drops the connection under an address at once, without waiting for the peer: for one that
+    /// hangs. Every operation in flight with it completes with [`PeerError::Disconnected`], its early
+    /// messages are discarded, exports to it end. References stay valid; the next operation on a
+    /// looked-up address connects anew.
+    pub fn disconnect(&mut self, addr: Addr) {
+        if let Some(peer) = self.core.peers.find(addr.0) {
+            self.core.disconnect(&mut self.methods, peer);
+            self.settle();
+        }
     }
 
     /// Who is at the other end, as far as is known for certain; `None` while not connected.
     pub fn identity(&self, addr: Addr) -> Option<Identity> {
-        todo!()
+        let peer = self.core.peers.find(addr.0)?;
+        let (method, handle) = self.core.peers[peer].link?;
+        self.methods.slots[method].method.identity(handle)
     }
 
     /// What was chosen for this address, and why.
     pub fn report(&self, addr: Addr) -> Option<PeerReport> {
-        todo!()
+        let peer = &self.core.peers[self.core.peers.find(addr.0)?];
+        let mut report = PeerReport::default();
+        let state = match &peer.phase {
+            Phase::Closed => "not connected".to_owned(),
+            Phase::Greeting => "connecting".to_owned(),
+            Phase::Up => "connected".to_owned(),
+            Phase::Falling => "going down".to_owned(),
+            Phase::Gone(cause) => format!("gone: {cause}"),
+        };
+        report.facts.push(("connection", state));
+        if let Some((method, handle)) = peer.link {
+            let slot = &self.methods.slots[method];
+            report.facts.push(("method", slot.scheme.to_owned()));
+            let theirs = slot.method.report(handle).unwrap_or_default();
+            report.facts.extend(theirs.facts);
+        }
+        let notes = peer.notes.iter();
+        report
+            .facts
+            .extend(notes.map(|note| ("passed over", note.clone())));
+        let absent = self.unavailable.iter();
+        let absent = absent.map(|(scheme, why)| ("unavailable", format!("{scheme}: {why}")));
+        report.facts.extend(absent);
+        Some(report)
     }
 
     /// Opens a completion context. Operations posted to it are tested apart from others.
     pub fn open_context(&mut self) -> Result<Context, Error> {
-        todo!()
+        const LIMIT: usize = 1 << 16;
+        if self.core.contexts.len() >= LIMIT {
+            return Err(Error::Limit {
+                what: "contexts",
+                limit: LIMIT,
+            });
+        }
+        let index = self.core.contexts.insert(Default::default());
+        Ok(Context(self.core.contexts.key(index)))
     }
 
     /// Closes a context, cancelling what is still posted to it.
     pub fn close_context(&mut self, context: Context) {
-        todo!()
+        let Some(index) = self.core.contexts.find(context.0) else {
+            return;
+        };
+        for op in self.core.ops.indices() {
+            if self.core.ops[op].context != index {
+                continue;
+            }
+            if matches!(self.core.ops[op].state, State::Done(_)) {
+                self.core.take(op);
+            } else {
+                // Nobody will ask for it any more: it vanishes when it is done.
+                self.core.ops[op].context = NOBODY;
+                self.core.cancel(op);
+            }
+        }
+        self.core.contexts.remove(index);
+        self.settle();
     }
 
-    /// Sends `data`, gathered from fragments, to be received under `tag`.
+    /// Sends `data`, gathered from fragments, to be received under `tag`. A completed send has left the
+    /// caller's memory; it leaves the process at the latest with the next call that makes progress.
     pub fn post_send(
         &mut self,
         to: Addr,
@@ -83,7 +266,7 @@ impl Bmi {
         context: Context,
         user: u64,
     ) -> Result<Posted, Error> {
-        todo!()
+        self.post_message(to, data, tag, context, user, false)
     }
 
     /// Receives the next message of (`from`, `tag`) into `into`, scattered over fragments. A message
@@ -96,7 +279,34 @@ impl Bmi {
         context: Context,
         user: u64,
     ) -> Result<Posted, Error> {
-        todo!()
+        let (peer, context) = self.handles(from, context)?;
+        let room = total(into)?;
+        if let Some(index) = self.core.early_table.pop(peer, tag) {
+            let result = match self.core.take_early(index) {
+                Some(EarlyBody::Whole(data)) => Some(Core::deliver(&data, into, room)),
+                Some(EarlyBody::Announced(incoming)) => {
+                    let op = self.add_receive(peer, into, room, tag, (context, user))?;
+                    self.core.match_announced(op, incoming);
+                    return Ok(self.posted(op, user));
+                }
+                None => None,
+            };
+            if let Some(result) = result {
+                self.settle();
+                return Ok(at_once(user, result));
+            }
+        }
+        if let Some(refused) = self.reachable(peer, user) {
+            return Ok(refused);
+        }
+        let op = self.add_receive(peer, into, room, tag, (context, user))?;
+        let node = self.core.posted.push_back(peer, tag, op);
+        self.core.ops[op].state = State::Posted { node };
+        if self.core.peers[peer].is_up() {
+            return Ok(Posted::Pending(OpId(self.core.ops.key(op))));
+        }
+        self.core.connect(&mut self.methods, peer);
+        Ok(self.posted(op, user))
     }
 
     /// Sends `data` to be found by the peer's [`Bmi::testunexpected`]. At most
@@ -109,18 +319,35 @@ impl Bmi {
         context: Context,
         user: u64,
     ) -> Result<Posted, Error> {
-        todo!()
+        self.post_message(to, data, tag, context, user, true)
     }
 
     /// Cancels an operation. It still completes, with [`OpError::Cancelled`] or, if that came first,
     /// as it would have; its memory is free only then.
     pub fn cancel(&mut self, op: OpId) {
-        todo!()
+        if let Some(op) = self.core.ops.find(op.0) {
+            self.core.cancel(op);
+            self.settle();
+        }
     }
 
     /// Tests one operation, making progress and sleeping at most `idle`.
     pub fn test(&mut self, op: OpId, idle: Duration) -> Result<Option<Completion>, Error> {
-        todo!()
+        if let Some(done) = self.core.take_done(op)? {
+            return Ok(Some(done));
+        }
+        self.progress();
+        if let Some(done) = self.core.take_done(op)? {
+            return Ok(Some(done));
+        }
+        if !idle.is_zero() {
+            let index = self.core.ops.find(op.0);
+            self.wait_until(idle, |core| {
+                index.is_none_or(|op| matches!(core.ops[op].state, State::Done(_)))
+            });
+            return self.core.take_done(op);
+        }
+        Ok(None)
     }
 
     /// Tests some operations; appends those that completed to `out` and answers how many.
@@ -130,7 +357,30 @@ impl Bmi {
         idle: Duration,
         out: &mut Vec<Completion>,
     ) -> Result<usize, Error> {
-        todo!()
+        let mut indices = Vec::with_capacity(ops.len());
+        for op in ops {
+            let index = self.core.ops.find(op.0);
+            indices.push(index.ok_or(Error::Stale("operation"))?);
+        }
+        let any_done = |core: &Core| {
+            let mut states = indices.iter().map(|op| &core.ops[*op].state);
+            states.any(|state| matches!(state, State::Done(_)))
+        };
+        if !any_done(&self.core) {
+            self.progress();
+            if !idle.is_zero() && !ops.is_empty() {
+                self.wait_until(idle, any_done);
+            }
+        }
+        let mut count = 0;
+        for op in ops {
+            // The same operation named twice completes once.
+            if let Ok(Some(done)) = self.core.take_done(*op) {
+                out.push(done);
+                count += 1;
+            }
+        }
+        Ok(count)
     }
 
     /// Tests everything posted to `context` (the thesis's testglobal); appends at most `most`.
@@ -141,7 +391,22 @@ impl Bmi {
         idle: Duration,
         out: &mut Vec<Completion>,
     ) -> Result<usize, Error> {
-        todo!()
+        let context = self.core.contexts.find(context.0);
+        let context = context.ok_or(Error::Stale("context"))?;
+        if self.core.contexts[context].is_empty() {
+            self.progress();
+            if self.core.contexts[context].is_empty() && !idle.is_zero() {
+                self.wait_until(idle, |core| !core.contexts[context].is_empty());
+            }
+        }
+        let mut count = 0;
+        while count < most
+            && let Some(op) = self.core.contexts[context].first()
+        {
+            out.extend(self.core.take(op));
+            count += 1;
+        }
+        Ok(count)
     }
 
     /// Takes at most `most` unexpected messages. Each carries a reference to its address, which the
@@ -152,25 +417,58 @@ impl Bmi {
         idle: Duration,
         out: &mut Vec<Unexpected>,
     ) -> Result<usize, Error> {
-        todo!()
+        if self.core.ring.is_empty() {
+            self.progress();
+            if self.core.ring.is_empty() && !idle.is_zero() {
+                self.wait_until(idle, |core| !core.ring.is_empty());
+            }
+        }
+        let mut count = 0;
+        while count < most
+            && let Some(message) = self.core.take_unexpected()
+        {
+            out.push(message);
+            count += 1;
+        }
+        if count > 0 {
+            self.settle();
+        }
+        Ok(count)
     }
 
     /// Makes progress until something completes in `context`, an unexpected message arrives, or `idle`
     /// has passed: what a server's loop sleeps in. Answers whether there is something to test for.
     pub fn wait(&mut self, context: Context, idle: Duration) -> bool {
-        todo!()
+        let context = self.core.contexts.find(context.0);
+        let ready = |core: &Core| {
+            let done = context.is_some_and(|context| !core.contexts[context].is_empty());
+            done || !core.ring.is_empty()
+        };
+        if ready(&self.core) {
+            return true;
+        }
+        self.progress();
+        ready(&self.core) || (!idle.is_zero() && self.wait_until(idle, ready))
     }
 
     /// A descriptor that ends a sleep in this instance when another thread calls
     /// [`Waker::wake`].
     pub fn waker(&self) -> Waker {
-        todo!()
+        self.sleeper.waker()
     }
 
     /// A buffer laid out for the method that serves `addr`: peers may map it. Freed when its last
     /// clone is dropped.
     pub fn memalloc(&mut self, addr: Addr, len: usize) -> Result<Memory, Error> {
-        todo!()
+        let peer = self.peer(addr)?;
+        let method = match self.core.peers[peer].link {
+            Some((method, _)) => method,
+            None => {
+                let text = &self.core.peers[peer].text;
+                self.core.check(&self.methods, text)?
+            }
+        };
+        Ok(self.methods.get(method).allocate(len)?)
     }
 
     /// Lets the process at `addr` read or write `memory` until [`Bmi::unexport`].
@@ -180,12 +478,21 @@ impl Bmi {
         memory: &Memory,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
-        todo!()
+        let peer = self.peer(addr)?;
+        self.core.connect(&mut self.methods, peer);
+        self.settle();
+        let link = self.core.peers[peer].link;
+        let (method, handle) = link.ok_or(causeway_transport::Error::NoPeer)?;
+        Ok(self.methods.get(method).export(handle, memory, access)?)
     }
 
     /// Ends an export; the peer cannot touch the memory once this returns.
     pub fn unexport(&mut self, addr: Addr, region: &RegionDescriptor) {
-        todo!()
+        if let Some(peer) = self.core.peers.find(addr.0)
+            && let Some((method, handle)) = self.core.peers[peer].link
+        {
+            self.methods.get(method).unexport(handle, region.key);
+        }
     }
 
     /// Moves bytes between local memory and memory that the process at `addr` exports to us: one
@@ -199,21 +506,324 @@ impl Bmi {
         context: Context,
         user: u64,
     ) -> Result<Posted, Error> {
-        todo!()
+        let (peer, context) = self.handles(addr, context)?;
+        let size = total(local)?;
+        let theirs = remote
+            .iter()
+            .try_fold(0u64, |sum, region| sum.checked_add(region.len))
+            .unwrap_or(u64::MAX);
+        if size != theirs {
+            let error = TransferError::Length {
+                local: size,
+                remote: theirs,
+            };
+            return Ok(at_once(user, Err(error.into())));
+        }
+        if let Some(refused) = self.reachable(peer, user) {
+            return Ok(refused);
+        }
+        if size == 0 {
+            return Ok(at_once(user, Ok(0)));
+        }
+        let state = State::ToMove(Box::new(Remote {
+            direction,
+            regions: remote.to_vec(),
+        }));
+        let memory = (Fragments::share(local), size);
+        let op = self.add(What::Transfer, peer, (context, user), 0, memory, state)?;
+        self.core.connect(&mut self.methods, peer);
+        self.core.start_transfer(&mut self.methods, op);
+        Ok(self.posted(op, user))
     }
 
     /// Maps memory that the process at `addr` exports to us, if the method can.
     pub fn map(&mut self, addr: Addr, region: &RegionDescriptor) -> Option<Memory> {
-        todo!()
+        let peer = self.core.peers.find(addr.0)?;
+        let (method, handle) = self.core.peers[peer].link?;
+        self.methods.get(method).map(handle, region)
     }
 
     /// Changes an option, of one address or of the layer.
     pub fn set_info(&mut self, addr: Option<Addr>, option: InfoOption) -> Result<(), Error> {
-        todo!()
+        let peer = addr.map(|addr| self.peer(addr)).transpose()?;
+        match (option, peer) {
+            (InfoOption::EagerLimit(limit), Some(peer)) => {
+                self.core.peers[peer].eager_limit = Some(limit);
+                self.core.set_eager_max(peer);
+            }
+            (InfoOption::EagerLimit(limit), None) => {
+                self.core.tuning.eager_limit = limit;
+                for peer in self.core.peers.indices() {
+                    self.core.set_eager_max(peer);
+                }
+            }
+            (InfoOption::Spin(limit), _) => self.spin.set_limit(limit),
+            (InfoOption::Rendezvous(policy), _) => self.core.tuning.policy = policy,
+            (InfoOption::Server(server), _) => self.core.tuning.server = server,
+        }
+        Ok(())
     }
 
     /// What the layer is doing: load, queue depths, memory held for unexpected messages.
     pub fn get_info(&self, addr: Option<Addr>) -> Info {
-        todo!()
+        let peers = match addr {
+            Some(addr) => Vec::from_iter(self.core.peers.find(addr.0)),
+            None => self.core.peers.indices(),
+        };
+        let mut info = Info::default();
+        for &peer in &peers {
+            let entry = &self.core.peers[peer];
+            info.connected += usize::from(entry.is_up());
+            info.early_bytes += entry.grant.held() as usize;
+            info.transfers += entry.transfers as usize;
+            if addr.is_some() {
+                info.unexpected_waiting += entry.arrived.len();
+            }
+        }
+        if addr.is_none() {
+            info.early_bytes += self.core.budget.pulled() as usize;
+            info.unexpected_waiting = self.core.unexpected_waiting;
+            info.transfers = self.core.transfers.active;
+        }
+        let pending = |op: &&u32| {
+            let op = &self.core.ops[**op];
+            let concerned = addr.is_none() || peers.contains(&op.peer);
+            concerned && !matches!(op.state, State::Done(_)) && op.what != What::Fetch
+        };
+        info.operations = self.core.ops.indices().iter().filter(pending).count();
+        info
+    }
+}
+
+/// What the calls above share.
+impl Bmi {
+    #[inline]
+    fn peer(&self, addr: Addr) -> Result<u32, Error> {
+        self.core.peers.find(addr.0).ok_or(Error::Stale("address"))
+    }
+
+    #[inline]
+    fn handles(&self, addr: Addr, context: Context) -> Result<(u32, u32), Error> {
+        let context = self.core.contexts.find(context.0);
+        Ok((self.peer(addr)?, context.ok_or(Error::Stale("context"))?))
+    }
+
+    #[inline]
+    fn post_message(
+        &mut self,
+        to: Addr,
+        data: &[Memory],
+        tag: Tag,
+        context: Context,
+        user: u64,
+        unexpected: bool,
+    ) -> Result<Posted, Error> {
+        let (peer, context) = self.handles(to, context)?;
+        let size = total(data)?;
+        let limit = self.core.tuning.unexpected_limit as u64;
+        if unexpected && size > limit {
+            return Err(Error::UnexpectedTooLarge { size, limit });
+        }
+        let methods = &mut self.methods;
+        let sent = self
+            .core
+            .try_eager_now(methods, peer, data, size, tag, unexpected);
+        if sent == Sent::Yes {
+            return Ok(at_once(user, Ok(size)));
+        }
+        self.post_waiting(peer, data, size, tag, (context, user), unexpected)
+    }
+
+    /// A send that cannot go at once.
+    fn post_waiting(
+        &mut self,
+        peer: u32,
+        data: &[Memory],
+        size: u64,
+        tag: Tag,
+        caller: (u32, u64),
+        unexpected: bool,
+    ) -> Result<Posted, Error> {
+        let user = caller.1;
+        // The attempt may just have found out that the peer is gone.
+        self.settle();
+        if let Some(refused) = self.reachable(peer, user) {
+            return Ok(refused);
+        }
+        let what = if unexpected {
+            What::SendUnexpected
+        } else {
+            What::Send
+        };
+        let memory = (Fragments::share(data), size);
+        let op = self.add(what, peer, caller, tag, memory, State::Queued)?;
+        let entry = &mut self.core.peers[peer];
+        if unexpected {
+            entry.unexpected.push_back(op);
+        } else {
+            entry.expected.push_back(op);
+        }
+        self.core.connect(&mut self.methods, peer);
+        if self.core.peers[peer].is_up() {
+            self.core.mark_dirty(peer);
+        }
+        Ok(self.posted(op, user))
+    }
+
+    fn add(
+        &mut self,
+        what: What,
+        peer: u32,
+        caller: (u32, u64),
+        tag: Tag,
+        memory: (Fragments, u64),
+        state: State,
+    ) -> Result<u32, Error> {
+        if self.core.ops.len() >= MAX_OPERATIONS {
+            return Err(Error::Limit {
+                what: "operations in progress",
+                limit: MAX_OPERATIONS,
+            });
+        }
+        Ok(self
+            .core
+            .add_op(Op::new(what, peer, caller, tag, memory, state)))
+    }
+
+    #[inline]
+    fn add_receive(
+        &mut self,
+        peer: u32,
+        into: &[Memory],
+        room: u64,
+        tag: Tag,
+        caller: (u32, u64),
+    ) -> Result<u32, Error> {
+        let memory = (Fragments::share(into), room);
+        self.add(What::Receive, peer, caller, tag, memory, State::Queued)
+    }
+
+    /// The completion of an operation whose peer is gone for good.
+    fn reachable(&self, peer: u32, user: u64) -> Option<Posted> {
+        match &self.core.peers[peer].phase {
+            Phase::Gone(cause) => {
+                let error = self.core.peer_error(peer, cause.clone());
+                Some(at_once(user, Err(error)))
+            }
+            _ => None,
+        }
+    }
+
+    /// What to answer for an operation that was just added: it may be done already.
+    fn posted(&mut self, op: u32, user: u64) -> Posted {
+        let id = OpId(self.core.ops.key(op));
+        self.settle();
+        match self.core.take_done(id) {
+            Ok(Some(done)) => at_once(user, done.result),
+            _ => Posted::Pending(id),
+        }
+    }
+
+    /// Does what the last call has left to do.
+    #[inline]
+    fn settle(&mut self) {
+        if self.core.has_work() {
+            self.core.run(&mut self.methods);
+        }
+    }
+
+    /// Polls the methods once; answers whether anything happened.
+    #[inline]
+    fn progress(&mut self) -> bool {
+        let sample = self.pace.count();
+        let mut any = false;
+        for (method, slot) in self.methods.slots.iter_mut().enumerate() {
+            if slot.skip && !sample {
+                continue;
+            }
+            let polled = slot.method.poll(&mut Delivery {
+                core: &mut self.core,
+                method,
+            });
+            slot.polled(polled);
+            any |= polled;
+        }
+        self.settle();
+        if sample {
+            self.methods.choose();
+            let now = Instant::now();
+            if self.pace.sample(now) {
+                self.tick(now);
+            }
+        }
+        any
+    }
+
+    #[cold]
+    fn tick(&mut self, now: Instant) {
+        for (method, slot) in self.methods.slots.iter_mut().enumerate() {
+            slot.method.tick(
+                now,
+                &mut Delivery {
+                    core: &mut self.core,
+                    method,
+                },
+            );
+        }
+        self.settle();
+        let deadlines = self.methods.slots.iter();
+        let deadline = deadlines.filter_map(|slot| slot.method.deadline()).min();
+        self.pace.ticked(now, deadline);
+    }
+
+    /// Makes progress until `ready`, at most for `idle` or until another thread wakes us; answers
+    /// whether it is ready.
+    fn wait_until(&mut self, idle: Duration, ready: impl Fn(&Core) -> bool) -> bool {
+        let start = Instant::now();
+        let until = start.checked_add(idle);
+        loop {
+            if self.spin_until(start, idle, &ready) {
+                self.spin.came_after(start.elapsed());
+                return true;
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return false;
+            }
+            let woken = self.sleeper.sleep(&mut self.methods, until);
+            self.tick(Instant::now());
+            self.progress();
+            if ready(&self.core) {
+                self.spin.came_after(start.elapsed());
+                return true;
+            }
+            if woken == Woken::Waker {
+                return false;
+            }
+        }
+    }
+
+    /// Spins as long as is worth while.
+    fn spin_until(
+        &mut self,
+        start: Instant,
+        idle: Duration,
+        ready: &impl Fn(&Core) -> bool,
+    ) -> bool {
+        const POLLS_PER_READING: u32 = 16;
+        let budget = self.spin.budget().min(idle);
+        let spun = Instant::now();
+        loop {
+            for _ in 0..POLLS_PER_READING {
+                self.progress();
+                if ready(&self.core) {
+                    return true;
+                }
+            }
+            let now = Instant::now();
+            if now - spun >= budget || now.saturating_duration_since(start) >= idle {
+                return false;
+            }
+            self.spin.pause(now - spun);
+        }
     }
 }

@@ -13,7 +13,7 @@ pub struct Addr(pub(crate) u64);
 
 /// A completion context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Context(pub(crate) u32);
+pub struct Context(pub(crate) u64);
 
 /// An operation in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,6 +77,9 @@ pub enum OpError {
     /// A transfer of remote memory failed.
     #[error(transparent)]
     Transfer(#[from] TransferError),
+    /// The receiver cancelled its receive while this message was on its way into it.
+    #[error("the receiver cancelled its receive")]
+    Withdrawn,
 }
 
 /// Why a call was refused. Nothing was posted.
@@ -186,7 +189,17 @@ pub struct Info {
 }
 
 /// Ends another thread's sleep in its [`crate::Bmi`].
+///
+/// A wake that comes while nobody sleeps ends the next sleep at once.
 #[derive(Debug, Clone)]
 pub struct Waker {
     pub(crate) event: std::sync::Arc<std::os::fd::OwnedFd>,
+}
+
+impl Waker {
+    /// Ends the sleep that the instance's thread is in, or the next one. Usable from any thread.
+    pub fn wake(&self) {
+        // Can only fail when the counter is full, and then it is readable already.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+    }
 }

@@ -6,9 +6,13 @@
 //! system of server processes on one machine).
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod config;
+pub mod data;
+pub mod dev;
 pub mod distribution;
 pub mod error;
 pub mod meta;
+pub mod server;
 
 pub use error::Error;

@@ -1,8 +1,24 @@
 //! The operating system as Causeway uses it: memory that other processes can reach, sockets that
 //! carry descriptors, waking and sleeping, pinning, positioned file I/O.
 //!
-//! Read [`memory`] first: everything above posts operations on [`memory::Memory`]. This room knows
-//! no protocol. It is one of the two rooms that may use `unsafe` (the other is `transport`); each
-//! block says which invariant holds and who upholds it.
+//! Read [`memory`] first: everything above posts operations on [`memory::Memory`]. Then, in the
+//! order in which a pair of processes meets: [`socket`] (Unix sockets with descriptors and peer
+//! credentials), [`memfd`] and [`mapping`] (memory that both see), [`epoll`] (sleeping on all of
+//! them), [`membarrier`] (fences that only the slow side pays for) and [`attach`] (copying from and
+//! to another process's memory). [`limits`], [`pin`] and [`shared`] stand alone.
+//!
+//! This room knows no protocol. It is one of the two rooms that may use `unsafe` (the other is
+//! `transport`); each block says which invariant holds and who upholds it.
 
+pub mod attach;
+pub mod epoll;
+pub mod limits;
+pub mod mapping;
+pub mod membarrier;
+pub mod memfd;
 pub mod memory;
+pub mod nowait;
+pub mod pin;
+pub mod shared;
+pub mod socket;
+pub mod net;

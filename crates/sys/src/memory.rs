@@ -10,7 +10,7 @@ use std::fmt;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A counted reference to a span of bytes. Cloning and slicing are cheap and share the bytes.
 #[derive(Clone)]
@@ -19,6 +19,20 @@ pub struct Memory {
     /// First byte of the span inside the backing.
     start: usize,
     len: usize,
+    writable: bool,
+}
+
+/// Tells when the bytes of a [`Memory`] have been given up by every holder, without holding them.
+#[derive(Debug, Clone)]
+pub struct MemoryWatch {
+    backing: Weak<Backing>,
+}
+
+impl MemoryWatch {
+    /// Whether the last clone is gone.
+    pub fn is_gone(&self) -> bool {
+        self.backing.strong_count() == 0
+    }
 }
 
 struct Backing {
@@ -103,6 +117,27 @@ impl Memory {
             backing: Arc::new(backing),
             start: 0,
             len,
+            writable: true,
+        }
+    }
+
+    /// The same bytes, not to be written through this reference or its clones.
+    pub fn read_only(&self) -> Self {
+        Self {
+            writable: false,
+            ..self.clone()
+        }
+    }
+
+    /// Whether operations may write the bytes through this reference.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Watches for the end of the bytes.
+    pub fn watch(&self) -> MemoryWatch {
+        MemoryWatch {
+            backing: Arc::downgrade(&self.backing),
         }
     }
 
@@ -129,10 +164,12 @@ impl Memory {
             backing: Arc::clone(&self.backing),
             start: self.start + range.start,
             len: range.end - range.start,
+            writable: self.writable,
         }
     }
 
-    /// Address of the first byte. Valid while `self` or a clone lives.
+    /// Address of the first byte. Valid while `self` or a clone lives. Whoever writes through it
+    /// asks [`Memory::is_writable`] first.
     pub fn as_ptr(&self) -> *mut u8 {
         // SAFETY: `start` is inside the backing by construction.
         unsafe { self.backing.base.as_ptr().add(self.start) }
@@ -172,8 +209,9 @@ impl Memory {
     /// Copies into the span, from `offset` on.
     ///
     /// # Panics
-    /// If the range is not inside the span.
+    /// If the range is not inside the span, or the memory is for reading only.
     pub fn write_at(&self, offset: usize, from: &[u8]) {
+        self.assert_writable();
         assert!(
             offset
                 .checked_add(from.len())
@@ -188,17 +226,26 @@ impl Memory {
     /// Copies all bytes between two spans of one length; they may overlap.
     ///
     /// # Panics
-    /// If the lengths differ.
+    /// If the lengths differ, or the memory is for reading only.
     pub fn copy_from(&self, from: &Memory) {
+        self.assert_writable();
         assert_eq!(self.len, from.len);
         // SAFETY: both spans are valid for their whole length.
         unsafe { std::ptr::copy(from.as_ptr(), self.as_ptr(), self.len) };
     }
 
     /// Sets every byte to zero.
+    ///
+    /// # Panics
+    /// If the memory is for reading only.
     pub fn clear(&self) {
+        self.assert_writable();
         // SAFETY: the span is valid for its whole length.
         unsafe { std::ptr::write_bytes(self.as_ptr(), 0, self.len) };
+    }
+
+    fn assert_writable(&self) {
+        assert!(self.writable, "this memory is for reading only");
     }
 
     /// A copy of the bytes.
@@ -222,6 +269,7 @@ impl Memory {
                     backing,
                     start: 0,
                     len,
+                    writable: false,
                 }
                 .to_vec()
             }
@@ -244,6 +292,7 @@ impl Backing {
                     backing: Arc::new(self),
                     start: 0,
                     len,
+                    writable: false,
                 }
                 .to_vec()
             }
@@ -265,6 +314,12 @@ impl Drop for Backing {
             }
             Owner::Lent => {}
         }
+    }
+}
+
+impl fmt::Debug for Backing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backing").field("len", &self.len).finish()
     }
 }
 
@@ -293,13 +348,16 @@ pub fn lend<R>(bytes: &mut [u8], use_it: impl FnOnce(&Memory) -> R) -> R {
     lend_raw(unsafe { Memory::from_raw(base, bytes.len()) }, use_it)
 }
 
-/// Lends a slice as [`Memory`] that is only read while `use_it` runs. Aborts as [`lend`] does.
+/// Lends a slice as [`Memory`] that is only read while `use_it` runs: writing to it panics, and
+/// methods refuse it as the target of a transfer. Aborts as [`lend`] does.
 pub fn lend_read<R>(bytes: &[u8], use_it: impl FnOnce(&Memory) -> R) -> R {
     let base = NonNull::from(bytes).cast();
-    // SAFETY: the bytes outlive this call and no clone survives it. Callers only send from this
-    // memory: exporting it for writing is refused nowhere but is a bug of the caller in this room's
-    // sense, as with a pointer given to `write(2)`.
-    lend_raw(unsafe { Memory::from_raw(base, bytes.len()) }, use_it)
+    // SAFETY: the bytes outlive this call and no clone survives it; nothing writes through a
+    // read-only reference (every writer in `sys` and `transport` asks).
+    let memory = unsafe { Memory::from_raw(base, bytes.len()) };
+    let lent = memory.read_only();
+    drop(memory);
+    lend_raw(lent, use_it)
 }
 
 fn lend_raw<R>(memory: Memory, use_it: impl FnOnce(&Memory) -> R) -> R {
@@ -320,7 +378,11 @@ fn lend_raw<R>(memory: Memory, use_it: impl FnOnce(&Memory) -> R) -> R {
 impl Memory {
     /// Reads from `file` at byte `position` into the span; answers how many bytes were read,
     /// fewer than the span's length only at the end of the file.
+    ///
+    /// # Panics
+    /// If the memory is for reading only.
     pub fn read_from_file(&self, file: impl AsFd, position: u64) -> std::io::Result<usize> {
+        self.assert_writable();
         let mut done = 0;
         while done < self.len {
             // SAFETY: the span is valid; a slice of it exists only while the kernel fills it.
@@ -352,5 +414,62 @@ impl Memory {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_shares_the_bytes() {
+        let memory = Memory::from_vec(vec![1, 2, 3, 4]);
+        let slice = memory.slice(1..3);
+        slice.write_at(0, &[9]);
+        assert_eq!(memory.to_vec(), [1, 9, 3, 4]);
+        assert_eq!(memory.sharers(), 2);
+        drop(slice);
+        assert_eq!(memory.into_vec(), [1, 9, 3, 4]);
+    }
+
+    #[test]
+    fn lent_memory_is_read_but_not_written() {
+        let read = lend_read(b"bytes", |lent| {
+            assert!(!lent.is_writable() && !lent.slice(1..2).is_writable());
+            lent.to_vec()
+        });
+        assert_eq!(read, b"bytes");
+        let mut bytes = [0; 4];
+        lend(&mut bytes, |lent| lent.write_at(1, &[7, 8]));
+        assert_eq!(bytes, [0, 7, 8, 0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "for reading only")]
+    fn writing_to_memory_lent_for_reading_panics() {
+        Memory::zeroed(4).read_only().write_at(0, &[1]);
+    }
+
+    #[test]
+    fn a_watch_sees_the_last_clone_go() {
+        let memory = Memory::zeroed(4);
+        let (watch, clone) = (memory.watch(), memory.clone());
+        drop(memory);
+        assert!(!watch.is_gone());
+        drop(clone);
+        assert!(watch.is_gone());
+    }
+
+    #[test]
+    fn an_object_is_seen_through_every_mapping() {
+        let file = crate::memfd::create_fixed("test", 4096).unwrap();
+        let copy = file.try_clone().unwrap();
+        let one = Memory::map_object(file, 4096, 7).unwrap();
+        let two = Memory::map_object(copy, 4096, 7).unwrap();
+        one.slice(100..103).write_at(0, b"abc");
+        assert_eq!(two.slice(100..103).to_vec(), b"abc");
+        let slice = one.slice(100..103);
+        let (_, object, offset) = slice.object().unwrap();
+        assert_eq!((object, offset), (7, 100));
     }
 }

@@ -17,7 +17,11 @@
 
 pub mod address;
 pub mod error;
+pub mod mem;
 pub mod method;
+pub mod registry;
+pub mod shm;
+pub mod tcp;
 
 pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};

@@ -209,7 +209,8 @@ pub fn part_of(region: &RegionDescriptor, offset: u64, len: u64) -> RegionDescri
     part.base = region.base.wrapping_add(offset);
     part.len = len;
     if let Some(span) = &mut part.object {
-        span.offset += offset;
+        // Wraps where the descriptor of a hostile peer says so; the owner checks the range.
+        span.offset = span.offset.wrapping_add(offset);
     }
     part
 }
@@ -320,9 +321,10 @@ impl<'a> Packet<'a> {
     /// Copies `into.len()` bytes from `offset` on into `into`.
     ///
     /// # Panics
-    /// If the range is not inside the packet.
+    /// If the range is not inside the packet, or `into` is for reading only.
     #[inline]
     pub fn copy_to(&self, offset: usize, into: &Memory) {
+        assert!(into.is_writable(), "this memory is for reading only");
         assert!(
             offset
                 .checked_add(into.len())

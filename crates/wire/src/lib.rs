@@ -11,7 +11,10 @@
 //! [`codec::Malformed`] to anything else. Every decoder has a fuzz target under `fuzz/`.
 #![forbid(unsafe_code)]
 
+pub mod bmi;
 pub mod codec;
 pub mod fs;
 pub mod region;
 pub mod store;
+pub mod shm;
+pub mod tcp;

@@ -1,0 +1,452 @@
+//! The protocol's state, and what methods deliver into it.
+//!
+//! The core does no I/O of its own accord. Methods deliver packets and events through [`Delivery`]
+//! while they are polled; whatever then needs a method again (an answer, an export, a transfer) is
+//! noted as a [`Task`] or by marking the peer dirty, and done by [`Core::run`] after the poll. The
+//! parts of the protocol are in files of their own, all of them `impl Core`:
+//! [`connect`](crate::connect), [`eager`](crate::eager), [`rendezvous`](crate::rendezvous),
+//! [`transfers`](crate::transfers), [`cancel`](crate::cancel).
+
+use std::collections::{HashMap, VecDeque};
+
+use causeway_transport::{Packet, Peer as Handle, PeerError, Sink, Token, TransferError};
+use causeway_wire::bmi::{self as wire, Body, Header, Kind};
+
+use crate::credit::Budget;
+use crate::matching::MatchTable;
+use crate::methods::Methods;
+use crate::op::{Op, State, What};
+use crate::peer::{Early, Peer, Phase};
+use crate::slab::{List, NONE, Slab};
+use crate::types::{Completion, Error, OpError, OpId, RendezvousPolicy};
+
+/// Control packets that may wait for one peer. Each answers something of the peer's that is bounded
+/// itself; more means that the peer asks without listening.
+const MAX_CONTROL: usize = 4096;
+
+/// Operations in progress of one instance.
+pub(crate) const MAX_OPERATIONS: usize = 1 << 20;
+
+/// A context's index that no caller has: completions to it vanish.
+pub(crate) const NOBODY: u32 = NONE;
+
+/// Settings that can be changed at run time.
+pub(crate) struct Tuning {
+    pub(crate) eager_limit: usize,
+    pub(crate) unexpected_limit: usize,
+    pub(crate) policy: RendezvousPolicy,
+    pub(crate) server: bool,
+}
+
+/// See the module's page.
+pub(crate) struct Core {
+    pub(crate) tuning: Tuning,
+    pub(crate) ops: Slab<Op>,
+    pub(crate) peers: Slab<Peer>,
+    /// By method and the method's table index: the peer's index here, or [`NONE`].
+    pub(crate) links: Vec<Vec<u32>>,
+    /// Looked-up addresses by text.
+    pub(crate) by_text: HashMap<String, u32>,
+    /// The addresses that we listen at: messages to them stay inside.
+    pub(crate) listening: Vec<String>,
+    /// Receives that wait for a message.
+    pub(crate) posted: MatchTable,
+    /// Messages that wait for a receive.
+    pub(crate) early_table: MatchTable,
+    pub(crate) early: Slab<Early>,
+    pub(crate) contexts: Slab<List>,
+    /// Peers whose first unexpected message is ready, in turn.
+    pub(crate) ring: VecDeque<u32>,
+    /// Unexpected messages that have arrived and were not taken.
+    pub(crate) unexpected_waiting: usize,
+    pub(crate) budget: Budget,
+    /// Peers with large unexpected messages that wait for memory, by key.
+    pub(crate) starved_fetches: VecDeque<u64>,
+    pub(crate) transfers: crate::transfers::Transfers,
+    pub(crate) tasks: VecDeque<Task>,
+    /// Peers with something to send.
+    pub(crate) dirty: Vec<u32>,
+    /// Room to build an eager packet in.
+    pub(crate) scratch: Vec<u8>,
+    /// Operations that became done, to notice that something did.
+    pub(crate) completions: u64,
+}
+
+/// Work that needs a method. Operations and peers are named by keys: they may be gone by then.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// A receive has been matched with an announced message.
+    Receive(u64),
+    /// The next part of a receive that the sender writes.
+    Clear(u64),
+    /// End the exports of an operation, then complete it.
+    Finish(u64, Result<u64, OpError>),
+    /// The sender has withdrawn a receive's message: match again.
+    Repost(u64),
+    /// A peer has connected to us.
+    Called(u64),
+    /// A peer is down.
+    Down(u64, PeerError),
+    /// A peer sent nonsense.
+    Condemn(u64, String),
+    /// A reference or the last operation of a peer is gone.
+    Release(u64),
+    /// Memory for large unexpected messages has become free.
+    Fetch,
+    /// A transfer has ended, or a peer can take one again.
+    Transfers,
+}
+
+impl Core {
+    /// An instance's state.
+    pub(crate) fn new(tuning: Tuning, early_memory: usize, methods: usize) -> Self {
+        Self {
+            tuning,
+            ops: Slab::default(),
+            peers: Slab::default(),
+            links: vec![Vec::new(); methods],
+            by_text: HashMap::new(),
+            listening: Vec::new(),
+            posted: MatchTable::default(),
+            early_table: MatchTable::default(),
+            early: Slab::default(),
+            contexts: Slab::default(),
+            ring: VecDeque::new(),
+            unexpected_waiting: 0,
+            budget: Budget::new(early_memory),
+            starved_fetches: VecDeque::new(),
+            transfers: Default::default(),
+            tasks: VecDeque::new(),
+            dirty: Vec::new(),
+            scratch: Vec::new(),
+            completions: 0,
+        }
+    }
+
+    /// Whether [`Core::run`] has something to do.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        !self.tasks.is_empty() || !self.dirty.is_empty()
+    }
+
+    /// Does what the last deliveries have left to do.
+    pub(crate) fn run(&mut self, methods: &mut Methods) {
+        loop {
+            while let Some(task) = self.tasks.pop_front() {
+                self.run_task(methods, task);
+            }
+            let Some(peer) = self.dirty.pop() else { return };
+            if let Some(entry) = self.peers.get(peer)
+                && entry.dirty
+            {
+                self.peers[peer].dirty = false;
+                self.flush(methods, peer);
+            }
+        }
+    }
+
+    fn run_task(&mut self, methods: &mut Methods, task: Task) {
+        match task {
+            Task::Receive(key) => self.with_op(key, |core, op| core.receive(methods, op)),
+            Task::Clear(key) => self.with_op(key, |core, op| core.clear(methods, op)),
+            Task::Repost(key) => self.with_op(key, |core, op| core.repost(methods, op)),
+            Task::Finish(key, result) => self.with_op(key, |core, op| {
+                core.end_exports(methods, op);
+                core.complete(op, result);
+            }),
+            Task::Called(key) => self.with_peer(key, |core, peer| core.called(methods, peer)),
+            Task::Down(key, cause) => {
+                self.with_peer(key, |core, peer| core.down(methods, peer, cause));
+            }
+            Task::Condemn(key, reason) => {
+                self.with_peer(key, |core, peer| core.drop_condemned(methods, peer, reason));
+            }
+            Task::Release(key) => self.with_peer(key, |core, peer| core.maybe_drop(methods, peer)),
+            Task::Fetch => self.retry_fetches(),
+            Task::Transfers => self.kick_transfers(methods),
+        }
+    }
+
+    fn with_op(&mut self, key: u64, act: impl FnOnce(&mut Self, u32)) {
+        if let Some(op) = self.ops.find(key) {
+            act(self, op);
+        }
+    }
+
+    fn with_peer(&mut self, key: u64, act: impl FnOnce(&mut Self, u32)) {
+        if let Some(peer) = self.peers.find(key) {
+            act(self, peer);
+        }
+    }
+
+    /// Notes that a peer has something to send.
+    #[inline]
+    pub(crate) fn mark_dirty(&mut self, peer: u32) {
+        let entry = &mut self.peers[peer];
+        if !entry.dirty {
+            entry.dirty = true;
+            self.dirty.push(peer);
+        }
+    }
+
+    /// Queues a packet that carries no message.
+    pub(crate) fn queue_control(&mut self, peer: u32, packet: Vec<u8>) {
+        let entry = &mut self.peers[peer];
+        if entry.control.len() >= MAX_CONTROL {
+            self.condemn(peer, "it asks for answers without taking them");
+            return;
+        }
+        entry.control.push_back(packet);
+        self.mark_dirty(peer);
+    }
+
+    /// Queues a packet of a header alone.
+    pub(crate) fn queue_bare(&mut self, peer: u32, kind: Kind, word: u64) {
+        self.queue_control(peer, Header::new(kind, word).encode().to_vec());
+    }
+
+    /// Adds an operation to its peer's list.
+    #[inline]
+    pub(crate) fn add_op(&mut self, op: Op) -> u32 {
+        let peer = op.peer;
+        let index = self.ops.insert(op);
+        let mut list = self.peers[peer].ops;
+        list.push_back(&mut self.ops, index);
+        self.peers[peer].ops = list;
+        index
+    }
+
+    /// Takes an operation out of its peer's list.
+    #[inline]
+    fn unlist_op(&mut self, op: u32) {
+        let peer = self.ops[op].peer;
+        let mut list = self.peers[peer].ops;
+        list.remove(&mut self.ops, op);
+        self.peers[peer].ops = list;
+        if list.is_empty() && self.peers[peer].refs == 0 {
+            self.tasks.push_back(Task::Release(self.peers.key(peer)));
+        }
+    }
+
+    /// Completes an operation whose memory is free. It stays to be tested for.
+    #[inline]
+    pub(crate) fn complete(&mut self, op: u32, result: Result<u64, OpError>) {
+        if self.ops[op].what == What::Fetch {
+            return self.fetched(op, result);
+        }
+        self.unlist_op(op);
+        self.completions += 1;
+        let entry = &mut self.ops[op];
+        entry.fragments = Default::default();
+        entry.state = State::Done(result);
+        let context = entry.context;
+        if context == NOBODY {
+            self.ops.remove(op);
+        } else {
+            let mut list = self.contexts[context];
+            list.push_back(&mut self.ops, op);
+            self.contexts[context] = list;
+        }
+    }
+
+    /// Removes an operation that no caller knows.
+    pub(crate) fn remove_internal(&mut self, op: u32) -> Option<Op> {
+        self.unlist_op(op);
+        self.ops.remove(op)
+    }
+
+    /// Ends an operation's exports if it has any, then completes it.
+    pub(crate) fn finish(&mut self, op: u32, result: Result<u64, OpError>) {
+        if self.ops[op].exports.is_empty() {
+            return self.complete(op, result);
+        }
+        self.ops[op].state = State::Finishing;
+        let key = self.ops.key(op);
+        self.tasks.push_back(Task::Finish(key, result));
+    }
+
+    /// Ends an operation's exports.
+    pub(crate) fn end_exports(&mut self, methods: &mut Methods, op: u32) {
+        let keys = std::mem::take(&mut self.ops[op].exports);
+        if let Some((method, handle)) = self.peers[self.ops[op].peer].link {
+            for key in keys {
+                methods.get(method).unexport(handle, key);
+            }
+        }
+    }
+
+    /// Takes a done operation out, as the caller asked.
+    #[inline]
+    pub(crate) fn take_done(&mut self, id: OpId) -> Result<Option<Completion>, Error> {
+        let op = self.ops.find(id.0).ok_or(Error::Stale("operation"))?;
+        if !matches!(self.ops[op].state, State::Done(_)) {
+            return Ok(None);
+        }
+        Ok(self.take(op))
+    }
+
+    /// Takes a done operation out of its context's list and the table.
+    #[inline]
+    pub(crate) fn take(&mut self, op: u32) -> Option<Completion> {
+        let id = OpId(self.ops.key(op));
+        let context = self.ops[op].context;
+        let mut list = self.contexts[context];
+        list.remove(&mut self.ops, op);
+        self.contexts[context] = list;
+        let entry = self.ops.remove(op)?;
+        match entry.state {
+            State::Done(result) => Some(Completion {
+                op: id,
+                user: entry.user,
+                result,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The error of an operation whose peer went away.
+    pub(crate) fn peer_error(&self, peer: u32, cause: PeerError) -> OpError {
+        OpError::Peer {
+            address: self.peers[peer].text.clone(),
+            cause,
+        }
+    }
+
+    /// Marks a peer that sent nonsense; it is dropped after this poll.
+    pub(crate) fn condemn(&mut self, peer: u32, reason: impl Into<String>) {
+        let entry = &mut self.peers[peer];
+        if matches!(entry.phase, Phase::Greeting | Phase::Up) {
+            entry.phase = Phase::Falling;
+            let key = self.peers.key(peer);
+            self.tasks.push_back(Task::Condemn(key, reason.into()));
+        }
+    }
+}
+
+/// Delivers what one method reports.
+pub(crate) struct Delivery<'a> {
+    pub(crate) core: &'a mut Core,
+    pub(crate) method: usize,
+}
+
+impl Delivery<'_> {
+    #[inline]
+    fn peer(&self, handle: Handle) -> Option<u32> {
+        let index = *self.core.links[self.method].get(handle.index())?;
+        let peer = self.core.peers.get(index)?;
+        (peer.link == Some((self.method, handle))).then_some(index)
+    }
+}
+
+impl Sink for Delivery<'_> {
+    #[inline]
+    fn packet(&mut self, handle: Handle, packet: Packet<'_>) {
+        let Some(peer) = self.peer(handle) else {
+            return;
+        };
+        if packet.len() < wire::HEADER_BYTES {
+            return self.core.condemn(peer, "a packet shorter than its header");
+        }
+        let mut head = [0; wire::HEADER_BYTES];
+        packet.read_at(0, &mut head);
+        match Header::decode(head) {
+            Ok(header) => self.core.packet(peer, header, packet),
+            Err(error) => self.core.condemn(peer, error.to_string()),
+        }
+    }
+
+    fn transfer_done(&mut self, _: Handle, token: Token, result: Result<(), TransferError>) {
+        self.core.transfer_done(token, result);
+    }
+
+    fn peer_up(&mut self, handle: Handle) {
+        self.core.add_caller(self.method, handle);
+    }
+
+    fn peer_down(&mut self, handle: Handle, cause: PeerError) {
+        if let Some(peer) = self.peer(handle) {
+            self.core.peers[peer].phase = Phase::Falling;
+            let key = self.core.peers.key(peer);
+            self.core.tasks.push_back(Task::Down(key, cause));
+        }
+    }
+
+    fn writable(&mut self, handle: Handle) {
+        if let Some(peer) = self.peer(handle) {
+            self.core.peers[peer].blocked = false;
+            self.core.mark_dirty(peer);
+            self.core.tasks.push_back(Task::Transfers);
+        }
+    }
+}
+
+impl Core {
+    #[inline]
+    fn packet(&mut self, peer: u32, header: Header, packet: Packet<'_>) {
+        let entry = &mut self.peers[peer];
+        if entry.phase != Phase::Up {
+            return self.first_packet(peer, header, packet);
+        }
+        if header.credit != 0 && !self.credit(peer, header.credit) {
+            return;
+        }
+        if header.flags & wire::FLAG_STARVED != 0 {
+            self.starving(peer);
+        }
+        match header.kind {
+            Kind::Eager => self.eager(peer, header.word, packet),
+            Kind::Unexpected => self.unexpected(peer, header.word, packet),
+            _ => self.control(peer, header, packet),
+        }
+    }
+
+    fn first_packet(&mut self, peer: u32, header: Header, packet: Packet<'_>) {
+        if self.peers[peer].phase != Phase::Greeting {
+            return;
+        }
+        match header.kind {
+            Kind::Hello if header.word == wire::HELLO_WORD => {
+                if packet.len() == wire::HEADER_BYTES {
+                    self.greeted(peer, header.credit);
+                } else {
+                    self.condemn(peer, "a greeting of the wrong length");
+                }
+            }
+            Kind::Hello => self.condemn(
+                peer,
+                format!(
+                    "it speaks another version of the message layer ({:#x}; this is {:#x})",
+                    header.word,
+                    wire::HELLO_WORD
+                ),
+            ),
+            kind => self.condemn(peer, format!("{kind:?} came before the greeting")),
+        }
+    }
+
+    fn control(&mut self, peer: u32, header: Header, packet: Packet<'_>) {
+        let rest = packet.to_vec(wire::HEADER_BYTES);
+        let body = match wire::decode_body(&header, &rest) {
+            Ok(body) => body,
+            Err(error) => return self.condemn(peer, error.to_string()),
+        };
+        match (header.kind, body) {
+            (Kind::Announce, Body::Announcement(body)) => self.announced(peer, &header, body),
+            (Kind::AnnounceUnexpected, Body::Announcement(body)) => {
+                self.announced_unexpected(peer, &header, body);
+            }
+            (Kind::ClearToSend, Body::Clearance(body)) => self.cleared(peer, header.word, body),
+            (Kind::Refuse, Body::Refusal(body)) => self.refused(peer, header.word, body),
+            (Kind::Written, _) => self.written(peer, header.word),
+            (Kind::Read, _) => self.read(peer, header.word),
+            (Kind::Withdraw, _) => self.withdrawn(peer, header.word),
+            (Kind::Credit, _) => {
+                self.peers[peer].account.set_window(header.word);
+                self.mark_dirty(peer);
+            }
+            (Kind::Reclaim, _) => self.reclaimed(peer, header.word),
+            (Kind::Return, _) => self.returned(peer, header.word),
+            (kind, _) => self.condemn(peer, format!("{kind:?} at the wrong time")),
+        }
+    }
+}

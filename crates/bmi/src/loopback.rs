@@ -1,0 +1,297 @@
+//! The method by which a process sends to itself: what is sent to its one peer comes back from it.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
+
+use causeway_sys::memory::Memory;
+use causeway_transport::method::part_of;
+use causeway_transport::{
+    Access, Address, Direction, Error, Identity, Limits, Method, Packet, Peer, PeerError,
+    PeerReport, SendError, Sink, Transfer, TransferError,
+};
+use causeway_wire::region::RegionDescriptor;
+use rustix::event::{EventfdFlags, eventfd};
+
+/// Packets that may wait.
+const QUEUE_PACKETS: usize = 64;
+/// Packets and transfers that are delivered per poll.
+const WORK_PER_POLL: usize = 32;
+const MAX_PACKET: usize = 16 << 10;
+/// An address list and its bytes copied at once; bounded so that a poll is.
+const MAX_PIECE: usize = 1 << 20;
+
+/// See the module's page.
+pub(crate) struct Loopback {
+    /// The peer's generation; there is one peer, or none.
+    generation: u32,
+    connected: bool,
+    blocked: bool,
+    packets: VecDeque<Vec<u8>>,
+    transfers: VecDeque<Running>,
+    exports: HashMap<u64, (Memory, Access)>,
+    next_key: u64,
+    /// Never readable: nothing comes from outside.
+    event: OwnedFd,
+}
+
+/// A transfer and how far it is.
+struct Running {
+    transfer: Transfer,
+    fragment: usize,
+    offset: u64,
+    remote_fragment: usize,
+    remote_offset: u64,
+}
+
+impl Loopback {
+    /// The method, without a peer.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self {
+            generation: 1,
+            connected: false,
+            blocked: false,
+            packets: VecDeque::new(),
+            transfers: VecDeque::new(),
+            exports: HashMap::new(),
+            next_key: 1,
+            event: eventfd(0, EventfdFlags::CLOEXEC)?,
+        })
+    }
+
+    fn peer(&self) -> Peer {
+        Peer::new(0, self.generation)
+    }
+
+    fn check(&self, peer: Peer) -> Result<(), SendError> {
+        if self.connected && peer == self.peer() {
+            Ok(())
+        } else {
+            Err(SendError::Gone(PeerError::Disconnected))
+        }
+    }
+
+    /// Copies the next piece of a transfer; answers the result at its end.
+    fn step(&self, running: &mut Running) -> Option<Result<(), TransferError>> {
+        let Running {
+            transfer,
+            fragment,
+            offset,
+            remote_fragment,
+            remote_offset,
+        } = running;
+        let mut budget = MAX_PIECE as u64;
+        while budget > 0 {
+            let (Some(local), Some(remote)) = (
+                transfer.local.get(*fragment),
+                transfer.remote.get(*remote_fragment),
+            ) else {
+                return Some(Ok(()));
+            };
+            let left = local.len() as u64 - *offset;
+            let remote_left = remote.len - *remote_offset;
+            let piece = left.min(remote_left).min(budget);
+            if piece > 0 {
+                let start = *offset as usize;
+                let ours = local.slice(start..start + piece as usize);
+                let theirs = part_of(remote, *remote_offset, piece);
+                if !self.copy(&ours, &theirs, transfer.direction) {
+                    return Some(Err(TransferError::Protection));
+                }
+            }
+            budget -= piece;
+            *offset += piece;
+            *remote_offset += piece;
+            if piece == left {
+                (*fragment, *offset) = (*fragment + 1, 0);
+            }
+            if piece == remote_left {
+                (*remote_fragment, *remote_offset) = (*remote_fragment + 1, 0);
+            }
+        }
+        None
+    }
+
+    fn copy(&self, ours: &Memory, region: &RegionDescriptor, direction: Direction) -> bool {
+        let Some((memory, access)) = self.exports.get(&region.key) else {
+            return false;
+        };
+        let start = region.base.wrapping_sub(memory.as_ptr() as u64);
+        let end = start.checked_add(region.len);
+        if !access.allows(direction) || end.is_none_or(|end| end > memory.len() as u64) {
+            return false;
+        }
+        let theirs = memory.slice(start as usize..(start + region.len) as usize);
+        match direction {
+            Direction::Get => ours.copy_from(&theirs),
+            Direction::Put => theirs.copy_from(ours),
+        }
+        true
+    }
+}
+
+impl Method for Loopback {
+    fn scheme(&self) -> &'static str {
+        "self"
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            max_packet: MAX_PACKET,
+            max_piece: MAX_PIECE,
+            one_sided: true,
+        }
+    }
+
+    fn listen(&mut self, address: &Address) -> Result<Address, Error> {
+        Ok(address.clone())
+    }
+
+    fn connect(&mut self, _: &Address) -> Result<Peer, Error> {
+        self.connected = true;
+        Ok(self.peer())
+    }
+
+    fn address(&self, peer: Peer) -> Option<Address> {
+        self.check(peer).ok()?;
+        "self://here".parse().ok()
+    }
+
+    fn identity(&self, peer: Peer) -> Option<Identity> {
+        self.check(peer).ok()?;
+        Some(Identity::Local {
+            pid: rustix::process::getpid().as_raw_nonzero().get(),
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+        })
+    }
+
+    fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
+        self.check(peer)?;
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > MAX_PACKET {
+            let limit = MAX_PACKET;
+            return Err(SendError::TooLarge { len, limit });
+        }
+        if self.packets.len() >= QUEUE_PACKETS {
+            self.blocked = true;
+            return Err(SendError::WouldBlock);
+        }
+        self.packets.push_back(parts.concat());
+        Ok(())
+    }
+
+    fn export(
+        &mut self,
+        peer: Peer,
+        memory: &Memory,
+        access: Access,
+    ) -> Result<RegionDescriptor, Error> {
+        self.check(peer).map_err(|_| Error::NoPeer)?;
+        let key = self.next_key;
+        self.next_key += 1;
+        self.exports.insert(key, (memory.clone(), access));
+        Ok(RegionDescriptor {
+            key,
+            base: memory.as_ptr() as u64,
+            len: memory.len() as u64,
+            object: None,
+        })
+    }
+
+    fn unexport(&mut self, _: Peer, key: u64) {
+        self.exports.remove(&key);
+    }
+
+    fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {
+        self.check(peer)?;
+        self.transfers.push_back(Running {
+            transfer,
+            fragment: 0,
+            offset: 0,
+            remote_fragment: 0,
+            remote_offset: 0,
+        });
+        Ok(())
+    }
+
+    fn map(&mut self, _: Peer, region: &RegionDescriptor) -> Option<Memory> {
+        let (memory, _) = self.exports.get(&region.key)?;
+        let start = region.base.checked_sub(memory.as_ptr() as u64)?;
+        let end = start.checked_add(region.len)?;
+        (end <= memory.len() as u64).then(|| memory.slice(start as usize..end as usize))
+    }
+
+    fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
+        Ok(Memory::zeroed(len))
+    }
+
+    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
+        let peer = self.peer();
+        let mut any = false;
+        for _ in 0..WORK_PER_POLL {
+            let Some(packet) = self.packets.pop_front() else {
+                break;
+            };
+            any = true;
+            sink.packet(peer, Packet::private(&packet));
+        }
+        if let Some(mut running) = self.transfers.pop_front() {
+            any = true;
+            match self.step(&mut running) {
+                None => self.transfers.push_front(running),
+                Some(result) => {
+                    let Transfer { notify, token, .. } = running.transfer;
+                    if result.is_ok() {
+                        self.packets.extend(notify);
+                    }
+                    sink.transfer_done(peer, token, result);
+                }
+            }
+        }
+        if self.blocked && self.packets.len() < QUEUE_PACKETS / 2 {
+            self.blocked = false;
+            sink.writable(peer);
+        }
+        any
+    }
+
+    fn tick(&mut self, _: Instant, _: &mut dyn Sink) {}
+
+    fn arm(&mut self) -> bool {
+        self.packets.is_empty() && self.transfers.is_empty() && !self.blocked
+    }
+
+    fn disarm(&mut self) {}
+
+    fn pollable(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink) {
+        if self.check(peer).is_err() {
+            return;
+        }
+        self.connected = false;
+        self.generation += 1;
+        self.blocked = false;
+        self.packets.clear();
+        self.exports.clear();
+        for running in std::mem::take(&mut self.transfers) {
+            let gone = TransferError::Peer(PeerError::Disconnected);
+            sink.transfer_done(peer, running.transfer.token, Err(gone));
+        }
+    }
+
+    fn report(&self, peer: Peer) -> Option<PeerReport> {
+        self.check(peer).ok()?;
+        Some(PeerReport {
+            facts: vec![("transfers", "copied inside the process".to_owned())],
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! The methods of an instance, and which of them are worth polling.
+
+use causeway_transport::Method;
+
+/// A method that has answered so many polls in vain is quiet.
+const QUIET_POLLS: u32 = 1000;
+
+/// The methods, cheapest first.
+pub(crate) struct Methods {
+    pub(crate) slots: Vec<Slot>,
+}
+
+/// One method.
+pub(crate) struct Slot {
+    pub(crate) method: Box<dyn Method>,
+    /// Cached from [`Method::scheme`].
+    pub(crate) scheme: &'static str,
+    /// Cached from [`Method::limits`].
+    pub(crate) max_packet: usize,
+    /// Polls in vain since something happened.
+    quiet: u32,
+    /// Not polled except now and then: it is quiet and another is not.
+    pub(crate) skip: bool,
+}
+
+impl Methods {
+    /// Takes the methods over.
+    pub(crate) fn new(methods: Vec<Box<dyn Method>>) -> Self {
+        let slots = methods.into_iter().map(|method| Slot {
+            scheme: method.scheme(),
+            max_packet: method.limits().max_packet,
+            method,
+            quiet: 0,
+            skip: false,
+        });
+        Self {
+            slots: slots.collect(),
+        }
+    }
+
+    /// The method of this index, to do something with it: it is worth polling then.
+    #[inline]
+    pub(crate) fn get(&mut self, index: usize) -> &mut dyn Method {
+        let slot = &mut self.slots[index];
+        slot.polled(true);
+        slot.method.as_mut()
+    }
+
+    /// The schemes by index.
+    pub(crate) fn schemes(&self) -> Vec<&'static str> {
+        self.slots.iter().map(|slot| slot.scheme).collect()
+    }
+
+    /// Decides anew which methods to skip. If all are quiet, none is.
+    pub(crate) fn choose(&mut self) {
+        let some_busy = self.slots.iter().any(|slot| slot.quiet < QUIET_POLLS);
+        for slot in &mut self.slots {
+            slot.skip = some_busy && slot.quiet >= QUIET_POLLS;
+        }
+    }
+}
+
+impl Slot {
+    /// Notes what a poll answered.
+    #[inline]
+    pub(crate) fn polled(&mut self, any: bool) {
+        if any {
+            self.quiet = 0;
+            self.skip = false;
+        } else {
+            self.quiet = self.quiet.saturating_add(1);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Operations and their states.
+//!
+//! ```text
+//! receive   Posted ─► Matched ─► Pulling ─────────────► Done
+//!                        └─────► Cleared ─► (Cleared)─► Done
+//! send      Queued ─► Announced ─► ToPush ─► Pushing ─► Done
+//!                        └────────────────────────────► Done   (the receiver has read)
+//! transfer  ToMove ─► Moving ─────────────────────────► Done
+//! ```
+//! Eager sends and receives that find their message skip all of it. `Finishing` stands before `Done`
+//! while exports of the operation's memory are being ended.
+
+use causeway_transport::Direction;
+use causeway_wire::bmi::{Announcement, Clearance};
+use causeway_wire::region::RegionDescriptor;
+
+use crate::fragments::{Cursor, Fragments};
+use crate::slab::{Linked, Links};
+use crate::types::{OpError, Tag};
+
+/// What an operation is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// `post_recv`.
+    Receive,
+    /// `post_send`.
+    Send,
+    /// `post_sendunexpected`.
+    SendUnexpected,
+    /// `post_transfer`.
+    Transfer,
+    /// Our own fetching of a large unexpected message; no caller knows it.
+    Fetch,
+}
+
+/// An operation.
+pub(crate) struct Op {
+    /// In the peer's list until done, then in the context's.
+    pub(crate) links: Links,
+    pub(crate) what: What,
+    pub(crate) peer: u32,
+    pub(crate) context: u32,
+    pub(crate) user: u64,
+    pub(crate) tag: Tag,
+    pub(crate) fragments: Fragments,
+    /// Bytes of the memory; of a receive, its room.
+    pub(crate) size: u64,
+    pub(crate) state: State,
+    /// Keys under which the memory is exported to the peer.
+    pub(crate) exports: Vec<u64>,
+    /// Bytes that were moved, for messages moved in parts, and where that is in the fragments.
+    pub(crate) moved: u64,
+    pub(crate) cursor: Cursor,
+    /// A send that takes one of the peer's places for announcements.
+    pub(crate) announced: bool,
+    /// The other side has cancelled; what is in progress decides whether that came in time.
+    pub(crate) withdrawn: bool,
+}
+
+impl Linked for Op {
+    #[inline]
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// A receive waits for its message, in the table of receives.
+    Posted { node: u32 },
+    /// A receive has its message, which is still with the sender.
+    Matched(Box<Incoming>),
+    /// We are reading it.
+    Pulling(Box<Incoming>),
+    /// The sender may write up to byte `end`.
+    Cleared { incoming: Box<Incoming>, end: u64 },
+    /// A send in the peer's queue.
+    Queued,
+    /// The peer knows of it.
+    Announced,
+    /// The peer's memory is known; our turn to write.
+    ToPush(Box<Clearance>),
+    /// We are writing up to byte `end`.
+    Pushing { receive: u64, end: u64 },
+    /// A transfer waits for its turn.
+    ToMove(Box<Remote>),
+    /// It is going on.
+    Moving,
+    /// Its exports are being ended.
+    Finishing,
+    /// It can be tested for.
+    Done(Result<u64, OpError>),
+}
+
+/// A message that is still with its sender.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) announcement: Announcement,
+    pub(crate) from_busy_server: bool,
+}
+
+/// The far side of a transfer.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    pub(crate) direction: Direction,
+    pub(crate) regions: Vec<RegionDescriptor>,
+}
+
+impl Op {
+    /// A new operation.
+    #[inline]
+    pub(crate) fn new(
+        what: What,
+        peer: u32,
+        (context, user): (u32, u64),
+        tag: Tag,
+        (fragments, size): (Fragments, u64),
+        state: State,
+    ) -> Self {
+        Self {
+            links: Links::default(),
+            what,
+            peer,
+            context,
+            user,
+            tag,
+            fragments,
+            size,
+            state,
+            exports: Vec::new(),
+            moved: 0,
+            cursor: Cursor::default(),
+            announced: false,
+            withdrawn: false,
+        }
+    }
+}

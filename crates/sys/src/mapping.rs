@@ -1,0 +1,116 @@
+//! Memory files mapped for words that several processes read and write.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// A shared mapping of a whole memory file. Bytes in it may change at any time: they are reached
+/// as atomics or through raw copies, never as slices.
+#[derive(Debug)]
+pub struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread; its bytes are only reached as
+// atomics or through raw copies whose callers order them.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `file` from its start, after checking that it is sealed against shrinking and has at
+    /// least `len` bytes: touching the mapping can then never fault.
+    pub fn new(file: impl AsFd, len: usize) -> io::Result<Self> {
+        if super::memfd::checked_len(file.as_fd())? < len as u64 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the memory file is shorter than it should be",
+            ));
+        }
+        // SAFETY: a fresh mapping where the kernel chooses; checked above to stay valid.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file,
+                0,
+            )?
+        };
+        let base = NonNull::new(base.cast()).expect("a mapping is not at null");
+        Ok(Self { base, len })
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the mapping has no bytes (it never is: the kernel refuses that).
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The word at byte `offset`.
+    ///
+    /// # Panics
+    /// If `offset` is not a multiple of 8 or the word is not inside the mapping.
+    #[inline]
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset < self.len && self.len - offset >= 8);
+        // SAFETY: inside the mapping, aligned (mappings start at a page), and alive as long as
+        // `self`; whoever else writes it does so as an atomic or is another process, for which
+        // atomics are exactly what is needed.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// Address of the byte at `offset`, from which `len` bytes may be read and written as long as
+    /// `self` lives.
+    ///
+    /// # Panics
+    /// If the range is not inside the mapping.
+    #[inline]
+    pub fn span(&self, offset: usize, len: usize) -> *mut u8 {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len));
+        // SAFETY: inside the mapping.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`; references into it borrow `self`. An error could only
+        // mean wrong arguments, which these are not.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn two_mappings_of_one_file_show_the_same_words() {
+        let file = crate::memfd::create_fixed("test", 4096).unwrap();
+        let (one, two) = (
+            Mapping::new(&file, 4096).unwrap(),
+            Mapping::new(&file, 4096).unwrap(),
+        );
+        one.word(4088).store(7, Ordering::Relaxed);
+        assert_eq!(two.word(4088).load(Ordering::Relaxed), 7);
+        assert!(Mapping::new(&file, 4097).is_err());
+    }
+
+    #[test]
+    #[should_panic]
+    fn a_word_behind_the_end_is_refused() {
+        let file = crate::memfd::create_fixed("test", 4096).unwrap();
+        Mapping::new(&file, 4096).unwrap().word(4096);
+    }
+}

@@ -1,0 +1,420 @@
+//! Stream sockets: made nonblocking, written from and read into [`Memory`] without a detour, and
+//! the question which user owns the other end of a connection on this host.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags,
+    SocketType, ipproto, netlink, sockopt,
+};
+
+use crate::memory::Memory;
+
+/// The most pieces that one call hands to the kernel; the rest waits for the next call.
+pub const MAX_PIECES: usize = 64;
+
+/// Bytes to send, wherever they are.
+#[derive(Debug, Clone, Copy)]
+pub enum Piece<'a> {
+    /// Private bytes.
+    Bytes(&'a [u8]),
+    /// A span that other processes may write while the kernel reads it.
+    Memory(&'a Memory),
+}
+
+impl Piece<'_> {
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Memory(memory) => memory.len(),
+        }
+    }
+
+    /// Whether the piece has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Sends as much of `pieces` as the socket takes now. `Ok(None)` means nothing now.
+pub fn send_pieces(socket: impl AsFd, pieces: &[Piece<'_>]) -> io::Result<Option<usize>> {
+    let mut slices = [IoSlice::new(&[]); MAX_PIECES];
+    let count = pieces.len().min(MAX_PIECES);
+    for (slot, piece) in slices.iter_mut().zip(pieces) {
+        *slot = IoSlice::new(match piece {
+            Piece::Bytes(bytes) => bytes,
+            // SAFETY: the span stays valid while `memory` is borrowed, which is longer than this
+            // call. The slice goes to the kernel only, which does not mind concurrent writers.
+            Piece::Memory(memory) => unsafe {
+                std::slice::from_raw_parts(memory.as_ptr(), memory.len())
+            },
+        });
+    }
+    let slices = slices.get(..count).unwrap_or_default();
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    let sent = match slices {
+        [only] => rustix::net::send(socket, only, flags),
+        _ => rustix::net::sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags),
+    };
+    unless_blocked(sent)
+}
+
+/// Receives what is there into `buffer`. `Ok(None)` means nothing now, `Ok(Some(0))` the end.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    unless_blocked(rustix::net::recv(socket, buffer, RecvFlags::DONTWAIT).map(|(_, count)| count))
+}
+
+/// Receives what is there into `spans`, in order, and what is more into `rest`.
+pub fn receive_into(
+    socket: impl AsFd,
+    spans: &[Memory],
+    rest: &mut [u8],
+) -> io::Result<Option<usize>> {
+    let mut slices = [const { None::<IoSliceMut<'_>> }; MAX_PIECES + 1];
+    let mut slices_len = 0;
+    for (slot, span) in slices.iter_mut().zip(spans.iter().take(MAX_PIECES)) {
+        // SAFETY: the span is valid while `spans` is borrowed; the slice exists only while the
+        // kernel fills it.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(span.as_ptr(), span.len()) };
+        *slot = Some(IoSliceMut::new(bytes));
+        slices_len += 1;
+    }
+    // Bytes behind the last span may only go to `rest` if every span was handed over.
+    if slices_len == spans.len()
+        && let Some(slot) = slices.get_mut(slices_len)
+    {
+        *slot = Some(IoSliceMut::new(rest));
+    }
+    let mut filled: Vec<IoSliceMut<'_>> = slices.into_iter().flatten().collect();
+    let got = rustix::net::recvmsg(
+        socket,
+        &mut filled,
+        &mut RecvAncillaryBuffer::default(),
+        RecvFlags::DONTWAIT,
+    );
+    unless_blocked(got.map(|message| message.bytes))
+}
+
+fn unless_blocked(result: rustix::io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Ok(count) => Ok(Some(count)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn stream(address: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    Ok(rustix::net::socket_with(
+        family,
+        SocketType::STREAM,
+        SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
+        Some(ipproto::TCP),
+    )?)
+}
+
+/// A nonblocking socket that listens at `address`.
+pub fn listen(address: &SocketAddr, backlog: i32) -> io::Result<OwnedFd> {
+    let socket = stream(address)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    rustix::net::bind(&socket, address)?;
+    rustix::net::listen(&socket, backlog)?;
+    Ok(socket)
+}
+
+/// The next connection that a listening socket has ready, nonblocking. `Ok(None)` means none now.
+pub fn accept(listener: impl AsFd) -> io::Result<Option<OwnedFd>> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    match rustix::net::accept_with(listener, flags) {
+        Ok(socket) => Ok(Some(socket)),
+        // A connection that died while it waited is not the listener's trouble.
+        Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Begins to connect; the socket becomes writable when [`connected`] can tell the outcome.
+pub fn connect(address: &SocketAddr) -> io::Result<OwnedFd> {
+    let socket = stream(address)?;
+    match rustix::net::connect(&socket, address) {
+        Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => Ok(socket),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// How the attempt that [`connect`] began has ended.
+pub fn connected(socket: impl AsFd) -> io::Result<()> {
+    Ok(sockopt::socket_error(socket)??)
+}
+
+/// Sets a connection up for short messages, and lets the kernel give up a peer that has vanished
+/// after about `vanished` without a sign of life from its host.
+pub fn tune(socket: impl AsFd, vanished: Duration) -> io::Result<()> {
+    let socket = socket.as_fd();
+    sockopt::set_tcp_nodelay(socket, true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    // Half of the time until the first question, then three questions in the other half.
+    let second = Duration::from_secs(1);
+    sockopt::set_tcp_keepidle(socket, (vanished / 2).max(second))?;
+    sockopt::set_tcp_keepintvl(socket, (vanished / 6).max(second))?;
+    sockopt::set_tcp_keepcnt(socket, 3)?;
+    let vanished_ms = u32::try_from(vanished.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(socket, vanished_ms)?;
+    Ok(())
+}
+
+/// Says that nothing more will be sent.
+pub fn shut_writing(socket: impl AsFd) -> io::Result<()> {
+    Ok(rustix::net::shutdown(socket, rustix::net::Shutdown::Write)?)
+}
+
+/// This socket's own address.
+pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
+    Ok(SocketAddr::try_from(rustix::net::getsockname(socket)?)?)
+}
+
+/// The address of the socket's peer.
+pub fn peer_address(socket: impl AsFd) -> io::Result<SocketAddr> {
+    let address = rustix::net::getpeername(socket)?.ok_or(Errno::NOTCONN)?;
+    Ok(SocketAddr::try_from(address)?)
+}
+
+/// Who owns a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// The user who made it.
+    pub uid: u32,
+    /// Its inode number, by which a process can be found to hold it. Never 0.
+    pub inode: u64,
+}
+
+/// A process that holds a socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder {
+    /// Its user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+}
+
+/// Whether process `pid` holds the socket of this inode under this descriptor number, and with
+/// which user and group it runs. `None` if not, or if the kernel does not show us.
+pub fn holder_of(inode: u64, pid: u32, descriptor: u32) -> Option<Holder> {
+    use std::os::unix::fs::MetadataExt;
+    let link = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+    if link.to_str()? != format!("socket:[{inode}]") {
+        return None;
+    }
+    let process = std::fs::metadata(format!("/proc/{pid}")).ok()?;
+    Some(Holder {
+        uid: process.uid(),
+        gid: process.gid(),
+    })
+}
+
+/// The owner of the other end of a TCP connection between `ours` and `theirs`, both on this host,
+/// as the kernel tells it. `None` if there is no such socket, or no process holds it (any more,
+/// or, before it was accepted, yet).
+pub fn owner_of_other_end(ours: SocketAddr, theirs: SocketAddr) -> io::Result<Option<Owner>> {
+    match diag::owner(theirs, ours) {
+        Ok(owner) => Ok(owner),
+        // Where the kernel has no such question to answer, its table in /proc says the same.
+        Err(_) => proc_table::owner(theirs, ours),
+    }
+}
+
+/// Asks the kernel about one socket (`sock_diag(7)`): exact and independent of how many there are.
+mod diag {
+    use super::*;
+
+    const REQUEST_BYTES: usize = 72;
+    const SOCK_DIAG_BY_FAMILY: u16 = 20;
+    const NLMSG_ERROR: u16 = 2;
+    const NLM_F_REQUEST: u16 = 1;
+
+    pub(super) fn owner(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Owner>> {
+        let socket = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            Some(netlink::SOCK_DIAG),
+        )?;
+        rustix::net::send(&socket, &request(local, remote), SendFlags::empty())?;
+        let mut answer = [0_u8; 1024];
+        // The kernel answers before `send` returns.
+        let (_, len) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
+        parse(answer.get(..len).unwrap_or_default())
+    }
+
+    /// `nlmsghdr` and `inet_diag_req_v2`, which are in the machine's byte order except for the
+    /// addresses and ports.
+    pub(super) fn request(local: SocketAddr, remote: SocketAddr) -> [u8; REQUEST_BYTES] {
+        let mut bytes = Vec::with_capacity(REQUEST_BYTES);
+        bytes.extend_from_slice(&(REQUEST_BYTES as u32).to_ne_bytes());
+        bytes.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+        bytes.extend_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+        bytes.extend_from_slice(&[0; 8]); // sequence, port id
+        let family: u8 = if local.is_ipv4() { 2 } else { 10 };
+        bytes.extend_from_slice(&[family, 6, 0, 0]); // family, TCP, no extensions, padding
+        bytes.extend_from_slice(&u32::MAX.to_ne_bytes()); // any state
+        bytes.extend_from_slice(&local.port().to_be_bytes());
+        bytes.extend_from_slice(&remote.port().to_be_bytes());
+        for address in [local.ip(), remote.ip()] {
+            match address {
+                IpAddr::V4(v4) => {
+                    bytes.extend_from_slice(&v4.octets());
+                    bytes.extend_from_slice(&[0; 12]);
+                }
+                IpAddr::V6(v6) => bytes.extend_from_slice(&v6.octets()),
+            }
+        }
+        bytes.extend_from_slice(&[0; 4]); // any interface
+        bytes.extend_from_slice(&[0xff; 8]); // no cookie
+        let mut request = [0; REQUEST_BYTES];
+        request.copy_from_slice(&bytes);
+        request
+    }
+
+    /// `nlmsghdr` and either `nlmsgerr` or `inet_diag_msg`, whose user id and inode are its last
+    /// two words.
+    fn parse(answer: &[u8]) -> io::Result<Option<Owner>> {
+        let word = |at: usize| {
+            answer
+                .get(at..at + 4)
+                .and_then(|bytes| bytes.try_into().ok())
+                .map(u32::from_ne_bytes)
+                .ok_or(io::ErrorKind::UnexpectedEof)
+        };
+        let kind = (word(4)? & 0xffff) as u16;
+        if kind == NLMSG_ERROR {
+            let errno = Errno::from_raw_os_error((word(16)? as i32).wrapping_neg());
+            return match errno {
+                Errno::NOENT => Ok(None),
+                other => Err(other.into()),
+            };
+        }
+        if kind != SOCK_DIAG_BY_FAMILY {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let (uid, inode) = (word(16 + 64)?, word(16 + 68)?);
+        Ok((inode != 0).then_some(Owner {
+            uid,
+            inode: inode.into(),
+        }))
+    }
+}
+
+/// The same from `/proc/net/tcp`, which is slow with many connections.
+mod proc_table {
+    use super::*;
+
+    pub(super) fn owner(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Owner>> {
+        let path = match local {
+            SocketAddr::V4(_) => "/proc/net/tcp",
+            SocketAddr::V6(_) => "/proc/net/tcp6",
+        };
+        Ok(find(&std::fs::read_to_string(path)?, local, remote))
+    }
+
+    pub(super) fn find(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<Owner> {
+        let (local, remote) = (notation(local), notation(remote));
+        table.lines().skip(1).find_map(|line| {
+            let mut fields = line.split_ascii_whitespace().skip(1);
+            if fields.next()? != local || fields.next()? != remote {
+                return None;
+            }
+            let uid = fields.nth(4)?.parse().ok()?;
+            let inode: u64 = fields.nth(1)?.parse().ok()?;
+            (inode != 0).then_some(Owner { uid, inode })
+        })
+    }
+
+    /// Addresses as words in the machine's order, in hexadecimal digits.
+    fn notation(address: SocketAddr) -> String {
+        use std::fmt::Write;
+        let octets = match address.ip() {
+            IpAddr::V4(v4) => v4.octets().to_vec(),
+            IpAddr::V6(v6) => v6.octets().to_vec(),
+        };
+        let mut text = String::new();
+        for word in octets.chunks_exact(4) {
+            let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{word:08X}");
+        }
+        let _ = write!(text, ":{:04X}", address.port());
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    fn pair(at: &str) -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind(at).unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (one, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn the_owner_of_the_other_end_is_this_user_by_both_ways_of_asking() {
+        let me = rustix::process::getuid().as_raw();
+        for at in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(_) = TcpListener::bind(at) else {
+                continue; // no IPv6 here
+            };
+            let (one, other) = pair(at);
+            let (ours, theirs) = (one.local_addr().unwrap(), one.peer_addr().unwrap());
+            let owner = owner_of_other_end(ours, theirs).unwrap().unwrap();
+            assert_eq!(owner.uid, me);
+            assert_eq!(diag::owner(theirs, ours).unwrap(), Some(owner));
+            assert_eq!(proc_table::owner(theirs, ours).unwrap(), Some(owner));
+            let (pid, number) = (std::process::id(), other.as_raw_fd() as u32);
+            let holder = holder_of(owner.inode, pid, number).unwrap();
+            assert_eq!(holder.uid, me);
+            assert_eq!(holder_of(owner.inode, pid, one.as_raw_fd() as u32), None);
+            assert_eq!(holder_of(owner.inode, u32::MAX, number), None);
+            drop(other);
+            assert_eq!(owner_of_other_end(ours, theirs).unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_nobody_has_accepted_has_no_owner() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (ours, theirs) = (one.local_addr().unwrap(), one.peer_addr().unwrap());
+        assert_eq!(diag::owner(theirs, ours).unwrap_or(None), None);
+        assert_eq!(proc_table::owner(theirs, ours).unwrap(), None);
+    }
+
+    #[test]
+    fn pieces_arrive_in_order_and_spill_behind_the_spans() {
+        let (one, other) = pair("127.0.0.1:0");
+        let memory = Memory::from_vec(b"memory".to_vec());
+        let pieces = [Piece::Bytes(b"bytes "), Piece::Memory(&memory)];
+        assert_eq!(send_pieces(&one, &pieces).unwrap(), Some(12));
+        let spans = [Memory::zeroed(3), Memory::zeroed(5)];
+        let mut rest = [0; 16];
+        let got = receive_into(&other, &spans, &mut rest).unwrap();
+        assert_eq!(got, Some(12));
+        assert_eq!(spans[0].to_vec(), b"byt");
+        assert_eq!(spans[1].to_vec(), b"es me");
+        assert_eq!(&rest[..4], b"mory");
+        assert_eq!(receive_into(&other, &spans, &mut rest).unwrap(), None);
+    }
+}

@@ -1,0 +1,43 @@
+//! Binding the calling thread to processors.
+
+use std::io;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Lets the calling thread run on processor `cpu` only.
+pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "there is no processor of that number",
+        ));
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// The processors that the calling thread may run on, in order.
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|&cpu| set.is_set(cpu))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_may_run_on_one_processor() {
+        std::thread::spawn(|| {
+            let last = *allowed_cpus().unwrap().last().unwrap();
+            pin_to_cpu(last).unwrap();
+            assert_eq!(allowed_cpus().unwrap(), [last]);
+            assert!(pin_to_cpu(CpuSet::MAX_CPU).is_err());
+        })
+        .join()
+        .unwrap();
+    }
+}

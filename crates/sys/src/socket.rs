@@ -1,0 +1,437 @@
+//! Unix sockets that keep record boundaries and carry descriptors. Everything is nonblocking.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+
+/// The most descriptors that one record may carry.
+pub const MAX_DESCRIPTORS: usize = 4;
+
+/// The longest path that fits a socket address directly.
+const MAX_DIRECT_PATH: usize = 107;
+
+/// Who is at the other end of a socket, as the kernel says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Credentials {
+    /// Process id, as seen from here; 0 if that process is not visible here.
+    pub pid: i32,
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// A socket that records arrive on or are sent over.
+#[derive(Debug)]
+pub struct RecordSocket {
+    socket: OwnedFd,
+}
+
+/// What [`RecordSocket::receive`] found.
+#[derive(Debug)]
+pub enum Received {
+    /// A record of this many bytes, with these descriptors.
+    Record(usize, Vec<OwnedFd>),
+    /// A record that is longer than the buffer, or carries too many descriptors; it is gone.
+    Oversized,
+    /// Nothing now.
+    Nothing,
+    /// The other end closed.
+    Closed,
+}
+
+/// A path as a socket address, with the directory's descriptor where a detour through it is needed
+/// because the path is longer than an address may be.
+struct Reachable {
+    address: SocketAddrUnix,
+    _directory: Option<OwnedFd>,
+}
+
+fn reachable(path: &Path) -> io::Result<Reachable> {
+    if path.as_os_str().len() <= MAX_DIRECT_PATH {
+        return Ok(Reachable {
+            address: SocketAddrUnix::new(path)?,
+            _directory: None,
+        });
+    }
+    let directory = open_directory(path, OFlags::PATH)?;
+    let name = path
+        .file_name()
+        .ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
+    use std::os::fd::AsRawFd;
+    let detour = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())).join(name);
+    if detour.as_os_str().len() > MAX_DIRECT_PATH {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the socket's file name is too long: use one of at most 80 bytes",
+        ));
+    }
+    Ok(Reachable {
+        address: SocketAddrUnix::new(detour.as_os_str().as_bytes())?,
+        _directory: Some(directory),
+    })
+}
+
+fn open_directory(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(parent, flags, Mode::empty())?)
+}
+
+fn new_socket() -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?)
+}
+
+impl RecordSocket {
+    /// Connects to the socket at `path`. `WouldBlock` means that the listener's queue is full.
+    pub fn connect(path: &Path) -> io::Result<Self> {
+        let socket = new_socket()?;
+        let reachable = reachable(path)?;
+        rustix::net::connect(&socket, &reachable.address)?;
+        Ok(Self { socket })
+    }
+
+    /// Two sockets connected to each other.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, two) = rustix::net::socketpair(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
+        Ok((Self { socket: one }, Self { socket: two }))
+    }
+
+    /// Who is at the other end. For a connecting socket: who called `listen`.
+    pub fn peer(&self) -> io::Result<Credentials> {
+        // Not through rustix: its type for a process id cannot hold the 0 that the kernel gives
+        // for a process outside of our pid namespace.
+        let mut credentials = MaybeUninit::<libc::ucred>::zeroed();
+        let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+        use std::os::fd::AsRawFd;
+        // SAFETY: the kernel writes at most `len` bytes into `credentials`, which has that many.
+        let answer = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                credentials.as_mut_ptr().cast(),
+                &mut len,
+            )
+        };
+        if answer != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: plain integers, zeroed before and filled by the kernel.
+        let credentials = unsafe { credentials.assume_init() };
+        Ok(Credentials {
+            pid: credentials.pid,
+            uid: credentials.uid,
+            gid: credentials.gid,
+        })
+    }
+
+    /// Sends one record. `WouldBlock` if the socket's queue is full.
+    pub fn send(&self, record: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        loop {
+            let sent = if descriptors.is_empty() {
+                rustix::net::send(&self.socket, record, flags)
+            } else {
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+                let mut control = SendAncillaryBuffer::new(&mut space);
+                if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+                    return Err(io::ErrorKind::InvalidInput.into());
+                }
+                rustix::net::sendmsg(
+                    &self.socket,
+                    &[io::IoSlice::new(record)],
+                    &mut control,
+                    flags,
+                )
+            };
+            match sent {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Takes the next record. Descriptors that come with a refused one are closed.
+    pub fn receive(&self, into: &mut [u8]) -> io::Result<Received> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut receive = || {
+            rustix::net::recvmsg(
+                &self.socket,
+                &mut [io::IoSliceMut::new(into)],
+                &mut control,
+                RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC,
+            )
+        };
+        // If the other end closed with something unread, the kernel says so first, once, and only then
+        // gives what it had sent.
+        let answer = match receive() {
+            Err(Errno::CONNRESET) => receive(),
+            answer => answer,
+        };
+        let message = match answer {
+            Ok(message) => message,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Received::Nothing),
+            Err(Errno::CONNRESET) => return Ok(Received::Closed),
+            Err(error) => return Err(error.into()),
+        };
+        let mut descriptors = Vec::new();
+        for ancillary in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = ancillary {
+                descriptors.extend(rights);
+            }
+        }
+        if message
+            .flags
+            .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+        {
+            return Ok(Received::Oversized);
+        }
+        // A record of no bytes cannot be told from the end; nobody who keeps the protocol sends one.
+        if message.bytes == 0 {
+            return Ok(Received::Closed);
+        }
+        Ok(Received::Record(message.bytes, descriptors))
+    }
+
+    /// Whether the other end has closed or died, whatever may still be unread.
+    pub fn is_hung_up(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut polled = [PollFd::new(&self.socket, PollFlags::empty())];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        poll(&mut polled, Some(&now)).is_ok()
+            && polled[0]
+                .revents()
+                .intersects(PollFlags::HUP | PollFlags::ERR)
+    }
+}
+
+impl AsFd for RecordSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A socket at a path that others connect to. The path goes with it.
+#[derive(Debug)]
+pub struct RecordListener {
+    socket: OwnedFd,
+    path: PathBuf,
+    /// Device and inode of the socket file, so that a successor's is not removed.
+    file: (u64, u64),
+    /// Given up for a moment to accept and close a connection when descriptors have run out.
+    reserve: Option<OwnedFd>,
+}
+
+impl RecordListener {
+    /// Listens at `path`. A socket file that a dead process left is replaced; a live one is an error,
+    /// as is anything that is not a socket.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        let directory = open_directory(path, OFlags::RDONLY)?;
+        lock_directory(&directory)?;
+        clear_stale(path)?;
+        let socket = new_socket()?;
+        let reachable = reachable(path)?;
+        rustix::net::bind(&socket, &reachable.address)?;
+        rustix::net::listen(&socket, 4096)?;
+        let stat = rustix::fs::stat(path)?;
+        Ok(Self {
+            socket,
+            path: path.to_owned(),
+            file: (stat.st_dev, stat.st_ino),
+            reserve: open_reserve(),
+        })
+    }
+
+    /// The next connection, if one is waiting.
+    pub fn accept(&mut self) -> io::Result<Option<RecordSocket>> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match rustix::net::accept_with(&self.socket, flags) {
+            Ok(socket) => Ok(Some(RecordSocket { socket })),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(error @ (Errno::MFILE | Errno::NFILE)) => {
+                // Turned away at once, the client learns it; left in the queue, it would keep
+                // this descriptor readable for ever.
+                self.reserve = None;
+                drop(rustix::net::accept_with(&self.socket, flags));
+                self.reserve = open_reserve();
+                Err(error.into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl AsFd for RecordListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for RecordListener {
+    fn drop(&mut self) {
+        let ours =
+            rustix::fs::lstat(&self.path).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.file);
+        if ours {
+            // Best effort: whoever binds next replaces a stale file anyway.
+            let _ = rustix::fs::unlink(&self.path);
+        }
+    }
+}
+
+fn open_reserve() -> Option<OwnedFd> {
+    rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+/// Two processes that replace the same stale socket at once would take it from each other; the lock
+/// on the directory goes with `directory`.
+fn lock_directory(directory: &OwnedFd) -> io::Result<()> {
+    for _ in 0..200 {
+        match rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::AGAIN | Errno::INTR) => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            // Some file systems have no locks; then the race is open, as it is everywhere else.
+            Ok(()) | Err(_) => return Ok(()),
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::TimedOut,
+        "another process holds a lock on the socket's directory",
+    ))
+}
+
+fn clear_stale(path: &Path) -> io::Result<()> {
+    let stat = match rustix::fs::statat(rustix::fs::CWD, path, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Socket {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "a file that is not a socket is in the way",
+        ));
+    }
+    match RecordSocket::connect(path) {
+        Err(error) if error.raw_os_error() == Some(Errno::CONNREFUSED.raw_os_error()) => {
+            rustix::fs::unlink(path)?;
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(_) | Err(_) => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            "another process listens there",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_keep_their_boundaries_and_carry_descriptors() {
+        let (one, two) = RecordSocket::pair().unwrap();
+        let file = crate::memfd::create_fixed("test", 4096).unwrap();
+        one.send(b"first", &[file.as_fd()]).unwrap();
+        one.send(b"second", &[]).unwrap();
+        let mut buffer = [0; 16];
+        match two.receive(&mut buffer).unwrap() {
+            Received::Record(5, descriptors) => {
+                assert_eq!(crate::memfd::checked_len(&descriptors[0]).unwrap(), 4096);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(
+            two.receive(&mut buffer[..3]).unwrap(),
+            Received::Oversized
+        ));
+        assert!(matches!(
+            two.receive(&mut buffer).unwrap(),
+            Received::Nothing
+        ));
+        assert_eq!(two.peer().unwrap().uid, rustix::process::getuid().as_raw());
+        assert!(!two.is_hung_up());
+        two.send(b"unread", &[]).unwrap();
+        one.send(b"last", &[]).unwrap();
+        drop(one);
+        assert!(matches!(
+            two.receive(&mut buffer).unwrap(),
+            Received::Record(4, _)
+        ));
+        assert!(two.is_hung_up());
+        assert!(matches!(
+            two.receive(&mut buffer).unwrap(),
+            Received::Closed
+        ));
+    }
+
+    #[test]
+    fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
+        let folder = std::env::temp_dir().join(format!("causeway-sys-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("socket");
+        let mut live = RecordListener::bind(&path).unwrap();
+        let refused = RecordListener::bind(&path).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        assert!(live.accept().unwrap().is_some(), "the probe itself");
+        // As a killed process leaves it: the socket closed, the file in place.
+        let stale = std::mem::replace(&mut live.path, folder.join("elsewhere"));
+        drop(live);
+        assert!(stale.exists());
+        let again = RecordListener::bind(&path).unwrap();
+        drop(again);
+        assert!(!path.exists(), "the path goes with the listener");
+        std::fs::write(&path, b"a file").unwrap();
+        assert!(RecordListener::bind(&path).is_err());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_long_path_is_reached_through_its_directory() {
+        let folder = std::env::temp_dir()
+            .join(format!("causeway-sys-long-{}", std::process::id()))
+            .join("d".repeat(120));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("socket");
+        let mut listener = RecordListener::bind(&path).unwrap();
+        let _client = RecordSocket::connect(&path).unwrap();
+        assert!(listener.accept().unwrap().is_some());
+        drop(listener);
+        assert!(RecordListener::bind(&folder.join("n".repeat(120))).is_err());
+        std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+    }
+}

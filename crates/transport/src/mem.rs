@@ -1,0 +1,524 @@
+//! A method inside one process: `mem://name`. For tests, of this room's contract and of everything
+//! above it, where real processes would only add noise.
+//!
+//! It keeps the whole contract: bounded queues with [`SendError::WouldBlock`], transfers that are
+//! done piece by piece inside [`Method::poll`], protection of exports, lazy connections, new
+//! incarnations. [`Fault`] simulates what cannot be had inside one process: a peer that dies, a
+//! link that breaks.
+//!
+//! [`link`] holds what the two ends of a connection share; this file is the method itself.
+
+mod link;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use causeway_sys::memory::Memory;
+use causeway_wire::region::RegionDescriptor;
+
+use crate::address::Address;
+use crate::error::{Error, PeerError, SendError, TransferError};
+use crate::method::{
+    Access, Direction, Identity, Limits, Method, Packet, Peer, PeerReport, Sink, Transfer, part_of,
+};
+use link::{Endpoint, Link, hub};
+
+const SCHEME: &str = "mem";
+
+/// Packets taken from one peer per poll, so that a busy one does not starve the others.
+const PACKETS_PER_POLL: usize = 32;
+
+/// What a [`Mem`] can carry.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Packets that may wait in one direction of a connection.
+    pub queue_packets: usize,
+    /// See [`Limits::max_packet`].
+    pub max_packet: usize,
+    /// See [`Limits::max_piece`]; one piece per transfer and poll is copied.
+    pub max_piece: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            queue_packets: 256,
+            max_packet: 16 << 10,
+            max_piece: 64 << 10,
+        }
+    }
+}
+
+/// The method.
+pub struct Mem {
+    options: Options,
+    endpoint: Arc<Endpoint>,
+    slots: Vec<Slot>,
+}
+
+/// One peer.
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    used: bool,
+    /// The name that we connect to; `None` for a peer that connected to us.
+    name: Option<String>,
+    link: Option<Link>,
+    /// A connection attempt that failed and was not reported yet.
+    refused: bool,
+    transfers: VecDeque<Running>,
+}
+
+/// A transfer in progress.
+struct Running {
+    transfer: Transfer,
+    local: Position,
+    remote: Position,
+}
+
+/// A place in a list of fragments.
+#[derive(Default, Clone, Copy)]
+struct Position {
+    fragment: usize,
+    offset: u64,
+}
+
+/// Simulates faults of one endpoint. Usable from any thread.
+#[derive(Clone)]
+pub struct Fault {
+    endpoint: Arc<Endpoint>,
+}
+
+impl Fault {
+    /// The process dies: its peers see their connections break, nobody reaches it any more.
+    pub fn kill(&self) {
+        self.endpoint.unlist();
+        self.break_links();
+    }
+
+    /// Every connection of this endpoint breaks; it goes on living.
+    pub fn break_links(&self) {
+        self.endpoint.break_links();
+    }
+}
+
+impl Mem {
+    /// A new endpoint.
+    pub fn new(options: Options) -> Result<Self, Error> {
+        let endpoint = Endpoint::new().map_err(|source| Error::System {
+            what: "making an eventfd".into(),
+            source,
+        })?;
+        Ok(Self {
+            options,
+            endpoint,
+            slots: Vec::new(),
+        })
+    }
+
+    /// Lets a test break this endpoint after it has been given away.
+    pub fn fault(&self) -> Fault {
+        Fault {
+            endpoint: Arc::clone(&self.endpoint),
+        }
+    }
+
+    fn slot(&self, peer: Peer) -> Option<&Slot> {
+        self.slots
+            .get(peer.index())
+            .filter(|slot| slot.used && slot.generation == peer.generation())
+    }
+
+    fn slot_mut(&mut self, peer: Peer) -> Option<&mut Slot> {
+        self.slots
+            .get_mut(peer.index())
+            .filter(|slot| slot.used && slot.generation == peer.generation())
+    }
+
+    fn add_slot(&mut self, name: Option<String>, link: Option<Link>) -> Peer {
+        let free = self.slots.iter().position(|slot| !slot.used);
+        let index = free.unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() - 1
+        });
+        let slot = &mut self.slots[index];
+        slot.generation += 1;
+        slot.used = true;
+        slot.name = name;
+        slot.link = link;
+        Peer::new(index as u32, slot.generation)
+    }
+
+    /// The peer's slot with a connection, making one if it is ours to make. `Ok(None)` says that
+    /// the attempt failed and will be reported by the next poll.
+    fn connected(&mut self, peer: Peer) -> Result<Option<&mut Slot>, SendError> {
+        let endpoint = Arc::clone(&self.endpoint);
+        let Some(slot) = self.slot_mut(peer) else {
+            return Err(SendError::Gone(PeerError::Disconnected));
+        };
+        if slot.refused {
+            return Ok(None);
+        }
+        if slot.link.is_none() {
+            let Some(name) = &slot.name else {
+                return Err(SendError::Gone(PeerError::Closed));
+            };
+            let Some(link) = hub::connect(name, &endpoint) else {
+                slot.refused = true;
+                return Ok(None);
+            };
+            slot.link = Some(link);
+        }
+        Ok(Some(slot))
+    }
+
+    fn accept(&mut self, sink: &mut dyn Sink) -> bool {
+        let mut any = false;
+        while let Some(link) = self.endpoint.next_incoming() {
+            let peer = self.add_slot(None, Some(link));
+            sink.peer_up(peer);
+            any = true;
+        }
+        any
+    }
+
+    fn poll_slot(&mut self, index: usize, sink: &mut dyn Sink) -> bool {
+        let slot = &mut self.slots[index];
+        let peer = Peer::new(index as u32, slot.generation);
+        if slot.refused {
+            slot.refused = false;
+            let name = slot.name.clone().unwrap_or_default();
+            fail_transfers(slot, peer, &PeerError::Refused(name.clone()), sink);
+            sink.peer_down(peer, PeerError::Refused(name));
+            return true;
+        }
+        let Some(link) = &slot.link else {
+            return false;
+        };
+        let mut any = false;
+        for _ in 0..PACKETS_PER_POLL {
+            let Some(packet) = link.receive() else { break };
+            any = true;
+            sink.packet(peer, Packet::private(&packet));
+        }
+        if link.take_writable() {
+            any = true;
+            sink.writable(peer);
+        }
+        if let Some(cause) = link.broken() {
+            slot.link = None;
+            fail_transfers(slot, peer, &cause, sink);
+            if slot.name.is_none() {
+                slot.used = false;
+            }
+            sink.peer_down(peer, cause);
+            return true;
+        }
+        let Some(running) = slot.transfers.front_mut() else {
+            return any;
+        };
+        if let Some(result) = running.step(link, self.options.max_piece) {
+            let token = running.transfer.token;
+            if let (Ok(()), Some(notify)) = (&result, running.transfer.notify.take()) {
+                link.push(notify.into_boxed_slice());
+            }
+            slot.transfers.pop_front();
+            sink.transfer_done(peer, token, result);
+        }
+        true
+    }
+}
+
+fn fail_transfers(slot: &mut Slot, peer: Peer, cause: &PeerError, sink: &mut dyn Sink) {
+    for running in std::mem::take(&mut slot.transfers) {
+        sink.transfer_done(
+            peer,
+            running.transfer.token,
+            Err(TransferError::Peer(cause.clone())),
+        );
+    }
+}
+
+impl Running {
+    /// Copies one piece; answers the result when the list is done.
+    fn step(&mut self, link: &Link, max_piece: usize) -> Option<Result<(), TransferError>> {
+        let (local, remote) = (&self.transfer.local, &self.transfer.remote);
+        let here = local.iter().map(|memory| memory.len() as u64).sum();
+        let there = remote
+            .iter()
+            .fold(0_u64, |sum, region| sum.saturating_add(region.len));
+        if here != there {
+            return Some(Err(TransferError::Length {
+                local: here,
+                remote: there,
+            }));
+        }
+        self.local.skip_empty(local.iter().map(|m| m.len() as u64));
+        self.remote.skip_empty(remote.iter().map(|r| r.len));
+        let (Some(memory), Some(region)) = (
+            local.get(self.local.fragment),
+            remote.get(self.remote.fragment),
+        ) else {
+            return Some(Ok(()));
+        };
+        let piece = (memory.len() as u64 - self.local.offset)
+            .min(region.len - self.remote.offset)
+            .min(max_piece as u64);
+        let start = self.local.offset as usize;
+        let ours = memory.slice(start..start + piece as usize);
+        let theirs = part_of(region, self.remote.offset, piece);
+        let direction = self.transfer.direction;
+        let copied = link.with_export(&theirs, direction, |theirs| match direction {
+            Direction::Get => ours.copy_from(theirs),
+            Direction::Put => theirs.copy_from(&ours),
+        });
+        if !copied {
+            return Some(Err(TransferError::Protection));
+        }
+        self.local.offset += piece;
+        self.remote.offset += piece;
+        self.local.skip_empty(local.iter().map(|m| m.len() as u64));
+        (self.local.fragment == local.len()).then_some(Ok(()))
+    }
+}
+
+impl Position {
+    /// Moves behind fragments that are used up or empty.
+    fn skip_empty(&mut self, mut lens: impl Iterator<Item = u64>) {
+        let Some(mut len) = lens.nth(self.fragment) else {
+            return;
+        };
+        while self.offset >= len {
+            self.fragment += 1;
+            self.offset = 0;
+            match lens.next() {
+                Some(next) => len = next,
+                None => return,
+            }
+        }
+    }
+}
+
+/// Refuses another method's address.
+fn ours(address: &Address) -> Result<(), Error> {
+    match address.scheme() {
+        SCHEME => Ok(()),
+        _ => Err(Error::BadAddress {
+            address: address.to_string(),
+            reason: "its scheme is not `mem`",
+        }),
+    }
+}
+
+/// Keys differ over the whole process, so that one of another connection is caught.
+static NEXT_KEY: AtomicU64 = AtomicU64::new(0x6d65_6d00_0000_0001);
+
+impl Method for Mem {
+    fn scheme(&self) -> &'static str {
+        SCHEME
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            max_packet: self.options.max_packet,
+            max_piece: self.options.max_piece,
+            one_sided: true,
+        }
+    }
+
+    fn listen(&mut self, address: &Address) -> Result<Address, Error> {
+        ours(address)?;
+        if hub::list(address.rest(), &self.endpoint) {
+            return Ok(address.clone());
+        }
+        Err(Error::System {
+            what: format!("listening at {address}"),
+            source: std::io::ErrorKind::AddrInUse.into(),
+        })
+    }
+
+    fn connect(&mut self, address: &Address) -> Result<Peer, Error> {
+        ours(address)?;
+        let name = address.rest();
+        let known = self
+            .slots
+            .iter()
+            .position(|slot| slot.used && slot.name.as_deref() == Some(name));
+        Ok(match known {
+            Some(index) => Peer::new(index as u32, self.slots[index].generation),
+            None => self.add_slot(Some(name.to_owned()), None),
+        })
+    }
+
+    fn address(&self, peer: Peer) -> Option<Address> {
+        let text = match &self.slot(peer)?.name {
+            Some(name) => format!("mem://{name}"),
+            None => format!("mem://caller-{}", peer.0),
+        };
+        text.parse().ok()
+    }
+
+    fn identity(&self, peer: Peer) -> Option<Identity> {
+        self.slot(peer)?.link.as_ref()?;
+        Some(Identity::Local {
+            pid: rustix::process::getpid().as_raw_nonzero().get(),
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+        })
+    }
+
+    fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let limit = self.options.max_packet;
+        if len > limit {
+            return Err(SendError::TooLarge { len, limit });
+        }
+        let capacity = self.options.queue_packets;
+        match self.connected(peer)? {
+            None => Ok(()),
+            Some(slot) => match &slot.link {
+                Some(link) => link.send(parts, capacity),
+                None => Ok(()),
+            },
+        }
+    }
+
+    fn export(
+        &mut self,
+        peer: Peer,
+        memory: &Memory,
+        access: Access,
+    ) -> Result<RegionDescriptor, Error> {
+        if self.connected(peer).is_err() {
+            return Err(Error::NoPeer);
+        }
+        let key = NEXT_KEY.fetch_add(1, Ordering::Relaxed);
+        let region = RegionDescriptor {
+            key,
+            base: memory.as_ptr() as u64,
+            len: memory.len() as u64,
+            object: None,
+        };
+        if let Some(link) = self.slot(peer).and_then(|slot| slot.link.as_ref()) {
+            link.export(key, memory.clone(), access);
+        }
+        Ok(region)
+    }
+
+    fn unexport(&mut self, peer: Peer, key: u64) {
+        if let Some(link) = self.slot(peer).and_then(|slot| slot.link.as_ref()) {
+            link.unexport(key);
+        }
+    }
+
+    fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {
+        if let Some(notify) = &transfer.notify
+            && notify.len() > self.options.max_packet
+        {
+            return Err(SendError::TooLarge {
+                len: notify.len(),
+                limit: self.options.max_packet,
+            });
+        }
+        self.connected(peer)?;
+        let Some(slot) = self.slot_mut(peer) else {
+            return Err(SendError::Gone(PeerError::Disconnected));
+        };
+        slot.transfers.push_back(Running {
+            transfer,
+            local: Position::default(),
+            remote: Position::default(),
+        });
+        Ok(())
+    }
+
+    fn map(&mut self, peer: Peer, region: &RegionDescriptor) -> Option<Memory> {
+        let link = self.slot(peer)?.link.as_ref()?;
+        let mut mapped = None;
+        link.with_export(region, Direction::Get, |memory| {
+            mapped = Some(memory.clone())
+        });
+        mapped
+    }
+
+    fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact(len)
+            .map_err(|_| Error::System {
+                what: format!("allocating {len} bytes"),
+                source: std::io::ErrorKind::OutOfMemory.into(),
+            })?;
+        bytes.resize(len, 0);
+        Ok(Memory::from_vec(bytes))
+    }
+
+    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
+        let mut any = self.accept(sink);
+        for index in 0..self.slots.len() {
+            if self.slots[index].used {
+                any |= self.poll_slot(index, sink);
+            }
+        }
+        any
+    }
+
+    fn tick(&mut self, _now: Instant, _sink: &mut dyn Sink) {}
+
+    fn arm(&mut self) -> bool {
+        self.endpoint.arm();
+        let busy = self.endpoint.has_incoming()
+            || self.slots.iter().any(|slot| {
+                slot.used
+                    && (slot.refused
+                        || !slot.transfers.is_empty()
+                        || slot.link.as_ref().is_some_and(Link::has_news))
+            });
+        if busy {
+            self.endpoint.disarm();
+        }
+        !busy
+    }
+
+    fn disarm(&mut self) {
+        self.endpoint.disarm();
+    }
+
+    fn pollable(&self) -> BorrowedFd<'_> {
+        self.endpoint.as_fd()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink) {
+        let Some(slot) = self.slot_mut(peer) else {
+            return;
+        };
+        fail_transfers(slot, peer, &PeerError::Disconnected, sink);
+        // Dropping our end of the link closes it.
+        slot.link = None;
+        slot.used = false;
+        slot.name = None;
+        slot.refused = false;
+    }
+
+    fn report(&self, peer: Peer) -> Option<PeerReport> {
+        self.slot(peer)?;
+        Some(PeerReport {
+            facts: vec![("transfers", "copied inside the process".to_owned())],
+        })
+    }
+}
+
+impl Drop for Mem {
+    fn drop(&mut self) {
+        self.endpoint.unlist();
+    }
+}

@@ -1,0 +1,255 @@
+//! The methods of one process, found by the scheme of an address.
+//!
+//! A process may be reachable at several addresses, joined with commas. [`Registry::candidates`]
+//! puts those that can be used here into the order in which to try them, cheapest first, and says
+//! of the others why they are passed over.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::address::{Address, MAX_ADDRESS_BYTES};
+use crate::error::Error;
+use crate::method::Method;
+use crate::shm::{Shm, ShmConfig};
+use crate::tcp::{Tcp, TcpConfig};
+
+/// The most addresses that one process may have in a list.
+const MAX_ADDRESSES: usize = 16;
+
+/// What the built-in methods need to know.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The cluster's key, for `tcp` beyond loopback.
+    pub key: Option<[u8; 32]>,
+    /// Encrypt keyed connections.
+    pub encrypt: bool,
+    /// How long connecting may take, and how long a silent connection is kept before it is probed.
+    pub connect_timeout: Duration,
+}
+
+/// The methods, each with its scheme.
+#[derive(Default)]
+pub struct Registry {
+    methods: Vec<Box<dyn Method>>,
+    unavailable: Vec<(&'static str, String)>,
+}
+
+/// An address that may be tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which of [`Registry::methods`] serves it.
+    pub method: usize,
+    /// The address.
+    pub address: Address,
+}
+
+/// A list of addresses, put in order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Candidates {
+    /// To be tried in this order. Not empty.
+    pub usable: Vec<Candidate>,
+    /// Addresses that are passed over, and why.
+    pub passed_over: Vec<(Address, String)>,
+}
+
+impl Registry {
+    /// No methods.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The methods that this build brings. One that the system refuses is left out, with the reason
+    /// in [`Registry::unavailable`], as long as another one works.
+    pub fn builtin(settings: &Settings) -> Result<Self, Error> {
+        let shm = Shm::new(ShmConfig {
+            connect_timeout: settings.connect_timeout,
+            ..ShmConfig::default()
+        });
+        let tcp = Tcp::new(TcpConfig {
+            key: settings.key,
+            encrypt: settings.encrypt,
+            connect_timeout: settings.connect_timeout,
+            ..TcpConfig::default()
+        });
+        let mut registry = Self::new();
+        match (shm, tcp) {
+            (Err(error), Err(_)) => return Err(error),
+            (shm, tcp) => {
+                registry.register_if("shm", shm.map(|shm| Box::new(shm) as Box<dyn Method>));
+                registry.register_if("tcp", tcp.map(|tcp| Box::new(tcp) as Box<dyn Method>));
+            }
+        }
+        Ok(registry)
+    }
+
+    fn register_if(&mut self, scheme: &'static str, method: Result<Box<dyn Method>, Error>) {
+        match method {
+            Ok(method) => self.register(method),
+            Err(error) => self.unavailable.push((scheme, error.to_string())),
+        }
+    }
+
+    /// Methods that the system refused, with its reasons.
+    pub fn unavailable(&self) -> &[(&'static str, String)] {
+        &self.unavailable
+    }
+
+    /// Adds a method. A later one of the same scheme takes the place of an earlier one.
+    pub fn register(&mut self, method: Box<dyn Method>) {
+        self.methods
+            .retain(|known| known.scheme() != method.scheme());
+        self.methods.push(method);
+        self.methods.sort_by_key(|method| cost(method.scheme()));
+    }
+
+    /// The methods, cheapest first.
+    pub fn methods(&self) -> &[Box<dyn Method>] {
+        &self.methods
+    }
+
+    /// Gives the methods away, in the order of [`Registry::methods`].
+    pub fn into_methods(self) -> Vec<Box<dyn Method>> {
+        self.methods
+    }
+
+    /// Puts the addresses of one process into the order in which to try them.
+    pub fn candidates(&self, list: &str) -> Result<Candidates, Error> {
+        let schemes: Vec<_> = self.methods.iter().map(|method| method.scheme()).collect();
+        candidates(&schemes, list)
+    }
+}
+
+/// What a message costs over a method of this scheme, as a rank.
+pub fn cost(scheme: &str) -> u8 {
+    const ORDER: [&str; 6] = ["self", "mem", "shm", "vi", "ofi", "tcp"];
+    let rank = ORDER.iter().position(|known| *known == scheme);
+    rank.unwrap_or(ORDER.len()) as u8
+}
+
+/// The addresses of a list. A comma belongs to an address unless `scheme://` follows it, so that
+/// paths may contain commas.
+pub fn split(list: &str) -> Result<Vec<Address>, Error> {
+    let bad = |reason| Error::BadAddress {
+        address: list.chars().take(MAX_ADDRESS_BYTES).collect(),
+        reason,
+    };
+    if list.len() > MAX_ADDRESSES * (MAX_ADDRESS_BYTES + 1) {
+        return Err(bad("the list is longer than 16 addresses"));
+    }
+    let mut texts: Vec<String> = Vec::new();
+    for piece in list.split(',') {
+        let starts_one = piece.trim_start().split_once("://").is_some_and(|(s, _)| {
+            !s.is_empty()
+                && s.bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
+        });
+        match texts.last_mut() {
+            Some(last) if !starts_one => {
+                last.push(',');
+                last.push_str(piece);
+            }
+            _ => texts.push(piece.trim_start().to_owned()),
+        }
+    }
+    if texts.len() > MAX_ADDRESSES {
+        return Err(bad("the list is longer than 16 addresses"));
+    }
+    texts.iter().map(|text| text.trim_end().parse()).collect()
+}
+
+/// See [`Registry::candidates`]; `schemes` are those of the methods, by index.
+pub fn candidates(schemes: &[&str], list: &str) -> Result<Candidates, Error> {
+    let mut found = Candidates::default();
+    let mut absent = Vec::new();
+    let mut unknown = None;
+    for address in split(list)? {
+        let Some(method) = schemes.iter().position(|s| *s == address.scheme()) else {
+            let known = schemes.join(", ");
+            unknown.get_or_insert(Error::NoMethod {
+                scheme: address.scheme().to_owned(),
+                known: known.clone(),
+            });
+            let reason = format!("no such method here (there are: {known})");
+            found.passed_over.push((address, reason));
+            continue;
+        };
+        let candidate = Candidate { method, address };
+        if is_here(&candidate.address) {
+            found.usable.push(candidate);
+        } else {
+            absent.push(candidate);
+        }
+    }
+    if found.usable.is_empty() {
+        // The peer may be about to start; if not, the attempt itself gives the clearest error.
+        found.usable = absent;
+    } else {
+        let reason = "its socket does not exist on this host";
+        let passed = absent.into_iter().map(|c| (c.address, reason.to_owned()));
+        found.passed_over.extend(passed);
+    }
+    found.usable.sort_by_key(|c| cost(c.address.scheme()));
+    match unknown {
+        Some(error) if found.usable.is_empty() => Err(error),
+        _ => Ok(found),
+    }
+}
+
+/// Whether an address can mean a process that is reachable from this host at all.
+fn is_here(address: &Address) -> bool {
+    address.scheme() != "shm" || Path::new(address.rest()).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCHEMES: [&str; 2] = ["shm", "tcp"];
+
+    fn texts(found: &Candidates) -> Vec<String> {
+        let usable = found.usable.iter();
+        usable.map(|c| c.address.to_string()).collect()
+    }
+
+    #[test]
+    fn cheapest_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a,b.sock");
+        std::fs::write(&path, "").unwrap();
+        let shm = format!("shm://{}", path.display());
+        let found = candidates(&SCHEMES, &format!("tcp://h:1, {shm}")).unwrap();
+        assert_eq!(texts(&found), [shm, "tcp://h:1".to_owned()]);
+        assert!(found.passed_over.is_empty());
+    }
+
+    #[test]
+    fn an_absent_socket_is_passed_over_unless_it_is_all_there_is() {
+        let found = candidates(&SCHEMES, "shm:///no/such,tcp://h:1").unwrap();
+        assert_eq!(texts(&found), ["tcp://h:1"]);
+        assert_eq!(found.passed_over.len(), 1);
+        let found = candidates(&SCHEMES, "shm:///no/such").unwrap();
+        assert_eq!(texts(&found), ["shm:///no/such"]);
+    }
+
+    #[test]
+    fn unknown_schemes_are_named() {
+        let found = candidates(&SCHEMES, "vi://h/1,tcp://h:1").unwrap();
+        assert_eq!(texts(&found), ["tcp://h:1"]);
+        assert!(found.passed_over[0].1.contains("no such method"));
+        let error = candidates(&SCHEMES, "vi://h/1").unwrap_err();
+        assert!(error.to_string().contains("`vi`"), "{error}");
+        assert!(candidates(&SCHEMES, "").is_err());
+        assert!(candidates(&SCHEMES, &"tcp://h:1,".repeat(40)).is_err());
+    }
+
+    #[test]
+    fn a_later_method_takes_the_place() {
+        let mut registry = Registry::new();
+        for _ in 0..2 {
+            let mem = crate::mem::Mem::new(Default::default()).unwrap();
+            registry.register(Box::new(mem));
+        }
+        assert_eq!(registry.methods().len(), 1);
+        assert_eq!(registry.candidates("mem://x").unwrap().usable[0].method, 0);
+    }
+}

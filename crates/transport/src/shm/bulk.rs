@@ -1,0 +1,301 @@
+//! Transfers where one process may not reach the other's memory: the owner copies.
+//!
+//! The side that started the transfer shares an area of a few pieces with the owner. For each piece of
+//! the transfer it sends a request; the owner checks it against its own exports, copies between its
+//! memory and the piece, and answers. Several pieces are in flight, so that both sides copy at once.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use causeway_sys::memfd;
+use causeway_sys::memory::Memory;
+use causeway_wire::codec::Wire;
+use causeway_wire::shm::bulk::{BYTES, MAX_FRAGMENTS, PIECE_BYTES, PIECES};
+use causeway_wire::shm::{CopyFragment, CopyOutcome, CopyRequest, Internal, Record, SlotKind};
+
+use super::pair::Pair;
+use super::transfer::{Cursor, Step, again_if};
+use crate::error::{PeerError, TransferError};
+use crate::method::Direction;
+
+/// Both directions' areas of one pair.
+#[derive(Default)]
+pub(super) struct Bulk {
+    /// Ours, for transfers that we start.
+    asking: Option<Asking>,
+    /// The peer's.
+    serving: Option<Memory>,
+    /// Answers that found no room in the ring, at most one for each piece.
+    unanswered: [Option<CopyOutcome>; PIECES],
+}
+
+struct Asking {
+    area: Memory,
+    issued: [Option<Issued>; PIECES],
+}
+
+/// A piece that the peer was asked for.
+#[derive(Clone, Copy)]
+struct Issued {
+    transfer: u64,
+    local: Cursor,
+    bytes: u64,
+}
+
+fn piece_of(area: &Memory, piece: usize) -> Memory {
+    area.slice(piece * PIECE_BYTES..(piece + 1) * PIECE_BYTES)
+}
+
+impl Bulk {
+    /// The peer shares its area with us.
+    pub(super) fn offered(&mut self, file: OwnedFd) -> Result<(), PeerError> {
+        let nonsense = |what: &str| PeerError::Protocol(format!("its bulk area: {what}"));
+        if self.serving.is_some() {
+            return Err(nonsense("there is one already"));
+        }
+        let len = memfd::checked_len(&file).map_err(|error| nonsense(&error.to_string()))?;
+        if len < BYTES as u64 {
+            return Err(nonsense("it is too small"));
+        }
+        // Without address space for it the requests are answered with a refusal.
+        self.serving = Memory::map_object(file, BYTES, 0).ok();
+        Ok(())
+    }
+}
+
+/// Asks for as many pieces as there is room for.
+pub(super) fn ask(pair: &mut Pair) -> Step {
+    if pair.transfers.queue.is_empty() {
+        return Step::Wait;
+    }
+    if pair.bulk.asking.is_none() {
+        match share_area(pair) {
+            Ok(area) => {
+                let issued = [None; PIECES];
+                pair.bulk.asking = Some(Asking { area, issued });
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Again,
+            // The peer has died; the socket's end will say so.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Step::Wait,
+            Err(error) => {
+                let error =
+                    TransferError::Copy(format!("sharing an area to copy through: {error}"));
+                if let Some(front) = pair.transfers.queue.front_mut() {
+                    front.failed = Some(error);
+                }
+                return Step::Again;
+            }
+        }
+    }
+    while ask_for_one(pair) {}
+    // A transfer that failed before it asked for anything completes without an answer.
+    let done =
+        pair.transfers.queue.front().is_some_and(|front| {
+            front.outstanding == 0 && (front.left == 0 || front.failed.is_some())
+        });
+    again_if(done)
+}
+
+fn share_area(pair: &mut Pair) -> io::Result<Memory> {
+    let socket = pair
+        .socket
+        .as_ref()
+        .ok_or(io::Error::from(io::ErrorKind::NotConnected))?;
+    let file = memfd::create_fixed("causeway-bulk", BYTES)?;
+    let area = Memory::map_object(file, BYTES, 0)?;
+    let (file, _, _) = area
+        .object()
+        .ok_or(io::Error::from(io::ErrorKind::Unsupported))?;
+    socket.send(&Record::Bulk.to_bytes(), &[file])?;
+    Ok(area)
+}
+
+/// Asks for one piece of the first transfer that has something left; `false` if there is none, no free
+/// piece, or no room in the ring.
+fn ask_for_one(pair: &mut Pair) -> bool {
+    let Some(asking) = &mut pair.bulk.asking else {
+        return false;
+    };
+    let Some(piece) = asking.issued.iter().position(Option::is_none) else {
+        return false;
+    };
+    let position = pair
+        .transfers
+        .queue
+        .iter()
+        .position(|active| active.left > 0 && active.failed.is_none());
+    let Some(position) = position else {
+        return false;
+    };
+    let Some(active) = pair.transfers.queue.get(position) else {
+        return false;
+    };
+    let mut fragments = Vec::new();
+    let (remote, bytes) = active.walk_remote(
+        active.remote,
+        PIECE_BYTES as u64,
+        MAX_FRAGMENTS,
+        |at, range| {
+            if let Some(region) = active.transfer.remote.get(at) {
+                fragments.push(CopyFragment {
+                    key: region.key,
+                    // Wrapping: nonsense, and the owner refuses it.
+                    base: region.base.wrapping_add(range.start),
+                    len: (range.end - range.start) as u32,
+                });
+            }
+        },
+    );
+    let area = piece_of(&asking.area, piece);
+    let put = active.transfer.direction == Direction::Put;
+    let mut filled = 0;
+    let (local, _) = active.walk_local(active.local, bytes, usize::MAX, |at, range| {
+        let len = (range.end - range.start) as usize;
+        if put && let Some(from) = active.transfer.local.get(at) {
+            area.slice(filled..filled + len)
+                .copy_from(&from.slice(range.start as usize..range.end as usize));
+        }
+        filled += len;
+    });
+    let issued = Issued {
+        transfer: active.id,
+        local: active.local,
+        bytes,
+    };
+    let request = Internal::Copy(CopyRequest {
+        piece: piece as u8,
+        into_regions: put,
+        fragments,
+    })
+    .to_bytes();
+    if !pair.publish(SlotKind::Internal, &[&request], request.len()) {
+        return false;
+    }
+    if let Some(asking) = &mut pair.bulk.asking {
+        asking.issued[piece] = Some(issued);
+    }
+    if let Some(active) = pair.transfers.queue.get_mut(position) {
+        (active.local, active.remote) = (local, remote);
+        active.left -= bytes;
+        active.outstanding += 1;
+    }
+    true
+}
+
+/// Takes a packet that is meant for the method.
+pub(super) fn take_internal(pair: &mut Pair, bytes: &[u8]) -> Result<(), PeerError> {
+    let packet =
+        Internal::from_bytes(bytes).map_err(|error| PeerError::Protocol(error.to_string()))?;
+    match packet {
+        Internal::Copy(request) => serve(pair, &request),
+        Internal::Copied { piece, outcome } => take_answer(pair, piece.into(), outcome),
+    }
+}
+
+/// The owner's part.
+fn serve(pair: &mut Pair, request: &CopyRequest) -> Result<(), PeerError> {
+    let piece = usize::from(request.piece);
+    if pair.bulk.unanswered.get(piece).is_none_or(Option::is_some) {
+        return Err(PeerError::Protocol(
+            "it asks for a piece that it has not got back yet".to_owned(),
+        ));
+    }
+    if pair.bulk.serving.is_none() {
+        // The area was sent before the request, but on the other way.
+        pair.read_records()?;
+    }
+    let outcome = copy_for_peer(pair, piece, request);
+    pair.bulk.unanswered[piece] = Some(outcome);
+    answer(pair);
+    Ok(())
+}
+
+fn copy_for_peer(pair: &Pair, piece: usize, request: &CopyRequest) -> CopyOutcome {
+    let Some(area) = &pair.bulk.serving else {
+        return CopyOutcome::NoArea;
+    };
+    let direction = if request.into_regions {
+        Direction::Put
+    } else {
+        Direction::Get
+    };
+    let mut spans = Vec::with_capacity(request.fragments.len());
+    for fragment in &request.fragments {
+        let found = pair
+            .exports
+            .find(fragment.key, fragment.base, fragment.len.into(), direction);
+        match found {
+            Some(memory) => spans.push(memory),
+            None => return CopyOutcome::Protection,
+        }
+    }
+    let area = piece_of(area, piece);
+    let mut at = 0;
+    for memory in spans {
+        // The decoder has checked that the fragments together fit a piece.
+        let part = area.slice(at..at + memory.len());
+        at += memory.len();
+        match direction {
+            Direction::Put => memory.copy_from(&part),
+            Direction::Get => part.copy_from(&memory),
+        }
+    }
+    CopyOutcome::Done
+}
+
+/// Sends the answers that wait, as far as there is room.
+pub(super) fn answer(pair: &mut Pair) {
+    for piece in 0..PIECES {
+        let Some(outcome) = pair.bulk.unanswered[piece] else {
+            continue;
+        };
+        let answer = Internal::Copied {
+            piece: piece as u8,
+            outcome,
+        }
+        .to_bytes();
+        if !pair.publish(SlotKind::Internal, &[&answer], answer.len()) {
+            return;
+        }
+        pair.bulk.unanswered[piece] = None;
+    }
+}
+
+/// The initiator's part, once the owner has copied.
+fn take_answer(pair: &mut Pair, piece: usize, outcome: CopyOutcome) -> Result<(), PeerError> {
+    let asking = pair.bulk.asking.as_mut();
+    let issued =
+        asking.and_then(|asking| Some((asking.issued.get_mut(piece)?.take()?, &asking.area)));
+    let Some((issued, area)) = issued else {
+        return Err(PeerError::Protocol(
+            "it answers what was not asked".to_owned(),
+        ));
+    };
+    let mut queue = pair.transfers.queue.iter_mut();
+    let Some(active) = queue.find(|active| active.id == issued.transfer) else {
+        return Ok(());
+    };
+    active.outstanding -= 1;
+    match outcome {
+        CopyOutcome::Done if active.transfer.direction == Direction::Get => {
+            let area = piece_of(area, piece);
+            let mut at = 0;
+            active.walk_local(issued.local, issued.bytes, usize::MAX, |fragment, range| {
+                let len = (range.end - range.start) as usize;
+                if let Some(into) = active.transfer.local.get(fragment) {
+                    into.slice(range.start as usize..range.end as usize)
+                        .copy_from(&area.slice(at..at + len));
+                }
+                at += len;
+            });
+        }
+        CopyOutcome::Done => {}
+        CopyOutcome::Protection => active.failed = Some(TransferError::Protection),
+        CopyOutcome::NoArea => {
+            active.failed = Some(TransferError::Copy(
+                "the peer cannot map the area to copy through".to_owned(),
+            ));
+        }
+    }
+    Ok(())
+}

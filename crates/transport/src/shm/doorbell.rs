@@ -1,0 +1,76 @@
+//! The page through which a process learns which of its cold rings have something, whatever their
+//! number, and through which it is woken.
+//!
+//! Ringing sets the peer's bit, then a bit in the summary, then looks whether the process is armed
+//! (sleeps or is about to). Going to sleep sets `armed`, fences, and looks at the summary: either the
+//! sleeper sees the ring or the ringer sees the sleeper.
+
+use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
+
+use causeway_wire::shm::doorbell::{BITMAP_WORDS, WORDS_PER_SUMMARY_BIT};
+
+use super::words::Word;
+
+/// Where a doorbell's words lie.
+pub(super) trait BellMemory {
+    /// The words' type.
+    type Word: Word;
+    /// Not 0 while the owner sleeps or is about to.
+    fn armed(&self) -> &Self::Word;
+    /// Which groups of the bitmap to look at.
+    fn summary(&self) -> &Self::Word;
+    /// Word `at` of the bitmap, below [`BITMAP_WORDS`].
+    fn bitmap(&self, at: usize) -> &Self::Word;
+    /// A full fence.
+    fn full_fence(&self);
+}
+
+/// Rings `bit` of somebody's doorbell. Answers whether its owner has to be woken.
+pub(super) fn ring(bell: &impl BellMemory, bit: u32) -> bool {
+    let at = bit as usize / 64;
+    bell.bitmap(at).fetch_or(1 << (bit % 64), AcqRel);
+    let group = at / WORDS_PER_SUMMARY_BIT;
+    bell.summary().fetch_or(1 << group, SeqCst);
+    bell.full_fence();
+    bell.armed().load(Relaxed) != 0 && bell.armed().swap(0, AcqRel) != 0
+}
+
+/// Whether anybody has rung.
+#[inline]
+pub(super) fn is_rung(bell: &impl BellMemory) -> bool {
+    bell.summary().load(Relaxed) != 0
+}
+
+/// Takes the bits that were rung and appends their numbers to `rung`.
+pub(super) fn collect(bell: &impl BellMemory, rung: &mut Vec<u32>) {
+    let mut groups = bell.summary().swap(0, SeqCst);
+    while groups != 0 {
+        let group = groups.trailing_zeros() as usize;
+        groups &= groups - 1;
+        let first = group * WORDS_PER_SUMMARY_BIT;
+        // Bits that no peer of ours sets name no words.
+        for at in first..(first + WORDS_PER_SUMMARY_BIT).min(BITMAP_WORDS) {
+            if bell.bitmap(at).load(Relaxed) == 0 {
+                continue;
+            }
+            let mut bits = bell.bitmap(at).swap(0, AcqRel);
+            while bits != 0 {
+                rung.push((at * 64) as u32 + bits.trailing_zeros());
+                bits &= bits - 1;
+            }
+        }
+    }
+}
+
+/// Announces sleep. The caller fences (for cold rings: the heavy fence) before it looks at
+/// [`is_rung`].
+pub(super) fn arm(bell: &impl BellMemory) {
+    // Swapped, not stored, here and in `disarm`, so that a ringer's swap finds a definite place between
+    // the two.
+    bell.armed().swap(1, SeqCst);
+}
+
+/// Takes the announcement back.
+pub(super) fn disarm(bell: &impl BellMemory) {
+    bell.armed().swap(0, AcqRel);
+}

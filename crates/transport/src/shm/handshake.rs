@@ -1,0 +1,322 @@
+//! How two processes meet: over a Unix socket, with the kernel's word for who they are.
+//!
+//! The connecting side makes the pair's memory and sends it with its own doorbell page; it may
+//! fill its ring at once. The accepting side checks and maps both, and answers with its doorbell page.
+//! A client that says nothing, or nonsense, holds one descriptor for a bounded time.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::time::Instant;
+
+use causeway_sys::mapping::Mapping;
+use causeway_sys::memfd;
+use causeway_sys::socket::{Credentials, Received, RecordSocket};
+use causeway_wire::codec::Wire;
+use causeway_wire::shm::{
+    FLAG_MEMBARRIER, Hello, MAX_REASON_BYTES, MAX_RECORD_BYTES, PairLayout, Process, Record,
+    Welcome,
+};
+use rustix::io::Errno;
+
+use super::Shm;
+use super::pair::{Pair, Stage, may_connect};
+use super::peers::Link;
+use crate::address::Address;
+use crate::error::PeerError;
+use crate::method::{Peer, Sink};
+
+/// Connections whose first record has not come yet. One more drops the oldest.
+const MAX_HALF_OPEN: usize = 128;
+
+/// Connections accepted in one go.
+const ACCEPTS: usize = 16;
+
+/// A connection whose first record has not come yet.
+pub(super) struct HalfOpen {
+    pub(super) id: u64,
+    socket: RecordSocket,
+    pub(super) deadline: Instant,
+}
+
+/// In the upper bits of a half-open connection's number in the epoll set.
+pub(super) const HALF_OPEN_KEY: u64 = 1 << 63;
+/// The listener's number in the epoll set.
+pub(super) const LISTENER_KEY: u64 = u64::MAX;
+
+fn broken(error: std::io::Error) -> PeerError {
+    PeerError::Broken(error.to_string())
+}
+
+/// The connecting side.
+impl Shm {
+    /// Begins a connection to a peer that has none.
+    pub(super) fn open(&mut self, peer: Peer) {
+        let link = match self.new_pair(peer) {
+            Ok(mut pair) => match self.try_connect(peer, &mut pair) {
+                Ok(()) => {
+                    self.pending.push(peer);
+                    self.hot.push(peer.index() as u32);
+                    pair.hot = true;
+                    pair.last_active = self.polls;
+                    Link::Live(pair)
+                }
+                Err(cause) => Link::Failed(cause),
+            },
+            Err(cause) => Link::Failed(cause),
+        };
+        if matches!(link, Link::Failed(_)) {
+            self.ail(peer);
+        }
+        if let Some(entry) = self.peers.get_mut(peer) {
+            entry.link = link;
+        }
+    }
+
+    fn new_pair(&self, peer: Peer) -> Result<Box<Pair>, PeerError> {
+        debug_assert!(self.peers.get(peer).is_some());
+        let file = memfd::create_fixed("causeway-pair", self.layout.len()).map_err(broken)?;
+        let mapping = Mapping::new(&file, self.layout.len()).map_err(broken)?;
+        let deadline = Instant::now() + self.config.connect_timeout;
+        let mut pair = Box::new(Pair::new(mapping, self.layout, 0, self.own, deadline));
+        pair.file = Some(file);
+        Ok(pair)
+    }
+
+    /// Connects the socket and sends the first record, unless the listener's queue is full.
+    pub(super) fn try_connect(&self, peer: Peer, pair: &mut Pair) -> Result<(), PeerError> {
+        let Some(entry) = self.peers.get(peer) else {
+            return Err(PeerError::Disconnected);
+        };
+        let socket = match RecordSocket::connect(Path::new(entry.address.rest())) {
+            Ok(socket) => socket,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => {
+                return Err(match Errno::from_io_error(&error) {
+                    Some(Errno::ACCESS | Errno::PERM) => PeerError::Unauthorised(error.to_string()),
+                    _ => PeerError::Refused(error.to_string()),
+                });
+            }
+        };
+        let credentials = socket.peer().map_err(broken)?;
+        if !may_connect(self.own, credentials.uid, true) {
+            return Err(PeerError::Unauthorised(format!(
+                "a process of user {} listens there, and we run as user {}",
+                credentials.uid, self.own.uid
+            )));
+        }
+        let hello = Record::Hello(Hello {
+            flags: self.flags(),
+            ring_bytes: self.layout.ring_bytes as u32,
+            region_slots: self.layout.region_slots as u32,
+            process: self.process(peer),
+        });
+        let Some(file) = pair.file.take() else {
+            return Err(PeerError::Disconnected);
+        };
+        let descriptors = [file.as_fd(), self.bell_file.as_fd()];
+        socket
+            .send(&hello.to_bytes(), &descriptors)
+            .map_err(broken)?;
+        self.epoll.add(&socket, peer.0).map_err(broken)?;
+        pair.credentials = Some(credentials);
+        pair.socket = Some(socket);
+        pair.stage = Stage::Greeting;
+        Ok(())
+    }
+
+    /// What we say about ourselves to `peer`.
+    fn process(&self, peer: Peer) -> Process {
+        Process {
+            incarnation: self.incarnation,
+            doorbell_bit: peer.index() as u32,
+            probe_address: std::ptr::from_ref(&*self.probe).addr() as u64,
+            probe_value: *self.probe,
+        }
+    }
+
+    fn flags(&self) -> u16 {
+        if self.own.membarrier {
+            FLAG_MEMBARRIER
+        } else {
+            0
+        }
+    }
+
+    /// Goes on with connections that are being made; gives up on those that take too long.
+    pub(super) fn check_pending(&mut self, now: Instant) {
+        let pending = std::mem::take(&mut self.pending);
+        for peer in pending {
+            let Some(entry) = self.peers.get_mut(peer) else {
+                continue;
+            };
+            // Out of the table while `self` is needed whole.
+            let Link::Live(mut pair) = std::mem::replace(&mut entry.link, Link::Idle) else {
+                continue;
+            };
+            let mut failing = None;
+            if pair.stage != Stage::Up {
+                if now >= pair.deadline {
+                    let limit = self.config.connect_timeout.as_millis();
+                    failing = Some(PeerError::TimedOut(limit as u64));
+                } else if pair.stage == Stage::Waiting {
+                    failing = self.try_connect(peer, &mut pair).err();
+                }
+                self.pending.push(peer);
+            }
+            if let Some(entry) = self.peers.get_mut(peer) {
+                entry.link = Link::Live(pair);
+            }
+            if let Some(cause) = failing {
+                self.fail(peer, cause);
+            }
+        }
+        self.half_open.retain(|half| now < half.deadline);
+    }
+}
+
+/// The accepting side.
+impl Shm {
+    /// Takes connections that wait.
+    pub(super) fn accept(&mut self, sink: &mut dyn Sink) {
+        for _ in 0..ACCEPTS {
+            let Some(listener) = &mut self.listener else {
+                return;
+            };
+            match listener.accept() {
+                Ok(Some(socket)) => {
+                    self.next_half_open += 1;
+                    let id = self.next_half_open;
+                    if self.epoll.add(&socket, HALF_OPEN_KEY | id).is_err() {
+                        continue;
+                    }
+                    if self.half_open.len() >= MAX_HALF_OPEN {
+                        self.half_open.remove(0);
+                    }
+                    let deadline = Instant::now() + self.config.connect_timeout;
+                    self.half_open.push(HalfOpen {
+                        id,
+                        socket,
+                        deadline,
+                    });
+                    // Mostly the first record is there already.
+                    self.read_hello(id, sink);
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads the first record of a half-open connection, if it has come.
+    pub(super) fn read_hello(&mut self, id: u64, sink: &mut dyn Sink) {
+        let Some(at) = self.half_open.iter().position(|half| half.id == id) else {
+            return;
+        };
+        let mut buffer = [0; MAX_RECORD_BYTES];
+        let received = match self.half_open[at].socket.receive(&mut buffer) {
+            Ok(Received::Nothing) => return,
+            received => received,
+        };
+        let socket = self.half_open.remove(at).socket;
+        let Ok(Received::Record(len, descriptors)) = received else {
+            return;
+        };
+        let record = Record::from_bytes(buffer.get(..len).unwrap_or(&[]));
+        let outcome = match record {
+            Ok(Record::Hello(hello)) => self.welcome(&socket, hello, descriptors),
+            Ok(_) => Err(PeerError::Protocol(
+                "the first record is not a greeting".to_owned(),
+            )),
+            Err(error) => Err(PeerError::Protocol(error.to_string())),
+        };
+        match outcome {
+            Ok((peer, mut pair)) => {
+                pair.socket = Some(socket);
+                pair.hot = true;
+                pair.last_active = self.polls;
+                self.hot.push(peer.index() as u32);
+                if let Some(entry) = self.peers.get_mut(peer) {
+                    entry.link = Link::Live(pair);
+                }
+                sink.peer_up(peer);
+            }
+            Err(cause) => {
+                tracing::debug!(%cause, "a connection was refused");
+                refuse(&socket, &cause);
+            }
+        }
+    }
+
+    fn welcome(
+        &mut self,
+        socket: &RecordSocket,
+        hello: Hello,
+        descriptors: Vec<std::os::fd::OwnedFd>,
+    ) -> Result<(Peer, Box<Pair>), PeerError> {
+        let credentials = socket.peer().map_err(broken)?;
+        if !may_connect(self.own, credentials.uid, false) {
+            return Err(PeerError::Unauthorised(format!(
+                "user {} may not connect to a process of user {}",
+                credentials.uid, self.own.uid
+            )));
+        }
+        let protocol = |what: String| PeerError::Protocol(what);
+        let [file, bell] = <[_; 2]>::try_from(descriptors)
+            .map_err(|_| protocol("the greeting lacks its descriptors".to_owned()))?;
+        let layout = PairLayout::new(hello.ring_bytes as usize, hello.region_slots as usize)
+            .map_err(|error| protocol(error.to_string()))?;
+        let len = memfd::checked_len(&file).map_err(|error| protocol(error.to_string()))?;
+        if len != layout.len() as u64 {
+            return Err(protocol(format!(
+                "the pair's memory has {len} bytes instead of {}",
+                layout.len()
+            )));
+        }
+        let mapping = Mapping::new(&file, layout.len()).map_err(broken)?;
+        let mut pair = Box::new(Pair::new(mapping, layout, 1, self.own, Instant::now()));
+        pair.credentials = Some(credentials);
+        pair.meet(hello.flags, hello.process, bell)?;
+        let address: Address = describe(credentials)
+            .parse()
+            .map_err(|_| PeerError::Disconnected)?;
+        let peer = self
+            .peers
+            .add(address, false, Link::Idle)
+            .ok_or_else(|| PeerError::Refused("this process has too many peers".to_owned()))?;
+        let welcome = Record::Welcome(Welcome {
+            flags: self.flags(),
+            process: self.process(peer),
+        });
+        let sent = socket
+            .send(&welcome.to_bytes(), &[self.bell_file.as_fd()])
+            .and_then(|()| self.epoll.rename(socket, peer.0));
+        if let Err(error) = sent {
+            self.peers.remove(peer);
+            return Err(broken(error));
+        }
+        Ok((peer, pair))
+    }
+}
+
+/// The text of an address that describes a peer that connected to us.
+fn describe(credentials: Credentials) -> String {
+    format!("shm://process-{}", credentials.pid)
+}
+
+fn refuse(socket: &RecordSocket, cause: &PeerError) {
+    let mut reason = cause.to_string();
+    let mut end = reason.len().min(MAX_REASON_BYTES);
+    while !reason.is_char_boundary(end) {
+        end -= 1;
+    }
+    reason.truncate(end);
+    let refused = Record::Refused {
+        reason,
+        unauthorised: matches!(cause, PeerError::Unauthorised(_)),
+    };
+    // Best effort: the closed socket says the same with fewer words.
+    let _ = socket.send(&refused.to_bytes(), &[]);
+}

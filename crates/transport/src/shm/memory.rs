@@ -1,0 +1,168 @@
+//! The shared mappings behind rings, doorbells and region tables.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use causeway_sys::mapping::Mapping;
+use causeway_sys::membarrier;
+use causeway_wire::shm::{PairLayout, SLOT_BYTES, SLOT_WORD_BYTES, doorbell};
+
+use super::doorbell::BellMemory;
+use super::ring::RingMemory;
+
+/// One ring in the memory of a pair.
+pub(super) struct MappedRing {
+    /// Keeps the pointers valid.
+    _mapping: Arc<Mapping>,
+    slots: u64,
+    ring: *mut u8,
+    control: *mut u8,
+    /// Whether both processes are registered for `membarrier`.
+    pub(super) asymmetric: bool,
+}
+
+// SAFETY: the pointers lead into `mapping`, which may be used from any thread; the bytes are reached
+// as atomics, or raw behind the ring's protocol.
+unsafe impl Send for MappedRing {}
+
+impl MappedRing {
+    /// The ring that `side` writes. `mapping` has at least the layout's length.
+    pub(super) fn new(mapping: &Arc<Mapping>, layout: PairLayout, side: usize) -> Self {
+        Self {
+            slots: (layout.ring_bytes / SLOT_BYTES) as u64,
+            ring: mapping.span(layout.ring(side), layout.ring_bytes),
+            control: mapping.span(layout.control(side), PairLayout::SIDE_BYTES),
+            _mapping: Arc::clone(mapping),
+            asymmetric: false,
+        }
+    }
+
+    #[inline]
+    fn control(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset + 8 <= PairLayout::SIDE_BYTES);
+        // SAFETY: `offset` is one of the layout's constants, so inside the span that `new` checked,
+        // and a multiple of 8; the mapping lives as long as `self`.
+        unsafe { AtomicU64::from_ptr(self.control.add(offset).cast()) }
+    }
+
+    #[inline]
+    fn payload(&self, slot: u64) -> *mut u8 {
+        debug_assert!(slot < self.slots);
+        // SAFETY: callers give slots of this ring, so this is inside the span that `new` checked.
+        unsafe { self.ring.add(slot as usize * SLOT_BYTES + SLOT_WORD_BYTES) }
+    }
+
+    /// The bytes of the packet that begins in `slot`.
+    ///
+    /// # Panics
+    /// If they would not end inside the ring.
+    #[inline]
+    pub(super) fn packet(&self, slot: u64, len: usize) -> crate::method::Packet<'_> {
+        let end = slot as usize * SLOT_BYTES + SLOT_WORD_BYTES + len;
+        assert!(slot < self.slots && end <= self.slots as usize * SLOT_BYTES);
+        // SAFETY: inside the ring, which stays mapped as long as `self`, which the packet borrows.
+        unsafe { crate::method::Packet::shared(self.payload(slot), len) }
+    }
+}
+
+impl RingMemory for MappedRing {
+    type Word = AtomicU64;
+
+    #[inline]
+    fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    #[inline]
+    fn header(&self, slot: u64) -> &AtomicU64 {
+        debug_assert!(slot < self.slots);
+        // SAFETY: the ring masks every slot number, so it is inside the span that `new` checked, and
+        // slots are aligned; the mapping lives as long as `self`.
+        unsafe { AtomicU64::from_ptr(self.ring.add(slot as usize * SLOT_BYTES).cast()) }
+    }
+
+    #[inline]
+    fn consumed(&self) -> &AtomicU64 {
+        self.control(PairLayout::CONSUMED)
+    }
+
+    #[inline]
+    fn cold(&self) -> &AtomicU64 {
+        self.control(PairLayout::COLD)
+    }
+
+    #[inline]
+    fn wants_room(&self) -> &AtomicU64 {
+        self.control(PairLayout::WANTS_ROOM)
+    }
+
+    #[inline]
+    fn light_fence(&self) {
+        membarrier::light(self.asymmetric);
+    }
+
+    #[inline]
+    fn full_fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn fill(&self, slot: u64, parts: &[&[u8]]) {
+        let mut to = self.payload(slot);
+        let room = (self.slots - slot) as usize * SLOT_BYTES - SLOT_WORD_BYTES;
+        debug_assert!(parts.iter().map(|part| part.len()).sum::<usize>() <= room);
+        for part in parts {
+            // SAFETY: the producer placed the packet so that it ends before the ring does; the slots
+            // are free, so nobody else uses them. A hostile peer may read or write them all the
+            // same, which harms only the packet.
+            unsafe {
+                std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len());
+                to = to.add(part.len());
+            }
+        }
+    }
+}
+
+/// A doorbell page: our own, or a peer's.
+#[derive(Clone)]
+pub(super) struct Bell {
+    mapping: Arc<Mapping>,
+}
+
+impl Bell {
+    /// The page in `mapping`, which has [`doorbell::BYTES`] at least.
+    pub(super) fn new(mapping: Mapping) -> Self {
+        Self {
+            mapping: Arc::new(mapping),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+impl Bell {
+    /// The page itself, for tests to scribble on.
+    pub(super) fn words(&self) -> &Mapping {
+        &self.mapping
+    }
+}
+
+impl BellMemory for Bell {
+    type Word = AtomicU64;
+
+    fn armed(&self) -> &AtomicU64 {
+        self.mapping.word(doorbell::ARMED)
+    }
+
+    #[inline]
+    fn summary(&self) -> &AtomicU64 {
+        self.mapping.word(doorbell::SUMMARY)
+    }
+
+    fn bitmap(&self, at: usize) -> &AtomicU64 {
+        self.mapping.word(doorbell::BITMAP + at * 8)
+    }
+
+    fn full_fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+}

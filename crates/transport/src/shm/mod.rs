@@ -1,0 +1,506 @@
+//! Shared memory between processes of one user on one host.
+//!
+//! Each pair of processes shares one memory file: a ring of cache lines for each direction
+//! (`ring`) and a table of exported regions for each side (`regions`). Each process shares one
+//! page, its `doorbell`, with all its peers. A Unix socket between the two, over which both were
+//! passed (`handshake`), stays open: its end is the peer's death, its descriptors are memory that can be
+//! mapped (`objects`), and a record on it wakes a sleeper. Large transfers copy once, straight between
+//! the two address spaces (`transfer`), or through a shared area where that is refused (`bulk`).
+//!
+//! Reading order: `ring`, `doorbell`, `memory`, `regions`, `pair`, `handshake`,
+//! `progress`, `transfer`, `bulk`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
+//! the bytes. `model.rs` explores the queue's and the doorbell's interleavings.
+//!
+//! Memory that a peer maps ([`Method::map`]) stays reachable for that peer until it drops the mapping:
+//! unlike a transfer, it is not ended by [`Method::unexport`]. The owner reuses such a buffer after the
+//! peer's reply or death, not before.
+
+mod bulk;
+mod doorbell;
+mod handshake;
+mod memory;
+mod objects;
+mod pair;
+mod peers;
+mod progress;
+mod regions;
+mod ring;
+mod transfer;
+mod words;
+
+#[cfg(all(loom, test))]
+mod model;
+#[cfg(all(not(loom), test))]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use causeway_sys::epoll::{Epoll, Ready};
+use causeway_sys::mapping::Mapping;
+use causeway_sys::memory::{Memory, MemoryWatch};
+use causeway_sys::socket::RecordListener;
+use causeway_sys::{limits, membarrier, memfd};
+use causeway_wire::codec::Wire;
+use causeway_wire::region::RegionDescriptor;
+use causeway_wire::shm::{PairLayout, Record, doorbell as bell_format};
+
+use crate::address::Address;
+use crate::error::{Error, PeerError, SendError};
+use crate::method::{
+    Access, Direction, Identity, Limits, Method, Peer, PeerReport, Sink, Transfer,
+};
+use handshake::{HalfOpen, LISTENER_KEY};
+use memory::Bell;
+use pair::{Attach, Own, Pair, Stage};
+use peers::{Link, Peers};
+use regions::KeyMaker;
+
+/// The scheme of this method's addresses.
+const SCHEME: &str = "shm";
+
+/// Settings of the method.
+#[derive(Debug, Clone)]
+pub struct ShmConfig {
+    /// How long two processes may take to meet.
+    pub connect_timeout: Duration,
+    /// Whether large transfers may reach into the other process's memory.
+    pub attach: AttachPolicy,
+    /// Bytes of each ring: a power of two from 16 KiB to 1 MiB. A packet may have a quarter of it.
+    pub ring_bytes: usize,
+}
+
+/// Whether large transfers may reach into the other process's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttachPolicy {
+    /// Where the kernel lets us; found out for each peer.
+    Auto,
+    /// Never: the owner copies through a shared area.
+    Off,
+}
+
+impl Default for ShmConfig {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(5),
+            attach: AttachPolicy::Auto,
+            ring_bytes: 32 << 10,
+        }
+    }
+}
+
+/// Regions that one process may export to one peer at once. Untouched entries cost nothing.
+const REGION_SLOTS: usize = 8192;
+
+/// The shared-memory method.
+pub struct Shm {
+    config: ShmConfig,
+    layout: PairLayout,
+    own: Own,
+    incarnation: u64,
+    /// Read by peers to find out whether they can.
+    probe: Box<u64>,
+    bell_file: OwnedFd,
+    bell: Bell,
+    epoll: Epoll,
+    listener: Option<RecordListener>,
+    half_open: Vec<HalfOpen>,
+    next_half_open: u64,
+    peers: Peers,
+    by_address: HashMap<Address, Peer>,
+    /// Rings that are polled, by peer index.
+    hot: Vec<u32>,
+    /// Peers whose transfers have something to do.
+    busy: VecDeque<Peer>,
+    /// Peers whose connection is being made.
+    pending: Vec<Peer>,
+    /// Peers whose connection is to be given up.
+    ailing: Vec<Peer>,
+    polls: u64,
+    /// The sockets are to be looked at by the next poll.
+    attention: bool,
+    keys: KeyMaker,
+    /// Objects that were allocated here, to tell peers when they are freed.
+    objects: Vec<(u64, MemoryWatch)>,
+    ready: Vec<Ready>,
+    rung: Vec<u32>,
+}
+
+fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+    let what = what.into();
+    move |source| Error::System { what, source }
+}
+
+impl Shm {
+    /// An instance. Raises the limit of open files, since each peer takes one.
+    pub fn new(config: ShmConfig) -> Result<Self, Error> {
+        limits::raise_open_files();
+        let layout =
+            PairLayout::new(config.ring_bytes, REGION_SLOTS).map_err(|error| Error::System {
+                what: "the configuration of shared memory".to_owned(),
+                source: io::Error::new(io::ErrorKind::InvalidInput, error),
+            })?;
+        let bell_file = memfd::create_fixed("causeway-doorbell", bell_format::BYTES)
+            .map_err(system("creating the doorbell page"))?;
+        let bell = Mapping::new(&bell_file, bell_format::BYTES)
+            .map_err(system("mapping the doorbell page"))?;
+        let mut seed = [0; 8];
+        rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| system("asking for randomness")(error.into()))?;
+        let mut keys = KeyMaker::new(u64::from_ne_bytes(seed));
+        Ok(Self {
+            own: Own {
+                uid: rustix::process::geteuid().as_raw(),
+                membarrier: membarrier::register(),
+                attach: config.attach == AttachPolicy::Auto,
+            },
+            config,
+            layout,
+            incarnation: keys.next(),
+            probe: Box::new(keys.next()),
+            bell_file,
+            bell: Bell::new(bell),
+            epoll: Epoll::new().map_err(system("creating an epoll set"))?,
+            listener: None,
+            half_open: Vec::new(),
+            next_half_open: 0,
+            peers: Peers::new(bell_format::BITS),
+            by_address: HashMap::new(),
+            hot: Vec::new(),
+            busy: VecDeque::new(),
+            pending: Vec::new(),
+            ailing: Vec::new(),
+            polls: 0,
+            attention: false,
+            keys,
+            objects: Vec::new(),
+            ready: Vec::new(),
+            rung: Vec::new(),
+        })
+    }
+
+    /// The live connection of a peer, made if the peer has none and may have one.
+    #[inline]
+    fn pair_for_send(&mut self, peer: Peer) -> Result<&mut Pair, SendError> {
+        let Some(entry) = self.peers.get(peer) else {
+            return Err(SendError::Gone(PeerError::Disconnected));
+        };
+        match &entry.link {
+            Link::Live(_) => {}
+            Link::Gone(cause) => return Err(SendError::Gone(cause.clone())),
+            Link::Failed(_) => return Err(SendError::WouldBlock),
+            Link::Idle => self.open(peer),
+        }
+        // A connection that could not be made shows as the peer's going down.
+        self.peers
+            .get_mut(peer)
+            .and_then(|entry| entry.pair())
+            .ok_or(SendError::WouldBlock)
+    }
+
+    /// Tells peers of objects that were freed here.
+    fn retire_objects(&mut self) {
+        let peers = &mut self.peers;
+        self.objects.retain(|(object, watch)| {
+            if !watch.is_gone() {
+                return true;
+            }
+            for entry in peers.iter_mut() {
+                if let Some(pair) = entry.pair() {
+                    pair.retire_object(*object);
+                }
+            }
+            false
+        });
+    }
+}
+
+/// The path in an address, absolute.
+fn path_of(address: &Address) -> Result<PathBuf, Error> {
+    let bad = |reason| Error::BadAddress {
+        address: address.to_string(),
+        reason,
+    };
+    if address.scheme() != SCHEME {
+        return Err(bad("it is not a `shm://` address"));
+    }
+    let path = Path::new(address.rest());
+    if address.rest().contains('\0') {
+        return Err(bad("its path contains a NUL"));
+    }
+    if path.file_name().is_none() || address.rest().ends_with('/') {
+        return Err(bad("its path does not name a file"));
+    }
+    std::path::absolute(path).map_err(system(format!("the working directory, for {address}")))
+}
+
+/// The address of a path that [`path_of`] made.
+fn address_of(path: &Path) -> Result<Address, Error> {
+    let path = path.to_str().ok_or(Error::Unsupported(
+        "the working directory's name is not UTF-8: give an absolute path",
+    ))?;
+    format!("{SCHEME}://{path}").parse()
+}
+
+impl Method for Shm {
+    fn scheme(&self) -> &'static str {
+        SCHEME
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            max_packet: self.layout.max_packet(),
+            max_piece: transfer::MAX_PIECE,
+            one_sided: self.own.attach,
+        }
+    }
+
+    fn listen(&mut self, address: &Address) -> Result<Address, Error> {
+        if self.listener.is_some() {
+            return Err(Error::Limit {
+                what: "shared-memory addresses of one instance",
+                limit: 1,
+            });
+        }
+        let path = path_of(address)?;
+        let own = address_of(&path)?;
+        let what = format!("listening at {own}");
+        let listener = RecordListener::bind(&path).map_err(system(what.clone()))?;
+        self.epoll
+            .add(&listener, LISTENER_KEY)
+            .map_err(system(what))?;
+        self.listener = Some(listener);
+        Ok(own)
+    }
+
+    fn connect(&mut self, address: &Address) -> Result<Peer, Error> {
+        let address = address_of(&path_of(address)?)?;
+        if let Some(peer) = self.by_address.get(&address) {
+            return Ok(*peer);
+        }
+        let peer = self
+            .peers
+            .add(address.clone(), true, Link::Idle)
+            .ok_or(Error::Limit {
+                what: "peers of one shared-memory instance",
+                limit: bell_format::BITS as usize,
+            })?;
+        self.by_address.insert(address, peer);
+        Ok(peer)
+    }
+
+    fn address(&self, peer: Peer) -> Option<Address> {
+        Some(self.peers.get(peer)?.address.clone())
+    }
+
+    fn identity(&self, peer: Peer) -> Option<Identity> {
+        let Link::Live(pair) = &self.peers.get(peer)?.link else {
+            return None;
+        };
+        let credentials = pair.credentials?;
+        Some(Identity::Local {
+            pid: credentials.pid,
+            uid: credentials.uid,
+            gid: credentials.gid,
+        })
+    }
+
+    #[inline]
+    fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
+        let pair = self.pair_for_send(peer)?;
+        let sent = pair.send(parts);
+        if pair.failing.is_some() {
+            self.ail(peer);
+        }
+        sent
+    }
+
+    fn export(
+        &mut self,
+        peer: Peer,
+        memory: &Memory,
+        access: Access,
+    ) -> Result<RegionDescriptor, Error> {
+        if access.allows(Direction::Put) && !memory.is_writable() {
+            return Err(Error::Unsupported(
+                "memory that was lent for reading cannot be exported for writing",
+            ));
+        }
+        self.pair_for_send(peer).map_err(|_| Error::NoPeer)?;
+        let entry = self.peers.get_mut(peer).ok_or(Error::NoPeer)?;
+        let pair = entry.pair().ok_or(Error::NoPeer)?;
+        let key = pair
+            .exports
+            .add(memory, access, &mut self.keys)
+            .ok_or(Error::Limit {
+                what: "regions exported to one peer",
+                limit: REGION_SLOTS,
+            })?;
+        Ok(RegionDescriptor {
+            key,
+            base: memory.as_ptr() as u64,
+            len: memory.len() as u64,
+            object: pair.offer_object(memory),
+        })
+    }
+
+    fn unexport(&mut self, peer: Peer, key: u64) {
+        if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
+            let socket = &pair.socket;
+            pair.exports
+                .remove(key, || socket.as_ref().is_none_or(|it| it.is_hung_up()));
+        }
+    }
+
+    fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {
+        let limit = self.layout.max_packet();
+        if let Some(notify) = &transfer.notify
+            && notify.len() > limit
+        {
+            return Err(SendError::TooLarge {
+                len: notify.len(),
+                limit,
+            });
+        }
+        let pair = self.pair_for_send(peer)?;
+        if !pair.transfers.start(transfer) {
+            return Err(SendError::WouldBlock);
+        }
+        if pair.stage == Stage::Up {
+            self.list_busy(peer);
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, peer: Peer, region: &RegionDescriptor) -> Option<Memory> {
+        let pair = self.peers.get_mut(peer)?.pair()?;
+        // The object was sent before the descriptor, but on the other way.
+        if let Err(cause) = pair.read_records() {
+            self.fail(peer, cause);
+            return None;
+        }
+        let mapped = pair.map(region);
+        pair.objects.note(&mapped);
+        mapped.ok()
+    }
+
+    fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
+        let object = self.keys.next();
+        let memory = objects::allocate(len, object).map_err(system(format!(
+            "allocating {len} bytes of shareable memory"
+        )))?;
+        self.objects.push((object, memory.watch()));
+        Ok(memory)
+    }
+
+    #[inline]
+    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
+        self.poll_all(sink)
+    }
+
+    fn tick(&mut self, now: Instant, sink: &mut dyn Sink) {
+        if !self.pending.is_empty() || !self.half_open.is_empty() {
+            self.check_pending(now);
+        }
+        self.retire_objects();
+        self.look_around(sink);
+    }
+
+    fn arm(&mut self) -> bool {
+        self.prepare_sleep()
+    }
+
+    fn disarm(&mut self) {
+        doorbell::disarm(&self.bell);
+    }
+
+    fn pollable(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let waiting = self.pending.iter().filter_map(|&peer| {
+            let Link::Live(pair) = &self.peers.get(peer)?.link else {
+                return None;
+            };
+            // A full listener's queue does not tell when it has room again.
+            let retry = Instant::now() + Duration::from_millis(5);
+            Some(match pair.stage {
+                Stage::Waiting => pair.deadline.min(retry),
+                Stage::Greeting | Stage::Up => pair.deadline,
+            })
+        });
+        let half_open = self.half_open.iter().map(|half| half.deadline);
+        waiting.chain(half_open).min()
+    }
+
+    fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink) {
+        let Some(entry) = self.peers.remove(peer) else {
+            return;
+        };
+        if entry.initiated {
+            self.by_address.remove(&entry.address);
+        }
+        self.unlist(peer);
+        if let Link::Live(mut pair) = entry.link {
+            pair.transfers
+                .fail_all(peer, &PeerError::Disconnected, sink);
+            if let Some(socket) = &pair.socket {
+                self.epoll.remove(socket);
+                // Unsent, the peer sees the closed socket only.
+                let _ = socket.send(&Record::Goodbye.to_bytes(), &[]);
+            }
+        }
+    }
+
+    fn report(&self, peer: Peer) -> Option<PeerReport> {
+        let entry = self.peers.get(peer)?;
+        let Link::Live(pair) = &entry.link else {
+            return Some(PeerReport::default());
+        };
+        let mut facts = vec![
+            (
+                "packets",
+                format!(
+                    "rings of {} KiB in shared memory",
+                    pair.layout.ring_bytes >> 10
+                ),
+            ),
+            (
+                "large transfers",
+                match &pair.attach {
+                    Attach::Usable(_) => "cross-memory attach".to_owned(),
+                    Attach::Refused(reason) => {
+                        format!("through a shared area, copied twice: {reason}")
+                    }
+                },
+            ),
+            (
+                "fences",
+                if pair.is_asymmetric() {
+                    "on the sleeping side (membarrier)".to_owned()
+                } else {
+                    "on both sides: no membarrier".to_owned()
+                },
+            ),
+        ];
+        if let Some(reason) = pair.objects.refusal() {
+            facts.push(("mapping its memory", reason.to_owned()));
+        }
+        Some(PeerReport { facts })
+    }
+}
+
+impl Drop for Shm {
+    fn drop(&mut self) {
+        for entry in self.peers.iter_mut() {
+            if let Some(socket) = entry.pair().and_then(|pair| pair.socket.as_ref()) {
+                // Unsent, the peer sees the closed socket only.
+                let _ = socket.send(&Record::Goodbye.to_bytes(), &[]);
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Memory objects: memory that peers can map. Which objects each side of a pair has of the other.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::OwnedFd;
+
+use causeway_sys::memfd;
+use causeway_sys::memory::Memory;
+
+use crate::error::PeerError;
+
+/// How many of a peer's objects are kept. The least recently used one goes first, and is sent again
+/// with the next export of memory in it.
+const MAX_IMPORTED: usize = 64;
+
+/// Both directions' objects of one pair.
+#[derive(Default)]
+pub(super) struct Objects {
+    sent: HashSet<u64>,
+    imported: HashMap<u64, Imported>,
+    uses: u64,
+    /// Why the last region was not mapped, if it was not.
+    refusal: Option<&'static str>,
+}
+
+struct Imported {
+    memory: Memory,
+    last_use: u64,
+}
+
+/// Memory of `len` bytes in an object of its own, under number `object`.
+pub(super) fn allocate(len: usize, object: u64) -> io::Result<Memory> {
+    const PAGE: usize = 4096;
+    let whole = len
+        .max(1)
+        .checked_next_multiple_of(PAGE)
+        .ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
+    let file = memfd::create_fixed("causeway-memory", whole)?;
+    Ok(Memory::map_object(file, whole, object)?.slice(0..len))
+}
+
+impl Objects {
+    /// Whether the peer has our object.
+    pub(super) fn was_sent(&self, object: u64) -> bool {
+        self.sent.contains(&object)
+    }
+
+    /// The peer has our object.
+    pub(super) fn sent(&mut self, object: u64) {
+        self.sent.insert(object);
+    }
+
+    /// The peer has our object no more; answers whether it had.
+    pub(super) fn forgotten(&mut self, object: u64) -> bool {
+        self.sent.remove(&object)
+    }
+
+    /// The peer gives us one of its objects. Answers which other was dropped for it.
+    pub(super) fn offered(
+        &mut self,
+        object: u64,
+        len: u64,
+        file: OwnedFd,
+    ) -> Result<Option<u64>, PeerError> {
+        let nonsense = |what: &str| PeerError::Protocol(format!("its memory object: {what}"));
+        let real = memfd::checked_len(&file).map_err(|error| nonsense(&error.to_string()))?;
+        let len = usize::try_from(len)
+            .ok()
+            .filter(|&len| len > 0 && len as u64 <= real)
+            .ok_or_else(|| nonsense("it is shorter than announced"))?;
+        // Out of address space or mappings: ours to bear, the memory is reached by transfer.
+        let Ok(memory) = Memory::map_object(file, len, object) else {
+            return Ok(Some(object));
+        };
+        let mut dropped = None;
+        if self.imported.len() >= MAX_IMPORTED && !self.imported.contains_key(&object) {
+            let oldest = self.imported.iter().min_by_key(|(_, entry)| entry.last_use);
+            dropped = oldest.map(|(&object, _)| object);
+            dropped.and_then(|object| self.imported.remove(&object));
+        }
+        self.uses += 1;
+        let last_use = self.uses;
+        self.imported.insert(object, Imported { memory, last_use });
+        Ok(dropped)
+    }
+
+    /// The peer has freed one of its objects.
+    pub(super) fn retired(&mut self, object: u64) {
+        self.imported.remove(&object);
+    }
+
+    /// Puts on record how mapping a region went.
+    pub(super) fn note(&mut self, mapped: &Result<Memory, &'static str>) {
+        self.refusal = mapped.as_ref().err().copied();
+    }
+
+    /// Why the last region was not mapped, if it was not.
+    pub(super) fn refusal(&self) -> Option<&'static str> {
+        self.refusal
+    }
+
+    /// The bytes of a span of one of the peer's objects.
+    pub(super) fn find(&mut self, object: u64, offset: u64, len: u64) -> Option<Memory> {
+        self.uses += 1;
+        let entry = self.imported.get_mut(&object)?;
+        entry.last_use = self.uses;
+        let end = offset.checked_add(len)?;
+        (end <= entry.memory.len() as u64)
+            .then(|| entry.memory.slice(offset as usize..end as usize))
+    }
+}

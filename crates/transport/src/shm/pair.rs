@@ -1,0 +1,402 @@
+//! All that this process keeps for one live connection.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use causeway_sys::attach::{self, LocalSpans, RemoteSpans};
+use causeway_sys::mapping::Mapping;
+use causeway_sys::memfd;
+use causeway_sys::memory::Memory;
+use causeway_sys::socket::{Credentials, Received, RecordSocket};
+use causeway_wire::codec::Wire;
+use causeway_wire::region::{ObjectSpan, RegionDescriptor};
+use causeway_wire::shm::{
+    FLAG_MEMBARRIER, MAX_RECORD_BYTES, PairLayout, Process, Record, SLOT_BYTES, SlotKind,
+    WAKE_RECORD, Welcome, doorbell as bell_format,
+};
+
+use super::bulk::Bulk;
+use super::doorbell;
+use super::memory::{Bell, MappedRing};
+use super::objects::Objects;
+use super::regions::{Exports, Imports};
+use super::ring::{Consumer, Producer, Sent};
+use super::transfer::Transfers;
+use crate::error::{PeerError, SendError};
+use crate::method::Direction;
+
+/// How far the connection has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// The listener's queue was full: the socket is not connected yet.
+    Waiting,
+    /// We have sent the first record and wait for the answer.
+    Greeting,
+    /// Both sides have met.
+    Up,
+}
+
+/// Whether the peer's memory can be reached directly.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Attach {
+    /// Yes, in the process of this id.
+    Usable(i32),
+    /// No, for this reason.
+    Refused(String),
+}
+
+/// What a pair needs to know about this process.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Own {
+    pub(super) uid: u32,
+    pub(super) membarrier: bool,
+    pub(super) attach: bool,
+}
+
+/// One live connection.
+pub(super) struct Pair {
+    own: Own,
+    pub(super) layout: PairLayout,
+    pub(super) producer: Producer<MappedRing>,
+    pub(super) consumer: Consumer<MappedRing>,
+    pub(super) exports: Exports,
+    pub(super) imports: Imports,
+    pub(super) socket: Option<RecordSocket>,
+    pub(super) stage: Stage,
+    /// When the handshake must be over.
+    pub(super) deadline: Instant,
+    /// The peer's doorbell and our bit in it, once known.
+    bell: Option<(Bell, u32)>,
+    /// The peer should have been rung before its doorbell was known.
+    owes_ring: bool,
+    pub(super) credentials: Option<Credentials>,
+    pub(super) attach: Attach,
+    asymmetric: bool,
+    /// Whether the ring is in the list of polled ones, and in which poll it last had something.
+    pub(super) hot: bool,
+    pub(super) last_active: u64,
+    /// A caller was told that there is no room.
+    pub(super) blocked: bool,
+    pub(super) transfers: Transfers,
+    pub(super) bulk: Bulk,
+    pub(super) objects: Objects,
+    /// The pair's memory file, until it is sent.
+    pub(super) file: Option<OwnedFd>,
+    goodbye: bool,
+    /// Why the connection is about to be given up.
+    pub(super) failing: Option<PeerError>,
+}
+
+impl Pair {
+    /// The state for a mapped pair memory of which we are `side`.
+    pub(super) fn new(
+        mapping: Mapping,
+        layout: PairLayout,
+        side: usize,
+        own: Own,
+        deadline: Instant,
+    ) -> Self {
+        let mapping = Arc::new(mapping);
+        let out = MappedRing::new(&mapping, layout, side);
+        let into = MappedRing::new(&mapping, layout, 1 - side);
+        Self {
+            own,
+            layout,
+            producer: Producer::new(out),
+            consumer: Consumer::new(into, layout.max_packet()),
+            exports: Exports::new(&mapping, layout, side),
+            imports: Imports::new(&mapping, layout, 1 - side),
+            socket: None,
+            stage: Stage::Waiting,
+            deadline,
+            bell: None,
+            owes_ring: false,
+            credentials: None,
+            attach: Attach::Refused("the peer has not answered yet".to_owned()),
+            asymmetric: false,
+            hot: false,
+            last_active: 0,
+            blocked: false,
+            transfers: Transfers::default(),
+            bulk: Bulk::default(),
+            objects: Objects::default(),
+            file: None,
+            goodbye: false,
+            failing: None,
+        }
+    }
+
+    /// Sends a packet of the caller's.
+    #[inline]
+    pub(super) fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > self.layout.max_packet() {
+            return Err(SendError::TooLarge {
+                len,
+                limit: self.layout.max_packet(),
+            });
+        }
+        if self.failing.is_some() {
+            return Err(SendError::WouldBlock);
+        }
+        if self.publish(SlotKind::Packet, parts, len) {
+            return Ok(());
+        }
+        self.blocked = true;
+        Err(SendError::WouldBlock)
+    }
+
+    /// Puts a packet into the ring and rings if need be; `false` if there is no room, of which the
+    /// peer will tell.
+    #[inline]
+    pub(super) fn publish(&mut self, kind: SlotKind, parts: &[&[u8]], len: usize) -> bool {
+        match self.producer.send(kind, parts, len) {
+            Sent::Published => true,
+            Sent::MustRing => {
+                self.ring_peer();
+                true
+            }
+            Sent::Full => false,
+            Sent::Corrupt => {
+                self.corrupt_index();
+                false
+            }
+        }
+    }
+
+    fn corrupt_index(&mut self) {
+        self.failing.get_or_insert(PeerError::Protocol(
+            "it claims to have consumed packets that were never sent".to_owned(),
+        ));
+    }
+
+    /// Rings the peer's doorbell, and wakes it if it sleeps.
+    #[cold]
+    pub(super) fn ring_peer(&mut self) {
+        match &self.bell {
+            Some((bell, bit)) => {
+                if doorbell::ring(bell, *bit)
+                    && let Some(socket) = &self.socket
+                {
+                    // A full queue wakes the peer as well; a dead peer is found out elsewhere.
+                    let _ = socket.send(&WAKE_RECORD, &[]);
+                }
+            }
+            // The peer's answer came before its first look at the ring, on the other way: it is
+            // there, and reading it rings.
+            None => {
+                self.owes_ring = true;
+                if let Err(cause) = self.read_records() {
+                    self.failing.get_or_insert(cause);
+                }
+            }
+        }
+    }
+
+    /// Whether the largest packet would find room; if not, the peer has been asked to ring.
+    pub(super) fn has_room(&mut self) -> bool {
+        self.producer.has_room(self.layout.max_packet())
+    }
+
+    /// Takes over what the peer told about itself in the handshake.
+    pub(super) fn meet(
+        &mut self,
+        flags: u16,
+        process: Process,
+        bell: OwnedFd,
+    ) -> Result<(), PeerError> {
+        let mapping = Mapping::new(&bell, bell_format::BYTES)
+            .map_err(|error| PeerError::Protocol(format!("its doorbell page: {error}")))?;
+        self.bell = Some((Bell::new(mapping), process.doorbell_bit));
+        self.asymmetric = self.own.membarrier && flags & FLAG_MEMBARRIER != 0;
+        self.producer.memory_mut().asymmetric = self.asymmetric;
+        let pid = self.credentials.map_or(0, |credentials| credentials.pid);
+        self.attach = if self.own.attach {
+            probe(pid, process)
+        } else {
+            Attach::Refused("switched off by the configuration".to_owned())
+        };
+        self.stage = Stage::Up;
+        if std::mem::take(&mut self.owes_ring) {
+            self.ring_peer();
+        }
+        Ok(())
+    }
+
+    /// Reads what waits on the socket, a bounded number of records. `Err` ends the connection.
+    pub(super) fn read_records(&mut self) -> Result<(), PeerError> {
+        let mut buffer = [0; MAX_RECORD_BYTES];
+        for _ in 0..64 {
+            let Some(socket) = &self.socket else {
+                return Ok(());
+            };
+            match socket.receive(&mut buffer) {
+                Ok(Received::Nothing) => return Ok(()),
+                Ok(Received::Record(len, descriptors)) => {
+                    let record = Record::from_bytes(buffer.get(..len).unwrap_or(&[]))
+                        .map_err(|error| PeerError::Protocol(error.to_string()))?;
+                    self.take_record(record, descriptors)?;
+                }
+                Ok(Received::Oversized) => {
+                    return Err(PeerError::Protocol(
+                        "a record is longer than any may be".to_owned(),
+                    ));
+                }
+                Ok(Received::Closed) if self.goodbye => return Err(PeerError::Closed),
+                Ok(Received::Closed) => {
+                    let what = match self.stage {
+                        Stage::Up => "its process ended, or gave the connection up",
+                        Stage::Waiting | Stage::Greeting => "it closed before it answered",
+                    };
+                    return Err(PeerError::Broken(what.to_owned()));
+                }
+                Err(error) => return Err(PeerError::Broken(error.to_string())),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_record(&mut self, record: Record, descriptors: Vec<OwnedFd>) -> Result<(), PeerError> {
+        let mut descriptors = descriptors.into_iter();
+        let missing = || PeerError::Protocol("a record lacks its descriptor".to_owned());
+        match (record, self.stage) {
+            (Record::Welcome(Welcome { flags, process }), Stage::Greeting) => {
+                let bell = descriptors.next().ok_or_else(missing)?;
+                self.meet(flags, process, bell)
+            }
+            (
+                Record::Refused {
+                    reason,
+                    unauthorised,
+                },
+                Stage::Greeting,
+            ) => Err(if unauthorised {
+                PeerError::Unauthorised(reason)
+            } else {
+                PeerError::Refused(reason)
+            }),
+            (Record::Wake, _) => Ok(()),
+            (Record::Goodbye, _) => {
+                self.goodbye = true;
+                Ok(())
+            }
+            (Record::Object { object, len }, Stage::Up) => {
+                let file = descriptors.next().ok_or_else(missing)?;
+                let forgotten = self.objects.offered(object, len, file)?;
+                if let (Some(object), Some(socket)) = (forgotten, &self.socket) {
+                    // Unsent, the object only is not mapped again.
+                    let _ = socket.send(&Record::Forgot { object }.to_bytes(), &[]);
+                }
+                Ok(())
+            }
+            (Record::Forgot { object }, Stage::Up) => {
+                self.objects.forgotten(object);
+                Ok(())
+            }
+            (Record::Retired { object }, Stage::Up) => {
+                self.objects.retired(object);
+                Ok(())
+            }
+            (Record::Bulk, Stage::Up) => {
+                let file = descriptors.next().ok_or_else(missing)?;
+                self.bulk.offered(file)
+            }
+            (record, stage) => Err(PeerError::Protocol(format!(
+                "an unexpected record while {stage:?}: {record:?}"
+            ))),
+        }
+    }
+
+    /// Makes sure that the peer has the object behind `memory`, if there is one; answers where the
+    /// memory lies in it.
+    pub(super) fn offer_object(&mut self, memory: &Memory) -> Option<ObjectSpan> {
+        let (file, object, offset) = memory.object()?;
+        let socket = self.socket.as_ref()?;
+        if !self.objects.was_sent(object) {
+            let len = memfd::checked_len(file).ok()?;
+            let record = Record::Object { object, len }.to_bytes();
+            // With the socket's queue full the peer reaches the memory by transfer instead.
+            socket.send(&record, &[file]).ok()?;
+            self.objects.sent(object);
+        }
+        Some(ObjectSpan { object, offset })
+    }
+
+    /// Tells the peer that an object is freed.
+    pub(super) fn retire_object(&mut self, object: u64) {
+        if self.objects.forgotten(object)
+            && let Some(socket) = &self.socket
+        {
+            // Unsent, the peer keeps a mapping until its cache overflows.
+            let _ = socket.send(&Record::Retired { object }.to_bytes(), &[]);
+        }
+    }
+
+    /// Memory that the peer exports, in this process; or why not.
+    pub(super) fn map(&mut self, region: &RegionDescriptor) -> Result<Memory, &'static str> {
+        let span = region.object.ok_or("it does not lie in a memory object")?;
+        let permission = self
+            .imports
+            .check(region.key, region.base, region.len)
+            .ok_or("its key is not exported")?;
+        let memory = self
+            .objects
+            .find(span.object, span.offset, region.len)
+            .ok_or("its memory object was not received, or is smaller")?;
+        Ok(if permission.allows(Direction::Put) {
+            memory
+        } else {
+            memory.read_only()
+        })
+    }
+
+    /// How many slots a ring has.
+    pub(super) fn ring_slots(&self) -> usize {
+        self.layout.ring_bytes / SLOT_BYTES
+    }
+
+    /// Whether fences are left to the receiving side.
+    pub(super) fn is_asymmetric(&self) -> bool {
+        self.asymmetric
+    }
+}
+
+/// Tries whether the memory of process `pid` can be read.
+fn probe(pid: i32, process: Process) -> Attach {
+    if pid <= 0 {
+        return Attach::Refused(
+            "the peer's process is not visible here (pid namespaces)".to_owned(),
+        );
+    }
+    let value = Memory::zeroed(8);
+    let mut local = LocalSpans::new();
+    local.push(&value, 0..8);
+    let mut remote = RemoteSpans::new();
+    remote.push(process.probe_address, 8);
+    match attach::read(pid, &local, &remote) {
+        Ok(8) if value.to_vec() == process.probe_value.to_ne_bytes() => Attach::Usable(pid),
+        Ok(_) => Attach::Refused(format!(
+            "process {pid} is not the peer (pid namespaces, or it forked)"
+        )),
+        Err(error) => Attach::Refused(refusal(&error)),
+    }
+}
+
+/// What an error of cross-memory attach means.
+pub(super) fn refusal(error: &std::io::Error) -> String {
+    let hint = match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            " (kernel.yama.ptrace_scope, a seccomp filter, or processes in different user namespaces)"
+        }
+        std::io::ErrorKind::Unsupported => " (a seccomp filter, or a kernel without it)",
+        _ => "",
+    };
+    format!("cross-memory attach: {error}{hint}")
+}
+
+/// Whether a process of user `own` lets itself be reached by, or reaches out to, one of user `peer`.
+/// Memory that both write is safe only within one user's trust; root has that of everybody.
+pub(super) fn may_connect(own: Own, peer: u32, we_reach_out: bool) -> bool {
+    peer == own.uid || peer == 0 || we_reach_out && own.uid == 0
+}

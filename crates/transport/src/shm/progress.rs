@@ -1,0 +1,372 @@
+//! Progress: hot rings are polled, cold ones ring; sockets are looked at now and then.
+//!
+//! What one poll costs does not grow with the number of open peers: it looks at the rings that had
+//! something lately, at one word of the doorbell page, and every 1024th time at the epoll set.
+
+use std::time::Instant;
+
+use causeway_sys::membarrier;
+use causeway_wire::shm::SlotKind;
+
+use super::Shm;
+use super::doorbell;
+use super::handshake::{HALF_OPEN_KEY, LISTENER_KEY};
+use super::pair::{Pair, Stage};
+use super::peers::Link;
+use super::ring::Front;
+use super::transfer::{self, Step};
+use super::{bulk, doorbell::BellMemory};
+use crate::error::PeerError;
+use crate::method::{Peer, Sink};
+
+/// Packets taken from one ring in one poll, so that one peer cannot starve the others.
+const BURST: usize = 32;
+
+/// Every how many polls the sockets are looked at: a system call against some ten nanoseconds.
+const SOCKET_POLLS: u64 = 1024;
+
+/// Every how many polls while a connection is being made.
+const HANDSHAKE_POLLS: u64 = 32;
+
+/// A ring without a packet for this many polls goes cold, if more than [`ALWAYS_HOT`] are hot.
+const QUIET_POLLS: u64 = 4096;
+
+/// As many rings cost next to nothing to poll, so they cool only when the caller sleeps.
+const ALWAYS_HOT: usize = 4;
+
+impl Shm {
+    pub(super) fn poll_all(&mut self, sink: &mut dyn Sink) -> bool {
+        self.polls += 1;
+        let mut progress = self.poll_hot(sink);
+        if doorbell::is_rung(&self.bell) {
+            progress |= self.answer_doorbell(sink);
+        }
+        if !self.busy.is_empty() {
+            progress |= self.step_transfers(sink);
+        }
+        if !self.ailing.is_empty() {
+            progress |= self.bury_all(sink);
+        }
+        if self.attention || self.polls.is_multiple_of(SOCKET_POLLS) || self.is_meeting() {
+            progress |= self.look_around(sink);
+        }
+        progress
+    }
+
+    fn is_meeting(&self) -> bool {
+        !self.pending.is_empty() && self.polls.is_multiple_of(HANDSHAKE_POLLS)
+    }
+
+    /// Sockets, connections being made, rings to cool.
+    pub(super) fn look_around(&mut self, sink: &mut dyn Sink) -> bool {
+        self.attention = false;
+        if !self.pending.is_empty() || !self.half_open.is_empty() {
+            self.check_pending(Instant::now());
+        }
+        let progress = self.check_sockets(sink);
+        if self.hot.len() > ALWAYS_HOT {
+            self.cool_quiet();
+        }
+        progress | self.bury_all(sink)
+    }
+
+    #[inline]
+    fn poll_hot(&mut self, sink: &mut dyn Sink) -> bool {
+        let mut progress = false;
+        let mut at = 0;
+        while let Some(&index) = self.hot.get(at) {
+            let Some(entry) = self.peers.at(index) else {
+                self.hot.swap_remove(at);
+                continue;
+            };
+            let peer = entry.peer;
+            let Some(pair) = entry.pair() else {
+                self.hot.swap_remove(at);
+                continue;
+            };
+            at += 1;
+            if pair.consumer.is_ready() {
+                pair.last_active = self.polls;
+                progress = true;
+                drain(pair, peer, BURST, sink);
+                let (failing, busy) = (pair.failing.is_some(), !pair.transfers.queue.is_empty());
+                if failing {
+                    self.ail(peer);
+                }
+                if busy {
+                    self.list_busy(peer);
+                }
+            } else if pair.consumer.ran_dry() {
+                pair.ring_peer();
+            }
+        }
+        progress
+    }
+
+    fn answer_doorbell(&mut self, sink: &mut dyn Sink) -> bool {
+        let mut rung = std::mem::take(&mut self.rung);
+        doorbell::collect(&self.bell, &mut rung);
+        for &index in &rung {
+            let Some(entry) = self.peers.at(index) else {
+                continue;
+            };
+            let peer = entry.peer;
+            let Some(pair) = entry.pair() else { continue };
+            pair.last_active = self.polls;
+            if !pair.hot {
+                pair.hot = true;
+                pair.consumer.warm();
+                self.hot.push(index);
+            }
+            // The bell may mean a packet, or room for what waits to be sent.
+            bulk::answer(pair);
+            drain(pair, peer, BURST, sink);
+            if pair.blocked && pair.has_room() {
+                pair.blocked = false;
+                sink.writable(peer);
+            }
+            let (failing, busy) = (pair.failing.is_some(), !pair.transfers.queue.is_empty());
+            if failing {
+                self.ail(peer);
+            }
+            if busy {
+                self.list_busy(peer);
+            }
+        }
+        let progress = !rung.is_empty();
+        rung.clear();
+        self.rung = rung;
+        progress
+    }
+
+    /// Has the peer's transfers stepped by the next polls.
+    pub(super) fn list_busy(&mut self, peer: Peer) {
+        if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair())
+            && !pair.transfers.listed
+        {
+            pair.transfers.listed = true;
+            self.busy.push_back(peer);
+        }
+    }
+
+    /// One step of one peer's transfers; the peers take turns.
+    fn step_transfers(&mut self, sink: &mut dyn Sink) -> bool {
+        let Some(peer) = self.busy.pop_front() else {
+            return false;
+        };
+        let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) else {
+            return true;
+        };
+        pair.transfers.listed = false;
+        let step = transfer::step(pair, peer, sink);
+        if pair.failing.is_some() {
+            self.ail(peer);
+        }
+        if step == Step::Again {
+            self.list_busy(peer);
+        }
+        true
+    }
+
+    fn check_sockets(&mut self, sink: &mut dyn Sink) -> bool {
+        let mut ready = std::mem::take(&mut self.ready);
+        if let Err(error) = self.epoll.check(&mut ready) {
+            tracing::warn!(%error, "the sockets could not be looked at");
+        }
+        for event in &ready {
+            match event.key {
+                LISTENER_KEY => self.accept(sink),
+                key if key & HALF_OPEN_KEY != 0 => self.read_hello(key & !HALF_OPEN_KEY, sink),
+                key => self.read_peer(Peer(key)),
+            }
+        }
+        // A full set may have more.
+        self.attention |= ready.len() >= 64;
+        let progress = !ready.is_empty();
+        ready.clear();
+        self.ready = ready;
+        progress
+    }
+
+    fn read_peer(&mut self, peer: Peer) {
+        let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) else {
+            return;
+        };
+        match pair.read_records() {
+            Ok(()) if pair.stage == Stage::Up && !pair.transfers.queue.is_empty() => {
+                self.list_busy(peer);
+            }
+            Ok(()) => {}
+            Err(cause) => self.fail(peer, cause),
+        }
+    }
+
+    /// Marks rings cold that have been quiet; those who send there ring from now on.
+    fn cool_quiet(&mut self) {
+        let (polls, peers) = (self.polls, &mut self.peers);
+        let quiet = |pair: &Pair| polls - pair.last_active > QUIET_POLLS;
+        let mut cooling = Vec::new();
+        self.hot.retain(|&index| {
+            let Some(pair) = peers.at(index).and_then(|entry| entry.pair()) else {
+                return false;
+            };
+            if quiet(pair) {
+                cooling.push(index);
+            }
+            !quiet(pair)
+        });
+        self.cool(cooling);
+    }
+
+    /// Cools the rings of `cooling`, which are not in the list of hot ones any more; those that got
+    /// something at the last moment return to it. Answers whether there were any.
+    fn cool(&mut self, cooling: Vec<u32>) -> bool {
+        if cooling.is_empty() {
+            return false;
+        }
+        for &index in &cooling {
+            if let Some(pair) = self.peers.at(index).and_then(|entry| entry.pair()) {
+                pair.hot = false;
+                pair.consumer.chill();
+                if pair.consumer.tell() {
+                    pair.ring_peer();
+                }
+            }
+        }
+        membarrier::heavy();
+        let before = self.hot.len();
+        for index in cooling {
+            if let Some(pair) = self.peers.at(index).and_then(|entry| entry.pair())
+                && pair.consumer.is_ready()
+            {
+                pair.hot = true;
+                pair.consumer.warm();
+                self.hot.push(index);
+            }
+        }
+        self.hot.len() > before
+    }
+
+    pub(super) fn prepare_sleep(&mut self) -> bool {
+        if !self.ailing.is_empty() || !self.busy.is_empty() || self.attention {
+            return false;
+        }
+        doorbell::arm(&self.bell);
+        let cooling = std::mem::take(&mut self.hot);
+        let ready = if cooling.is_empty() {
+            self.bell.full_fence();
+            false
+        } else {
+            self.cool(cooling)
+        };
+        if ready || doorbell::is_rung(&self.bell) {
+            doorbell::disarm(&self.bell);
+            return false;
+        }
+        // Whatever ends the sleep, the sockets are looked at, or a wake-up would stay there.
+        self.attention = true;
+        true
+    }
+
+    /// Has a connection that fails looked at by the next poll.
+    #[cold]
+    pub(super) fn ail(&mut self, peer: Peer) {
+        if !self.ailing.contains(&peer) {
+            self.ailing.push(peer);
+        }
+    }
+
+    /// Gives a connection up, at the next opportunity to tell.
+    pub(super) fn fail(&mut self, peer: Peer, cause: PeerError) {
+        if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
+            pair.failing.get_or_insert(cause);
+            self.ail(peer);
+        }
+    }
+
+    /// Takes a peer whose connection is gone out of the lists of those that have one.
+    pub(super) fn unlist(&mut self, peer: Peer) {
+        self.hot.retain(|&index| index as usize != peer.index());
+        self.pending.retain(|&other| other != peer);
+        self.busy.retain(|&other| other != peer);
+    }
+
+    fn bury_all(&mut self, sink: &mut dyn Sink) -> bool {
+        let ailing = std::mem::take(&mut self.ailing);
+        for &peer in &ailing {
+            self.bury(peer, sink);
+        }
+        !ailing.is_empty()
+    }
+
+    /// Ends a connection that fails: what the peer sent before is delivered, what was in progress fails,
+    /// and the caller is told.
+    fn bury(&mut self, peer: Peer, sink: &mut dyn Sink) {
+        let Some(entry) = self.peers.get_mut(peer) else {
+            return;
+        };
+        let cause = match std::mem::replace(&mut entry.link, Link::Idle) {
+            Link::Failed(cause) => cause,
+            Link::Live(mut pair) => {
+                let Some(cause) = pair.failing.take() else {
+                    entry.link = Link::Live(pair);
+                    return;
+                };
+                if !matches!(cause, PeerError::Protocol(_)) {
+                    // At most what fits the ring: a live peer could go on for ever.
+                    let slots = pair.ring_slots();
+                    drain(&mut pair, peer, slots, sink);
+                }
+                pair.transfers.fail_all(peer, &cause, sink);
+                if let Some(socket) = &pair.socket {
+                    self.epoll.remove(socket);
+                }
+                cause
+            }
+            other => {
+                entry.link = other;
+                return;
+            }
+        };
+        if !entry.initiated {
+            entry.link = Link::Gone(cause.clone());
+        }
+        self.unlist(peer);
+        sink.peer_down(peer, cause);
+    }
+}
+
+/// Delivers at most `most` packets of one peer.
+fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
+    for _ in 0..most {
+        let (slot, kind, len) = match pair.consumer.front() {
+            Front::Packet { slot, kind, len } => (slot, kind, len),
+            Front::Empty => {
+                if pair.consumer.ran_dry() {
+                    pair.ring_peer();
+                }
+                return;
+            }
+            Front::Corrupt(word) => {
+                pair.failing.get_or_insert(PeerError::Protocol(format!(
+                    "its ring holds {word:#018x} where a packet begins"
+                )));
+                return;
+            }
+        };
+        let packet = pair.consumer.memory().packet(slot, len);
+        match kind {
+            SlotKind::Internal => {
+                let bytes = packet.to_vec(0);
+                if let Err(cause) = bulk::take_internal(pair, &bytes) {
+                    pair.failing.get_or_insert(cause);
+                    return;
+                }
+            }
+            SlotKind::Packet | SlotKind::Pad => sink.packet(peer, packet),
+        }
+        if pair.consumer.consume(len) {
+            pair.ring_peer();
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! The queue from one process to another: a ring of cache lines.
+//!
+//! A packet occupies consecutive slots. Its first word ([`SlotWord`]) lies in the same line as its first
+//! 56 bytes, and is written last, so that a small packet costs one line's transfer and the receiver
+//! polls one word: there is no index to read. The sender keeps the word of the slot *behind* the last packet at
+//! 0, which is what the receiver finds when it has caught up. A packet that does not fit before the
+//! end of the ring begins in slot 0, behind a pad.
+//!
+//! The receiver tells how far it has come only every quarter of a ring, or when the sender asks
+//! ([`RingMemory::wants_room`]); the sender works from a copy of that figure.
+//!
+//! A receiver that has stopped polling says so in [`RingMemory::cold`]; the sender then has to ring its
+//! doorbell. The receiver sets the word, fences, and looks once more; the sender publishes, fences,
+//! and reads the word: one of them sees the other (`model.rs` checks it).
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use causeway_wire::shm::{SlotKind, SlotWord, slots_of};
+
+use super::words::Word;
+
+/// How many slots ahead the sender clears, once a packet is out, so that the next one need not.
+const CLEAR_AHEAD: u64 = 4;
+
+/// Where a ring's words lie and how its bytes are filled in.
+pub(super) trait RingMemory {
+    /// The words' type.
+    type Word: Word;
+    /// How many slots: a power of two.
+    fn slots(&self) -> u64;
+    /// The first word of slot `slot`, which is below [`RingMemory::slots`].
+    fn header(&self, slot: u64) -> &Self::Word;
+    /// How many slots the receiver has consumed, as far as it has told.
+    fn consumed(&self) -> &Self::Word;
+    /// Not 0 if the receiver has to be rung.
+    fn cold(&self) -> &Self::Word;
+    /// Not 0 if the sender waits for room.
+    fn wants_room(&self) -> &Self::Word;
+    /// Orders a publication before the reading of [`RingMemory::cold`].
+    fn light_fence(&self);
+    /// A full fence.
+    fn full_fence(&self);
+    /// Copies `parts` to behind the first word of `slot`. They fit before the end of the ring.
+    fn fill(&self, slot: u64, parts: &[&[u8]]);
+}
+
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// It is in the ring, which the receiver polls.
+    Published,
+    /// It is in the ring, and the receiver must be rung.
+    MustRing,
+    /// There was no room. The receiver has been asked to ring when there is.
+    Full,
+    /// The receiver claims to have consumed what was never sent.
+    Corrupt,
+}
+
+/// The sending end.
+pub(super) struct Producer<M> {
+    memory: M,
+    /// Slots filled so far; the next packet begins in this slot, whose first word is 0.
+    tail: u64,
+    /// Slots below this one are free.
+    limit: u64,
+    /// First words of the slots from `tail` up to below this one are 0.
+    cleared: u64,
+}
+
+impl<M: RingMemory> Producer<M> {
+    /// The sending end of a fresh (zero) ring.
+    pub(super) fn new(memory: M) -> Self {
+        Self {
+            tail: 0,
+            limit: memory.slots(),
+            cleared: memory.slots(),
+            memory,
+        }
+    }
+
+    /// The ring's memory.
+    pub(super) fn memory_mut(&mut self) -> &mut M {
+        &mut self.memory
+    }
+
+    /// Slots to skip before, and slots taken by, a packet of `len` bytes.
+    #[inline]
+    fn placement(&self, len: usize) -> (u64, u64) {
+        let (slots, need) = (self.memory.slots(), slots_of(len));
+        let at = self.tail & (slots - 1);
+        let skip = if at + need > slots { slots - at } else { 0 };
+        (skip, need)
+    }
+
+    /// Sends a packet of `len` bytes in all. The caller has checked that it is not too large.
+    #[inline]
+    pub(super) fn send(&mut self, kind: SlotKind, parts: &[&[u8]], len: usize) -> Sent {
+        let mask = self.memory.slots() - 1;
+        let (skip, need) = self.placement(len);
+        let start = self.tail + skip;
+        let end = start + need;
+        if end >= self.limit {
+            match self.make_room(end) {
+                Sent::Published => {}
+                other => return other,
+            }
+        }
+        if end >= self.cleared {
+            self.memory.header(end & mask).store(0, Relaxed);
+            self.cleared = end + 1;
+        }
+        self.memory.fill(start & mask, parts);
+        let word = SlotWord {
+            kind,
+            len: len as u32,
+        };
+        self.memory.header(start & mask).store(word.pack(), Release);
+        if skip > 0 {
+            let pad = SlotWord {
+                kind: SlotKind::Pad,
+                len: 0,
+            };
+            let header = self.memory.header(self.tail & mask);
+            header.store(pad.pack(), Release);
+        }
+        self.tail = end;
+        self.memory.light_fence();
+        let cold = self.memory.cold().load(Relaxed) != 0;
+        // Off the packet's way: these lines are still in the receiver's cache, and fetching them takes
+        // as long as the packet's own journey.
+        while self.cleared <= end + CLEAR_AHEAD && self.cleared < self.limit {
+            self.memory.header(self.cleared & mask).store(0, Relaxed);
+            self.cleared += 1;
+        }
+        if cold {
+            Sent::MustRing
+        } else {
+            Sent::Published
+        }
+    }
+
+    /// Whether a packet of `len` bytes would find room; if not, the receiver is asked to ring.
+    pub(super) fn has_room(&mut self, len: usize) -> bool {
+        let (skip, need) = self.placement(len);
+        let end = self.tail + skip + need;
+        end < self.limit || self.make_room(end) == Sent::Published
+    }
+
+    /// Looks for `end` to be free: `Published` if it is.
+    #[cold]
+    fn make_room(&mut self, end: u64) -> Sent {
+        if !self.refresh() {
+            return Sent::Corrupt;
+        }
+        if end < self.limit {
+            return Sent::Published;
+        }
+        self.memory.wants_room().swap(1, Relaxed);
+        self.memory.full_fence();
+        if !self.refresh() {
+            return Sent::Corrupt;
+        }
+        if end < self.limit {
+            self.memory.wants_room().swap(0, Relaxed);
+            return Sent::Published;
+        }
+        Sent::Full
+    }
+
+    /// Takes over the receiver's figure; `false` if it is impossible.
+    fn refresh(&mut self) -> bool {
+        let consumed = self.memory.consumed().load(Acquire);
+        let told_before = self.limit - self.memory.slots();
+        if !(told_before..=self.tail).contains(&consumed) {
+            return false;
+        }
+        self.limit = consumed + self.memory.slots();
+        true
+    }
+}
+
+/// What is at the front of a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Front {
+    /// Nothing now.
+    Empty,
+    /// A packet.
+    Packet {
+        /// Where it begins.
+        slot: u64,
+        /// What it is.
+        kind: SlotKind,
+        /// Its length in bytes; it fits before the end of the ring.
+        len: usize,
+    },
+    /// A word that no sender writes.
+    Corrupt(u64),
+}
+
+/// The receiving end.
+pub(super) struct Consumer<M> {
+    memory: M,
+    /// Slots consumed so far.
+    head: u64,
+    /// What the sender was told of that.
+    told: u64,
+    max_packet: usize,
+}
+
+impl<M: RingMemory> Consumer<M> {
+    /// The receiving end of a fresh ring, for packets of at most `max_packet` bytes.
+    pub(super) fn new(memory: M, max_packet: usize) -> Self {
+        Self {
+            memory,
+            head: 0,
+            told: 0,
+            max_packet,
+        }
+    }
+
+    /// The ring's memory.
+    pub(super) fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Whether something is at the front.
+    #[inline]
+    pub(super) fn is_ready(&self) -> bool {
+        let mask = self.memory.slots() - 1;
+        self.memory.header(self.head & mask).load(Acquire) != 0
+    }
+
+    /// What is at the front. Nothing that the other process can write makes this anything but one of
+    /// the answers.
+    #[inline]
+    pub(super) fn front(&mut self) -> Front {
+        let slots = self.memory.slots();
+        loop {
+            let slot = self.head & (slots - 1);
+            let word = self.memory.header(slot).load(Acquire);
+            if word == 0 {
+                return Front::Empty;
+            }
+            let Ok(SlotWord { kind, len }) = SlotWord::unpack(word) else {
+                return Front::Corrupt(word);
+            };
+            let len = len as usize;
+            match kind {
+                // Slot 0 is never padded, so this happens once.
+                SlotKind::Pad if slot > 0 => self.head += slots - slot,
+                SlotKind::Packet | SlotKind::Internal
+                    if len <= self.max_packet && slot + slots_of(len) <= slots =>
+                {
+                    return Front::Packet { slot, kind, len };
+                }
+                _ => return Front::Corrupt(word),
+            }
+        }
+    }
+
+    /// Moves past the packet of `len` bytes at the front. Answers whether the sender waits for the room
+    /// and must be rung.
+    #[inline]
+    pub(super) fn consume(&mut self, len: usize) -> bool {
+        self.head += slots_of(len);
+        self.head - self.told >= self.memory.slots() / 4 && self.tell()
+    }
+
+    /// To be called when the ring was found empty: a sender that waits is told of the last of the room.
+    /// Answers as [`Consumer::consume`] does.
+    #[inline]
+    pub(super) fn ran_dry(&mut self) -> bool {
+        self.head != self.told && self.memory.wants_room().load(Relaxed) != 0 && self.tell()
+    }
+
+    /// Tells the sender how far we are. Answers as [`Consumer::consume`] does.
+    pub(super) fn tell(&mut self) -> bool {
+        if self.head == self.told {
+            return false;
+        }
+        self.told = self.head;
+        self.memory.consumed().store(self.head, Release);
+        self.memory.full_fence();
+        self.memory.wants_room().load(Relaxed) != 0
+            && self.memory.wants_room().swap(0, Relaxed) != 0
+    }
+
+    /// Has the sender ring from now on. The caller fences and calls [`Consumer::is_ready`] before it
+    /// relies on that.
+    pub(super) fn chill(&self) {
+        self.memory.cold().store(1, Relaxed);
+    }
+
+    /// The ring is polled (again).
+    pub(super) fn warm(&self) {
+        self.memory.cold().store(0, Relaxed);
+    }
+}

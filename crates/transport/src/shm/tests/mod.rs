@@ -1,0 +1,187 @@
+//! Tests of the method with real memory, sockets and processes.
+
+mod death;
+mod hostile;
+mod packets;
+mod regions;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::{Shm, ShmConfig};
+use crate::address::Address;
+use crate::error::{PeerError, TransferError};
+use crate::method::{Method, Packet, Peer, Sink, Token};
+
+/// Far above what anything here takes, for machines that are busy with other things.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a method delivered.
+#[derive(Debug, Default)]
+struct Log {
+    packets: VecDeque<(Peer, Vec<u8>)>,
+    done: Vec<(Token, Result<(), TransferError>)>,
+    up: Vec<Peer>,
+    down: Vec<(Peer, PeerError)>,
+    writable: Vec<Peer>,
+}
+
+impl Sink for Log {
+    fn packet(&mut self, peer: Peer, packet: Packet<'_>) {
+        self.packets.push_back((peer, packet.to_vec(0)));
+    }
+    fn transfer_done(&mut self, _: Peer, token: Token, result: Result<(), TransferError>) {
+        self.done.push((token, result));
+    }
+    fn peer_up(&mut self, peer: Peer) {
+        self.up.push(peer);
+    }
+    fn peer_down(&mut self, peer: Peer, cause: PeerError) {
+        self.down.push((peer, cause));
+    }
+    fn writable(&mut self, peer: Peer) {
+        self.writable.push(peer);
+    }
+}
+
+/// One instance with what it delivered.
+struct Host {
+    shm: Shm,
+    log: Log,
+}
+
+impl Log {
+    fn counts(&self) -> [usize; 5] {
+        let Self {
+            packets,
+            done,
+            up,
+            down,
+            writable,
+        } = self;
+        [
+            packets.len(),
+            done.len(),
+            up.len(),
+            down.len(),
+            writable.len(),
+        ]
+    }
+}
+
+impl Host {
+    fn new(config: ShmConfig) -> Self {
+        Self {
+            shm: Shm::new(config).unwrap(),
+            log: Log::default(),
+        }
+    }
+
+    fn listening(config: ShmConfig, at: &Address) -> Self {
+        let mut host = Self::new(config);
+        assert_eq!(&host.shm.listen(at).unwrap(), at);
+        host
+    }
+
+    fn poll(&mut self) -> bool {
+        self.shm.poll(&mut self.log)
+    }
+
+    fn tick(&mut self) {
+        self.shm.tick(Instant::now(), &mut self.log);
+    }
+
+    /// Polls until `done`, sleeping as a caller would when there is nothing to do.
+    fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        let give_up = Instant::now() + PATIENCE;
+        while !done(self) {
+            assert!(
+                Instant::now() < give_up,
+                "waited in vain until {what}: {:?}",
+                self.log
+            );
+            if !self.poll() && self.shm.arm() {
+                sleep_on(&self.shm, Duration::from_millis(20));
+                self.shm.disarm();
+                self.tick();
+            }
+        }
+    }
+}
+
+/// Sleeps until the method has something to do; answers whether it says so.
+fn sleep_on(shm: &Shm, most: Duration) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let descriptor = shm.pollable();
+    let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+    let timeout = Timespec {
+        tv_sec: most.as_secs() as i64,
+        tv_nsec: most.subsec_nanos().into(),
+    };
+    poll(&mut polled, Some(&timeout)).is_ok_and(|count| count > 0)
+}
+
+/// Polls both until `done`.
+fn both(
+    one: &mut Host,
+    two: &mut Host,
+    what: &str,
+    mut done: impl FnMut(&mut Host, &mut Host) -> bool,
+) {
+    let give_up = Instant::now() + PATIENCE;
+    let mut turns = 0u32;
+    while !done(one, two) {
+        assert!(
+            Instant::now() < give_up,
+            "waited in vain until {what}: {:?} {:?}",
+            one.log.counts(),
+            two.log.counts()
+        );
+        let progress = one.poll() | two.poll();
+        turns += 1;
+        if !progress && turns.is_multiple_of(64) {
+            one.tick();
+            two.tick();
+        }
+    }
+}
+
+/// A folder for sockets that goes with the test, and an address in it.
+fn place() -> (tempfile::TempDir, Address) {
+    let folder = tempfile::tempdir().unwrap();
+    let address = format!("shm://{}/socket", folder.path().display());
+    (folder, address.parse().unwrap())
+}
+
+/// Two instances that have met: a client, a server, and their handles for each other.
+struct Met {
+    client: Host,
+    server: Host,
+    to_server: Peer,
+    to_client: Peer,
+    _folder: tempfile::TempDir,
+}
+
+fn meet(config: ShmConfig) -> Met {
+    let (folder, address) = place();
+    let mut server = Host::listening(config.clone(), &address);
+    let mut client = Host::new(config);
+    let to_server = client.shm.connect(&address).unwrap();
+    client.shm.send(to_server, &[b"hello"]).unwrap();
+    both(
+        &mut client,
+        &mut server,
+        "they have met",
+        |client, server| !server.log.packets.is_empty() && client.shm.identity(to_server).is_some(),
+    );
+    let (to_client, hello) = server.log.packets.pop_front().unwrap();
+    assert_eq!(hello, b"hello");
+    assert_eq!(server.log.up, [to_client]);
+    Met {
+        client,
+        server,
+        to_server,
+        to_client,
+        _folder: folder,
+    }
+}

@@ -1,0 +1,271 @@
+//! Packets: order, room, cold rings, many peers.
+
+use super::*;
+use crate::error::SendError;
+use crate::method::Identity;
+
+#[test]
+fn packets_of_every_size_arrive_in_order() {
+    let mut met = meet(ShmConfig::default());
+    let most = met.client.shm.limits().max_packet;
+    let sizes = (0..3000usize).map(|n| match n % 7 {
+        0 => 0,
+        1 => n % 64,
+        2 => 56 + n % 3,
+        3 => most - n % 5,
+        _ => (n * 7919) % most,
+    });
+    let packets: Vec<Vec<u8>> = sizes
+        .enumerate()
+        .map(|(n, len)| (0..len).map(|at| (at * 31 + n) as u8).collect())
+        .collect();
+    let (mut sent, mut seen) = (0, 0);
+    let to_server = met.to_server;
+    both(
+        &mut met.client,
+        &mut met.server,
+        "all have arrived",
+        |client, server| {
+            while let Some(packet) = packets.get(sent) {
+                let (head, tail) = packet.split_at(packet.len() / 3);
+                match client.shm.send(to_server, &[head, &[], tail]) {
+                    Ok(()) => sent += 1,
+                    Err(SendError::WouldBlock) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            while let Some((_, packet)) = server.log.packets.pop_front() {
+                assert_eq!(packet, packets[seen], "packet {seen}");
+                seen += 1;
+            }
+            seen == packets.len()
+        },
+    );
+}
+
+#[test]
+fn a_packet_above_the_limit_is_refused() {
+    let mut met = meet(ShmConfig::default());
+    let limit = met.client.shm.limits().max_packet;
+    let refused = met.client.shm.send(met.to_server, &[&vec![0; limit], b"x"]);
+    let len = limit + 1;
+    assert_eq!(refused, Err(SendError::TooLarge { len, limit }));
+}
+
+#[test]
+fn a_full_ring_refuses_and_tells_when_there_is_room() {
+    let mut met = meet(ShmConfig::default());
+    let packet = [7; 1000];
+    let mut sent = 0;
+    while met.client.shm.send(met.to_server, &[&packet]).is_ok() {
+        sent += 1;
+        assert!(sent < 100, "a ring is bounded");
+    }
+    assert!(met.client.log.writable.is_empty());
+    let to_server = met.to_server;
+    both(
+        &mut met.client,
+        &mut met.server,
+        "there is room",
+        |client, _| client.log.writable == [to_server],
+    );
+    assert_eq!(met.server.log.packets.len(), sent);
+    met.client.shm.send(met.to_server, &[&packet]).unwrap();
+}
+
+#[test]
+fn sleepers_are_woken_over_and_over() {
+    let (_folder, address) = place();
+    let mut server = Host::listening(ShmConfig::default(), &address);
+    const ROUNDS: u32 = 2000;
+    let client = std::thread::spawn(move || {
+        let mut client = Host::new(ShmConfig::default());
+        let peer = client.shm.connect(&address).unwrap();
+        for round in 0..ROUNDS {
+            client.shm.send(peer, &[&round.to_le_bytes()]).unwrap();
+            client.until("the answer is there", |client| {
+                !client.log.packets.is_empty()
+            });
+            let (_, answer) = client.log.packets.pop_front().unwrap();
+            assert_eq!(answer, round.to_le_bytes());
+        }
+    });
+    for _ in 0..ROUNDS {
+        server.until("a request is there", |server| {
+            !server.log.packets.is_empty()
+        });
+        let (peer, request) = server.log.packets.pop_front().unwrap();
+        server.shm.send(peer, &[&request]).unwrap();
+    }
+    client.join().unwrap();
+}
+
+#[test]
+fn a_sleeping_sender_is_woken_by_room() {
+    let (_folder, address) = place();
+    let mut server = Host::listening(ShmConfig::default(), &address);
+    const PACKETS: u32 = 20_000;
+    let client = std::thread::spawn(move || {
+        let mut client = Host::new(ShmConfig::default());
+        let peer = client.shm.connect(&address).unwrap();
+        for number in 0..PACKETS {
+            let packet = [&number.to_le_bytes()[..], &[1; 700]];
+            while client.shm.send(peer, &packet) == Err(SendError::WouldBlock) {
+                client.log.writable.clear();
+                client.until("there is room", |client| !client.log.writable.is_empty());
+            }
+        }
+        client.until("all was taken", |client| !client.log.packets.is_empty());
+    });
+    for number in 0..PACKETS {
+        server.until("a packet is there", |server| !server.log.packets.is_empty());
+        let (peer, packet) = server.log.packets.pop_front().unwrap();
+        assert_eq!(packet[..4], number.to_le_bytes());
+        if number + 1 == PACKETS {
+            server.shm.send(peer, &[b"done"]).unwrap();
+        }
+    }
+    client.join().unwrap();
+}
+
+#[test]
+fn a_process_reaches_itself() {
+    let (_folder, address) = place();
+    let mut host = Host::listening(ShmConfig::default(), &address);
+    let to_self = host.shm.connect(&address).unwrap();
+    host.shm.send(to_self, &[b"to myself"]).unwrap();
+    host.until("it has arrived", |host| !host.log.packets.is_empty());
+    let (from, packet) = host.log.packets.pop_front().unwrap();
+    assert_eq!(packet, b"to myself");
+    assert_ne!(from, to_self);
+    host.shm.send(from, &[b"and back"]).unwrap();
+    host.until("it has come back", |host| !host.log.packets.is_empty());
+    assert_eq!(
+        host.log.packets.pop_front(),
+        Some((to_self, b"and back".to_vec()))
+    );
+    let pid = std::process::id() as i32;
+    assert!(matches!(
+        host.shm.identity(to_self),
+        Some(Identity::Local { pid: seen, .. }) if seen == pid
+    ));
+}
+
+#[test]
+fn a_thousand_peers_are_served_and_the_quiet_ones_cost_nothing() {
+    let (_folder, address) = place();
+    let mut server = Host::listening(ShmConfig::default(), &address);
+    const PEERS: usize = 1000;
+    let before = resident_kib();
+    let mut clients: Vec<(Host, Peer)> = (0..PEERS)
+        .map(|_| {
+            let mut client = Host::new(ShmConfig::default());
+            let peer = client.shm.connect(&address).unwrap();
+            client.shm.send(peer, &[b"here I am"]).unwrap();
+            server.poll();
+            (client, peer)
+        })
+        .collect();
+    server.until("all have come", |server| server.log.packets.len() == PEERS);
+    let ids: Vec<Peer> = server.log.packets.drain(..).map(|(peer, _)| peer).collect();
+    // Both ends are in this process, but pages that both have mapped are counted twice, as they
+    // would be in the server alone and its clients together.
+    let grown = resident_kib().saturating_sub(before);
+    assert!(grown < 80 << 10, "1,000 peers took {grown} KiB");
+    for _ in 0..20_000 {
+        server.poll();
+    }
+    assert!(server.shm.hot.len() <= 4, "quiet rings are not polled");
+    for (nth, peer) in ids.iter().enumerate() {
+        server.shm.send(*peer, &[&nth.to_le_bytes()]).unwrap();
+    }
+    for (nth, (client, peer)) in clients.iter_mut().enumerate() {
+        client.until("the answer is there", |client| {
+            !client.log.packets.is_empty()
+        });
+        let (from, answer) = client.log.packets.pop_front().unwrap();
+        assert_eq!((from, answer), (*peer, nth.to_le_bytes().to_vec()));
+        client.shm.send(*peer, &[&nth.to_le_bytes()]).unwrap();
+    }
+    server.until("all have answered", |server| {
+        server.log.packets.len() == PEERS
+    });
+    drop(clients);
+    server.until("all have left", |server| server.log.down.len() == PEERS);
+    assert!(
+        server
+            .log
+            .down
+            .iter()
+            .all(|(_, cause)| *cause == PeerError::Closed)
+    );
+}
+
+fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_address_where_nobody_listens_shows_as_the_peer_going_down() {
+    let (_folder, address) = place();
+    let mut client = Host::new(ShmConfig::default());
+    let peer = client.shm.connect(&address).unwrap();
+    assert_eq!(
+        client.shm.connect(&address).unwrap(),
+        peer,
+        "one handle for one address"
+    );
+    assert_eq!(client.shm.send(peer, &[b"x"]), Err(SendError::WouldBlock));
+    client.until("it is reported", |client| !client.log.down.is_empty());
+    assert!(matches!(client.log.down[0], (down, PeerError::Refused(_)) if down == peer));
+    // Once somebody listens, the same handle reaches them.
+    let mut server = Host::listening(ShmConfig::default(), &address);
+    client.shm.send(peer, &[b"now"]).unwrap();
+    both(&mut client, &mut server, "it has arrived", |_, server| {
+        !server.log.packets.is_empty()
+    });
+}
+
+#[test]
+fn addresses_that_cannot_work_are_refused_clearly() {
+    let mut host = Host::new(ShmConfig::default());
+    for bad in ["tcp://x", "shm:///some/folder/", "shm://.."] {
+        let address: Address = bad.parse().unwrap();
+        assert!(host.shm.connect(&address).is_err(), "{bad}");
+        assert!(host.shm.listen(&address).is_err(), "{bad}");
+    }
+    let (_folder, address) = place();
+    let _other = Host::listening(ShmConfig::default(), &address);
+    let error = host.shm.listen(&address).unwrap_err().to_string();
+    assert!(error.contains("another process listens there") && error.contains(address.rest()));
+}
+
+#[test]
+fn a_disconnected_peer_is_told_and_its_handle_is_not_reused() {
+    let mut met = meet(ShmConfig::default());
+    met.client
+        .shm
+        .send(met.to_server, &[b"last words"])
+        .unwrap();
+    met.client
+        .shm
+        .disconnect(met.to_server, &mut met.client.log);
+    assert!(met.client.log.down.is_empty());
+    met.server
+        .until("it is told", |server| !server.log.down.is_empty());
+    assert_eq!(met.server.log.packets.pop_front().unwrap().1, b"last words");
+    assert_eq!(met.server.log.down, [(met.to_client, PeerError::Closed)]);
+    assert_eq!(
+        met.server.shm.send(met.to_client, &[b"x"]),
+        Err(SendError::Gone(PeerError::Closed))
+    );
+    let address = met.server.shm.listener.as_ref().unwrap().path().to_owned();
+    let address: Address = format!("shm://{}", address.display()).parse().unwrap();
+    assert_ne!(met.client.shm.connect(&address).unwrap(), met.to_server);
+    assert!(met.client.shm.send(met.to_server, &[b"x"]).is_err());
+}

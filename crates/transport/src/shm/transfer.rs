@@ -1,0 +1,326 @@
+//! Transfers in progress: lists of fragments, moved piece by piece, one completion for each list.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use causeway_sys::attach::{self, LocalSpans, MAX_SPANS, RemoteSpans};
+use causeway_wire::region::RegionDescriptor;
+use causeway_wire::shm::SlotKind;
+use rustix::io::Errno;
+
+use super::pair::{Attach, Pair, Stage, refusal};
+use crate::error::{PeerError, TransferError};
+use crate::method::{Direction, Peer, Sink, Transfer};
+
+/// Bytes that one step copies at most.
+pub(super) const MAX_PIECE: usize = 512 << 10;
+
+/// Transfers that may be in progress with one peer.
+const MAX_TRANSFERS: usize = 4096;
+
+/// The transfers of one pair, in the order in which they were started.
+#[derive(Default)]
+pub(super) struct Transfers {
+    pub(super) queue: VecDeque<Active>,
+    next_id: u64,
+    /// A caller was told to come back later.
+    caller_waits: bool,
+    /// Whether the pair is in the list of those to be stepped.
+    pub(super) listed: bool,
+}
+
+/// One transfer in progress.
+pub(super) struct Active {
+    pub(super) id: u64,
+    pub(super) transfer: Transfer,
+    pub(super) local: Cursor,
+    pub(super) remote: Cursor,
+    /// Bytes not yet copied, or not yet asked for.
+    pub(super) left: u64,
+    /// Pieces that the peer has been asked for and not yet answered.
+    pub(super) outstanding: usize,
+    pub(super) failed: Option<TransferError>,
+}
+
+/// Whether a pair's transfers have something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Call again.
+    Again,
+    /// Not before the peer has answered or made room, or another transfer is started.
+    Wait,
+}
+
+impl Transfers {
+    /// Adds a transfer; `false` if there are too many.
+    pub(super) fn start(&mut self, transfer: Transfer) -> bool {
+        if self.queue.len() >= MAX_TRANSFERS {
+            self.caller_waits = true;
+            return false;
+        }
+        let local: u64 = transfer.local.iter().map(|span| span.len() as u64).sum();
+        let remote = transfer
+            .remote
+            .iter()
+            .fold(0u64, |sum, span| sum.saturating_add(span.len));
+        let failed = if local != remote {
+            Some(TransferError::Length { local, remote })
+        } else if transfer.direction == Direction::Get
+            && transfer.local.iter().any(|span| !span.is_writable())
+        {
+            Some(TransferError::Copy(
+                "the local memory is lent for reading only".to_owned(),
+            ))
+        } else {
+            None
+        };
+        self.next_id += 1;
+        self.queue.push_back(Active {
+            id: self.next_id,
+            transfer,
+            local: Cursor::default(),
+            remote: Cursor::default(),
+            left: local,
+            outstanding: 0,
+            failed,
+        });
+        true
+    }
+
+    /// Takes the front out and tells its owner.
+    fn complete(&mut self, peer: Peer, result: Result<(), TransferError>, sink: &mut dyn Sink) {
+        if let Some(active) = self.queue.pop_front() {
+            sink.transfer_done(peer, active.transfer.token, result);
+        }
+        if self.caller_waits && self.queue.len() <= MAX_TRANSFERS / 2 {
+            self.caller_waits = false;
+            sink.writable(peer);
+        }
+    }
+
+    /// Completes everything: the peer is gone.
+    pub(super) fn fail_all(&mut self, peer: Peer, cause: &PeerError, sink: &mut dyn Sink) {
+        self.caller_waits = false;
+        while let Some(active) = self.queue.pop_front() {
+            let error = active
+                .failed
+                .unwrap_or_else(|| TransferError::Peer(cause.clone()));
+            sink.transfer_done(peer, active.transfer.token, Err(error));
+        }
+    }
+}
+
+/// A place in a list of fragments.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Cursor {
+    fragment: usize,
+    offset: u64,
+}
+
+impl Cursor {
+    /// The next fragments from here on: at most `most` bytes and `count` fragments. `len_of` gives a
+    /// fragment's length, `None` behind the last; `each` takes a fragment's number and a range in it.
+    /// Answers the place behind them and how many bytes they are.
+    pub(super) fn walk(
+        mut self,
+        most: u64,
+        count: usize,
+        len_of: impl Fn(usize) -> Option<u64>,
+        mut each: impl FnMut(usize, Range<u64>),
+    ) -> (Self, u64) {
+        let (mut bytes, mut given) = (0, 0);
+        while let Some(len) = len_of(self.fragment) {
+            let take = (len - self.offset).min(most - bytes);
+            if take > 0 {
+                if given == count {
+                    break;
+                }
+                given += 1;
+                each(self.fragment, self.offset..self.offset + take);
+                bytes += take;
+                self.offset += take;
+            }
+            if self.offset < len {
+                break;
+            }
+            self.fragment += 1;
+            self.offset = 0;
+        }
+        (self, bytes)
+    }
+}
+
+impl Active {
+    /// See [`Cursor::walk`].
+    pub(super) fn walk_local(
+        &self,
+        from: Cursor,
+        most: u64,
+        count: usize,
+        each: impl FnMut(usize, Range<u64>),
+    ) -> (Cursor, u64) {
+        let len_of = |at: usize| self.transfer.local.get(at).map(|span| span.len() as u64);
+        from.walk(most, count, len_of, each)
+    }
+
+    /// See [`Cursor::walk`].
+    pub(super) fn walk_remote(
+        &self,
+        from: Cursor,
+        most: u64,
+        count: usize,
+        each: impl FnMut(usize, Range<u64>),
+    ) -> (Cursor, u64) {
+        let len_of = |at: usize| self.transfer.remote.get(at).map(|span| span.len);
+        from.walk(most, count, len_of, each)
+    }
+
+    /// Moves both places on by `bytes`.
+    fn advance(&mut self, bytes: u64) {
+        self.local = self.walk_local(self.local, bytes, usize::MAX, |_, _| {}).0;
+        self.remote = self
+            .walk_remote(self.remote, bytes, usize::MAX, |_, _| {})
+            .0;
+        self.left -= bytes;
+    }
+}
+
+/// Does a bounded part of the pair's transfers.
+pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
+    if pair.stage != Stage::Up {
+        return Step::Wait;
+    }
+    if let Some(active) = pair.transfers.queue.front()
+        && active.outstanding == 0
+        && (active.left == 0 || active.failed.is_some())
+    {
+        return finish_front(pair, peer, sink);
+    }
+    match pair.attach {
+        Attach::Usable(pid) => attach_step(pair, pid),
+        Attach::Refused(_) => super::bulk::ask(pair),
+    }
+}
+
+fn finish_front(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
+    let Some(active) = pair.transfers.queue.front_mut() else {
+        return Step::Wait;
+    };
+    if let Some(error) = active.failed.take() {
+        pair.transfers.complete(peer, Err(error), sink);
+    } else if let Some(notify) = active.transfer.notify.take() {
+        if !pair.publish(SlotKind::Packet, &[&notify], notify.len()) {
+            if let Some(active) = pair.transfers.queue.front_mut() {
+                active.transfer.notify = Some(notify);
+            }
+            return Step::Wait;
+        }
+        pair.transfers.complete(peer, Ok(()), sink);
+    } else {
+        pair.transfers.complete(peer, Ok(()), sink);
+    }
+    again_if(!pair.transfers.queue.is_empty())
+}
+
+pub(super) fn again_if(more: bool) -> Step {
+    if more { Step::Again } else { Step::Wait }
+}
+
+/// Copies one piece of the front transfer by cross-memory attach.
+fn attach_step(pair: &mut Pair, pid: i32) -> Step {
+    let Some(active) = pair.transfers.queue.front_mut() else {
+        return Step::Wait;
+    };
+    match attach_piece(&pair.imports, active, pid) {
+        Ok(bytes) => active.advance(bytes),
+        Err(PieceError::Transfer(error)) => active.failed = Some(error),
+        Err(PieceError::Refused(reason)) => {
+            tracing::warn!(reason, "transfers go through a shared area from now on");
+            pair.attach = Attach::Refused(reason);
+        }
+    }
+    Step::Again
+}
+
+enum PieceError {
+    Transfer(TransferError),
+    /// Cross-memory attach does not work with this peer (any more).
+    Refused(String),
+}
+
+fn attach_piece(
+    imports: &super::regions::Imports,
+    active: &Active,
+    pid: i32,
+) -> Result<u64, PieceError> {
+    // The local list may run out of spans first, or the remote one: what both cover is copied.
+    let most = active
+        .walk_local(active.local, MAX_PIECE as u64, MAX_SPANS, |_, _| {})
+        .1;
+    let mut spans: Vec<(RegionDescriptor, Range<u64>)> = Vec::new();
+    let (_, bytes) = active.walk_remote(active.remote, most, MAX_SPANS, |at, range| {
+        spans.push((active.transfer.remote[at], range));
+    });
+    let mut local = LocalSpans::new();
+    active.walk_local(active.local, bytes, MAX_SPANS, |at, range| {
+        let range = range.start as usize..range.end as usize;
+        local.push(&active.transfer.local[at], range);
+    });
+    let mut keys: Vec<u64> = spans.iter().map(|(region, _)| region.key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    imports.announce(&keys);
+    let direction = active.transfer.direction;
+    let result = check_spans(imports, direction, &spans)
+        .map_err(PieceError::Transfer)
+        .and_then(|remote| copy(pid, direction, &local, &remote));
+    imports.release(&keys);
+    result
+}
+
+fn check_spans(
+    imports: &super::regions::Imports,
+    direction: Direction,
+    spans: &[(RegionDescriptor, Range<u64>)],
+) -> Result<RemoteSpans, TransferError> {
+    let mut remote = RemoteSpans::new();
+    for (region, range) in spans {
+        let allowed = imports
+            .check(region.key, region.base, region.len)
+            .is_some_and(|permission| permission.allows(direction));
+        if !allowed {
+            return Err(TransferError::Protection);
+        }
+        // `check` has found the sum to stay inside the owner's region.
+        remote.push(
+            region.base + range.start,
+            (range.end - range.start) as usize,
+        );
+    }
+    Ok(remote)
+}
+
+fn copy(
+    pid: i32,
+    direction: Direction,
+    local: &LocalSpans<'_>,
+    remote: &RemoteSpans,
+) -> Result<u64, PieceError> {
+    let copied = match direction {
+        Direction::Get => attach::read(pid, local, remote),
+        Direction::Put => attach::write(pid, local, remote),
+    };
+    match copied {
+        Ok(0) => Err(PieceError::Transfer(TransferError::Copy(
+            "nothing was copied".to_owned(),
+        ))),
+        Ok(bytes) => Ok(bytes as u64),
+        Err(error) => Err(match Errno::from_io_error(&error) {
+            Some(Errno::SRCH) => PieceError::Transfer(TransferError::Peer(PeerError::Broken(
+                "its process ended".to_owned(),
+            ))),
+            Some(Errno::PERM | Errno::NOSYS) => PieceError::Refused(refusal(&error)),
+            _ => PieceError::Transfer(TransferError::Copy(error.to_string())),
+        }),
+    }
+}

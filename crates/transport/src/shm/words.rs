@@ -1,0 +1,43 @@
+//! The words that processes share, as the queue and the doorbell see them: real atomics in a mapping,
+//! or those of the model checker.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// An atomic word.
+pub(super) trait Word {
+    /// As the standard library's.
+    fn load(&self, order: Ordering) -> u64;
+    /// As the standard library's.
+    fn store(&self, value: u64, order: Ordering);
+    /// As the standard library's.
+    fn swap(&self, value: u64, order: Ordering) -> u64;
+    /// As the standard library's.
+    fn fetch_or(&self, bits: u64, order: Ordering) -> u64;
+}
+
+macro_rules! word {
+    ($type:ty) => {
+        impl Word for $type {
+            #[inline]
+            fn load(&self, order: Ordering) -> u64 {
+                self.load(order)
+            }
+            #[inline]
+            fn store(&self, value: u64, order: Ordering) {
+                self.store(value, order)
+            }
+            #[inline]
+            fn swap(&self, value: u64, order: Ordering) -> u64 {
+                self.swap(value, order)
+            }
+            #[inline]
+            fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
+                self.fetch_or(bits, order)
+            }
+        }
+    };
+}
+
+word!(AtomicU64);
+#[cfg(all(loom, test))]
+word!(loom::sync::atomic::AtomicU64);

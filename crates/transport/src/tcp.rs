@@ -1,0 +1,462 @@
+//! Packets and remote memory over TCP: between hosts, or between processes of one host.
+//!
+//! Reading order: [`config`] (the settings); `causeway_wire::tcp` (the bytes); [`handshake`] (how two
+//! sides come to trust each other) and [`session`] (packets and transfers), two pure state machines
+//! that know no socket; `outbox` (what waits to be sent); `link` (one socket); `slots` (the table of
+//! peers); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); and in
+//! this file the method itself.
+//!
+//! # How it waits
+//! All sockets are in one epoll instance, which is what [`Method::pollable`] gives. A few connections
+//! that lately had something (`MAX_HOT`) are read directly in every poll, which saves
+//! the epoll call on the way of a ping-pong; all others cost nothing until epoll names them. A
+//! packet is sent at once if it is the first to its peer since the last poll; those behind it leave
+//! together with the next poll.
+//!
+//! # Ordering
+//! Packets keep their order among each other. Transfers take turns with each other and with packets,
+//! frame by frame; the packet behind a transfer is delivered after the transfer's last byte, and
+//! before any packet that was sent after the transfer's completion was reported.
+//!
+//! # Who is trusted
+//! See [`TcpConfig::key`] and [`TcpConfig::encrypt`]. [`Identity::Local`] is the kernel's word: each
+//! side says which process and descriptor it is, and the other asks the kernel about exactly that.
+//! The user is always known; `pid` is 0 and `gid` 65534 where the kernel does not show us the
+//! process (one of root's, or in another name space).
+
+mod beginning;
+pub mod config;
+mod ending;
+pub mod handshake;
+mod link;
+mod outbox;
+mod progress;
+mod resolve;
+pub mod session;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use causeway_sys::memory::Memory;
+use causeway_sys::net;
+use causeway_wire::region::RegionDescriptor;
+use causeway_wire::tcp::{MAX_PACKET, MAX_PIECE};
+use rustix::event::epoll;
+
+pub use config::TcpConfig;
+
+use crate::address::Address;
+use crate::error::{Error, PeerError, SendError};
+use crate::method::{Access, Identity, Limits, Method, Peer, PeerReport, Sink, Transfer};
+use link::Buffers;
+use session::Bounds;
+use slots::{FIRST_RESERVED_GENERATION, Origin, PeerState, Slots};
+
+/// Connections that the kernel keeps until we accept them.
+const BACKLOG: i32 = 1024;
+
+/// Packets behind the first of a round leave no later than when this much has come together.
+const FLUSH_FROM_BYTES: usize = 64 * 1024;
+
+/// Random keys are drawn this many at a time.
+const KEYS_PER_DRAW: usize = 32;
+
+struct Listener {
+    socket: OwnedFd,
+    /// Until when nothing is accepted, for lack of descriptors or of places.
+    paused_until: Option<Instant>,
+}
+
+/// The method for `tcp://` addresses. See the module's page.
+pub struct Tcp {
+    config: TcpConfig,
+    epoll: OwnedFd,
+    listeners: Vec<Listener>,
+    slots: Slots,
+    by_address: HashMap<Address, Peer>,
+    half_open: usize,
+    buffers: Buffers,
+    /// Peers that the next poll looks after without being asked by epoll.
+    due: Vec<Peer>,
+    /// Peers with a deadline.
+    timed: Vec<Peer>,
+    /// Peers that every poll reads.
+    hot: Vec<Peer>,
+    /// Counts polls, from 1.
+    round: u64,
+    polls_without_epoll: u32,
+    keys: Vec<u64>,
+}
+
+impl Tcp {
+    /// A method with these settings.
+    pub fn new(config: TcpConfig) -> Result<Self, Error> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| Error::System {
+            what: "creating the epoll instance of the TCP method".to_owned(),
+            source: error.into(),
+        })?;
+        Ok(Self {
+            config,
+            epoll,
+            listeners: Vec::new(),
+            slots: Slots::default(),
+            by_address: HashMap::new(),
+            half_open: 0,
+            buffers: Buffers::new(),
+            due: Vec::new(),
+            timed: Vec::new(),
+            hot: Vec::new(),
+            round: 1,
+            polls_without_epoll: 0,
+            keys: Vec::new(),
+        })
+    }
+
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            queue_bytes: self.config.queue_bytes,
+            max_transfers: self.config.max_transfers,
+        }
+    }
+
+    /// A nonzero key that this peer does not use yet.
+    fn draw_key(&mut self, peer: Peer) -> Result<u64, Error> {
+        loop {
+            if self.keys.is_empty() {
+                let mut bytes = [0; KEYS_PER_DRAW * 8];
+                rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+                    .map_err(|error| Error::System {
+                        what: "drawing random keys for memory regions".to_owned(),
+                        source: error.into(),
+                    })?;
+                let words = bytes.as_chunks::<8>().0;
+                self.keys
+                    .extend(words.iter().map(|word| u64::from_le_bytes(*word)));
+            }
+            let Some(key) = self.keys.pop() else { continue };
+            let state = self.slots.shown(peer).ok_or(Error::NoPeer)?;
+            if key != 0 && !state.session.exports(key) {
+                return Ok(key);
+            }
+        }
+    }
+
+    /// Refuses addresses that are not on this host if there is no key.
+    fn check_reach(&self, address: &Address, targets: &mut Vec<SocketAddr>) -> Result<(), Error> {
+        if self.config.key.is_none() {
+            targets.retain(|&target| resolve::is_loopback(target));
+        }
+        if targets.is_empty() {
+            return Err(Error::BadAddress {
+                address: address.to_string(),
+                reason: "without a cluster key only loopback addresses (127.0.0.1, [::1]) are \
+                         allowed; give every node the same cluster key",
+            });
+        }
+        Ok(())
+    }
+
+    fn add_listener(&mut self, socket: OwnedFd) -> std::io::Result<()> {
+        let token = Peer::new(self.listeners.len() as u32, FIRST_RESERVED_GENERATION);
+        let data = epoll::EventData::new_u64(token.0);
+        epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
+        self.listeners.push(Listener {
+            socket,
+            paused_until: None,
+        });
+        Ok(())
+    }
+
+    /// Has the next poll look after a peer.
+    fn make_due(due: &mut Vec<Peer>, state: &mut PeerState) {
+        if !state.due {
+            state.due = true;
+            due.push(state.handle);
+        }
+    }
+
+    fn make_timed(timed: &mut Vec<Peer>, state: &mut PeerState) {
+        if !state.timed {
+            state.timed = true;
+            timed.push(state.handle);
+        }
+    }
+}
+
+impl Method for Tcp {
+    fn scheme(&self) -> &'static str {
+        resolve::SCHEME
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            max_packet: MAX_PACKET,
+            max_piece: MAX_PIECE,
+            one_sided: false,
+        }
+    }
+
+    fn listen(&mut self, address: &Address) -> Result<Address, Error> {
+        let mut targets = resolve::resolve(address)?;
+        let asked = targets.clone();
+        self.check_reach(address, &mut targets)?;
+        if targets.len() < asked.len() {
+            // A name of several addresses, not all of them on this host.
+            tracing::warn!(%address, "listening at its loopback addresses only: no cluster key");
+        }
+        if self.config.key.is_some() && !targets.iter().any(|&target| !resolve::is_loopback(target))
+        {
+            tracing::warn!(%address, "this host gives it loopback addresses only: other hosts will \
+                not reach it (look into /etc/hosts)");
+        }
+        let system = |source| Error::System {
+            what: format!("listening at `{address}`"),
+            source,
+        };
+        let mut sockets: Vec<(OwnedFd, SocketAddr)> = Vec::new();
+        let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
+        for mut target in targets {
+            if let (0, Some((_, first))) = (target.port(), sockets.first()) {
+                target.set_port(first.port());
+            }
+            let bound = net::listen(&target, BACKLOG)
+                .and_then(|socket| Ok((net::local_address(&socket)?, socket)));
+            match bound {
+                Ok((local, socket)) => sockets.push((socket, local)),
+                // Another address family may be missing here; a taken port is a mistake.
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                    return Err(system(error));
+                }
+                Err(error) => last = error,
+            }
+        }
+        let Some(&(_, local)) = sockets.first() else {
+            return Err(system(last));
+        };
+        for (socket, _) in sockets {
+            self.add_listener(socket).map_err(system)?;
+        }
+        resolve::describe(local).ok_or(Error::Unsupported("the listening address has no notation"))
+    }
+
+    fn connect(&mut self, address: &Address) -> Result<Peer, Error> {
+        if let Some(&peer) = self.by_address.get(address) {
+            return Ok(peer);
+        }
+        let mut targets = resolve::resolve(address)?;
+        self.check_reach(address, &mut targets)?;
+        if self.slots.len() >= self.config.max_peers {
+            return Err(Error::Limit {
+                what: "TCP peers",
+                limit: self.config.max_peers,
+            });
+        }
+        let bounds = self.bounds();
+        let origin = Origin::Connected { targets, at: 0 };
+        let peer = self
+            .slots
+            .insert(|handle| PeerState::new(handle, origin, address.clone(), bounds));
+        self.by_address.insert(address.clone(), peer);
+        Ok(peer)
+    }
+
+    fn address(&self, peer: Peer) -> Option<Address> {
+        self.slots.shown(peer).map(|state| state.address.clone())
+    }
+
+    fn identity(&self, peer: Peer) -> Option<Identity> {
+        self.slots.shown(peer)?.identity
+    }
+
+    fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
+        self.reach(peer)?;
+        let state = state_of(&mut self.slots, peer)?;
+        let len = parts.iter().map(|part| part.len()).sum();
+        state.session.admit(len)?;
+        let first = state.sent_in_round != self.round;
+        state.sent_in_round = self.round;
+        let nothing_waits = first && !state.session.has_output();
+        match &mut state.link {
+            Some(link) if nothing_waits && link.takes_plain() => {
+                let sent = link.send_now(parts, len);
+                state.session.queue_packet(parts, len, sent);
+            }
+            Some(link) => {
+                state.session.queue_packet(parts, len, 0);
+                let much = state.session.queued_bytes() >= FLUSH_FROM_BYTES;
+                if link.is_up() && (first || much) {
+                    link.flush(&mut state.session, &mut self.buffers);
+                }
+            }
+            None => state.session.queue_packet(parts, len, 0),
+        }
+        let finished = state
+            .link
+            .as_ref()
+            .is_some_and(|link| link.broken.is_none() && link.has_sent_all(&state.session));
+        if !finished {
+            Self::make_due(&mut self.due, state);
+        }
+        self.heat(peer);
+        Ok(())
+    }
+
+    fn export(
+        &mut self,
+        peer: Peer,
+        memory: &Memory,
+        access: Access,
+    ) -> Result<RegionDescriptor, Error> {
+        let key = self.draw_key(peer)?;
+        let state = self.slots.get_mut(peer).ok_or(Error::NoPeer)?;
+        Ok(state.session.export(key, memory, access))
+    }
+
+    fn unexport(&mut self, peer: Peer, key: u64) {
+        if let Some(state) = self.slots.get_mut(peer) {
+            state.session.unexport(key);
+        }
+    }
+
+    fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {
+        self.reach(peer)?;
+        let state = state_of(&mut self.slots, peer)?;
+        state.session.transfer(transfer)?;
+        Self::make_due(&mut self.due, state);
+        self.watch_liveness(peer);
+        self.heat(peer);
+        Ok(())
+    }
+
+    fn map(&mut self, _peer: Peer, _region: &RegionDescriptor) -> Option<Memory> {
+        None
+    }
+
+    fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
+        // Whether there is so much is asked first: the allocation itself would abort.
+        Vec::<u8>::new()
+            .try_reserve_exact(len)
+            .map_err(|error| Error::System {
+                what: format!("allocating {len} bytes"),
+                source: std::io::Error::new(std::io::ErrorKind::OutOfMemory, error),
+            })?;
+        Ok(Memory::zeroed(len))
+    }
+
+    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
+        self.make_progress(sink)
+    }
+
+    fn tick(&mut self, now: Instant, sink: &mut dyn Sink) {
+        self.check_deadlines(now, sink);
+    }
+
+    fn arm(&mut self) -> bool {
+        // The next poll looks at everything that epoll may have woken us for.
+        self.polls_without_epoll = progress::POLLS_PER_EPOLL;
+        self.due.is_empty()
+    }
+
+    fn disarm(&mut self) {
+        self.polls_without_epoll = progress::POLLS_PER_EPOLL;
+    }
+
+    fn pollable(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.next_deadline()
+    }
+
+    fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink) {
+        self.drop_peer(peer, sink);
+    }
+
+    fn report(&self, peer: Peer) -> Option<PeerReport> {
+        Some(PeerReport {
+            facts: self.facts(self.slots.shown(peer)?),
+        })
+    }
+}
+
+impl Tcp {
+    fn facts(&self, state: &PeerState) -> Vec<(&'static str, String)> {
+        let connection = match (&state.link, &state.gone) {
+            (_, Some(cause)) => format!("down: {cause}"),
+            (None, None) => "none now: it is made by the next send".to_owned(),
+            (Some(link), None) => match link.phase {
+                link::Phase::Connecting => "being made".to_owned(),
+                link::Phase::Shaking(_) => "proving who is there".to_owned(),
+                link::Phase::Up => "up".to_owned(),
+            },
+        };
+        let mut facts = vec![("method", "tcp".to_owned()), ("connection", connection)];
+        let trust = match state.identity {
+            Some(Identity::Keyed) => "holds the cluster's key".to_owned(),
+            Some(Identity::Local { uid, .. }) => {
+                format!("user {uid} on this host, says the kernel")
+            }
+            None => "not known yet".to_owned(),
+        };
+        facts.push(("peer", trust));
+        if let Some(link) = state.link.as_ref().filter(|link| link.is_up()) {
+            let encryption = match (link.is_encrypted(), &self.config.key) {
+                (true, _) => "on",
+                (false, Some(_)) => "off: neither side asks for it",
+                (false, None) => "off: loopback, same user",
+            };
+            facts.push(("encryption", encryption.to_owned()));
+        }
+        facts.push((
+            "large transfers",
+            format!("frames of {} KiB through the socket", MAX_PIECE / 1024),
+        ));
+        facts.push((
+            "mapping",
+            "none: memory cannot be shared over TCP".to_owned(),
+        ));
+        facts
+    }
+
+    /// Sees to it that there is a connection to the peer, at least begun.
+    fn reach(&mut self, peer: Peer) -> Result<(), SendError> {
+        let state = state_of(&mut self.slots, peer)?;
+        if let Some(cause) = &state.gone {
+            return Err(SendError::Gone(cause.clone()));
+        }
+        if state.link.is_none() && state.failed.is_none() {
+            self.begin_to_connect(peer);
+        }
+        Ok(())
+    }
+}
+
+fn state_of(slots: &mut Slots, peer: Peer) -> Result<&mut PeerState, SendError> {
+    slots
+        .get_mut(peer)
+        .filter(|state| !state.is_half_open() && !state.is_lingering())
+        .ok_or(SendError::Gone(PeerError::Disconnected))
+}
+
+impl Drop for Tcp {
+    /// Lets packets that were accepted leave, within a bounded time, and says goodbye.
+    fn drop(&mut self) {
+        self.close_all(self.config.linger_timeout.min(Duration::from_secs(5)));
+    }
+}
+
+impl std::fmt::Debug for Tcp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tcp")
+            .field("config", &self.config)
+            .field("listeners", &self.listeners.len())
+            .field("peers", &self.slots.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,66 @@
+//! The settings of the TCP method.
+
+use std::time::Duration;
+
+/// Length of the cluster's key.
+pub const KEY_BYTES: usize = 32;
+
+/// The settings of one [`Tcp`](super::Tcp).
+#[derive(Clone)]
+pub struct TcpConfig {
+    /// The cluster's key. Both sides of a connection hold the same, or neither holds one; without
+    /// it, only processes of the same user on this host are talked to, over loopback addresses.
+    pub key: Option<[u8; KEY_BYTES]>,
+    /// With a key: whether connections are encrypted. It is done if either side wants it. Without
+    /// encryption both sides still authenticate each other when they connect, but whoever can
+    /// read the network reads everything, and whoever can inject into the TCP stream can forge
+    /// everything that follows: for private networks only.
+    pub encrypt: bool,
+    /// How long connecting to a peer, with everything up to mutual trust, may take.
+    pub connect_timeout: Duration,
+    /// How long a peer that owes us something may be silent. A third of it passes before it is asked
+    /// for a sign of life. The kernel watches idle connections at the same pace.
+    pub liveness_timeout: Duration,
+    /// How long packets that were accepted before a disconnect may take to leave.
+    pub linger_timeout: Duration,
+    /// How many bytes of packets may wait for one peer.
+    pub queue_bytes: usize,
+    /// How many transfers with one peer may be unfinished.
+    pub max_transfers: usize,
+    /// How many peers there may be.
+    pub max_peers: usize,
+    /// How many connections that are not trusted yet may stand at one time.
+    pub max_half_open: usize,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            key: None,
+            encrypt: true,
+            connect_timeout: Duration::from_secs(5),
+            liveness_timeout: Duration::from_secs(30),
+            linger_timeout: Duration::from_secs(2),
+            queue_bytes: 1 << 20,
+            max_transfers: 1024,
+            max_peers: 1 << 16,
+            max_half_open: 256,
+        }
+    }
+}
+
+impl std::fmt::Debug for TcpConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TcpConfig")
+            .field("key", &self.key.map(|_| "(secret)"))
+            .field("encrypt", &self.encrypt)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("liveness_timeout", &self.liveness_timeout)
+            .field("linger_timeout", &self.linger_timeout)
+            .field("queue_bytes", &self.queue_bytes)
+            .field("max_transfers", &self.max_transfers)
+            .field("max_peers", &self.max_peers)
+            .field("max_half_open", &self.max_half_open)
+            .finish()
+    }
+}

@@ -1,0 +1,446 @@
+//! One connection's socket: everything about it that is not protocol.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::Instant;
+
+use causeway_sys::memory::Memory;
+use causeway_sys::net::{self, MAX_PIECES, Piece};
+use causeway_wire::tcp::{
+    HEADER_BYTES, Header, Kind, MAX_RECORD_PLAIN, RECORD_HEADER_BYTES, RECORD_TAG_BYTES, record,
+};
+
+use super::handshake::{Agreement, Handshake};
+use super::session::Session;
+use crate::error::PeerError;
+use crate::method::{Peer, Sink};
+
+/// Room for one read: two of the largest packets, or four encrypted records.
+const INPUT_BYTES: usize = 132 * 1024;
+
+/// A connection's first reads take this much only: if large data begins there, the rest goes
+/// straight to its place. Reads that come back full of short frames grow to `INPUT_BYTES`.
+const FIRST_READ_BYTES: usize = 8 * 1024;
+
+/// What a read behind expected data takes along: the next headers and short packets. Little,
+/// because what it takes of the next data is copied once more.
+const BEHIND_DATA_BYTES: usize = 4 * 1024;
+
+/// Reads and writes per connection and poll, so that one busy peer does not starve the others.
+const READS_PER_POLL: usize = 6;
+const WRITES_PER_POLL: usize = 8;
+
+/// Buffers that all connections of one instance share: an idle connection has none of its own.
+pub(super) struct Buffers {
+    input: Vec<u8>,
+    plain: Vec<u8>,
+    sealed: Vec<u8>,
+    spans: Vec<Memory>,
+}
+
+impl Buffers {
+    pub(super) fn new() -> Self {
+        Self {
+            input: vec![0; INPUT_BYTES],
+            plain: vec![0; MAX_RECORD_PLAIN + RECORD_TAG_BYTES],
+            sealed: vec![0; RECORD_HEADER_BYTES + MAX_RECORD_PLAIN + RECORD_TAG_BYTES],
+            spans: Vec::new(),
+        }
+    }
+}
+
+/// The encryption of one connection.
+pub(super) struct Cipher {
+    noise: Box<snow::TransportState>,
+    /// Sealed bytes that the socket did not take: at most one record.
+    unsent: Vec<u8>,
+    /// The beginning of a record whose rest has not come.
+    partial: Vec<u8>,
+}
+
+pub(super) enum Phase {
+    /// TCP itself is connecting.
+    Connecting,
+    /// The two sides are finding out whether they trust each other.
+    Shaking(Box<Handshake>),
+    /// Frames flow.
+    Up,
+}
+
+pub(super) struct Link {
+    pub(super) socket: OwnedFd,
+    pub(super) phase: Phase,
+    cipher: Option<Box<Cipher>>,
+    /// The socket takes nothing more now; epoll tells when it does.
+    pub(super) full: bool,
+    /// What epoll was asked to watch for.
+    pub(super) watches_room: bool,
+    /// Writing has failed; what has arrived before is still read.
+    pub(super) broken: Option<PeerError>,
+    /// How much the next read of mixed frames takes.
+    read_bytes: usize,
+    /// Something has arrived since the last tick.
+    pub(super) heard: bool,
+    pub(super) last_heard: Instant,
+    /// It was asked for a sign of life since then.
+    pub(super) probed: bool,
+    /// Until when it must be up.
+    pub(super) trust_deadline: Instant,
+}
+
+impl Link {
+    pub(super) fn new(
+        socket: OwnedFd,
+        phase: Phase,
+        now: Instant,
+        trust_deadline: Instant,
+    ) -> Self {
+        Self {
+            socket,
+            phase,
+            cipher: None,
+            full: false,
+            watches_room: false,
+            broken: None,
+            read_bytes: FIRST_READ_BYTES,
+            heard: false,
+            last_heard: now,
+            probed: false,
+            trust_deadline,
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self.phase, Phase::Up)
+    }
+
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.cipher.is_some()
+    }
+
+    /// Whether a packet can go straight to the socket.
+    pub(super) fn takes_plain(&self) -> bool {
+        self.is_up() && !self.full && self.broken.is_none() && self.cipher.is_none()
+    }
+
+    /// Whether everything that the session lined up has reached the kernel.
+    pub(super) fn has_sent_all(&self, session: &Session) -> bool {
+        let sealed = self.cipher.as_ref().is_some_and(|c| !c.unsent.is_empty());
+        !session.has_output() && !sealed
+    }
+
+    /// The handshake has succeeded.
+    pub(super) fn agree(&mut self, agreement: Agreement) -> Vec<u8> {
+        self.phase = Phase::Up;
+        self.cipher = agreement.cipher.map(|noise| {
+            Box::new(Cipher {
+                noise,
+                unsent: Vec::new(),
+                partial: Vec::new(),
+            })
+        });
+        agreement.rest
+    }
+
+    /// Sends bytes of the handshake: so few that a fresh connection always takes them.
+    pub(super) fn send_step(&mut self, bytes: &[u8]) -> Result<(), PeerError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        match net::send_pieces(&self.socket, &[Piece::Bytes(bytes)]) {
+            Ok(Some(sent)) if sent == bytes.len() => Ok(()),
+            Ok(_) => Err(PeerError::Broken("its window is closed".to_owned())),
+            Err(error) => Err(broken(&error)),
+        }
+    }
+
+    /// Sends a packet at once, if nothing waits before it. Answers how many bytes of the frame were
+    /// sent.
+    pub(super) fn send_now(&mut self, parts: &[&[u8]], len: usize) -> usize {
+        let header = Header::new(Kind::Packet, len).encode();
+        let mut pieces = [Piece::Bytes(&[]); MAX_PIECES];
+        if parts.len() >= MAX_PIECES {
+            return 0;
+        }
+        pieces[0] = Piece::Bytes(&header);
+        for (slot, part) in pieces.iter_mut().skip(1).zip(parts) {
+            *slot = Piece::Bytes(part);
+        }
+        let pieces = pieces.get(..=parts.len()).unwrap_or_default();
+        let sent = self.write(pieces);
+        self.full = sent < HEADER_BYTES + len;
+        sent
+    }
+
+    /// Writes; a failure is kept for the next read.
+    fn write(&mut self, pieces: &[Piece<'_>]) -> usize {
+        match net::send_pieces(&self.socket, pieces) {
+            Ok(Some(sent)) => sent,
+            Ok(None) => 0,
+            Err(error) => {
+                self.broken = Some(broken(&error));
+                0
+            }
+        }
+    }
+
+    /// Sends what the session has for us, a bounded amount. Answers whether anything was sent.
+    pub(super) fn flush(&mut self, session: &mut Session, buffers: &mut Buffers) -> bool {
+        let mut any = false;
+        for _ in 0..WRITES_PER_POLL {
+            if self.full || self.broken.is_some() {
+                return any;
+            }
+            let went_on = match self.cipher.is_some() {
+                true => self.flush_sealed(session, buffers),
+                false => self.flush_plain(session),
+            };
+            if !went_on {
+                return any;
+            }
+            any = true;
+        }
+        any
+    }
+
+    fn flush_plain(&mut self, session: &mut Session) -> bool {
+        session.refill();
+        let mut pieces = [Piece::Bytes(&[]); MAX_PIECES];
+        let count = session.outbox.pieces(&mut pieces);
+        let pieces = pieces.get(..count).unwrap_or_default();
+        let offered: usize = pieces.iter().map(Piece::len).sum();
+        if offered == 0 {
+            return false;
+        }
+        let sent = self.write(pieces);
+        self.full = sent < offered;
+        session.outbox.advance(sent);
+        sent > 0
+    }
+
+    fn flush_sealed(&mut self, session: &mut Session, buffers: &mut Buffers) -> bool {
+        let Some(mut cipher) = self.cipher.take() else {
+            return false;
+        };
+        let went_on = if cipher.unsent.is_empty() {
+            self.seal(&mut cipher, session, buffers)
+        } else {
+            let sent = self.write(&[Piece::Bytes(&cipher.unsent)]);
+            self.full = sent < cipher.unsent.len();
+            cipher.unsent.drain(..sent);
+            if cipher.unsent.is_empty() {
+                cipher.unsent = Vec::new();
+            }
+            sent > 0
+        };
+        self.cipher = Some(cipher);
+        went_on
+    }
+
+    /// Seals one record and sends it.
+    fn seal(&mut self, cipher: &mut Cipher, session: &mut Session, buffers: &mut Buffers) -> bool {
+        session.refill();
+        let room = buffers
+            .plain
+            .get_mut(..MAX_RECORD_PLAIN)
+            .unwrap_or_default();
+        let count = session.outbox.copy_out(room);
+        if count == 0 {
+            return false;
+        }
+        let (prefix, body) = buffers.sealed.split_at_mut(RECORD_HEADER_BYTES);
+        let plain = buffers.plain.get(..count).unwrap_or_default();
+        let len = match cipher.noise.write_message(plain, body) {
+            Ok(len) => len,
+            Err(error) => {
+                self.broken = Some(PeerError::Broken(format!("encrypting failed: {error}")));
+                return false;
+            }
+        };
+        prefix.copy_from_slice(&record::encode(len));
+        let whole = buffers
+            .sealed
+            .get(..RECORD_HEADER_BYTES + len)
+            .unwrap_or_default();
+        let sent = self.write(&[Piece::Bytes(whole)]);
+        self.full = sent < whole.len();
+        cipher.unsent = whole.get(sent..).unwrap_or_default().to_vec();
+        true
+    }
+
+    /// Reads what has come, a bounded amount, and gives it to the session. Answers whether anything
+    /// came; the error says why the connection is over.
+    pub(super) fn read(
+        &mut self,
+        session: &mut Session,
+        peer: Peer,
+        buffers: &mut Buffers,
+        sink: &mut dyn Sink,
+    ) -> Result<bool, PeerError> {
+        let mut any = false;
+        for _ in 0..READS_PER_POLL {
+            let more = if self.cipher.is_some() {
+                self.read_sealed(session, peer, buffers, sink)?
+            } else if session.direct(MAX_PIECES, &mut buffers.spans) {
+                self.read_direct(session, peer, buffers, sink)?
+            } else {
+                self.read_plain(session, peer, buffers, sink)?
+            };
+            match more {
+                None => break,
+                Some(more) => {
+                    any = true;
+                    self.heard = true;
+                    if !more {
+                        break;
+                    }
+                }
+            }
+        }
+        match &self.broken {
+            Some(cause) if !any => Err(cause.clone()),
+            _ => Ok(any),
+        }
+    }
+
+    /// `None` if nothing came, otherwise whether more may be there.
+    fn read_plain(
+        &mut self,
+        session: &mut Session,
+        peer: Peer,
+        buffers: &mut Buffers,
+        sink: &mut dyn Sink,
+    ) -> Result<Option<bool>, PeerError> {
+        let room = buffers.input.get_mut(..self.read_bytes).unwrap_or_default();
+        let got = net::receive(&self.socket, room);
+        let Some(count) = self.received(got)? else {
+            return Ok(None);
+        };
+        let more = count == self.read_bytes;
+        if more {
+            self.read_bytes = (2 * self.read_bytes).min(INPUT_BYTES);
+        }
+        session.input(buffers.input.get(..count).unwrap_or_default(), peer, sink)?;
+        Ok(Some(more))
+    }
+
+    fn read_direct(
+        &mut self,
+        session: &mut Session,
+        peer: Peer,
+        buffers: &mut Buffers,
+        sink: &mut dyn Sink,
+    ) -> Result<Option<bool>, PeerError> {
+        self.read_bytes = FIRST_READ_BYTES;
+        let expected: usize = buffers.spans.iter().map(Memory::len).sum();
+        let behind = buffers
+            .input
+            .get_mut(..BEHIND_DATA_BYTES)
+            .unwrap_or_default();
+        let got = net::receive_into(&self.socket, &buffers.spans, behind);
+        // The session's memory is not held longer than this call.
+        buffers.spans.clear();
+        let Some(count) = self.received(got)? else {
+            return Ok(None);
+        };
+        session.direct_done(count.min(expected));
+        let behind = count.saturating_sub(expected);
+        session.input(buffers.input.get(..behind).unwrap_or_default(), peer, sink)?;
+        Ok(Some(count >= expected))
+    }
+
+    fn read_sealed(
+        &mut self,
+        session: &mut Session,
+        peer: Peer,
+        buffers: &mut Buffers,
+        sink: &mut dyn Sink,
+    ) -> Result<Option<bool>, PeerError> {
+        let Some(cipher) = &mut self.cipher else {
+            return Ok(None);
+        };
+        let kept = cipher.partial.len();
+        let Some((front, room)) = buffers.input.split_at_mut_checked(kept) else {
+            return Err(PeerError::Protocol("a record is too long".to_owned()));
+        };
+        front.copy_from_slice(&cipher.partial);
+        let got = net::receive(&self.socket, room);
+        let more = room.len();
+        let Some(count) = self.received(got)? else {
+            return Ok(None);
+        };
+        let (whole, _) = buffers.input.split_at(kept + count);
+        self.open_records(whole, session, peer, &mut buffers.plain, sink)?;
+        Ok(Some(count == more))
+    }
+
+    pub(super) fn open_records(
+        &mut self,
+        mut bytes: &[u8],
+        session: &mut Session,
+        peer: Peer,
+        plain: &mut [u8],
+        sink: &mut dyn Sink,
+    ) -> Result<(), PeerError> {
+        let Some(cipher) = &mut self.cipher else {
+            return Ok(());
+        };
+        while let Some((prefix, rest)) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>() {
+            let len =
+                record::decode(*prefix).map_err(|error| PeerError::Protocol(error.to_string()))?;
+            let Some((sealed, rest)) = rest.split_at_checked(len) else {
+                break;
+            };
+            let count = cipher
+                .noise
+                .read_message(sealed, plain)
+                .map_err(|_| PeerError::Protocol("a record was altered on the way".to_owned()))?;
+            session.input(plain.get(..count).unwrap_or_default(), peer, sink)?;
+            bytes = rest;
+        }
+        cipher.partial = bytes.to_vec();
+        Ok(())
+    }
+
+    /// The first frames, which came with the last step of the handshake.
+    pub(super) fn input(
+        &mut self,
+        bytes: &[u8],
+        session: &mut Session,
+        peer: Peer,
+        buffers: &mut Buffers,
+        sink: &mut dyn Sink,
+    ) -> Result<(), PeerError> {
+        match self.cipher {
+            Some(_) => self.open_records(bytes, session, peer, &mut buffers.plain, sink),
+            None => session.input(bytes, peer, sink),
+        }
+    }
+
+    /// Reads raw bytes: of the handshake, or to be thrown away.
+    pub(super) fn read_raw<'a>(
+        &self,
+        buffers: &'a mut Buffers,
+    ) -> Result<Option<&'a [u8]>, PeerError> {
+        let got = net::receive(&self.socket, &mut buffers.input);
+        let Some(count) = self.received(got)? else {
+            return Ok(None);
+        };
+        Ok(Some(buffers.input.get(..count).unwrap_or_default()))
+    }
+
+    fn received(&self, got: io::Result<Option<usize>>) -> Result<Option<usize>, PeerError> {
+        match got {
+            Ok(Some(0)) => Err(self.broken.clone().unwrap_or_else(|| {
+                PeerError::Broken("it ended without a goodbye: its process died".to_owned())
+            })),
+            Ok(count) => Ok(count),
+            Err(error) => Err(broken(&error)),
+        }
+    }
+}
+
+/// The operating system's reason for the end of a connection.
+pub(super) fn broken(error: &io::Error) -> PeerError {
+    PeerError::Broken(error.to_string())
+}

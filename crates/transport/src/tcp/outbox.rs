@@ -1,0 +1,347 @@
+//! What waits to be sent on one connection, in order, at byte granularity.
+//!
+//! Two things flow in: *short* frames (packets, requests, answers), which are copied and never wait
+//! behind more than what is already lined up, and *bulk* frames, which are lined up one quantum at a
+//! time and refer to memory instead of copying it. The socket shell takes the front with
+//! [`Outbox::pieces`] and reports with [`Outbox::advance`] how far it came.
+
+use std::collections::VecDeque;
+
+use causeway_sys::memory::Memory;
+use causeway_sys::net::{MAX_PIECES, Piece};
+use causeway_wire::tcp::Header;
+
+/// Spans shorter than this are copied next to their header: cheaper than one more piece.
+const COPY_BELOW_BYTES: usize = 2048;
+
+/// Buffers up to this size are kept for the next burst; larger ones are freed.
+const KEEP_BYTES: usize = 1024;
+
+/// Who lent a span of memory to the outbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lender {
+    /// Our put of this number.
+    Put(u64),
+    /// Our export under this key.
+    Export(u64),
+}
+
+#[derive(Debug)]
+enum Segment {
+    Bytes {
+        data: Vec<u8>,
+        sent: usize,
+        /// Whether these are short frames, which count against the caller's queue.
+        short: bool,
+        replies: usize,
+    },
+    Memory {
+        memory: Memory,
+        lender: Lender,
+    },
+}
+
+impl Segment {
+    fn remaining(&self) -> usize {
+        match self {
+            Self::Bytes { data, sent, .. } => data.len() - sent,
+            Self::Memory { memory, .. } => memory.len(),
+        }
+    }
+}
+
+/// See the module's page.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    segments: VecDeque<Segment>,
+    /// Bytes in `segments`.
+    lined_up: usize,
+    /// Whole short frames that are not lined up yet.
+    lane: Vec<u8>,
+    lane_replies: usize,
+    /// Short bytes anywhere here.
+    short_bytes: usize,
+    /// Answers to the peer's requests anywhere here.
+    replies: usize,
+}
+
+impl Outbox {
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lined_up == 0 && self.lane.is_empty()
+    }
+
+    /// Bytes of short frames that wait.
+    pub(super) fn short_bytes(&self) -> usize {
+        self.short_bytes
+    }
+
+    /// Bytes of buffers that are held now.
+    pub(super) fn owned_bytes(&self) -> usize {
+        let data = |segment: &Segment| match segment {
+            Segment::Bytes { data, .. } => data.capacity(),
+            Segment::Memory { .. } => 0,
+        };
+        self.segments.iter().map(data).sum::<usize>()
+            + self.segments.capacity() * size_of::<Segment>()
+            + self.lane.capacity()
+    }
+
+    /// Bytes that are lined up, in an order that nothing changes any more.
+    pub(super) fn lined_up(&self) -> usize {
+        self.lined_up
+    }
+
+    /// Answers that wait.
+    pub(super) fn replies(&self) -> usize {
+        self.replies
+    }
+
+    /// Queues a short frame, without its first `skip` bytes (which the shell has sent already).
+    pub(super) fn push_short(&mut self, header: &[u8], parts: &[&[u8]], mut skip: usize) {
+        for part in std::iter::once(&header).chain(parts) {
+            let rest = part.get(skip..).unwrap_or_default();
+            skip = skip.saturating_sub(part.len());
+            self.lane.extend_from_slice(rest);
+            self.short_bytes += rest.len();
+        }
+    }
+
+    /// Queues the answer to a request.
+    pub(super) fn push_reply(&mut self, header: &Header) {
+        self.push_short(&header.encode(), &[], 0);
+        self.lane_replies += 1;
+        self.replies += 1;
+    }
+
+    /// Lines up the short frames that have come since the last time.
+    pub(super) fn line_up_short(&mut self) {
+        if self.lane.is_empty() {
+            return;
+        }
+        let data = std::mem::take(&mut self.lane);
+        self.lined_up += data.len();
+        self.segments.push_back(Segment::Bytes {
+            data,
+            sent: 0,
+            short: true,
+            replies: std::mem::take(&mut self.lane_replies),
+        });
+    }
+
+    /// Lines up the header, or another private part, of a bulk frame.
+    pub(super) fn line_up_bytes(&mut self, bytes: &[u8]) {
+        self.lined_up += bytes.len();
+        if let Some(Segment::Bytes {
+            data, short: false, ..
+        }) = self.segments.back_mut()
+        {
+            data.extend_from_slice(bytes);
+            return;
+        }
+        self.segments.push_back(Segment::Bytes {
+            data: bytes.to_vec(),
+            sent: 0,
+            short: false,
+            replies: 0,
+        });
+    }
+
+    /// Lines up the answer that ends a bulk answer.
+    pub(super) fn line_up_reply(&mut self, header: &Header) {
+        self.line_up_bytes(&header.encode());
+        if let Some(Segment::Bytes { replies, .. }) = self.segments.back_mut() {
+            *replies += 1;
+            self.replies += 1;
+        }
+    }
+
+    /// Lines up data of a bulk frame.
+    pub(super) fn line_up_memory(&mut self, memory: Memory, lender: Lender) {
+        if memory.len() < COPY_BELOW_BYTES {
+            let mut copy = [0; COPY_BELOW_BYTES];
+            if let Some(copy) = copy.get_mut(..memory.len()) {
+                memory.read_at(0, copy);
+                self.line_up_bytes(copy);
+            }
+            return;
+        }
+        self.lined_up += memory.len();
+        self.segments.push_back(Segment::Memory { memory, lender });
+    }
+
+    /// The front of what is lined up, as pieces for one call.
+    pub(super) fn pieces<'a>(&'a self, into: &mut [Piece<'a>; MAX_PIECES]) -> usize {
+        let mut count = 0;
+        for (slot, segment) in into.iter_mut().zip(&self.segments) {
+            *slot = match segment {
+                Segment::Bytes { data, sent, .. } => {
+                    Piece::Bytes(data.get(*sent..).unwrap_or_default())
+                }
+                Segment::Memory { memory, .. } => Piece::Memory(memory),
+            };
+            count += 1;
+        }
+        count
+    }
+
+    /// Forgets the first `count` bytes of what is lined up: they were sent.
+    pub(super) fn advance(&mut self, mut count: usize) {
+        self.lined_up -= count;
+        while let Some(front) = self.segments.front_mut() {
+            let now = front.remaining().min(count);
+            count -= now;
+            match front {
+                Segment::Bytes {
+                    sent, short: true, ..
+                } => {
+                    *sent += now;
+                    self.short_bytes -= now;
+                }
+                Segment::Bytes { sent, .. } => *sent += now,
+                Segment::Memory { memory, .. } => *memory = memory.slice(now..memory.len()),
+            }
+            if front.remaining() > 0 {
+                return;
+            }
+            if let Some(Segment::Bytes { data, replies, .. }) = self.segments.pop_front() {
+                self.replies -= replies;
+                self.recycle(data);
+            }
+        }
+        if self.segments.capacity() > 8 * MAX_PIECES {
+            self.segments = VecDeque::new();
+        }
+    }
+
+    fn recycle(&mut self, mut data: Vec<u8>) {
+        if self.lane.capacity() == 0 && data.capacity() <= KEEP_BYTES {
+            data.clear();
+            self.lane = data;
+        }
+    }
+
+    /// Moves up to `into.len()` bytes from the front of what is lined up; answers how many.
+    pub(super) fn copy_out(&mut self, into: &mut [u8]) -> usize {
+        let mut filled = 0;
+        for segment in &self.segments {
+            let Some(room) = into.get_mut(filled..).filter(|room| !room.is_empty()) else {
+                break;
+            };
+            let count = segment.remaining().min(room.len());
+            let Some(room) = room.get_mut(..count) else {
+                break;
+            };
+            match segment {
+                Segment::Bytes { data, sent, .. } => {
+                    room.copy_from_slice(data.get(*sent..*sent + count).unwrap_or_default());
+                }
+                Segment::Memory { memory, .. } => memory.read_at(0, room),
+            }
+            filled += count;
+        }
+        self.advance(filled);
+        filled
+    }
+
+    /// Whether memory of `lender` is still needed.
+    pub(super) fn borrows(&self, lender: Lender) -> bool {
+        self.segments
+            .iter()
+            .any(|segment| matches!(segment, Segment::Memory { lender: of, .. } if *of == lender))
+    }
+
+    /// Copies what is lined up from memory whose lender `ends`, so that the memory is not touched
+    /// any more.
+    pub(super) fn detach(&mut self, ends: impl Fn(Lender) -> bool) {
+        for segment in &mut self.segments {
+            if let Segment::Memory { memory, lender } = segment
+                && ends(*lender)
+            {
+                *segment = Segment::Bytes {
+                    data: memory.to_vec(),
+                    sent: 0,
+                    short: false,
+                    replies: 0,
+                };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(outbox: &mut Outbox, step: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        let mut buffer = vec![0; step];
+        loop {
+            match outbox.copy_out(&mut buffer) {
+                0 => return all,
+                count => all.extend_from_slice(&buffer[..count]),
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_leave_in_order_whatever_the_step() {
+        for step in [1, 3, 1000, 9000] {
+            let mut outbox = Outbox::default();
+            outbox.push_short(b"head", &[b"er", b"", b"x"], 0);
+            outbox.line_up_short();
+            outbox.line_up_bytes(b"bulk");
+            outbox.line_up_memory(Memory::from_vec(vec![7; 3000]), Lender::Put(1));
+            outbox.line_up_memory(Memory::from_vec(vec![8; 10]), Lender::Put(1));
+            outbox.push_short(b"last", &[], 0);
+            assert!(!outbox.is_empty());
+            outbox.line_up_short();
+            let mut expected = b"headerxbulk".to_vec();
+            expected.extend([7; 3000]);
+            expected.extend([8; 10]);
+            expected.extend(b"last");
+            assert_eq!(drain(&mut outbox, step), expected);
+            assert!(outbox.is_empty());
+            assert_eq!((outbox.short_bytes(), outbox.lined_up()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn a_partly_sent_frame_keeps_its_rest_only() {
+        for skip in 0..=7 {
+            let mut outbox = Outbox::default();
+            outbox.push_short(b"abc", &[b"de", b"fg"], skip);
+            outbox.line_up_short();
+            assert_eq!(drain(&mut outbox, 4), &b"abcdefg"[skip..]);
+        }
+    }
+
+    #[test]
+    fn detached_memory_is_free_and_its_bytes_still_leave() {
+        let mut outbox = Outbox::default();
+        let memory = Memory::from_vec((0..=255).cycle().take(5000).collect());
+        outbox.line_up_memory(memory.clone(), Lender::Export(5));
+        outbox.advance(100);
+        assert!(outbox.borrows(Lender::Export(5)));
+        outbox.detach(|lender| lender == Lender::Export(6));
+        assert_eq!(memory.sharers(), 2);
+        outbox.detach(|lender| lender == Lender::Export(5));
+        assert_eq!(memory.sharers(), 1);
+        assert!(!outbox.borrows(Lender::Export(5)));
+        assert_eq!(drain(&mut outbox, 999), &memory.to_vec()[100..]);
+    }
+
+    #[test]
+    fn replies_count_until_they_are_sent() {
+        let mut outbox = Outbox::default();
+        let header = Header::new(causeway_wire::tcp::Kind::PutDone, 0);
+        outbox.push_reply(&header);
+        outbox.line_up_short();
+        outbox.line_up_reply(&header);
+        assert_eq!(outbox.replies(), 2);
+        outbox.advance(33);
+        assert_eq!(outbox.replies(), 1);
+        outbox.advance(31);
+        assert_eq!(outbox.replies(), 0);
+    }
+}

@@ -1,0 +1,284 @@
+//! Poll: who is served when.
+//!
+//! Who comes up and who goes down is in `beginning` and `ending`.
+
+use std::mem::MaybeUninit;
+
+use causeway_sys::net;
+use rustix::event::{Timespec, epoll};
+
+use super::Tcp;
+use super::ending::Silence;
+use super::link::Phase;
+use super::slots::FIRST_RESERVED_GENERATION;
+use crate::error::PeerError;
+use crate::method::{Peer, Sink};
+
+/// Connections that are read without asking epoll. A read that finds nothing costs about two thirds
+/// of an epoll call, so more than a few would cost more than they save.
+pub(super) const MAX_HOT: usize = 3;
+
+/// While there are hot connections, epoll is asked in every so many polls.
+pub(super) const POLLS_PER_EPOLL: u32 = 8;
+
+/// A hot connection that had nothing this many times in a row is left to epoll.
+const COLD_AFTER_MISSES: u32 = 4096;
+
+/// A hot connection that had nothing this many times gives way to one that has.
+const YIELD_AFTER_MISSES: u32 = 64;
+
+/// The most that one epoll call names.
+const EVENTS_PER_POLL: usize = 64;
+
+impl Tcp {
+    pub(super) fn make_progress(&mut self, sink: &mut dyn Sink) -> bool {
+        self.round += 1;
+        let mut any = false;
+        if !self.due.is_empty() {
+            any |= self.serve_due(sink);
+        }
+        let mut at = 0;
+        while let Some(&peer) = self.hot.get(at) {
+            any |= self.read_hot(peer, sink);
+            // `read_hot` may have taken the peer out of the list.
+            if self.hot.get(at) == Some(&peer) {
+                at += 1;
+            }
+        }
+        self.polls_without_epoll += 1;
+        if self.hot.is_empty() || self.polls_without_epoll >= POLLS_PER_EPOLL {
+            self.polls_without_epoll = 0;
+            any |= self.serve_events(sink);
+        }
+        any
+    }
+
+    fn serve_due(&mut self, sink: &mut dyn Sink) -> bool {
+        let mut any = false;
+        let due = std::mem::take(&mut self.due);
+        for &peer in &due {
+            if let Some(state) = self.slots.get_mut(peer) {
+                state.due = false;
+                any |= self.serve(peer, sink);
+            }
+        }
+        if self.due.is_empty() {
+            let mut due = due;
+            due.clear();
+            self.due = due;
+        }
+        any
+    }
+
+    /// Reports what is to be reported and sends what can be sent.
+    pub(super) fn serve(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
+        let Some(state) = self.slots.get_mut(peer) else {
+            return false;
+        };
+        if let Some(cause) = state.failed.take() {
+            self.end(peer, cause, sink);
+            return true;
+        }
+        let mut any = state.session.deliver(peer, sink);
+        let Some(link) = state.link.as_mut().filter(|link| link.is_up()) else {
+            return any;
+        };
+        any |= link.flush(&mut state.session, &mut self.buffers);
+        if link.broken.is_some() {
+            // What came before it broke is still delivered; reading finds the end.
+            return self.read(peer, sink) || any;
+        }
+        if state.session.take_writable() {
+            sink.writable(peer);
+            any = true;
+        }
+        self.settle(peer);
+        any
+    }
+
+    /// After reading or writing: asks epoll for room if the socket is full, has the next poll go on
+    /// if there is more to do, closes our half of a lingering connection that has nothing left.
+    fn settle(&mut self, peer: Peer) {
+        let Some(state) = self.slots.get_mut(peer) else {
+            return;
+        };
+        let Some(link) = &mut state.link else {
+            return;
+        };
+        if link.full != link.watches_room {
+            let mut flags = epoll::EventFlags::IN;
+            if link.full {
+                flags |= epoll::EventFlags::OUT;
+            }
+            let data = epoll::EventData::new_u64(peer.0);
+            if epoll::modify(&self.epoll, &link.socket, data, flags).is_ok() {
+                link.watches_room = link.full;
+            }
+        }
+        let all_sent = link.has_sent_all(&state.session);
+        let goes_on = state.session.has_done() || (!all_sent && !link.full);
+        if goes_on {
+            Self::make_due(&mut self.due, state);
+        }
+        if state.is_lingering() {
+            if let Some(link) = state.link.as_ref().filter(|link| all_sent && link.is_up()) {
+                // An error means that the connection is gone, which reading finds out.
+                let _ = net::shut_writing(&link.socket);
+            }
+        } else if !all_sent {
+            self.watch_liveness(peer);
+        }
+    }
+
+    fn read_hot(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
+        let mut any = self.read(peer, sink);
+        // Epoll calls a socket writable only when a third of its buffer is free: late for a peer
+        // that reads as fast as we write.
+        if let Some(state) = self.slots.get_mut(peer)
+            && let Some(link) = &mut state.link
+            && link.full
+        {
+            link.full = false;
+            any |= self.serve(peer, sink);
+        }
+        if any {
+            if let Some(state) = self.slots.get_mut(peer) {
+                state.misses = 0;
+            }
+            return true;
+        }
+        if let Some(state) = self.slots.get_mut(peer) {
+            state.misses += 1;
+            if state.misses <= COLD_AFTER_MISSES {
+                return false;
+            }
+            state.hot = false;
+        }
+        self.hot.retain(|&hot| hot != peer);
+        false
+    }
+
+    /// Has every poll read this peer's connection, if there is a place.
+    pub(super) fn heat(&mut self, peer: Peer) {
+        let Some(state) = self.slots.get_mut(peer) else {
+            return;
+        };
+        if state.hot {
+            return;
+        }
+        if !state.is_up() {
+            return;
+        }
+        if self.hot.len() >= MAX_HOT {
+            let idlest = self
+                .hot
+                .iter()
+                .copied()
+                .max_by_key(|&hot| self.slots.get(hot).map_or(u32::MAX, |state| state.misses));
+            let Some(idlest) = idlest else { return };
+            if let Some(state) = self.slots.get_mut(idlest) {
+                if state.misses < YIELD_AFTER_MISSES {
+                    return;
+                }
+                state.hot = false;
+            }
+            self.hot.retain(|&hot| hot != idlest);
+        }
+        if let Some(state) = self.slots.get_mut(peer) {
+            state.hot = true;
+            state.misses = 0;
+            self.hot.push(peer);
+        }
+    }
+
+    fn serve_events(&mut self, sink: &mut dyn Sink) -> bool {
+        let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS_PER_POLL];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events[..], Some(&now)) else {
+            return false; // interrupted: the next poll asks again
+        };
+        let mut any = false;
+        for event in events {
+            let (flags, token) = (event.flags, Peer(event.data.u64()));
+            if token.generation() == FIRST_RESERVED_GENERATION {
+                any |= self.accept_some(token.index());
+            } else {
+                any |= self.serve_event(token, flags, sink);
+            }
+        }
+        any
+    }
+
+    fn serve_event(&mut self, peer: Peer, flags: epoll::EventFlags, sink: &mut dyn Sink) -> bool {
+        let Some(state) = self.slots.get_mut(peer) else {
+            return false;
+        };
+        let Some(link) = &mut state.link else {
+            return false;
+        };
+        if let Phase::Connecting = link.phase {
+            self.finish_connecting(peer, sink);
+            return true;
+        }
+        let mut any = false;
+        if flags.contains(epoll::EventFlags::OUT) {
+            link.full = false;
+            any |= self.serve(peer, sink);
+        }
+        if flags.intersects(!epoll::EventFlags::OUT) && self.read(peer, sink) {
+            any = true;
+            self.heat(peer);
+        }
+        any
+    }
+
+    /// Reads a connection, whatever its phase, and answers what it asks. Answers whether anything
+    /// happened.
+    fn read(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
+        let Some(state) = self.slots.get_mut(peer) else {
+            return false;
+        };
+        let lingers = state.is_lingering();
+        let Some(link) = &mut state.link else {
+            return false;
+        };
+        if !link.is_up() {
+            return self.shake(peer, sink);
+        }
+        if lingers {
+            return self.read_to_nowhere(peer);
+        }
+        match link.read(&mut state.session, peer, &mut self.buffers, sink) {
+            Ok(false) => false,
+            Ok(true) => {
+                // Answers and further requests leave at once.
+                if state.session.has_output() {
+                    link.flush(&mut state.session, &mut self.buffers);
+                }
+                if state.session.take_writable() {
+                    sink.writable(peer);
+                }
+                self.settle(peer);
+                true
+            }
+            Err(cause) => {
+                self.end(peer, cause, sink);
+                true
+            }
+        }
+    }
+
+    fn read_to_nowhere(&mut self, peer: Peer) -> bool {
+        let over = match self.slots.get(peer).and_then(|state| state.link.as_ref()) {
+            Some(link) => link.read_raw(&mut self.buffers).is_err(),
+            None => true,
+        };
+        if over {
+            self.end(peer, PeerError::Disconnected, &mut Silence);
+        }
+        true
+    }
+}

@@ -1,0 +1,120 @@
+//! From `tcp://host:port` to socket addresses, and which of them may be used without a key.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+
+use crate::address::Address;
+use crate::error::Error;
+
+/// The scheme of this method's addresses.
+pub(super) const SCHEME: &str = "tcp";
+
+/// Takes `host:port` apart. The host may be a name, an IPv4 address, or an IPv6 address in brackets.
+fn split(address: &Address) -> Result<(&str, u16), Error> {
+    let bad = |reason| Error::BadAddress {
+        address: address.to_string(),
+        reason,
+    };
+    if address.scheme() != SCHEME {
+        return Err(bad("its scheme is not `tcp`"));
+    }
+    let (host, port) = address
+        .rest()
+        .rsplit_once(':')
+        .ok_or_else(|| bad("a port is missing: write `tcp://host:port`"))?;
+    let port = port
+        .parse()
+        .map_err(|_| bad("its port is not a number from 0 to 65535"))?;
+    let host = match host.strip_prefix('[') {
+        Some(inner) => inner
+            .strip_suffix(']')
+            .ok_or_else(|| bad("its IPv6 address lacks the closing `]`"))?,
+        None if host.contains(':') => {
+            return Err(bad("an IPv6 address goes in brackets: `tcp://[::1]:port`"));
+        }
+        None => host,
+    };
+    if host.is_empty() {
+        return Err(bad("its host is empty"));
+    }
+    Ok((host, port))
+}
+
+/// All socket addresses of `address`, in the resolver's order. Blocks as long as the system's
+/// resolver does.
+pub(super) fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Error> {
+    let (host, port) = split(address)?;
+    let found = (host, port)
+        .to_socket_addrs()
+        .map_err(|source| Error::System {
+            what: format!("looking up the host of `{address}`"),
+            source,
+        })?;
+    let mut targets: Vec<SocketAddr> = Vec::new();
+    for target in found {
+        if !targets.contains(&target) {
+            targets.push(target);
+        }
+    }
+    if targets.is_empty() {
+        return Err(Error::BadAddress {
+            address: address.to_string(),
+            reason: "its host has no address",
+        });
+    }
+    Ok(targets)
+}
+
+/// The address at which `target` is reached.
+pub(super) fn describe(target: SocketAddr) -> Option<Address> {
+    format!("{SCHEME}://{target}").parse().ok()
+}
+
+/// Whether only processes of this host can be at the other end.
+pub(super) fn is_loopback(address: SocketAddr) -> bool {
+    match address.ip() {
+        IpAddr::V4(v4) => v4.is_loopback(),
+        IpAddr::V6(v6) => v6.is_loopback(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(text: &str) -> Result<Vec<SocketAddr>, Error> {
+        resolve(&text.parse()?)
+    }
+
+    #[test]
+    fn hosts_of_every_notation_are_found() {
+        assert_eq!(
+            all("tcp://127.0.0.1:7").unwrap()[0].to_string(),
+            "127.0.0.1:7"
+        );
+        assert_eq!(all("tcp://[::1]:7").unwrap()[0].to_string(), "[::1]:7");
+        assert!(
+            all("tcp://localhost:7")
+                .unwrap()
+                .iter()
+                .all(|&a| is_loopback(a))
+        );
+        let described = describe(all("tcp://[::1]:7").unwrap()[0]).unwrap();
+        assert_eq!(described.to_string(), "tcp://[::1]:7");
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong() {
+        for (text, expected) in [
+            ("shm://x:1", "scheme"),
+            ("tcp://host", "port is missing"),
+            ("tcp://host:99999", "port is not a number"),
+            ("tcp://host:", "port is not a number"),
+            ("tcp://::1:5", "brackets"),
+            ("tcp://[::1:5", "closing"),
+            ("tcp://:5", "empty"),
+        ] {
+            let error = all(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! The protocol of one connection after the handshake: a pure state machine without sockets, clock
+//! or randomness.
+//!
+//! Bytes in: [`Session::input`], or straight into memory where [`Session::direct`] says that only
+//! payload is expected, followed by [`Session::direct_done`]. Events go to the [`Sink`]. Commands
+//! in: [`Session::send`], [`Session::transfer`], [`Session::export`]. Bytes out: [`Session::refill`],
+//! then the outbox's pieces. [`Session::fail`] ends everything.
+//!
+//! Parts: `inbox` finds the frames in the stream, `puts` and `gets` move data, each with both of its
+//! sides in one file, `cursor` walks lists of memory.
+
+mod cursor;
+mod gets;
+mod inbox;
+mod puts;
+
+use std::collections::{HashMap, VecDeque};
+
+use causeway_sys::memory::Memory;
+use causeway_wire::region::RegionDescriptor;
+use causeway_wire::tcp::{
+    GET_WINDOW, HEADER_BYTES, Header, Kind, MAX_PACKET, MAX_PIECE, PUT_WINDOW,
+};
+
+use super::outbox::{Lender, Outbox};
+use crate::error::{PeerError, SendError, TransferError};
+use crate::method::{Access, Direction, Packet, Peer, Sink, Token, Transfer};
+
+/// The most answers that may wait for a peer that keeps the windows: all that it may have asked,
+/// and as much again in the one buffer that is partly sent.
+const MAX_REPLIES: usize = 2 * (PUT_WINDOW + GET_WINDOW);
+
+/// What peers call the first byte of every export. Our addresses are none of their business; and
+/// counting from 0 would make descriptors that were never filled in look sound.
+const FIRST_BASE: u64 = 1 << 40;
+
+/// How much a session takes from its caller.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Bytes of packets that may wait.
+    pub queue_bytes: usize,
+    /// Transfers that may be unfinished.
+    pub max_transfers: usize,
+}
+
+#[derive(Debug)]
+struct Export {
+    memory: Memory,
+    access: Access,
+}
+
+/// One turn of the bulk frames, which take turns with each other.
+#[derive(Debug)]
+enum Bulk {
+    Put(puts::Put),
+    Serve(gets::Serve),
+}
+
+/// Whether a source of bulk frames has more.
+enum Turn<T> {
+    Again(T),
+    Over,
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub struct Session {
+    bounds: Bounds,
+    pub(super) outbox: Outbox,
+    inbox: inbox::Inbox,
+    exports: HashMap<u64, Export>,
+    bulk: VecDeque<Bulk>,
+    puts: puts::Puts,
+    gets: gets::Gets,
+    /// Transfers that ended without the peer's part.
+    done: VecDeque<(Token, Result<(), TransferError>)>,
+    /// Accepted transfers that are not complete.
+    transfers: usize,
+    notify_bytes: usize,
+    /// Whether the caller was told to wait.
+    blocked: bool,
+    probe_reply_waits: bool,
+    next_id: u64,
+}
+
+impl Session {
+    /// A session at its beginning.
+    pub fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            outbox: Outbox::default(),
+            inbox: inbox::Inbox::default(),
+            exports: HashMap::new(),
+            bulk: VecDeque::new(),
+            puts: puts::Puts::default(),
+            gets: gets::Gets::default(),
+            done: VecDeque::new(),
+            transfers: 0,
+            notify_bytes: 0,
+            blocked: false,
+            probe_reply_waits: false,
+            next_id: 1,
+        }
+    }
+
+    /// Whether a packet of `len` bytes is taken now. Remembers that somebody waits if not.
+    pub(super) fn admit(&mut self, len: usize) -> Result<(), SendError> {
+        if len > MAX_PACKET {
+            return Err(SendError::TooLarge {
+                len,
+                limit: MAX_PACKET,
+            });
+        }
+        let waiting = self.outbox.short_bytes();
+        if waiting > 0 && waiting + len + HEADER_BYTES > self.bounds.queue_bytes {
+            self.blocked = true;
+            return Err(SendError::WouldBlock);
+        }
+        Ok(())
+    }
+
+    /// Queues a packet.
+    pub fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        self.admit(len)?;
+        self.queue_packet(parts, len, 0);
+        Ok(())
+    }
+
+    /// Queues a packet of `len` bytes that [`Session::admit`] has let in, without the first `skip`
+    /// bytes of its frame, which were sent already.
+    pub(super) fn queue_packet(&mut self, parts: &[&[u8]], len: usize, skip: usize) {
+        let header = Header::new(Kind::Packet, len).encode();
+        if skip < header.len() + len {
+            self.outbox.push_short(&header, parts, skip);
+        }
+    }
+
+    /// Bytes of short frames that wait.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.outbox.short_bytes()
+    }
+
+    /// Queues a transfer.
+    pub fn transfer(&mut self, transfer: Transfer) -> Result<(), SendError> {
+        let notify = transfer.notify.as_ref().map_or(0, Vec::len);
+        if notify > MAX_PACKET {
+            return Err(SendError::TooLarge {
+                len: notify,
+                limit: MAX_PACKET,
+            });
+        }
+        let full = self.transfers >= self.bounds.max_transfers
+            || (self.notify_bytes > 0 && self.notify_bytes + notify > self.bounds.queue_bytes);
+        if full {
+            self.blocked = true;
+            return Err(SendError::WouldBlock);
+        }
+        self.transfers += 1;
+        let local = transfer.local.iter().map(|m| m.len() as u64).sum::<u64>();
+        let remote = transfer
+            .remote
+            .iter()
+            .fold(0_u64, |sum, region| sum.saturating_add(region.len));
+        if local != remote {
+            let error = TransferError::Length { local, remote };
+            self.done.push_back((transfer.token, Err(error)));
+            return Ok(());
+        }
+        self.notify_bytes += notify;
+        match transfer.direction {
+            Direction::Put => {
+                let id = self.number();
+                self.puts.waiting.push_back(puts::Put::new(id, transfer));
+            }
+            Direction::Get => self.begin_get(transfer),
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> u64 {
+        let id = self.next_id;
+        self.next_id = self.next_id.wrapping_add(1);
+        id
+    }
+
+    /// Lets the peer access `memory` under `key`, which the caller has drawn at random.
+    pub fn export(&mut self, key: u64, memory: &Memory, access: Access) -> RegionDescriptor {
+        let export = Export {
+            memory: memory.clone(),
+            access,
+        };
+        self.exports.insert(key, export);
+        RegionDescriptor {
+            key,
+            base: FIRST_BASE,
+            len: memory.len() as u64,
+            object: None,
+        }
+    }
+
+    /// Whether `key` is in use.
+    pub fn exports(&self, key: u64) -> bool {
+        self.exports.contains_key(&key)
+    }
+
+    /// Ends an export at once: what is lined up is copied, what is arriving is discarded.
+    pub fn unexport(&mut self, key: u64) {
+        if self.exports.remove(&key).is_none() {
+            return;
+        }
+        self.outbox.detach(|lender| lender == Lender::Export(key));
+        self.revoke_put(key);
+    }
+
+    /// The part of an export that the peer names, if it may.
+    fn exported(&self, key: u64, base: u64, len: u64, direction: Direction) -> Option<Memory> {
+        let export = self.exports.get(&key)?;
+        if !export.access.allows(direction) {
+            return None;
+        }
+        let start = usize::try_from(base.checked_sub(FIRST_BASE)?).ok()?;
+        let end = start.checked_add(usize::try_from(len).ok()?)?;
+        (end <= export.memory.len()).then(|| export.memory.slice(start..end))
+    }
+
+    /// Asks for a sign of life.
+    pub fn probe(&mut self) {
+        let header = Header::new(Kind::Probe, 0);
+        self.outbox.push_short(&header.encode(), &[], 0);
+    }
+
+    /// Says goodbye after everything that waits; transfers must have ended ([`Session::fail`] has
+    /// not, [`Session::abandon`] has).
+    pub fn goodbye(&mut self) {
+        let header = Header::new(Kind::Goodbye, 0);
+        self.outbox.push_short(&header.encode(), &[], 0);
+    }
+
+    /// Tells the peer how it broke the protocol.
+    pub fn complain(&mut self, text: &str) {
+        let mut end = text.len().min(causeway_wire::tcp::MAX_ERROR_TEXT);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let text = text.as_bytes().get(..end).unwrap_or_default();
+        let header = Header::new(Kind::Error, text.len());
+        self.outbox.push_short(&header.encode(), &[text], 0);
+    }
+
+    /// Lines up what can be sent next, if little is lined up.
+    pub fn refill(&mut self) {
+        self.outbox.line_up_short();
+        self.issue_gets();
+        self.start_puts();
+        while self.outbox.lined_up() < MAX_PIECE / 2 {
+            let turn = match self.bulk.pop_front() {
+                Some(Bulk::Put(put)) => self.put_turn(put),
+                Some(Bulk::Serve(serve)) => self.serve_turn(serve),
+                None => break,
+            };
+            if let Turn::Again(bulk) = turn {
+                self.bulk.push_back(bulk);
+            }
+            // Short frames go between any two turns.
+            self.outbox.line_up_short();
+        }
+        self.outbox.line_up_short();
+        if self.outbox.is_empty() {
+            self.probe_reply_waits = false;
+        }
+    }
+
+    /// Bytes of buffers that the session holds now.
+    pub fn owned_bytes(&self) -> usize {
+        self.outbox.owned_bytes() + self.inbox.owned_bytes()
+    }
+
+    /// Whether there is anything to send, lined up or not.
+    pub fn has_output(&self) -> bool {
+        !self.outbox.is_empty() || !self.bulk.is_empty() || self.can_start()
+    }
+
+    fn can_start(&self) -> bool {
+        self.can_start_put() || self.can_issue_get()
+    }
+
+    /// Whether the peer owes us anything, or we it.
+    pub fn is_outstanding(&self) -> bool {
+        self.transfers > 0 || self.has_output()
+    }
+
+    /// Whether transfers have ended that [`Session::deliver`] shall report.
+    pub fn has_done(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    /// Reports transfers that have ended without the peer's part. Answers whether there were any.
+    pub fn deliver(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
+        let any = !self.done.is_empty();
+        while let Some((token, result)) = self.done.pop_front() {
+            self.transfers -= 1;
+            sink.transfer_done(peer, token, result);
+        }
+        any
+    }
+
+    /// Whether a caller that was told to wait shall be told now that there is room.
+    pub fn take_writable(&mut self) -> bool {
+        let room = self.outbox.short_bytes() <= self.bounds.queue_bytes / 2
+            && self.transfers < self.bounds.max_transfers
+            && self.notify_bytes <= self.bounds.queue_bytes / 2;
+        self.blocked && room && {
+            self.blocked = false;
+            true
+        }
+    }
+
+    fn complete(
+        &mut self,
+        peer: Peer,
+        token: Token,
+        result: Result<(), TransferError>,
+        sink: &mut dyn Sink,
+    ) {
+        self.transfers -= 1;
+        sink.transfer_done(peer, token, result);
+    }
+
+    /// Takes the next bytes of the stream. After an error nothing more may be put in.
+    pub fn input(
+        &mut self,
+        bytes: &[u8],
+        peer: Peer,
+        sink: &mut dyn Sink,
+    ) -> Result<(), PeerError> {
+        self.read_stream(bytes, peer, sink)
+    }
+
+    /// A whole frame that is not data for memory.
+    fn frame(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        peer: Peer,
+        sink: &mut dyn Sink,
+    ) -> Result<(), PeerError> {
+        match header.kind {
+            Kind::Packet => sink.packet(peer, Packet::private(payload)),
+            Kind::PutEnd => {
+                self.end_put(header.id, header.flag.then_some(payload), peer, sink);
+            }
+            Kind::PutDone => self.put_done(header.id, !header.flag, peer, sink)?,
+            Kind::Get => self.serve(header.id, payload)?,
+            Kind::GetDone => self.get_done(header.id, !header.flag, peer, sink)?,
+            Kind::Probe => self.answer_probe(),
+            Kind::ProbeReply => {}
+            Kind::Goodbye => return Err(PeerError::Closed),
+            Kind::Error => {
+                let text = String::from_utf8_lossy(payload).escape_debug().to_string();
+                return Err(PeerError::Protocol(format!("it complains: {text}")));
+            }
+            // Their payload never comes here: the inbox sends it to memory.
+            Kind::Put | Kind::GetData => {}
+        }
+        if self.outbox.replies() > MAX_REPLIES {
+            return Err(violation("it asks for more than the windows allow"));
+        }
+        Ok(())
+    }
+
+    fn answer_probe(&mut self) {
+        if !self.probe_reply_waits {
+            self.probe_reply_waits = true;
+            let header = Header::new(Kind::ProbeReply, 0);
+            self.outbox.push_short(&header.encode(), &[], 0);
+        }
+    }
+
+    /// Ends every transfer and export, and forgets what was not sent.
+    pub fn fail(&mut self, cause: &PeerError, peer: Peer, sink: &mut dyn Sink) {
+        self.outbox = Outbox::default();
+        self.abandon(cause, peer, sink);
+    }
+
+    /// Ends every transfer and export; packets that wait, and frames that were begun, stay to be
+    /// sent.
+    pub fn abandon(&mut self, cause: &PeerError, peer: Peer, sink: &mut dyn Sink) {
+        self.outbox.detach(|_| true);
+        self.exports = HashMap::new();
+        self.inbox = inbox::Inbox::default();
+        let mut tokens = self.puts.take_tokens();
+        for bulk in std::mem::take(&mut self.bulk) {
+            if let Bulk::Put(put) = bulk {
+                tokens.push(put.token());
+            }
+        }
+        tokens.extend(self.gets.take_tokens());
+        self.notify_bytes = 0;
+        self.deliver(peer, sink);
+        for token in tokens {
+            self.complete(peer, token, Err(TransferError::Peer(cause.clone())), sink);
+        }
+    }
+}
+
+fn violation(text: &str) -> PeerError {
+    PeerError::Protocol(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,337 @@
+//! Gets: data from the peer's memory into ours, and from what we export to the peer.
+//!
+//! The requester cuts a transfer into *requests* of bounded length and keeps at most [`GET_WINDOW`]
+//! of them unanswered; the server answers each in order, request by request in turn, and keeps no
+//! more than their lists.
+
+use std::collections::{HashMap, VecDeque};
+
+use causeway_sys::memory::Memory;
+use causeway_wire::tcp::{
+    FRAGMENT_BYTES, Fragment, GET_WINDOW, Header, Kind, MAX_GET_BYTES, MAX_GET_FRAGMENTS, MAX_PIECE,
+};
+
+use super::cursor::Cursor;
+use super::inbox::Stream;
+use super::{Bulk, Session, Turn, violation};
+use crate::error::{PeerError, TransferError};
+use crate::method::{Direction, Peer, Sink, Token, Transfer};
+use crate::tcp::outbox::Lender;
+
+/// A get of ours.
+#[derive(Debug)]
+struct Get {
+    transfer: Transfer,
+    /// Up to where data was asked for.
+    local: Cursor,
+    remote_index: usize,
+    remote_offset: u64,
+    /// Requests without an answer.
+    unanswered: usize,
+    refused: bool,
+}
+
+impl Get {
+    /// The next request's fragments and bytes.
+    fn next_request(&mut self) -> (Vec<u8>, u64) {
+        let mut list = Vec::new();
+        let mut bytes = 0;
+        while list.len() < MAX_GET_FRAGMENTS * FRAGMENT_BYTES && bytes < MAX_GET_BYTES {
+            let Some(region) = self.transfer.remote.get(self.remote_index) else {
+                break;
+            };
+            let rest = region.len - self.remote_offset;
+            if rest == 0 {
+                self.remote_index += 1;
+                self.remote_offset = 0;
+                continue;
+            }
+            let len = rest.min(MAX_GET_BYTES - bytes);
+            Fragment {
+                key: region.key,
+                base: region.base.wrapping_add(self.remote_offset),
+                len,
+            }
+            .encode(&mut list);
+            self.remote_offset += len;
+            bytes += len;
+        }
+        (list, bytes)
+    }
+}
+
+/// A part of a get that was asked for.
+#[derive(Debug)]
+struct Request {
+    id: u64,
+    /// The number of the get.
+    get: u64,
+    into: Cursor,
+    came: u64,
+    len: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Gets {
+    all: HashMap<u64, Get>,
+    /// Gets with data that was not asked for yet.
+    asking: VecDeque<u64>,
+    requests: Vec<Request>,
+    /// Requests of the peer's that are not answered to the end.
+    serving: usize,
+}
+
+impl Gets {
+    pub(super) fn take_tokens(&mut self) -> Vec<Token> {
+        let all = std::mem::take(self).all;
+        all.into_values().map(|get| get.transfer.token).collect()
+    }
+
+    fn request(&mut self, id: u64) -> Option<(&mut Request, &Get)> {
+        let request = self.requests.iter_mut().find(|request| request.id == id)?;
+        let get = self.all.get(&request.get)?;
+        Some((request, get))
+    }
+
+    pub(super) fn write(&mut self, id: u64, bytes: &[u8]) {
+        if let Some((request, get)) = self.request(id) {
+            request.into.write(&get.transfer.local, bytes);
+        }
+    }
+
+    pub(super) fn skip(&mut self, id: u64, count: usize) {
+        if let Some((request, get)) = self.request(id) {
+            request.into.skip(&get.transfer.local, count);
+        }
+    }
+
+    pub(super) fn spans(&self, id: u64, mut missing: usize, most: usize, spans: &mut Vec<Memory>) {
+        let Some(request) = self.requests.iter().find(|request| request.id == id) else {
+            return;
+        };
+        let Some(get) = self.all.get(&request.get) else {
+            return;
+        };
+        let mut cursor = request.into;
+        while missing > 0 && spans.len() < most {
+            let Some(span) = cursor.peek(&get.transfer.local, missing) else {
+                return;
+            };
+            cursor.skip(&get.transfer.local, span.len());
+            missing -= span.len();
+            spans.push(span);
+        }
+    }
+}
+
+/// Our side of our gets.
+impl Session {
+    pub(super) fn begin_get(&mut self, transfer: Transfer) {
+        let number = self.number();
+        let is_empty = transfer.remote.iter().all(|region| region.len == 0);
+        if is_empty {
+            self.send_notify(transfer.notify);
+            self.done.push_back((transfer.token, Ok(())));
+            return;
+        }
+        let get = Get {
+            transfer,
+            local: Cursor::default(),
+            remote_index: 0,
+            remote_offset: 0,
+            unanswered: 0,
+            refused: false,
+        };
+        self.gets.all.insert(number, get);
+        self.gets.asking.push_back(number);
+    }
+
+    fn send_notify(&mut self, notify: Option<Vec<u8>>) {
+        if let Some(notify) = notify {
+            self.notify_bytes -= notify.len();
+            let header = Header::new(Kind::Packet, notify.len()).encode();
+            self.outbox.push_short(&header, &[&notify], 0);
+        }
+    }
+
+    pub(super) fn can_issue_get(&self) -> bool {
+        self.gets.requests.len() < GET_WINDOW && !self.gets.asking.is_empty()
+    }
+
+    pub(super) fn issue_gets(&mut self) {
+        while self.gets.requests.len() < GET_WINDOW {
+            let Some(number) = self.gets.asking.pop_front() else {
+                return;
+            };
+            let id = self.number();
+            let Some(get) = self.gets.all.get_mut(&number) else {
+                continue;
+            };
+            let (list, bytes) = get.next_request();
+            if bytes == 0 {
+                continue;
+            }
+            let into = get.local;
+            // Beyond the reach of `usize` there is no local memory either.
+            get.local.skip(&get.transfer.local, bytes as usize);
+            get.unanswered += 1;
+            self.gets.requests.push(Request {
+                id,
+                get: number,
+                into,
+                came: 0,
+                len: bytes,
+            });
+            let header = Header::new(Kind::Get, list.len()).with_id(id);
+            self.outbox.push_short(&header.encode(), &[&list], 0);
+            self.gets.asking.push_back(number);
+        }
+    }
+
+    pub(super) fn begin_get_data(&mut self, header: &Header) -> Result<Stream, PeerError> {
+        let asked = self.gets.request(header.id).filter(|(request, _)| {
+            request.came == header.base && u64::from(header.len) <= request.len - request.came
+        });
+        let Some((request, _)) = asked else {
+            return Err(violation("it sends data that was not asked for"));
+        };
+        request.came += u64::from(header.len);
+        Ok(Stream::Get { id: header.id })
+    }
+
+    pub(super) fn get_done(
+        &mut self,
+        id: u64,
+        served: bool,
+        peer: Peer,
+        sink: &mut dyn Sink,
+    ) -> Result<(), PeerError> {
+        let at = self
+            .gets
+            .requests
+            .iter()
+            .position(|request| request.id == id && (!served || request.came == request.len));
+        let Some(at) = at else {
+            return Err(violation("it ends a get that has not come to its end"));
+        };
+        let number = self.gets.requests.swap_remove(at).get;
+        let Some(get) = self.gets.all.get_mut(&number) else {
+            return Ok(());
+        };
+        get.unanswered -= 1;
+        get.refused |= !served;
+        if get.refused {
+            self.gets.asking.retain(|&asking| asking != number);
+        }
+        let asked_for_all = get.refused
+            || get
+                .transfer
+                .remote
+                .get(get.remote_index..)
+                .unwrap_or_default()
+                .iter()
+                .map(|region| region.len)
+                .fold(0, u64::saturating_add)
+                == get.remote_offset;
+        if get.unanswered > 0 || !asked_for_all {
+            return Ok(());
+        }
+        self.gets.asking.retain(|&asking| asking != number);
+        let Some(get) = self.gets.all.remove(&number) else {
+            return Ok(());
+        };
+        let Transfer {
+            local,
+            notify,
+            token,
+            ..
+        } = get.transfer;
+        drop(local);
+        if get.refused {
+            self.notify_bytes -= notify.map_or(0, |notify| notify.len());
+            self.complete(peer, token, Err(TransferError::Protection), sink);
+        } else {
+            self.send_notify(notify);
+            self.complete(peer, token, Ok(()), sink);
+        }
+        Ok(())
+    }
+}
+
+/// A request of the peer's.
+#[derive(Debug)]
+pub(super) struct Serve {
+    id: u64,
+    fragments: Vec<Fragment>,
+    index: usize,
+    offset: u64,
+    sent: u64,
+}
+
+/// Our side of the peer's gets.
+impl Session {
+    pub(super) fn serve(&mut self, id: u64, payload: &[u8]) -> Result<(), PeerError> {
+        if self.gets.serving >= GET_WINDOW {
+            return Err(violation("it asks for more gets than the window allows"));
+        }
+        let fragments = Fragment::decode_list(payload)
+            .map_err(|error| PeerError::Protocol(error.to_string()))?;
+        self.gets.serving += 1;
+        self.bulk.push_back(Bulk::Serve(Serve {
+            id,
+            fragments,
+            index: 0,
+            offset: 0,
+            sent: 0,
+        }));
+        Ok(())
+    }
+
+    pub(super) fn serve_turn(&mut self, mut serve: Serve) -> Turn<Bulk> {
+        let Some(spans) = self.gather(&mut serve) else {
+            self.end_serve(serve.id, false);
+            return Turn::Over;
+        };
+        let len = spans.iter().map(|(_, memory)| memory.len()).sum();
+        let mut header = Header::new(Kind::GetData, len).with_id(serve.id);
+        header.base = serve.sent;
+        self.outbox.line_up_bytes(&header.encode());
+        for (key, memory) in spans {
+            self.outbox.line_up_memory(memory, Lender::Export(key));
+        }
+        serve.sent += len as u64;
+        if serve.index < serve.fragments.len() {
+            return Turn::Again(Bulk::Serve(serve));
+        }
+        self.end_serve(serve.id, true);
+        Turn::Over
+    }
+
+    fn end_serve(&mut self, id: u64, served: bool) {
+        self.gets.serving -= 1;
+        let header = Header::new(Kind::GetDone, 0).with_id(id).with_flag(!served);
+        self.outbox.line_up_reply(&header);
+    }
+
+    /// The memory of the next frame; `None` if the peer may not have it.
+    fn gather(&self, serve: &mut Serve) -> Option<Vec<(u64, Memory)>> {
+        let mut spans = Vec::new();
+        let mut room = MAX_PIECE as u64;
+        while room > 0 {
+            let Some(fragment) = serve.fragments.get(serve.index) else {
+                break;
+            };
+            let len = (fragment.len - serve.offset).min(room);
+            let base = fragment.base.checked_add(serve.offset)?;
+            let memory = self.exported(fragment.key, base, len, Direction::Get)?;
+            spans.push((fragment.key, memory));
+            room -= len;
+            serve.offset += len;
+            if serve.offset == fragment.len {
+                serve.index += 1;
+                serve.offset = 0;
+            }
+        }
+        Some(spans)
+    }
+}

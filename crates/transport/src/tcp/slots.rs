@@ -1,0 +1,158 @@
+//! The table of peers, and what is kept for each.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use super::link::Link;
+use super::session::{Bounds, Session};
+use crate::address::Address;
+use crate::error::PeerError;
+use crate::method::{Identity, Peer};
+
+/// How a peer came to be.
+#[derive(Debug)]
+pub(super) enum Origin {
+    /// We connect to it.
+    Connected {
+        targets: Vec<SocketAddr>,
+        /// The target that is tried, or was reached.
+        at: usize,
+    },
+    /// It connected to us. Nobody was told before it is trusted.
+    Accepted { told: bool },
+    /// We dropped it and wait for the last packets to leave.
+    Lingering { until: Instant },
+}
+
+/// One peer.
+pub(super) struct PeerState {
+    pub(super) handle: Peer,
+    pub(super) origin: Origin,
+    pub(super) address: Address,
+    pub(super) identity: Option<Identity>,
+    pub(super) link: Option<Link>,
+    pub(super) session: Session,
+    /// Down for good.
+    pub(super) gone: Option<PeerError>,
+    /// Failed to connect; to be reported by the next poll.
+    pub(super) failed: Option<PeerError>,
+    /// In the list of those that the next poll looks after.
+    pub(super) due: bool,
+    /// In the list of those with a deadline.
+    pub(super) timed: bool,
+    /// In the list of those that are read without asking epoll.
+    pub(super) hot: bool,
+    /// Reads in a row that found nothing, while hot.
+    pub(super) misses: u32,
+    /// The poll since which a packet was sent at once.
+    pub(super) sent_in_round: u64,
+}
+
+impl PeerState {
+    pub(super) fn new(handle: Peer, origin: Origin, address: Address, bounds: Bounds) -> Box<Self> {
+        Box::new(Self {
+            handle,
+            origin,
+            address,
+            identity: None,
+            link: None,
+            session: Session::new(bounds),
+            gone: None,
+            failed: None,
+            due: false,
+            timed: false,
+            hot: false,
+            misses: 0,
+            sent_in_round: 0,
+        })
+    }
+
+    /// Whether it takes one of the places for connections that are not trusted yet.
+    pub(super) fn is_half_open(&self) -> bool {
+        matches!(self.origin, Origin::Accepted { told: false })
+    }
+
+    pub(super) fn is_lingering(&self) -> bool {
+        matches!(self.origin, Origin::Lingering { .. })
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.link.as_ref().is_some_and(Link::is_up)
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    peer: Option<Box<PeerState>>,
+}
+
+/// All peers, by the index in their handle.
+#[derive(Default)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+/// Generations from here on name listeners in epoll's answers, so no peer has them.
+pub(super) const FIRST_RESERVED_GENERATION: u32 = u32::MAX;
+
+impl Slots {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Gives a place to the peer that `make` makes for its handle.
+    pub(super) fn insert(&mut self, make: impl FnOnce(Peer) -> Box<PeerState>) -> Peer {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                self.slots.push(Slot::default());
+                (self.slots.len() - 1) as u32
+            }
+        };
+        let slot = &mut self.slots[index as usize];
+        let handle = Peer::new(index, slot.generation);
+        slot.peer = Some(make(handle));
+        handle
+    }
+
+    pub(super) fn get(&self, peer: Peer) -> Option<&PeerState> {
+        self.slots
+            .get(peer.index())
+            .filter(|slot| slot.generation == peer.generation())?
+            .peer
+            .as_deref()
+    }
+
+    /// The peer, if its handle was ever given out.
+    pub(super) fn shown(&self, peer: Peer) -> Option<&PeerState> {
+        self.get(peer)
+            .filter(|state| !state.is_half_open() && !state.is_lingering())
+    }
+
+    pub(super) fn get_mut(&mut self, peer: Peer) -> Option<&mut PeerState> {
+        self.slots
+            .get_mut(peer.index())
+            .filter(|slot| slot.generation == peer.generation())?
+            .peer
+            .as_deref_mut()
+    }
+
+    pub(super) fn remove(&mut self, peer: Peer) -> Option<Box<PeerState>> {
+        let slot = self
+            .slots
+            .get_mut(peer.index())
+            .filter(|slot| slot.generation == peer.generation())?;
+        let state = slot.peer.take()?;
+        slot.generation = (slot.generation + 1) % FIRST_RESERVED_GENERATION;
+        self.free.push(peer.index() as u32);
+        Some(state)
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut PeerState> {
+        self.slots
+            .iter_mut()
+            .filter_map(|slot| slot.peer.as_deref_mut())
+    }
+}

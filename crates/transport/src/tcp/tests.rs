@@ -1,0 +1,222 @@
+//! The method over real sockets. What holds for every method is in `causeway-testkit`'s conformance
+//! suite; here is what is particular to TCP.
+
+mod hostile;
+mod remote_memory;
+mod support;
+mod trust;
+
+use support::*;
+
+use super::*;
+use crate::error::PeerError;
+
+#[test]
+fn packets_arrive_in_order_and_answers_come_back() {
+    let (mut client, mut server, peer) = pair(plain(), plain());
+    for number in 0..2000_u32 {
+        send(&mut client, peer, &number.to_le_bytes(), &mut server);
+    }
+    until(&mut [&mut client, &mut server], |nodes| {
+        nodes[1].seen.packets.len() == 2000
+    });
+    let numbers: Vec<u32> = server.seen.packet_numbers();
+    assert_eq!(numbers, (0..2000).collect::<Vec<_>>());
+    let back = server.seen.packets[0].0;
+    assert_eq!(server.seen.ups, [back]);
+    send(&mut server, back, b"answer", &mut client);
+    until(&mut [&mut client, &mut server], |nodes| {
+        !nodes[0].seen.packets.is_empty()
+    });
+    assert_eq!(client.seen.packets[0], (peer, b"answer".to_vec()));
+}
+
+#[test]
+fn packets_of_every_length_and_many_parts_arrive_whole() {
+    for config in [plain(), keyed(true), keyed(false)] {
+        let (mut client, mut server, peer) = pair(config.clone(), config);
+        let lengths = [0, 1, 31, 32, 33, 4096, 20_000, MAX_PACKET - 1, MAX_PACKET];
+        for len in lengths {
+            let bytes = pattern(len as u64, len);
+            let parts: Vec<&[u8]> = bytes.chunks((len / 100).max(1)).collect();
+            loop {
+                match client.tcp.send(peer, &parts) {
+                    Ok(()) => break,
+                    Err(SendError::WouldBlock) => {
+                        client.poll();
+                        server.poll();
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        until(&mut [&mut client, &mut server], |nodes| {
+            nodes[1].seen.packets.len() == lengths.len()
+        });
+        for (len, (_, bytes)) in lengths.iter().zip(&server.seen.packets) {
+            assert_eq!(*bytes, pattern(*len as u64, *len));
+        }
+        assert_eq!(
+            client.tcp.send(peer, &[&vec![0; MAX_PACKET + 1]]),
+            Err(SendError::TooLarge {
+                len: MAX_PACKET + 1,
+                limit: MAX_PACKET
+            })
+        );
+    }
+}
+
+#[test]
+fn a_process_sends_to_itself_in_one_poll_loop() {
+    let mut node = Node::new(plain());
+    let address = node.listen();
+    let peer = node.tcp.connect(&address).unwrap();
+    assert_eq!(node.tcp.connect(&address).unwrap(), peer, "same handle");
+    node.tcp.send(peer, &[b"me"]).unwrap();
+    until(&mut [&mut node], |nodes| !nodes[0].seen.packets.is_empty());
+    let (back, bytes) = node.seen.packets[0].clone();
+    assert_ne!(back, peer);
+    assert_eq!(bytes, b"me");
+    node.tcp.send(back, &[b"too"]).unwrap();
+    until(&mut [&mut node], |nodes| nodes[0].seen.packets.len() == 2);
+    assert_eq!(node.seen.packets[1], (peer, b"too".to_vec()));
+}
+
+#[test]
+fn a_peer_that_stops_reading_blocks_only_its_own_packets() {
+    let (mut client, mut server, peer) = pair(plain(), plain());
+    let mut other = Node::new(plain());
+    let other_address = other.listen();
+    let other_peer = client.tcp.connect(&other_address).unwrap();
+    let packet = vec![7; 60_000];
+    let mut accepted = 0;
+    loop {
+        match client.tcp.send(peer, &[&packet]) {
+            Ok(()) => accepted += 1,
+            Err(SendError::WouldBlock) if client.poll() => {}
+            Err(SendError::WouldBlock) => break,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(accepted < 10_000, "nothing holds the sender back");
+    }
+    client.seen.writables.clear();
+    send(&mut client, other_peer, b"unhindered", &mut other);
+    until(&mut [&mut client, &mut other], |nodes| {
+        !nodes[1].seen.packets.is_empty()
+    });
+    assert!(client.seen.writables.is_empty());
+    until(&mut [&mut client, &mut server], |nodes| {
+        nodes[1].seen.packets.len() == accepted && !nodes[0].seen.writables.is_empty()
+    });
+    assert_eq!(client.seen.writables, [peer]);
+    assert!(client.tcp.send(peer, &[&packet]).is_ok());
+}
+
+#[test]
+fn packets_before_a_graceful_end_are_delivered() {
+    for drops_everything in [true, false] {
+        let (mut client, mut server, peer) = pair(plain(), plain());
+        for number in 0..30_u32 {
+            let mut packet = vec![0; 50_000];
+            packet[..4].copy_from_slice(&number.to_le_bytes());
+            while client.tcp.send(peer, &[&packet]) == Err(SendError::WouldBlock) {
+                client.poll();
+            }
+        }
+        if drops_everything {
+            let reader = std::thread::spawn(move || {
+                until(&mut [&mut server], |nodes| !nodes[0].seen.downs.is_empty());
+                server
+            });
+            drop(client);
+            server = reader.join().unwrap();
+        } else {
+            client.tcp.disconnect(peer, &mut client.seen);
+            assert!(client.seen.downs.is_empty(), "no report of our own deed");
+            until(&mut [&mut client, &mut server], |nodes| {
+                !nodes[1].seen.downs.is_empty()
+            });
+        }
+        assert_eq!(
+            server.seen.packet_numbers(),
+            (0..30).collect::<Vec<_>>(),
+            "all at once: {drops_everything}"
+        );
+        assert_eq!(server.seen.downs[0].1, PeerError::Closed);
+    }
+}
+
+#[test]
+fn nobody_listening_is_reported_and_a_later_listener_is_found() {
+    let mut server = Node::new(plain());
+    let address = server.listen();
+    drop(server);
+    let mut client = Node::new(plain());
+    let peer = client.tcp.connect(&address).unwrap();
+    client.tcp.send(peer, &[b"lost"]).unwrap();
+    until(&mut [&mut client], |nodes| !nodes[0].seen.downs.is_empty());
+    assert!(
+        matches!(client.seen.downs[0], (p, PeerError::Refused(_)) if p == peer),
+        "{:?}",
+        client.seen.downs
+    );
+    let mut server = Node::new(plain());
+    server.tcp.listen(&address).unwrap();
+    client.tcp.send(peer, &[b"found"]).unwrap();
+    until(&mut [&mut client, &mut server], |nodes| {
+        !nodes[1].seen.packets.is_empty()
+    });
+    assert_eq!(server.seen.packets[0].1, b"found");
+}
+
+#[test]
+fn a_restarted_listener_is_a_new_incarnation_of_the_same_handle() {
+    let (client, mut server, peer) = pair(plain(), plain());
+    let mut client = client;
+    let address = client.tcp.address(peer).unwrap();
+    let region = client
+        .tcp
+        .export(peer, &Memory::zeroed(10), Access::ReadWrite)
+        .unwrap();
+    for round in 0..3 {
+        send(&mut client, peer, b"hello", &mut server);
+        until(&mut [&mut client, &mut server], |nodes| {
+            !nodes[1].seen.packets.is_empty()
+        });
+        drop(server);
+        until(&mut [&mut client], |nodes| {
+            nodes[0].seen.downs.len() == round + 1
+        });
+        assert_eq!(client.seen.downs[round], (peer, PeerError::Closed));
+        server = Node::new(plain());
+        server.tcp.listen(&address).unwrap();
+    }
+    client.tcp.unexport(peer, region.key);
+}
+
+#[test]
+fn sleeping_ends_when_something_comes() {
+    let (mut client, mut server, peer) = pair(plain(), plain());
+    // A connection that was quiet for long is left to epoll.
+    for _ in 0..10_000 {
+        server.poll();
+    }
+    assert!(server.tcp.arm());
+    assert!(!server.readable(), "nothing is there yet");
+    server.tcp.disarm();
+    assert!(server.tcp.arm());
+    send(&mut client, peer, b"wake", &mut Node::new(plain()));
+    let sleeper = std::thread::spawn(move || {
+        let limit = Instant::now() + PATIENCE;
+        while !server.readable() {
+            assert!(Instant::now() < limit, "nothing woke the sleeper");
+        }
+        server.tcp.disarm();
+        server.poll();
+        assert_eq!(server.seen.packets.len(), 1);
+    });
+    while !sleeper.is_finished() {
+        client.poll();
+    }
+    sleeper.join().unwrap();
+}

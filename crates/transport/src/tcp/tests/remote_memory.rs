@@ -1,0 +1,386 @@
+//! Transfers: lists, order, protection, revocation, death.
+
+use super::support::*;
+use crate::error::{PeerError, TransferError};
+use crate::method::{Access, Direction, Method, part_of};
+use causeway_sys::memory::Memory;
+use std::time::{Duration, Instant};
+
+const MIB: usize = 1 << 20;
+
+#[test]
+fn lists_of_unequal_fragments_move_both_ways_with_one_completion() {
+    for config in [plain(), keyed(true), keyed(false)] {
+        let (mut client, mut server, peer) = pair(config.clone(), config);
+        let back = server.seen.ups[0];
+        let theirs = Memory::zeroed(6 * MIB);
+        let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
+        let data = pattern(1, 3 * MIB + 777);
+        let ours = Memory::from_vec(data.clone());
+        let local = [
+            ours.slice(0..1),
+            ours.slice(1..1),
+            ours.slice(1..MIB),
+            ours.slice(MIB..data.len()),
+        ];
+        let split = 2 * MIB as u64 + 13;
+        let remote = [
+            part_of(&region, 100, 50),
+            part_of(&region, 1000, 0),
+            part_of(&region, 2 * MIB as u64, data.len() as u64 - 50 - 7),
+            part_of(&region, 0, 7),
+        ];
+        let put = transfer(Direction::Put, &local, &remote, Some(b"put"), 1);
+        client.tcp.transfer(peer, put).unwrap();
+        until(&mut [&mut client, &mut server], |nodes| {
+            !nodes[0].seen.done.is_empty()
+        });
+        assert_eq!(client.seen.done, [(peer, 1, Ok(()))]);
+        assert_eq!(server.seen.packets, [(back, b"put".to_vec())]);
+        assert_eq!(theirs.slice(100..150).to_vec(), &data[..50]);
+        let end = 2 * MIB + data.len() - 57;
+        assert_eq!(
+            theirs.slice(2 * MIB..end).to_vec(),
+            &data[50..data.len() - 7]
+        );
+        assert_eq!(theirs.slice(0..7).to_vec(), &data[data.len() - 7..]);
+
+        let into = Memory::zeroed(data.len());
+        let local = [
+            into.slice(0..split as usize),
+            into.slice(split as usize..data.len()),
+        ];
+        let get = transfer(Direction::Get, &local, &remote, Some(b"got"), 2);
+        client.tcp.transfer(peer, get).unwrap();
+        until(&mut [&mut client, &mut server], |nodes| {
+            nodes[1].seen.packets.len() == 2
+        });
+        assert_eq!(client.seen.done[1..], [(peer, 2, Ok(()))]);
+        assert_eq!(server.seen.packets[1].1, b"got");
+        assert!(into.to_vec() == data);
+        assert_eq!((ours.sharers(), into.sharers()), (5, 3), "nothing is kept");
+    }
+}
+
+#[test]
+fn many_small_fragments_are_one_transfer() {
+    let (mut client, mut server, peer) = pair(plain(), plain());
+    let back = server.seen.ups[0];
+    let count = 20_000;
+    let theirs = Memory::zeroed(count * 64);
+    let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
+    let data = pattern(3, count * 32);
+    let ours = Memory::from_vec(data.clone());
+    let remote: Vec<_> = (0..count as u64)
+        .map(|at| part_of(&region, at * 64, 32))
+        .collect();
+    let put = transfer(Direction::Put, &[ours], &remote, None, 1);
+    client.tcp.transfer(peer, put).unwrap();
+    let into = Memory::zeroed(data.len());
+    until(&mut [&mut client, &mut server], |nodes| {
+        nodes[0].seen.done.len() == 1
+    });
+    let get = transfer(
+        Direction::Get,
+        std::slice::from_ref(&into),
+        &remote,
+        None,
+        2,
+    );
+    client.tcp.transfer(peer, get).unwrap();
+    until(&mut [&mut client, &mut server], |nodes| {
+        nodes[0].seen.done.len() == 2
+    });
+    assert!(client.seen.done.iter().all(|(_, _, result)| result.is_ok()));
+    assert!(into.to_vec() == data);
+}
+
+#[test]
+fn empty_and_unequal_lists_complete_too() {
+    let (mut client, mut server, peer) = pair(plain(), plain());
+    for (token, direction) in [(1, Direction::Put), (2, Direction::Get)] {
+        let empty = transfer(direction, &[], &[], Some(b"empty"), token);
+        client.tcp.transfer(peer, empty).unwrap();
+        let unequal = transfer(
+            direction,
+            &[Memory::zeroed(3)],
+            &[],
+            Some(b"no"),
+            token + 10,
+        );
+        client.tcp.transfer(peer, unequal).unwrap();
+    }
+    until(&mut [&mut client, &mut server], |nodes| {
+        nodes[0].seen.done.len() == 4 && nodes[1].seen.packets.len() == 2
+    });
+    client.seen.done.sort_by_key(|(_, token, _)| *token);
+    let unequal = Err(TransferError::Length {
+        local: 3,
+        remote: 0,
+    });
+    let results: Vec<_> = client.seen.done.iter().map(|done| done.2.clone()).collect();
+    assert_eq!(results, [Ok(()), Ok(()), unequal.clone(), unequal]);
+}
+
+#[test]
+fn what_is_not_exported_to_this_peer_for_this_is_refused_and_the_connection_lives() {
+    let (mut client, mut server, peer) = pair(plain(), plain());
+    let mut other = Node::new(plain());
+    let address = client.tcp.address(peer).unwrap();
+    let other_peer = other.tcp.connect(&address).unwrap();
+    other.tcp.send(other_peer, &[b"first"]).unwrap();
+    until(&mut [&mut other, &mut server], |nodes| {
+        nodes[1].seen.ups.len() == 2
+    });
+    let (back, back_other) = (server.seen.ups[0], server.seen.ups[1]);
+    server.seen.packets.clear();
+    let theirs = Memory::zeroed(1000);
+    let export = |server: &mut Node, to, access| server.tcp.export(to, &theirs, access).unwrap();
+    let all = export(&mut server, back, Access::ReadWrite);
+    let read = export(&mut server, back, Access::Read);
+    let write = export(&mut server, back, Access::Write);
+    let foreign = export(&mut server, back_other, Access::ReadWrite);
+    let ended = export(&mut server, back, Access::ReadWrite);
+    server.tcp.unexport(back, ended.key);
+    let mut beyond = all;
+    beyond.base += 1;
+    let mut far = all;
+    far.base = u64::MAX - 10;
+    let mut unknown = all;
+    unknown.key ^= 1;
+    let both = [beyond, far, foreign, ended, unknown];
+    let attempts = both
+        .iter()
+        .flat_map(|region| [(Direction::Put, *region), (Direction::Get, *region)])
+        .chain([(Direction::Put, read), (Direction::Get, write)]);
+    let mut token = 0;
+    for (direction, region) in attempts {
+        token += 1;
+        let local = [Memory::from_vec(vec![9; 1000])];
+        let bad = transfer(direction, &local, &[region], Some(b"never"), token);
+        client.tcp.transfer(peer, bad).unwrap();
+    }
+    until(&mut [&mut client, &mut server], |nodes| {
+        nodes[0].seen.done.len() == token as usize
+    });
+    for (_, token, result) in &client.seen.done {
+        assert_eq!(*result, Err(TransferError::Protection), "attempt {token}");
+    }
+    assert_eq!(theirs.to_vec(), vec![0; 1000]);
+    let good = transfer(
+        Direction::Put,
+        &[Memory::from_vec(vec![9; 1000])],
+        &[all],
+        None,
+        99,
+    );
+    client.tcp.transfer(peer, good).unwrap();
+    until(&mut [&mut client, &mut server], |nodes| {
+        nodes[0].seen.done.last().is_some_and(|done| done.1 == 99)
+    });
+    assert_eq!(client.seen.done.last().unwrap().2, Ok(()));
+    assert_eq!(theirs.to_vec(), vec![9; 1000]);
+    assert!(
+        server.seen.packets.is_empty(),
+        "a refused put notifies nobody"
+    );
+}
+
+#[test]
+fn ending_an_export_stops_a_transfer_in_the_middle() {
+    for direction in [Direction::Put, Direction::Get] {
+        let (mut client, mut server, peer) = pair(plain(), plain());
+        let back = server.seen.ups[0];
+        let len = 64 * MIB;
+        let theirs = Memory::from_vec(vec![1; len]);
+        let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
+        let ours = Memory::from_vec(vec![2; len]);
+        let long = transfer(
+            direction,
+            std::slice::from_ref(&ours),
+            &[region],
+            Some(b"no"),
+            1,
+        );
+        client.tcp.transfer(peer, long).unwrap();
+        for _ in 0..20 {
+            client.poll();
+            server.poll();
+        }
+        assert!(client.seen.done.is_empty(), "too fast for this test");
+        server.tcp.unexport(back, region.key);
+        assert_eq!(theirs.sharers(), 1, "nothing may touch it any more");
+        theirs.clear();
+        until(&mut [&mut client, &mut server], |nodes| {
+            !nodes[0].seen.done.is_empty()
+        });
+        assert_eq!(client.seen.done[0].2, Err(TransferError::Protection));
+        assert!(theirs.to_vec().iter().all(|&byte| byte == 0));
+        assert!(server.seen.packets.is_empty());
+        send(&mut client, peer, b"alive", &mut server);
+        until(&mut [&mut client, &mut server], |nodes| {
+            !nodes[1].seen.packets.is_empty()
+        });
+    }
+}
+
+#[test]
+fn a_packet_overtakes_megabytes_and_the_notify_comes_behind_its_data() {
+    let (mut client, mut server, peer) = pair(plain(), plain());
+    let back = server.seen.ups[0];
+    let len = 128 * MIB;
+    let theirs = Memory::zeroed(len);
+    let region = server.tcp.export(back, &theirs, Access::Write).unwrap();
+    let ours = Memory::from_vec(vec![7; len]);
+    let long = transfer(
+        Direction::Put,
+        &[ours],
+        &[region],
+        Some(b"data is there"),
+        1,
+    );
+    client.tcp.transfer(peer, long).unwrap();
+    for _ in 0..10 {
+        client.poll();
+        server.poll();
+    }
+    client.tcp.send(peer, &[b"quick"]).unwrap();
+    until(&mut [&mut client, &mut server], |nodes| {
+        !nodes[1].seen.packets.is_empty()
+    });
+    assert_eq!(server.seen.packets[0].1, b"quick");
+    assert_eq!(
+        theirs.slice(len - 1..len).to_vec(),
+        [0],
+        "data is still on its way"
+    );
+    until(&mut [&mut client, &mut server], |nodes| {
+        nodes[1].seen.packets.len() == 2
+    });
+    assert_eq!(server.seen.packets[1].1, b"data is there");
+    assert!(theirs.to_vec().iter().all(|&byte| byte == 7));
+}
+
+#[test]
+fn transfers_of_a_dead_peer_complete_before_it_is_reported_down() {
+    for direction in [Direction::Put, Direction::Get] {
+        let (mut client, mut server, peer) = pair(plain(), plain());
+        let back = server.seen.ups[0];
+        let len = 64 * MIB;
+        let theirs = Memory::zeroed(len);
+        let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
+        let ours = Memory::zeroed(len);
+        for token in 0..100 {
+            let long = transfer(
+                direction,
+                std::slice::from_ref(&ours),
+                &[region],
+                None,
+                token,
+            );
+            client.tcp.transfer(peer, long).unwrap();
+        }
+        for _ in 0..10 {
+            client.poll();
+            server.poll();
+        }
+        let finished = client.seen.done.len();
+        drop(server);
+        until(&mut [&mut client], |nodes| !nodes[0].seen.downs.is_empty());
+        let mut tokens: Vec<_> = client.seen.done.iter().map(|done| done.1).collect();
+        tokens.sort_unstable();
+        assert_eq!(tokens, (0..100).collect::<Vec<_>>(), "each exactly once");
+        for (_, _, result) in &client.seen.done[finished..] {
+            assert!(matches!(result, Err(TransferError::Peer(_))), "{result:?}");
+        }
+        assert_eq!(ours.sharers(), 1, "nothing is kept");
+    }
+}
+
+#[test]
+fn disconnecting_ends_transfers_without_a_report_of_the_peer() {
+    let (mut client, mut server, peer) = pair(plain(), plain());
+    let back = server.seen.ups[0];
+    let theirs = Memory::zeroed(64 * MIB);
+    let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
+    let ours = Memory::zeroed(64 * MIB);
+    for (token, direction) in [(1, Direction::Put), (2, Direction::Get)] {
+        let long = transfer(
+            direction,
+            std::slice::from_ref(&ours),
+            &[region],
+            Some(b"no"),
+            token,
+        );
+        client.tcp.transfer(peer, long).unwrap();
+    }
+    for _ in 0..10 {
+        client.poll();
+        server.poll();
+    }
+    client.tcp.disconnect(peer, &mut client.seen);
+    assert_eq!(ours.sharers(), 1);
+    assert_eq!(client.seen.done.len(), 2);
+    for (_, _, result) in &client.seen.done {
+        assert_eq!(*result, Err(TransferError::Peer(PeerError::Disconnected)));
+    }
+    assert!(client.tcp.send(peer, &[b"x"]).is_err());
+    until(&mut [&mut client, &mut server], |nodes| {
+        !nodes[1].seen.downs.is_empty()
+    });
+    assert_eq!(server.seen.downs[0].1, PeerError::Closed);
+    assert!(server.seen.packets.is_empty());
+}
+
+#[test]
+fn a_peer_that_falls_silent_while_it_owes_us_something_is_given_up() {
+    let mut config = plain();
+    config.liveness_timeout = Duration::from_millis(300);
+    let (mut client, mut server, peer) = pair(config, plain());
+    let back = server.seen.ups[0];
+    let theirs = Memory::zeroed(100);
+    let region = server.tcp.export(back, &theirs, Access::Read).unwrap();
+    // Silence alone is no fault.
+    for_a_while(&mut [&mut client], 700);
+    assert!(client.seen.downs.is_empty());
+    let get = transfer(Direction::Get, &[Memory::zeroed(100)], &[region], None, 5);
+    client.tcp.transfer(peer, get).unwrap();
+    assert!(
+        client
+            .tcp
+            .deadline()
+            .is_some_and(|at| at < Instant::now() + PATIENCE)
+    );
+    until(&mut [&mut client], |nodes| !nodes[0].seen.downs.is_empty());
+    assert_eq!(client.seen.downs[0].1, PeerError::TimedOut(300));
+    assert_eq!(client.seen.done.len(), 1);
+}
+
+#[test]
+fn a_slow_peer_that_answers_probes_is_not_given_up() {
+    let mut config = plain();
+    config.liveness_timeout = Duration::from_millis(600);
+    let (mut client, mut server, peer) = pair(config, plain());
+    let back = server.seen.ups[0];
+    let theirs = Memory::zeroed(64 * MIB);
+    let region = server.tcp.export(back, &theirs, Access::Write).unwrap();
+    let put = transfer(
+        Direction::Put,
+        &[Memory::zeroed(64 * MIB)],
+        &[region],
+        None,
+        5,
+    );
+    client.tcp.transfer(peer, put).unwrap();
+    // The server reads a little now and then.
+    let limit = Instant::now() + PATIENCE;
+    while client.seen.done.is_empty() {
+        for_a_while(&mut [&mut client], 40);
+        for _ in 0..4 {
+            server.poll();
+        }
+        assert!(Instant::now() < limit);
+        assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
+    }
+    assert_eq!(client.seen.done[0].2, Ok(()));
+}

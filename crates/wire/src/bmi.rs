@@ -1,0 +1,417 @@
+//! Packets of the message layer (`docs/formats/bmi.md` draws them).
+//!
+//! Every packet starts with the same 16-byte [`Header`]; with an 8-byte message and a ring's own
+//! 8-byte header it fits into half a cache line. Eager and unexpected packets go on with the
+//! message's bytes, the others with a [`Body`] that depends on the kind.
+//!
+//! A receiver of eager packets decodes only the header and copies the payload from where it lies.
+//! Everything else goes through [`decode`], which is pure and is the fuzz target's entry.
+
+use crate::codec::{Malformed, Reader, Wire, Writer};
+use crate::region::RegionDescriptor;
+
+/// Bytes of a [`Header`].
+pub const HEADER_BYTES: usize = 16;
+
+/// What [`Kind::Hello`] carries in [`Header::word`]: four letters and the protocol's version.
+pub const HELLO_WORD: u64 = u64::from_le_bytes(*b"CWBM\x01\0\0\0");
+
+/// What an eager message takes from the receiver's window besides its bytes: the record that the
+/// receiver keeps for it. A flood of empty messages is bounded by it.
+pub const EARLY_RECORD_BYTES: u32 = 64;
+
+/// Rendezvous announcements of expected messages that may lie unmatched at one receiver, per sender.
+pub const MAX_ANNOUNCED: u32 = 256;
+
+/// Announcements of large unexpected messages that may wait at one receiver, per sender.
+pub const MAX_ANNOUNCED_UNEXPECTED: u32 = 16;
+
+/// Largest size of a message: offsets stay positive as signed numbers.
+pub const MAX_MESSAGE_BYTES: u64 = i64::MAX as u64;
+
+/// The sender waits for window: the receiver may want to enlarge it.
+pub const FLAG_STARVED: u8 = 1;
+/// The sender of an announcement is a server under load (Yu et al. §5.1): the other side copies.
+pub const FLAG_BUSY_SERVER: u8 = 2;
+
+/// What a packet is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// First packet in each direction: version, and the first grant.
+    Hello = 1,
+    /// A whole message, to be matched by its tag.
+    Eager = 2,
+    /// A whole message that nobody needs to have asked for.
+    Unexpected = 3,
+    /// Announces a message that waits in the sender's memory (request to send).
+    Announce = 4,
+    /// Announces a large unexpected message.
+    AnnounceUnexpected = 5,
+    /// The receiver's memory for a part of an announced message: the sender writes it.
+    ClearToSend = 6,
+    /// The sender has written what the last [`Kind::ClearToSend`] named. Word: the receive.
+    Written = 7,
+    /// The receiver has read the whole message. Word: the send.
+    Read = 8,
+    /// An announced message, or a receive that was answered, cannot be completed. Word: the
+    /// operation of the process that gets this packet.
+    Refuse = 9,
+    /// The sender withdraws an announced message. Word: the send.
+    Withdraw = 10,
+    /// Only carries credit and flags. Word: the present size of the window.
+    Credit = 11,
+    /// The receiver shrinks the window. Word: its new size.
+    Reclaim = 12,
+    /// Credit that the sender gives back after [`Kind::Reclaim`]. Word: bytes.
+    Return = 13,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Result<Self, Malformed> {
+        Ok(match byte {
+            1 => Self::Hello,
+            2 => Self::Eager,
+            3 => Self::Unexpected,
+            4 => Self::Announce,
+            5 => Self::AnnounceUnexpected,
+            6 => Self::ClearToSend,
+            7 => Self::Written,
+            8 => Self::Read,
+            9 => Self::Refuse,
+            10 => Self::Withdraw,
+            11 => Self::Credit,
+            12 => Self::Reclaim,
+            13 => Self::Return,
+            value => {
+                return Err(Malformed::Unknown {
+                    field: "packet kind",
+                    value: value.into(),
+                });
+            }
+        })
+    }
+}
+
+/// What every packet starts with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// What the packet is.
+    pub kind: Kind,
+    /// `FLAG_*`.
+    pub flags: u8,
+    /// Number of region descriptors in the body.
+    pub regions: u16,
+    /// Bytes of window that the sender of this packet grants to its receiver, in addition to what
+    /// it has granted before.
+    pub credit: u32,
+    /// The message's tag, or what the kind says.
+    pub word: u64,
+}
+
+impl Header {
+    /// A header without flags, regions and credit.
+    pub fn new(kind: Kind, word: u64) -> Self {
+        Self {
+            kind,
+            flags: 0,
+            regions: 0,
+            credit: 0,
+            word,
+        }
+    }
+
+    /// The header's encoding.
+    #[inline]
+    pub fn encode(self) -> [u8; HEADER_BYTES] {
+        let first = u64::from(self.kind as u8)
+            | u64::from(self.flags) << 8
+            | u64::from(self.regions) << 16
+            | u64::from(self.credit) << 32;
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&first.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.word.to_le_bytes());
+        bytes
+    }
+
+    /// The header whose encoding is `bytes`.
+    #[inline]
+    pub fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Self, Malformed> {
+        let [k, flags, r0, r1, c0, c1, c2, c3, w @ ..] = bytes;
+        let kind = Kind::from_byte(k)?;
+        if flags & !(FLAG_STARVED | FLAG_BUSY_SERVER) != 0 {
+            return Err(Malformed::Unknown {
+                field: "packet flags",
+                value: flags.into(),
+            });
+        }
+        Ok(Self {
+            kind,
+            flags,
+            regions: u16::from_le_bytes([r0, r1]),
+            credit: u32::from_le_bytes([c0, c1, c2, c3]),
+            word: u64::from_le_bytes(w),
+        })
+    }
+}
+
+/// An announced message ([`Kind::Announce`], [`Kind::AnnounceUnexpected`]; the word is the tag).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announcement {
+    /// The sender's number for it.
+    pub send: u64,
+    /// Bytes of the message.
+    pub size: u64,
+    /// Transfers that the sender has in progress or waiting.
+    pub load: u32,
+    /// Where the message lies. Empty if its fragments do not fit into a packet: only the sender can
+    /// move it then.
+    pub regions: Vec<RegionDescriptor>,
+}
+
+/// Where a part of an announced message shall be written ([`Kind::ClearToSend`]; the word is the
+/// send).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clearance {
+    /// The receiver's number for the receive.
+    pub receive: u64,
+    /// First byte of the part.
+    pub offset: u64,
+    /// Bytes of the part.
+    pub len: u64,
+    /// Where it shall lie.
+    pub regions: Vec<RegionDescriptor>,
+}
+
+/// Why an operation cannot be completed ([`Kind::Refuse`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// The receive has only `room` bytes.
+    TooLarge {
+        /// Bytes of the receive.
+        room: u64,
+    },
+    /// The other side could not move the bytes.
+    Failed,
+    /// The other side cancelled its operation.
+    Cancelled,
+}
+
+/// What follows the header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing.
+    Empty,
+    /// The message itself: this many bytes.
+    Payload(usize),
+    /// See [`Announcement`].
+    Announcement(Announcement),
+    /// See [`Clearance`].
+    Clearance(Clearance),
+    /// See [`Refusal`].
+    Refusal(Refusal),
+}
+
+/// Decodes one packet. Whatever `packet` holds, this answers; it never panics and allocates at most
+/// in proportion to `packet`.
+pub fn decode(packet: &[u8]) -> Result<(Header, Body), Malformed> {
+    let (head, rest) = packet.split_first_chunk().ok_or(Malformed::Truncated {
+        field: "packet header",
+    })?;
+    let header = Header::decode(*head)?;
+    Ok((header, decode_body(&header, rest)?))
+}
+
+/// Decodes what follows `header`.
+pub fn decode_body(header: &Header, rest: &[u8]) -> Result<Body, Malformed> {
+    let mut input = Reader::new(rest);
+    let body = match header.kind {
+        Kind::Eager | Kind::Unexpected => return Ok(Body::Payload(rest.len())),
+        Kind::Announce | Kind::AnnounceUnexpected => {
+            Body::Announcement(decode_announcement(header, &mut input)?)
+        }
+        Kind::ClearToSend => Body::Clearance(decode_clearance(header, &mut input)?),
+        Kind::Refuse => Body::Refusal(decode_refusal(&mut input)?),
+        Kind::Hello
+        | Kind::Written
+        | Kind::Read
+        | Kind::Withdraw
+        | Kind::Credit
+        | Kind::Reclaim
+        | Kind::Return => Body::Empty,
+    };
+    input.finish()?;
+    Ok(body)
+}
+
+/// Bytes of [`Announcement`] and [`Clearance`] before their regions.
+pub const BODY_FIXED_BYTES: usize = 24;
+
+/// How many of `regions`, from the first on, fit into a packet of `max_packet` bytes behind an
+/// [`Announcement`] or a [`Clearance`].
+pub fn regions_that_fit(regions: &[RegionDescriptor], max_packet: usize) -> usize {
+    let mut room = max_packet.saturating_sub(HEADER_BYTES + BODY_FIXED_BYTES);
+    for (index, region) in regions.iter().enumerate().take(usize::from(u16::MAX)) {
+        match room.checked_sub(region_bytes(region)) {
+            Some(rest) => room = rest,
+            None => return index,
+        }
+    }
+    regions.len().min(usize::from(u16::MAX))
+}
+
+/// Bytes of a region's encoding.
+fn region_bytes(region: &RegionDescriptor) -> usize {
+    if region.object.is_some() { 41 } else { 25 }
+}
+
+/// The most bytes that a region's encoding takes.
+pub const MAX_REGION_BYTES: usize = 41;
+
+/// Encodes an announcement behind `header`, whose count of regions is set here.
+pub fn encode_announcement(header: Header, body: &Announcement) -> Vec<u8> {
+    let mut out = start(header, &body.regions);
+    out.u64(body.send);
+    out.u64(body.size);
+    out.u32(body.load);
+    out.u32(0);
+    finish(out, &body.regions)
+}
+
+/// Encodes a clearance behind `header`, whose count of regions is set here.
+pub fn encode_clearance(header: Header, body: &Clearance) -> Vec<u8> {
+    let mut out = start(header, &body.regions);
+    out.u64(body.receive);
+    out.u64(body.offset);
+    out.u64(body.len);
+    finish(out, &body.regions)
+}
+
+/// Encodes a refusal behind `header`.
+pub fn encode_refusal(header: Header, refusal: Refusal) -> Vec<u8> {
+    let mut out = start(header, &[]);
+    let (reason, room) = match refusal {
+        Refusal::TooLarge { room } => (1, room),
+        Refusal::Failed => (2, 0),
+        Refusal::Cancelled => (3, 0),
+    };
+    out.u8(reason);
+    out.u64(room);
+    out.finish()
+}
+
+fn start(mut header: Header, regions: &[RegionDescriptor]) -> Writer {
+    header.regions = u16::try_from(regions.len()).unwrap_or(u16::MAX);
+    let mut out = Writer::onto(Vec::with_capacity(
+        HEADER_BYTES + BODY_FIXED_BYTES + regions.len() * MAX_REGION_BYTES,
+    ));
+    out.raw(&header.encode());
+    out
+}
+
+fn finish(mut out: Writer, regions: &[RegionDescriptor]) -> Vec<u8> {
+    for region in regions {
+        region.encode(&mut out);
+    }
+    out.finish()
+}
+
+fn decode_announcement(header: &Header, input: &mut Reader<'_>) -> Result<Announcement, Malformed> {
+    let send = input.u64("announcement send")?;
+    let size = input.u64("announcement size")?;
+    limited("announcement size", size, MAX_MESSAGE_BYTES)?;
+    let load = input.u32("announcement load")?;
+    let reserved = input.u32("announcement reserved")?;
+    limited("announcement reserved", reserved.into(), 0)?;
+    let regions = decode_regions(header, input)?;
+    if !regions.is_empty() {
+        same_length("announcement regions", &regions, size)?;
+    }
+    Ok(Announcement {
+        send,
+        size,
+        load,
+        regions,
+    })
+}
+
+fn decode_clearance(header: &Header, input: &mut Reader<'_>) -> Result<Clearance, Malformed> {
+    let receive = input.u64("clearance receive")?;
+    let offset = input.u64("clearance offset")?;
+    let len = input.u64("clearance length")?;
+    limited("clearance offset", offset, MAX_MESSAGE_BYTES)?;
+    limited("clearance length", len, MAX_MESSAGE_BYTES - offset)?;
+    let regions = decode_regions(header, input)?;
+    same_length("clearance regions", &regions, len)?;
+    Ok(Clearance {
+        receive,
+        offset,
+        len,
+        regions,
+    })
+}
+
+fn decode_refusal(input: &mut Reader<'_>) -> Result<Refusal, Malformed> {
+    let reason = input.u8("refusal reason")?;
+    let room = input.u64("refusal room")?;
+    match reason {
+        1 => Ok(Refusal::TooLarge { room }),
+        2 => Ok(Refusal::Failed),
+        3 => Ok(Refusal::Cancelled),
+        value => Err(Malformed::Unknown {
+            field: "refusal reason",
+            value: value.into(),
+        }),
+    }
+}
+
+fn decode_regions(
+    header: &Header,
+    input: &mut Reader<'_>,
+) -> Result<Vec<RegionDescriptor>, Malformed> {
+    let count = usize::from(header.regions);
+    // No allocation beyond what the packet can hold.
+    if count * 25 > input.remaining() {
+        return Err(Malformed::Truncated {
+            field: "region list",
+        });
+    }
+    (0..count)
+        .map(|_| RegionDescriptor::decode(input))
+        .collect()
+}
+
+fn limited(field: &'static str, value: u64, limit: u64) -> Result<(), Malformed> {
+    if value > limit {
+        return Err(Malformed::TooLarge {
+            field,
+            value,
+            limit,
+        });
+    }
+    Ok(())
+}
+
+fn same_length(
+    field: &'static str,
+    regions: &[RegionDescriptor],
+    len: u64,
+) -> Result<(), Malformed> {
+    let total = regions
+        .iter()
+        .try_fold(0u64, |sum, region| sum.checked_add(region.len))
+        .unwrap_or(u64::MAX);
+    if total == len {
+        Ok(())
+    } else {
+        Err(Malformed::Unknown {
+            field,
+            value: total,
+        })
+    }
+}
+
+const _: () = assert!(HEADER_BYTES + 8 + 8 <= 64);
+
+#[cfg(test)]
+mod tests;

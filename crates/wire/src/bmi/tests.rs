@@ -1,0 +1,146 @@
+use super::*;
+use crate::region::ObjectSpan;
+
+fn region(len: u64, object: bool) -> RegionDescriptor {
+    RegionDescriptor {
+        key: 0x0102_0304_0506_0708,
+        base: 0x1000,
+        len,
+        object: object.then_some(ObjectSpan {
+            object: 9,
+            offset: 64,
+        }),
+    }
+}
+
+#[test]
+fn header_golden_bytes() {
+    let header = Header {
+        kind: Kind::Announce,
+        flags: FLAG_BUSY_SERVER,
+        regions: 0x0302,
+        credit: 0x0706_0504,
+        word: 0x0f0e_0d0c_0b0a_0908,
+    };
+    let bytes = [4, 2, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+    assert_eq!(header.encode(), bytes);
+    assert_eq!(Header::decode(bytes), Ok(header));
+}
+
+#[test]
+fn bodies_return_as_they_left() {
+    let announcement = Announcement {
+        send: 7,
+        size: 30,
+        load: 3,
+        regions: vec![region(10, true), region(20, false)],
+    };
+    let packet = encode_announcement(Header::new(Kind::Announce, 5), &announcement);
+    let (header, body) = decode(&packet).unwrap();
+    assert_eq!((header.word, header.regions), (5, 2));
+    assert_eq!(body, Body::Announcement(announcement));
+
+    let clearance = Clearance {
+        receive: 8,
+        offset: 100,
+        len: 20,
+        regions: vec![region(20, false)],
+    };
+    let packet = encode_clearance(Header::new(Kind::ClearToSend, 6), &clearance);
+    assert_eq!(decode(&packet).unwrap().1, Body::Clearance(clearance));
+
+    for refusal in [
+        Refusal::TooLarge { room: 3 },
+        Refusal::Failed,
+        Refusal::Cancelled,
+    ] {
+        let packet = encode_refusal(Header::new(Kind::Refuse, 1), refusal);
+        assert_eq!(decode(&packet).unwrap().1, Body::Refusal(refusal));
+    }
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    let packet = encode_announcement(
+        Header::new(Kind::Announce, 5),
+        &Announcement {
+            send: 7,
+            size: 30,
+            load: 3,
+            regions: vec![region(10, true), region(20, false)],
+        },
+    );
+    for len in 0..packet.len() {
+        assert!(decode(&packet[..len]).is_err(), "{len} bytes");
+    }
+    let mut longer = packet.clone();
+    longer.push(0);
+    assert_eq!(decode(&longer), Err(Malformed::Trailing { count: 1 }));
+}
+
+#[test]
+fn lists_must_cover_what_they_say() {
+    let packet = encode_clearance(
+        Header::new(Kind::ClearToSend, 6),
+        &Clearance {
+            receive: 8,
+            offset: 0,
+            len: 21,
+            regions: vec![region(20, false)],
+        },
+    );
+    assert!(decode(&packet).is_err());
+    let packet = encode_announcement(
+        Header::new(Kind::Announce, 5),
+        &Announcement {
+            send: 7,
+            size: u64::MAX,
+            load: 0,
+            regions: vec![],
+        },
+    );
+    assert!(decode(&packet).is_err());
+}
+
+#[test]
+fn as_many_regions_as_fit() {
+    let regions = vec![region(1, true); 200];
+    let count = regions_that_fit(&regions, 4352);
+    assert_eq!(count, (4352 - 40) / 41);
+    let packet = encode_clearance(
+        Header::new(Kind::ClearToSend, 0),
+        &Clearance {
+            receive: 0,
+            offset: 0,
+            len: count as u64,
+            regions: regions[..count].to_vec(),
+        },
+    );
+    assert!(packet.len() <= 4352);
+    assert!(decode(&packet).is_ok());
+}
+
+#[test]
+fn any_bytes_are_answered() {
+    // A small xorshift: the same bytes in every run.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut accepted = 0;
+    for round in 0..20_000u64 {
+        let len = (next() % 120) as usize;
+        let mut bytes: Vec<u8> = (0..len).map(|_| next() as u8).collect();
+        if let Some(first) = bytes.first_mut() {
+            *first = (round % 16) as u8;
+        }
+        if let Some(flags) = bytes.get_mut(1) {
+            *flags &= 3;
+        }
+        accepted += u32::from(decode(&bytes).is_ok());
+    }
+    assert!(accepted > 0);
+}

@@ -1,0 +1,742 @@
+//! What the shared-memory method puts on its socket and into memory that two processes share.
+//!
+//! Control records ([`Record`]) travel over a Unix socket that keeps record boundaries, some with
+//! descriptors. Packets travel in rings whose slots begin with a [`SlotWord`]; packets between the
+//! two methods themselves are [`Internal`]. [`PairLayout`] says where everything lies in the memory
+//! of a pair of processes, and [`doorbell`] in the page that each process is rung through.
+//! `docs/formats/shm.md` draws it all.
+
+use crate::codec::{Malformed, Reader, Wire, Writer};
+
+/// `CWSM`, the first word of a handshake.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"CWSM");
+/// Version of everything on this page. Both sides must have the same.
+pub const VERSION: u16 = 1;
+/// The longest control record.
+pub const MAX_RECORD_BYTES: usize = 256;
+/// The longest text in a refusal.
+pub const MAX_REASON_BYTES: usize = 200;
+/// Handshake flag: the process is registered for `membarrier`, so senders to it may leave out
+/// their fences if they are too.
+pub const FLAG_MEMBARRIER: u16 = 1;
+
+/// One record on the socket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// The first record, from the side that connected, with the pair's memory file and that
+    /// process's doorbell page.
+    Hello(Hello),
+    /// The answer, with the accepting process's doorbell page.
+    Welcome(Welcome),
+    /// The answer to an unacceptable handshake; the socket is closed behind it.
+    Refused {
+        /// Why, in words.
+        reason: String,
+        /// Whether the reason is who the other side is.
+        unauthorised: bool,
+    },
+    /// Wakes a process that sleeps; says nothing else.
+    Wake,
+    /// The sender closes in an orderly way.
+    Goodbye,
+    /// A memory object, with its file. Regions of it can be mapped from now on.
+    Object {
+        /// Its number.
+        object: u64,
+        /// Its length in bytes.
+        len: u64,
+    },
+    /// The sender has dropped its mapping of an object and wants the file again before it can map
+    /// further regions.
+    Forgot {
+        /// Its number.
+        object: u64,
+    },
+    /// The object's owner has freed it; mappings of it are only waste now.
+    Retired {
+        /// Its number.
+        object: u64,
+    },
+    /// The area that the sender's transfers are copied through where one process may not reach the
+    /// other's memory, with its file.
+    Bulk,
+}
+
+/// See [`Record::Hello`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hello {
+    /// The sender's `FLAG_*` bits.
+    pub flags: u16,
+    /// Bytes of each ring.
+    pub ring_bytes: u32,
+    /// Entries of each region table.
+    pub region_slots: u32,
+    /// About the sender.
+    pub process: Process,
+}
+
+/// See [`Record::Welcome`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Welcome {
+    /// The sender's `FLAG_*` bits.
+    pub flags: u16,
+    /// About the sender.
+    pub process: Process,
+}
+
+/// What each side tells the other about itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    /// Random number of the method's instance.
+    pub incarnation: u64,
+    /// The bit in the sender's doorbell page that the other side rings.
+    pub doorbell_bit: u32,
+    /// Address in the sender's memory of a word that holds `probe_value`: whoever can read it there
+    /// can reach the sender's memory.
+    pub probe_address: u64,
+    /// See `probe_address`.
+    pub probe_value: u64,
+}
+
+impl Wire for Process {
+    fn encode(&self, out: &mut Writer) {
+        out.u64(self.incarnation);
+        out.u32(self.doorbell_bit);
+        out.u64(self.probe_address);
+        out.u64(self.probe_value);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let incarnation = input.u64("incarnation")?;
+        let doorbell_bit = input.u32("doorbell bit")?;
+        if doorbell_bit >= doorbell::BITS {
+            return Err(Malformed::TooLarge {
+                field: "doorbell bit",
+                value: doorbell_bit.into(),
+                limit: u64::from(doorbell::BITS) - 1,
+            });
+        }
+        Ok(Self {
+            incarnation,
+            doorbell_bit,
+            probe_address: input.u64("probe address")?,
+            probe_value: input.u64("probe value")?,
+        })
+    }
+}
+
+const HELLO: u8 = 1;
+const WELCOME: u8 = 2;
+const REFUSED: u8 = 3;
+const WAKE: u8 = 4;
+const GOODBYE: u8 = 5;
+const OBJECT: u8 = 6;
+const FORGOT: u8 = 7;
+const RETIRED: u8 = 8;
+const BULK: u8 = 9;
+
+/// The whole of a wake-up record.
+pub const WAKE_RECORD: [u8; 1] = [WAKE];
+
+fn encode_preamble(out: &mut Writer, flags: u16) {
+    out.u32(MAGIC);
+    out.u16(VERSION);
+    out.u16(flags);
+}
+
+fn decode_preamble(input: &mut Reader<'_>) -> Result<u16, Malformed> {
+    let magic = input.u32("magic")?;
+    if magic != MAGIC {
+        return Err(Malformed::Unknown {
+            field: "magic",
+            value: magic.into(),
+        });
+    }
+    let version = input.u16("version of the shared-memory method")?;
+    if version != VERSION {
+        return Err(Malformed::Unknown {
+            field: "version of the shared-memory method",
+            value: version.into(),
+        });
+    }
+    input.u16("flags")
+}
+
+impl Wire for Record {
+    fn encode(&self, out: &mut Writer) {
+        match self {
+            Self::Hello(hello) => {
+                out.u8(HELLO);
+                encode_preamble(out, hello.flags);
+                out.u32(hello.ring_bytes);
+                out.u32(hello.region_slots);
+                hello.process.encode(out);
+            }
+            Self::Welcome(welcome) => {
+                out.u8(WELCOME);
+                encode_preamble(out, welcome.flags);
+                welcome.process.encode(out);
+            }
+            Self::Refused {
+                reason,
+                unauthorised,
+            } => {
+                out.u8(REFUSED);
+                out.bool(*unauthorised);
+                out.bytes(reason.as_bytes());
+            }
+            Self::Wake => out.u8(WAKE),
+            Self::Goodbye => out.u8(GOODBYE),
+            Self::Object { object, len } => {
+                out.u8(OBJECT);
+                out.u64(*object);
+                out.u64(*len);
+            }
+            Self::Forgot { object } => {
+                out.u8(FORGOT);
+                out.u64(*object);
+            }
+            Self::Retired { object } => {
+                out.u8(RETIRED);
+                out.u64(*object);
+            }
+            Self::Bulk => out.u8(BULK),
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok(match input.u8("record kind")? {
+            HELLO => Self::Hello(Hello {
+                flags: decode_preamble(input)?,
+                ring_bytes: input.u32("ring bytes")?,
+                region_slots: input.u32("region slots")?,
+                process: Process::decode(input)?,
+            }),
+            WELCOME => Self::Welcome(Welcome {
+                flags: decode_preamble(input)?,
+                process: Process::decode(input)?,
+            }),
+            REFUSED => Self::Refused {
+                unauthorised: input.bool("refusal kind")?,
+                reason: String::from_utf8_lossy(input.bytes(MAX_REASON_BYTES, "refusal")?)
+                    .into_owned(),
+            },
+            WAKE => Self::Wake,
+            GOODBYE => Self::Goodbye,
+            OBJECT => Self::Object {
+                object: input.u64("object")?,
+                len: input.u64("object length")?,
+            },
+            FORGOT => Self::Forgot {
+                object: input.u64("object")?,
+            },
+            RETIRED => Self::Retired {
+                object: input.u64("object")?,
+            },
+            BULK => Self::Bulk,
+            value => {
+                return Err(Malformed::Unknown {
+                    field: "record kind",
+                    value: value.into(),
+                });
+            }
+        })
+    }
+}
+
+/// The first word of a slot in which a packet begins; 0 where none does (yet).
+///
+/// Bits 0–31: the packet's length in bytes, without this word. Bits 32–39: its kind.
+/// Bits 40–55: 0. Bits 56–63: [`SlotWord::MARK`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotWord {
+    /// What the packet is.
+    pub kind: SlotKind,
+    /// Its length in bytes.
+    pub len: u32,
+}
+
+/// What begins in a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlotKind {
+    /// A packet for the method's user.
+    Packet,
+    /// A packet for the method itself; see [`Internal`].
+    Internal,
+    /// Nothing up to the end of the ring; the next packet begins in slot 0.
+    Pad,
+}
+
+impl SlotWord {
+    /// In the upper byte of every valid word: catches most stray bytes.
+    pub const MARK: u64 = 0xC5;
+
+    /// The word.
+    #[inline]
+    pub fn pack(self) -> u64 {
+        let kind = match self.kind {
+            SlotKind::Packet => 1,
+            SlotKind::Internal => 2,
+            SlotKind::Pad => 3,
+        };
+        Self::MARK << 56 | kind << 32 | u64::from(self.len)
+    }
+
+    /// What a word other than 0 says.
+    #[inline]
+    pub fn unpack(word: u64) -> Result<Self, Malformed> {
+        let kind = match word >> 32 {
+            0xC500_0001 => SlotKind::Packet,
+            0xC500_0002 => SlotKind::Internal,
+            0xC500_0003 => SlotKind::Pad,
+            value => {
+                return Err(Malformed::Unknown {
+                    field: "slot word",
+                    value,
+                });
+            }
+        };
+        Ok(Self {
+            kind,
+            len: word as u32,
+        })
+    }
+}
+
+/// Bytes of a slot: a cache line.
+pub const SLOT_BYTES: usize = 64;
+/// Bytes of a [`SlotWord`].
+pub const SLOT_WORD_BYTES: usize = 8;
+
+/// How many slots a packet of `len` bytes occupies.
+#[inline]
+pub const fn slots_of(len: usize) -> u64 {
+    (len + SLOT_WORD_BYTES).div_ceil(SLOT_BYTES) as u64
+}
+
+/// The memory of one pair of processes: a page of control words, a ring for each direction, a region
+/// table for each side. Side 0 connected, side 1 accepted; ring `n` is written by side `n`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PairLayout {
+    /// Bytes of each ring: a power of two.
+    pub ring_bytes: usize,
+    /// Entries of each region table: a power of two.
+    pub region_slots: usize,
+}
+
+impl PairLayout {
+    /// Bytes of the control page.
+    pub const CONTROL_BYTES: usize = 4096;
+    /// Bytes of control words of each side.
+    pub const SIDE_BYTES: usize = 512;
+    /// In a side's control words: how many slots of ring `side` have been consumed. Written by the
+    /// ring's receiver.
+    pub const CONSUMED: usize = 0;
+    /// In a side's control words: whether the receiver of ring `side` must be rung. Written by the
+    /// ring's receiver.
+    pub const COLD: usize = 8;
+    /// In a side's control words: whether the sender of ring `side` waits for room.
+    pub const WANTS_ROOM: usize = 128;
+    /// In a side's control words: [`PairLayout::HAZARDS`] keys of the other side's regions that this
+    /// side is copying from or to at this moment.
+    pub const HAZARD: usize = 256;
+    /// How many keys a side may name in its hazard words.
+    pub const HAZARDS: usize = 7;
+    /// In a side's control words: counts copies under more keys than that, twice each; odd during one.
+    pub const HAZARD_MANY: usize = Self::HAZARD + 8 * Self::HAZARDS;
+    /// Bytes of an entry in a region table: key, base, length, access, each a word.
+    pub const REGION_BYTES: usize = 32;
+
+    /// The layout, if the numbers are possible.
+    pub fn new(ring_bytes: usize, region_slots: usize) -> Result<Self, Malformed> {
+        if !ring_bytes.is_power_of_two() || !(16 << 10..=1 << 20).contains(&ring_bytes) {
+            return Err(Malformed::Unknown {
+                field: "ring bytes",
+                value: ring_bytes as u64,
+            });
+        }
+        if !region_slots.is_power_of_two() || !(128..=1 << 16).contains(&region_slots) {
+            return Err(Malformed::Unknown {
+                field: "region slots",
+                value: region_slots as u64,
+            });
+        }
+        Ok(Self {
+            ring_bytes,
+            region_slots,
+        })
+    }
+
+    /// Bytes of the whole.
+    pub const fn len(self) -> usize {
+        Self::CONTROL_BYTES + 2 * self.ring_bytes + 2 * self.region_slots * Self::REGION_BYTES
+    }
+
+    /// Whether it has no bytes: never.
+    pub const fn is_empty(self) -> bool {
+        false
+    }
+
+    /// Where the control words of `side` begin.
+    pub const fn control(self, side: usize) -> usize {
+        512 + side * Self::SIDE_BYTES
+    }
+
+    /// Where the ring that `side` writes begins.
+    pub const fn ring(self, side: usize) -> usize {
+        Self::CONTROL_BYTES + side * self.ring_bytes
+    }
+
+    /// Where entry `slot` of the region table of `side` begins.
+    pub const fn region(self, side: usize, slot: usize) -> usize {
+        Self::CONTROL_BYTES
+            + 2 * self.ring_bytes
+            + (side * self.region_slots + slot) * Self::REGION_BYTES
+    }
+
+    /// The largest packet that fits such rings: an eager message of a quarter of a ring with its
+    /// headers.
+    pub const fn max_packet(self) -> usize {
+        self.ring_bytes / 4 + 256
+    }
+}
+
+const _: () = {
+    let layout = PairLayout {
+        ring_bytes: 16 << 10,
+        region_slots: 128,
+    };
+    assert!(layout.control(1) + PairLayout::SIDE_BYTES <= PairLayout::CONTROL_BYTES);
+    assert!(PairLayout::HAZARD_MANY + 8 <= PairLayout::SIDE_BYTES);
+    assert!(layout.region(1, layout.region_slots) == layout.len());
+    // A packet fits an empty ring wherever the last one ended: the slots skipped at the end are
+    // fewer than the packet's, and the slot behind it must be free too.
+    assert!(2 * slots_of(layout.max_packet()) < (layout.ring_bytes / SLOT_BYTES) as u64);
+    assert!(SLOT_BYTES.is_multiple_of(SLOT_WORD_BYTES));
+    assert!(WAKE_RECORD[0] == WAKE);
+};
+
+/// The page through which one process is rung by all others.
+pub mod doorbell {
+    /// Bytes of the page.
+    pub const BYTES: usize = 4096;
+    /// 1 while the process sleeps or is about to.
+    pub const ARMED: usize = 0;
+    /// Bit `n`: words `8n..8n + 8` of the bitmap may have bits set.
+    pub const SUMMARY: usize = 128;
+    /// One bit for each peer of the process.
+    pub const BITMAP: usize = 256;
+    /// Words of the bitmap.
+    pub const BITMAP_WORDS: usize = (BYTES - BITMAP) / 8;
+    /// Words of the bitmap behind one bit of the summary.
+    pub const WORDS_PER_SUMMARY_BIT: usize = 8;
+    /// Bits of the bitmap, and so the most peers of one process.
+    pub const BITS: u32 = (BITMAP_WORDS * 64) as u32;
+
+    const _: () = assert!(BITMAP_WORDS.div_ceil(WORDS_PER_SUMMARY_BIT) <= 64);
+}
+
+/// The area that transfers go through where one process may not reach the other's memory: a few pieces,
+/// each used by one request at a time.
+pub mod bulk {
+    /// Bytes of a piece.
+    pub const PIECE_BYTES: usize = 64 << 10;
+    /// How many pieces.
+    pub const PIECES: usize = 4;
+    /// Bytes of the whole.
+    pub const BYTES: usize = PIECE_BYTES * PIECES;
+    /// The most fragments of one request.
+    pub const MAX_FRAGMENTS: usize = 128;
+}
+
+/// A packet for the method itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Internal {
+    /// Asks the owner to copy between its regions and a piece of the asker's bulk area.
+    Copy(CopyRequest),
+    /// The owner's answer.
+    Copied {
+        /// The piece.
+        piece: u8,
+        /// How it went.
+        outcome: CopyOutcome,
+    },
+}
+
+/// See [`Internal::Copy`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyRequest {
+    /// The piece of the asker's bulk area.
+    pub piece: u8,
+    /// Whether the owner's memory is written (from the piece) rather than read (into it).
+    pub into_regions: bool,
+    /// Which memory, in order; together at most [`bulk::PIECE_BYTES`].
+    pub fragments: Vec<CopyFragment>,
+}
+
+/// A span of an exported region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyFragment {
+    /// The region's key.
+    pub key: u64,
+    /// The owner's address of the first byte.
+    pub base: u64,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// How the owner's copying went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyOutcome {
+    /// Done.
+    Done,
+    /// A fragment is not (any more) exported for that.
+    Protection,
+    /// The owner has not got the bulk area.
+    NoArea,
+}
+
+const COPY: u8 = 1;
+const COPIED: u8 = 2;
+const FRAGMENT_BYTES: usize = 20;
+
+fn decode_piece(input: &mut Reader<'_>) -> Result<u8, Malformed> {
+    let piece = input.u8("piece")?;
+    if usize::from(piece) >= bulk::PIECES {
+        return Err(Malformed::TooLarge {
+            field: "piece",
+            value: piece.into(),
+            limit: bulk::PIECES as u64 - 1,
+        });
+    }
+    Ok(piece)
+}
+
+impl Wire for Internal {
+    fn encode(&self, out: &mut Writer) {
+        match self {
+            Self::Copy(request) => {
+                out.u8(COPY);
+                out.u8(request.piece);
+                out.bool(request.into_regions);
+                out.count(request.fragments.len());
+                for fragment in &request.fragments {
+                    out.u64(fragment.key);
+                    out.u64(fragment.base);
+                    out.u32(fragment.len);
+                }
+            }
+            Self::Copied { piece, outcome } => {
+                out.u8(COPIED);
+                out.u8(*piece);
+                out.u8(match outcome {
+                    CopyOutcome::Done => 0,
+                    CopyOutcome::Protection => 1,
+                    CopyOutcome::NoArea => 2,
+                });
+            }
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        match input.u8("internal packet kind")? {
+            COPY => {
+                let piece = decode_piece(input)?;
+                let into_regions = input.bool("direction")?;
+                let count = input.count(bulk::MAX_FRAGMENTS, FRAGMENT_BYTES, "fragments")?;
+                let mut fragments = Vec::with_capacity(count);
+                let mut total = 0u64;
+                for _ in 0..count {
+                    let fragment = CopyFragment {
+                        key: input.u64("fragment key")?,
+                        base: input.u64("fragment base")?,
+                        len: input.u32("fragment length")?,
+                    };
+                    total += u64::from(fragment.len);
+                    fragments.push(fragment);
+                }
+                if total > bulk::PIECE_BYTES as u64 {
+                    return Err(Malformed::TooLarge {
+                        field: "fragments together",
+                        value: total,
+                        limit: bulk::PIECE_BYTES as u64,
+                    });
+                }
+                Ok(Self::Copy(CopyRequest {
+                    piece,
+                    into_regions,
+                    fragments,
+                }))
+            }
+            COPIED => Ok(Self::Copied {
+                piece: decode_piece(input)?,
+                outcome: match input.u8("outcome")? {
+                    0 => CopyOutcome::Done,
+                    1 => CopyOutcome::Protection,
+                    2 => CopyOutcome::NoArea,
+                    value => {
+                        return Err(Malformed::Unknown {
+                            field: "outcome",
+                            value: value.into(),
+                        });
+                    }
+                },
+            }),
+            value => Err(Malformed::Unknown {
+                field: "internal packet kind",
+                value: value.into(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROCESS: Process = Process {
+        incarnation: 0x1122_3344_5566_7788,
+        doorbell_bit: 5,
+        probe_address: 0x7fff_0000_1000,
+        probe_value: 0xaabb,
+    };
+
+    fn golden(record: &Record, bytes: &[u8]) {
+        assert_eq!(record.to_bytes(), bytes);
+        assert_eq!(&Record::from_bytes(bytes).unwrap(), record);
+        assert!(bytes.len() <= MAX_RECORD_BYTES);
+        for end in 0..bytes.len() {
+            assert!(Record::from_bytes(&bytes[..end]).is_err());
+        }
+    }
+
+    #[test]
+    fn records_have_these_bytes() {
+        let process = [
+            0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 5, 0, 0, 0, 0, 0x10, 0, 0, 0xff, 0x7f,
+            0, 0, 0xbb, 0xaa, 0, 0, 0, 0, 0, 0,
+        ];
+        let hello = Record::Hello(Hello {
+            flags: FLAG_MEMBARRIER,
+            ring_bytes: 32 << 10,
+            region_slots: 8192,
+            process: PROCESS,
+        });
+        let preamble = *b"CWSM\x01\0\x01\0";
+        golden(
+            &hello,
+            &[
+                &[1][..],
+                &preamble,
+                &[0, 0x80, 0, 0, 0, 0x20, 0, 0],
+                &process,
+            ]
+            .concat(),
+        );
+        let welcome = Record::Welcome(Welcome {
+            flags: FLAG_MEMBARRIER,
+            process: PROCESS,
+        });
+        golden(&welcome, &[&[2][..], &preamble, &process].concat());
+        let refused = Record::Refused {
+            reason: "no".into(),
+            unauthorised: true,
+        };
+        golden(&refused, &[3, 1, 2, 0, 0, 0, b'n', b'o']);
+        golden(&Record::Wake, &WAKE_RECORD);
+        golden(&Record::Goodbye, &[5]);
+        let object = Record::Object {
+            object: 7,
+            len: 4096,
+        };
+        golden(
+            &object,
+            &[6, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0],
+        );
+        golden(&Record::Forgot { object: 7 }, &[7, 7, 0, 0, 0, 0, 0, 0, 0]);
+        golden(&Record::Retired { object: 7 }, &[8, 7, 0, 0, 0, 0, 0, 0, 0]);
+        golden(&Record::Bulk, &[9]);
+    }
+
+    #[test]
+    fn another_version_or_a_doorbell_bit_that_is_not_there_is_refused() {
+        let mut hello = Record::Welcome(Welcome {
+            flags: 0,
+            process: PROCESS,
+        })
+        .to_bytes();
+        hello[5] = 2;
+        assert!(matches!(
+            Record::from_bytes(&hello),
+            Err(Malformed::Unknown { value: 2, .. })
+        ));
+        hello[5] = 1;
+        hello[18] = 0xff;
+        assert!(matches!(
+            Record::from_bytes(&hello),
+            Err(Malformed::TooLarge { .. })
+        ));
+    }
+
+    #[test]
+    fn slot_words_have_these_bits() {
+        let word = SlotWord {
+            kind: SlotKind::Internal,
+            len: 0x102,
+        };
+        assert_eq!(word.pack(), 0xC500_0002_0000_0102);
+        for kind in [SlotKind::Packet, SlotKind::Internal, SlotKind::Pad] {
+            let word = SlotWord { kind, len: 9 };
+            assert_eq!(SlotWord::unpack(word.pack()), Ok(word));
+        }
+        assert!(SlotWord::unpack(1).is_err());
+        assert!(SlotWord::unpack(0xC500_0004_0000_0000).is_err());
+        assert!(SlotWord::unpack(0xC501_0001_0000_0000).is_err());
+        assert_eq!(
+            [slots_of(0), slots_of(56), slots_of(57), slots_of(8448)],
+            [1, 1, 2, 133]
+        );
+    }
+
+    #[test]
+    fn internal_packets_have_these_bytes() {
+        let copy = Internal::Copy(CopyRequest {
+            piece: 3,
+            into_regions: true,
+            fragments: vec![CopyFragment {
+                key: 1,
+                base: 2,
+                len: 3,
+            }],
+        });
+        let bytes = [
+            1, 3, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0,
+        ];
+        assert_eq!(copy.to_bytes(), bytes);
+        assert_eq!(Internal::from_bytes(&bytes), Ok(copy));
+        let copied = Internal::Copied {
+            piece: 2,
+            outcome: CopyOutcome::Protection,
+        };
+        assert_eq!(copied.to_bytes(), [2, 2, 1]);
+        assert_eq!(Internal::from_bytes(&[2, 2, 1]), Ok(copied));
+        assert!(Internal::from_bytes(&[2, 4, 0]).is_err());
+        let mut too_long = bytes;
+        too_long[25] = 2;
+        assert!(matches!(
+            Internal::from_bytes(&too_long),
+            Err(Malformed::TooLarge { .. })
+        ));
+    }
+
+    #[test]
+    fn layouts_out_of_bounds_are_refused() {
+        let layout = PairLayout::new(32 << 10, 8192).unwrap();
+        assert_eq!(layout.len(), 4096 + (64 << 10) + (512 << 10));
+        assert_eq!(layout.max_packet(), 8448);
+        assert_eq!(layout.ring(1), 4096 + (32 << 10));
+        for (ring, slots) in [(0, 128), (24 << 10, 128), (2 << 20, 128), (32 << 10, 100)] {
+            assert!(PairLayout::new(ring, slots).is_err());
+        }
+    }
+}

@@ -1,0 +1,545 @@
+//! What the TCP method puts on a connection.
+//!
+//! A connection begins with one [`Hello`] each way, then [`Step`]s until both sides trust each
+//! other, then frames: a [`Header`] of [`HEADER_BYTES`] and its payload. On an encrypted connection
+//! the stream of frames is cut into records, each a [`record`] length and a Noise transport
+//! message; frames and records do not align. `docs/formats/tcp.md` draws all of it.
+//!
+//! Read [`Kind`] first: it says what each frame means and which fields it uses. A field that a kind
+//! does not use is zero, and a receiver refuses anything else.
+
+use crate::codec::{Malformed, Reader};
+
+/// The version of everything in this module. Both sides must have the same.
+pub const VERSION: u16 = 1;
+
+/// The first bytes on every connection.
+pub const MAGIC: [u8; 8] = *b"causeway";
+
+/// Encoded size of a [`Hello`].
+pub const HELLO_BYTES: usize = 24;
+
+/// Encoded size of the fixed part of a [`Step`].
+pub const STEP_HEADER_BYTES: usize = 4;
+
+/// The most payload that a [`Step`] carries. A Noise message of ours has 48 bytes.
+pub const MAX_STEP_PAYLOAD: usize = 128;
+
+/// Encoded size of a [`Header`].
+pub const HEADER_BYTES: usize = 32;
+
+/// The most payload of a [`Kind::Packet`] or of the packet behind a put.
+pub const MAX_PACKET: usize = 64 * 1024;
+
+/// The most data in one [`Kind::Put`] or [`Kind::GetData`]: what a packet may have to wait for.
+pub const MAX_PIECE: usize = 256 * 1024;
+
+/// Encoded size of a [`Fragment`].
+pub const FRAGMENT_BYTES: usize = 24;
+
+/// The most fragments in one [`Kind::Get`].
+pub const MAX_GET_FRAGMENTS: usize = 1024;
+
+/// The most data that one [`Kind::Get`] may ask for.
+pub const MAX_GET_BYTES: u64 = 1024 * 1024;
+
+/// The most puts that a sender may have begun and not yet seen answered.
+pub const PUT_WINDOW: usize = 64;
+
+/// The most gets that a requester may have sent and not yet seen answered to the end. Times
+/// [`MAX_GET_BYTES`] this is the most data in flight: 8 MiB, the product of 10 GB/s and 0.8 ms.
+pub const GET_WINDOW: usize = 8;
+
+/// The most text in a [`Kind::Error`].
+pub const MAX_ERROR_TEXT: usize = 256;
+
+/// The most plaintext bytes in one encrypted record.
+pub const MAX_RECORD_PLAIN: usize = 32 * 1024;
+
+/// Bytes that authentication adds to a record.
+pub const RECORD_TAG_BYTES: usize = 16;
+
+/// Bytes of a record's length prefix.
+pub const RECORD_HEADER_BYTES: usize = 2;
+
+const _: () = assert!(HEADER_BYTES == 1 + 1 + 2 + 4 + 8 + 8 + 8);
+const _: () = assert!(HELLO_BYTES == MAGIC.len() + 2 + 1 + 1 + 4 + 4 + 4);
+const _: () = assert!(MAX_GET_FRAGMENTS * FRAGMENT_BYTES <= MAX_PACKET);
+const _: () = assert!(MAX_PACKET <= MAX_PIECE);
+const _: () = assert!(MAX_RECORD_PLAIN + RECORD_TAG_BYTES <= u16::MAX as usize);
+
+/// How a side proves who it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Auth {
+    /// It has no cluster key: the kernel vouches for its user, on this host only.
+    SameUser = 0,
+    /// It holds the cluster's key.
+    ClusterKey = 1,
+}
+
+/// Which process, by its own account, holds the connection's end: with it, the other side on the
+/// same host finds in one step what the kernel says about it. Zeros say nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Holder {
+    /// Process id.
+    pub pid: u32,
+    /// Number of the descriptor in that process.
+    pub descriptor: u32,
+}
+
+/// The first 24 bytes that each side sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Hello {
+    /// The sender's [`VERSION`].
+    pub version: u16,
+    /// How the sender authenticates.
+    pub auth: Auth,
+    /// Whether the sender wants encryption. It is on if either side wants it.
+    pub encrypt: bool,
+    /// For [`Auth::SameUser`]: who sends this. Zeros otherwise.
+    pub holder: Holder,
+}
+
+impl Hello {
+    /// The bytes of this hello.
+    pub fn encode(&self) -> [u8; HELLO_BYTES] {
+        let mut bytes = [0; HELLO_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..10].copy_from_slice(&self.version.to_le_bytes());
+        bytes[10] = self.auth as u8;
+        bytes[11] = self.encrypt.into();
+        bytes[12..16].copy_from_slice(&self.holder.pid.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.holder.descriptor.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a hello. A version other than ours is read as far as the fields are known to mean
+    /// the same; the caller compares it.
+    pub fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Self, Malformed> {
+        let mut input = Reader::new(bytes);
+        if input.take(8, "hello magic")? != MAGIC {
+            return Err(Malformed::Unknown {
+                field: "hello magic",
+                value: Reader::new(bytes).u64("hello magic")?,
+            });
+        }
+        let version = input.u16("hello version")?;
+        let auth = match input.u8("hello authentication")? {
+            0 => Auth::SameUser,
+            1 => Auth::ClusterKey,
+            value => {
+                return Err(Malformed::Unknown {
+                    field: "hello authentication",
+                    value: value.into(),
+                });
+            }
+        };
+        let encrypt = input.bool("hello encryption")?;
+        let holder = Holder {
+            pid: input.u32("hello process")?,
+            descriptor: input.u32("hello descriptor")?,
+        };
+        zero(input.u32("hello reserved")?.into(), "hello reserved")?;
+        input.finish()?;
+        Ok(Self {
+            version,
+            auth,
+            encrypt,
+            holder,
+        })
+    }
+}
+
+/// What a [`Step`] of the handshake is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum StepKind {
+    /// A Noise handshake message.
+    Noise = 1,
+    /// The sender is satisfied with the receiver. With the cluster's key, it carries an empty Noise
+    /// transport message, which proves that the sender holds the key now and is no replay.
+    Accept = 2,
+    /// The sender will not talk to the receiver; the connection ends.
+    Refuse = 3,
+}
+
+/// Why a side refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Refusal {
+    /// No reason applies ([`StepKind::Noise`] and [`StepKind::Accept`]).
+    None = 0,
+    /// The versions differ.
+    Version = 1,
+    /// The refusing side demands the cluster's key and the other has none.
+    KeyNeeded = 2,
+    /// The refusing side has no cluster key and the other has one.
+    NoKey = 3,
+    /// The keys differ.
+    WrongKey = 4,
+    /// Without a key, the other side must be a process of the same user on the same host.
+    OtherUser = 5,
+    /// The refusing side has as many peers as it takes.
+    Full = 6,
+}
+
+impl Refusal {
+    fn from_u8(value: u8) -> Result<Self, Malformed> {
+        Ok(match value {
+            0 => Self::None,
+            1 => Self::Version,
+            2 => Self::KeyNeeded,
+            3 => Self::NoKey,
+            4 => Self::WrongKey,
+            5 => Self::OtherUser,
+            6 => Self::Full,
+            _ => {
+                return Err(Malformed::Unknown {
+                    field: "handshake refusal",
+                    value: value.into(),
+                });
+            }
+        })
+    }
+}
+
+/// One message of the handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step<'a> {
+    /// What it is.
+    pub kind: StepKind,
+    /// Why, for [`StepKind::Refuse`].
+    pub refusal: Refusal,
+    /// A Noise message, or nothing.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Step<'a> {
+    /// Appends the step.
+    ///
+    /// # Panics
+    /// If the payload is longer than [`MAX_STEP_PAYLOAD`].
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        assert!(self.payload.len() <= MAX_STEP_PAYLOAD);
+        out.extend_from_slice(&[self.kind as u8, self.refusal as u8]);
+        out.extend_from_slice(&(self.payload.len() as u16).to_le_bytes());
+        out.extend_from_slice(self.payload);
+    }
+
+    /// Takes the first step of `bytes`; `None` if it is not complete yet. Answers also how many
+    /// bytes it had.
+    pub fn decode(bytes: &'a [u8]) -> Result<Option<(Self, usize)>, Malformed> {
+        let mut input = Reader::new(bytes);
+        if input.remaining() < STEP_HEADER_BYTES {
+            return Ok(None);
+        }
+        let kind = match input.u8("handshake step")? {
+            1 => StepKind::Noise,
+            2 => StepKind::Accept,
+            3 => StepKind::Refuse,
+            value => {
+                return Err(Malformed::Unknown {
+                    field: "handshake step",
+                    value: value.into(),
+                });
+            }
+        };
+        let refusal = Refusal::from_u8(input.u8("handshake refusal")?)?;
+        let len = usize::from(input.u16("handshake length")?);
+        within(len as u64, MAX_STEP_PAYLOAD as u64, "handshake length")?;
+        if input.remaining() < len {
+            return Ok(None);
+        }
+        let payload = input.take(len, "handshake payload")?;
+        let step = Self {
+            kind,
+            refusal,
+            payload,
+        };
+        Ok(Some((step, STEP_HEADER_BYTES + len)))
+    }
+}
+
+/// What a frame is, and what its fields mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// A packet: the payload.
+    Packet = 1,
+    /// Data of put `id` for the bytes from `base` on of the region `key`.
+    Put = 2,
+    /// The end of put `id`. If [`Header::flag`] is set, the payload is a packet to deliver now,
+    /// provided that nothing of the put was refused.
+    PutEnd = 3,
+    /// The answer to [`Kind::PutEnd`]: put `id` has landed, or ([`Header::flag`]) was refused.
+    PutDone = 4,
+    /// Asks for data under the number `id`; the payload is a list of [`Fragment`]s.
+    Get = 5,
+    /// Data for get `id`, from its byte `base` on.
+    GetData = 6,
+    /// The end of get `id`: all data was sent, or ([`Header::flag`]) the rest was refused.
+    GetDone = 7,
+    /// Asks for a [`Kind::ProbeReply`] as a sign of life.
+    Probe = 8,
+    /// The sign of life.
+    ProbeReply = 9,
+    /// The sender closes the connection in an orderly way; nothing follows.
+    Goodbye = 10,
+    /// The receiver broke the protocol; the payload says how. The sender closes the connection.
+    Error = 11,
+}
+
+impl Kind {
+    fn from_u8(value: u8) -> Result<Self, Malformed> {
+        Ok(match value {
+            1 => Self::Packet,
+            2 => Self::Put,
+            3 => Self::PutEnd,
+            4 => Self::PutDone,
+            5 => Self::Get,
+            6 => Self::GetData,
+            7 => Self::GetDone,
+            8 => Self::Probe,
+            9 => Self::ProbeReply,
+            10 => Self::Goodbye,
+            11 => Self::Error,
+            _ => {
+                return Err(Malformed::Unknown {
+                    field: "frame kind",
+                    value: value.into(),
+                });
+            }
+        })
+    }
+
+    /// The most payload that a frame of this kind may have.
+    pub fn max_payload(self) -> usize {
+        match self {
+            Self::Packet | Self::PutEnd => MAX_PACKET,
+            Self::Put | Self::GetData => MAX_PIECE,
+            Self::Get => MAX_GET_FRAGMENTS * FRAGMENT_BYTES,
+            Self::Error => MAX_ERROR_TEXT,
+            Self::PutDone | Self::GetDone | Self::Probe | Self::ProbeReply | Self::Goodbye => 0,
+        }
+    }
+}
+
+/// The fixed part of every frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// What the frame is.
+    pub kind: Kind,
+    /// See [`Kind`].
+    pub flag: bool,
+    /// Bytes of payload that follow.
+    pub len: u32,
+    /// The number of a put or get, chosen by who began it.
+    pub id: u64,
+    /// The key of a region.
+    pub key: u64,
+    /// A position: see [`Kind`].
+    pub base: u64,
+}
+
+impl Header {
+    /// A header of `kind` with `len` payload bytes and all else zero.
+    ///
+    /// # Panics
+    /// If `len` is more than `kind` may have.
+    pub fn new(kind: Kind, len: usize) -> Self {
+        assert!(len <= kind.max_payload());
+        Self {
+            kind,
+            flag: false,
+            len: len as u32,
+            id: 0,
+            key: 0,
+            base: 0,
+        }
+    }
+
+    /// The same header for put or get `id`.
+    pub fn with_id(mut self, id: u64) -> Self {
+        self.id = id;
+        self
+    }
+
+    /// The same header with its flag set so.
+    pub fn with_flag(mut self, flag: bool) -> Self {
+        self.flag = flag;
+        self
+    }
+
+    /// The bytes of this header.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0] = self.kind as u8;
+        bytes[1] = self.flag.into();
+        bytes[4..8].copy_from_slice(&self.len.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.id.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.key.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.base.to_le_bytes());
+        bytes
+    }
+
+    /// Reads and checks a header.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Malformed> {
+        let mut input = Reader::new(bytes);
+        let kind = Kind::from_u8(input.u8("frame kind")?)?;
+        let flag = input.bool("frame flag")?;
+        zero(input.u16("frame reserved")?.into(), "frame reserved")?;
+        let header = Self {
+            kind,
+            flag,
+            len: input.u32("frame length")?,
+            id: input.u64("frame id")?,
+            key: input.u64("frame key")?,
+            base: input.u64("frame base")?,
+        };
+        header.check()?;
+        Ok(header)
+    }
+
+    /// Payload length in bytes.
+    pub fn payload_len(&self) -> usize {
+        self.len as usize
+    }
+
+    fn check(&self) -> Result<(), Malformed> {
+        within(
+            self.len.into(),
+            self.kind.max_payload() as u64,
+            "frame length",
+        )?;
+        let (flag, id, key, base) = match self.kind {
+            Kind::Put => (false, true, true, true),
+            Kind::PutEnd | Kind::PutDone | Kind::GetDone => (true, true, false, false),
+            Kind::Get => (false, true, false, false),
+            Kind::GetData => (false, true, false, true),
+            Kind::Packet | Kind::Probe | Kind::ProbeReply | Kind::Goodbye | Kind::Error => {
+                (false, false, false, false)
+            }
+        };
+        if !flag {
+            zero(self.flag.into(), "frame flag")?;
+        }
+        if !id {
+            zero(self.id, "frame id")?;
+        }
+        if !key {
+            zero(self.key, "frame key")?;
+        }
+        if !base {
+            zero(self.base, "frame base")?;
+        }
+        if self.kind == Kind::PutEnd && !self.flag {
+            within(self.len.into(), 0, "frame length")?;
+        }
+        Ok(())
+    }
+}
+
+/// A span of a region that a [`Kind::Get`] asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Fragment {
+    /// The region's key.
+    pub key: u64,
+    /// The position of the first byte, in the owner's terms.
+    pub base: u64,
+    /// How many bytes.
+    pub len: u64,
+}
+
+impl Fragment {
+    /// Appends the fragment.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.key.to_le_bytes());
+        out.extend_from_slice(&self.base.to_le_bytes());
+        out.extend_from_slice(&self.len.to_le_bytes());
+    }
+
+    /// Reads the payload of a [`Kind::Get`]: at least one fragment, none empty, together at most
+    /// [`MAX_GET_BYTES`].
+    pub fn decode_list(payload: &[u8]) -> Result<Vec<Self>, Malformed> {
+        let count = payload.len() / FRAGMENT_BYTES;
+        within(count as u64, MAX_GET_FRAGMENTS as u64, "get list")?;
+        let mut input = Reader::new(payload);
+        let mut list = Vec::with_capacity(count);
+        let mut total = 0_u64;
+        for _ in 0..count {
+            let fragment = Self {
+                key: input.u64("get key")?,
+                base: input.u64("get base")?,
+                len: input.u64("get length")?,
+            };
+            total = total.saturating_add(fragment.len);
+            within(total, MAX_GET_BYTES, "get length")?;
+            if fragment.len == 0 {
+                return Err(Malformed::Unknown {
+                    field: "get length",
+                    value: 0,
+                });
+            }
+            list.push(fragment);
+        }
+        input.finish()?;
+        if list.is_empty() {
+            return Err(Malformed::Truncated { field: "get list" });
+        }
+        Ok(list)
+    }
+}
+
+/// The length prefix of an encrypted record.
+pub mod record {
+    use super::{MAX_RECORD_PLAIN, RECORD_HEADER_BYTES, RECORD_TAG_BYTES, within};
+    use crate::codec::{Malformed, Reader};
+
+    /// The prefix for a record whose ciphertext has `len` bytes.
+    ///
+    /// # Panics
+    /// If a record may not have that length.
+    pub fn encode(len: usize) -> [u8; RECORD_HEADER_BYTES] {
+        assert!(len > RECORD_TAG_BYTES && len <= MAX_RECORD_PLAIN + RECORD_TAG_BYTES);
+        (len as u16).to_le_bytes()
+    }
+
+    /// The ciphertext length that `prefix` announces.
+    pub fn decode(prefix: [u8; RECORD_HEADER_BYTES]) -> Result<usize, Malformed> {
+        let len = usize::from(Reader::new(&prefix).u16("record length")?);
+        within(
+            len as u64,
+            (MAX_RECORD_PLAIN + RECORD_TAG_BYTES) as u64,
+            "record length",
+        )?;
+        if len <= RECORD_TAG_BYTES {
+            return Err(Malformed::Unknown {
+                field: "record length",
+                value: len as u64,
+            });
+        }
+        Ok(len)
+    }
+}
+
+fn zero(value: u64, field: &'static str) -> Result<(), Malformed> {
+    match value {
+        0 => Ok(()),
+        value => Err(Malformed::Unknown { field, value }),
+    }
+}
+
+fn within(value: u64, limit: u64, field: &'static str) -> Result<(), Malformed> {
+    if value > limit {
+        return Err(Malformed::TooLarge {
+            field,
+            value,
+            limit,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
