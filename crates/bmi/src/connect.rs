@@ -184,6 +184,15 @@ impl Core {
         self.fall(methods, peer, PeerError::Protocol(reason));
     }
 
+    /// Drops a connection because the caller says so.
+    pub(crate) fn disconnect(&mut self, methods: &mut Methods, peer: u32) {
+        if matches!(self.peers[peer].phase, Phase::Greeting | Phase::Up) {
+            self.unlink(methods, peer);
+            self.fall(methods, peer, PeerError::Disconnected);
+            self.drop_early(peer, true);
+        }
+    }
+
     /// The connection is over: everything that depends on it fails, and only that.
     fn fall(&mut self, methods: &mut Methods, peer: u32, cause: PeerError) {
         let entry = &mut self.peers[peer];

@@ -67,6 +67,8 @@ pub struct Bmi {
     pace: Pace,
     spin: Spin,
     sleeper: Sleeper,
+    /// Methods that the system refused, and why.
+    unavailable: Vec<(&'static str, String)>,
 }
 
 fn at_once(user: u64, result: Result<u64, OpError>) -> Posted {
@@ -95,6 +97,7 @@ impl Bmi {
             source,
         };
         registry.register(Box::new(Loopback::new().map_err(system)?));
+        let unavailable = registry.unavailable().to_vec();
         let mut methods = Methods::new(registry.into_methods());
         let tuning = Tuning {
             eager_limit: config.eager_limit,
@@ -121,6 +124,7 @@ impl Bmi {
             pace: Pace::new(),
             spin: Spin::new(config.spin),
             sleeper: Sleeper::new().map_err(system)?,
+            unavailable,
         })
     }
 
@@ -132,6 +136,9 @@ impl Bmi {
     /// A handle for the process at `address`. Several addresses of one process may be given, joined
     /// with commas: the cheapest that can be reached is taken. Equal addresses give equal handles;
     /// each look-up adds a reference. No connection is made yet.
+    ///
+    /// What the process sends on connections of its own comes from other addresses: those that its
+    /// unexpected messages carry. An address of this process itself may be looked up, too.
     pub fn lookup(&mut self, address: &str) -> Result<Addr, Error> {
         if let Some(&peer) = self.core.by_text.get(address) {
             self.core.peers[peer].refs += 1;
@@ -169,6 +176,17 @@ impl Bmi {
         }
     }
 
+    /// Drops the connection under an address at once, without waiting for the peer: for one that
+    /// hangs. Every operation in flight with it completes with [`PeerError::Disconnected`], its early
+    /// messages are discarded, exports to it end. References stay valid; the next operation on a
+    /// looked-up address connects anew.
+    pub fn disconnect(&mut self, addr: Addr) {
+        if let Some(peer) = self.core.peers.find(addr.0) {
+            self.core.disconnect(&mut self.methods, peer);
+            self.settle();
+        }
+    }
+
     /// Who is at the other end, as far as is known for certain; `None` while not connected.
     pub fn identity(&self, addr: Addr) -> Option<Identity> {
         let peer = self.core.peers.find(addr.0)?;
@@ -198,6 +216,9 @@ impl Bmi {
         report
             .facts
             .extend(notes.map(|note| ("passed over", note.clone())));
+        let absent = self.unavailable.iter();
+        let absent = absent.map(|(scheme, why)| ("unavailable", format!("{scheme}: {why}")));
+        report.facts.extend(absent);
         Some(report)
     }
 
@@ -235,7 +256,8 @@ impl Bmi {
         self.settle();
     }
 
-    /// Sends `data`, gathered from fragments, to be received under `tag`.
+    /// Sends `data`, gathered from fragments, to be received under `tag`. A completed send has left the
+    /// caller's memory; it leaves the process at the latest with the next call that makes progress.
     pub fn post_send(
         &mut self,
         to: Addr,

@@ -38,10 +38,12 @@ impl Methods {
         }
     }
 
-    /// The method of this index.
+    /// The method of this index, to do something with it: it is worth polling then.
     #[inline]
     pub(crate) fn get(&mut self, index: usize) -> &mut dyn Method {
-        self.slots[index].method.as_mut()
+        let slot = &mut self.slots[index];
+        slot.polled(true);
+        slot.method.as_mut()
     }
 
     /// The schemes by index.

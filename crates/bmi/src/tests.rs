@@ -14,11 +14,23 @@ use causeway_transport::registry::Registry;
 
 use crate::*;
 
+/// What messages travel over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Medium {
+    Mem,
+    Shm,
+    Tcp,
+}
+
+pub(super) const MEDIA: [Medium; 3] = [Medium::Mem, Medium::Shm, Medium::Tcp];
+
 /// One instance under test.
 pub(super) struct Node {
     pub(super) bmi: Bmi,
+    /// Holds the socket of a shared-memory address.
+    _dir: Option<tempfile::TempDir>,
     pub(super) context: Context,
-    pub(super) fault: Fault,
+    pub(super) fault: Option<Fault>,
     pub(super) done: Vec<Completion>,
     pub(super) unexpected: Vec<Unexpected>,
 }
@@ -35,11 +47,45 @@ pub(super) fn node_with(name: &str, config: Config, options: Options) -> Node {
     let context = bmi.open_context().unwrap();
     Node {
         bmi,
+        _dir: None,
         context,
-        fault,
+        fault: Some(fault),
         done: Vec::new(),
         unexpected: Vec::new(),
     }
+}
+
+/// An instance over a real method.
+fn node_over(medium: Medium, name: &str, config: Config) -> Node {
+    let mut dir = None;
+    let listen = match medium {
+        Medium::Mem => return node_with(name, config, Options::default()),
+        Medium::Tcp => "tcp://127.0.0.1:0".to_owned(),
+        Medium::Shm => {
+            let made = dir.insert(tempfile::tempdir().unwrap());
+            format!("shm://{}", made.path().join("socket").display())
+        }
+    };
+    let listen = vec![listen];
+    let mut bmi = Bmi::new(Config { listen, ..config }).unwrap();
+    let context = bmi.open_context().unwrap();
+    Node {
+        bmi,
+        _dir: dir,
+        context,
+        fault: None,
+        done: Vec::new(),
+        unexpected: Vec::new(),
+    }
+}
+
+/// Like [`pair`], over any method.
+pub(super) fn pair_over(medium: Medium, name: &str, config: Config) -> (Node, Node, Addr, Addr) {
+    let mut client = node_over(medium, &format!("{name}-client"), config.clone());
+    let mut server = node_over(medium, &format!("{name}-server"), config);
+    let to = client.bmi.lookup(&server.bmi.listening()[0]).unwrap();
+    let from = meet(&mut client, &mut server, to);
+    (client, server, to, from)
 }
 
 pub(super) fn node(name: &str) -> Node {
@@ -111,7 +157,8 @@ impl Node {
 
 /// Steps all nodes until `until`, or fails.
 pub(super) fn drive(nodes: &mut [&mut Node], mut until: impl FnMut(&mut [&mut Node]) -> bool) {
-    for _ in 0..200_000 {
+    let start = std::time::Instant::now();
+    while start.elapsed() < Duration::from_secs(30) {
         for node in nodes.iter_mut() {
             node.step();
         }
@@ -125,7 +172,7 @@ pub(super) fn drive(nodes: &mut [&mut Node], mut until: impl FnMut(&mut [&mut No
 
 /// Steps all nodes for a while.
 pub(super) fn idle(nodes: &mut [&mut Node]) {
-    for _ in 0..100 {
+    for _ in 0..200 {
         for node in nodes.iter_mut() {
             node.step();
         }

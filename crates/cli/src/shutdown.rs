@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::Child;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -50,9 +49,10 @@ impl Drop for Registration {
     }
 }
 
-/// Kills `child` if the command ends while the registration lives.
-pub(crate) fn register_child(child: &Child) -> Outcome<Registration> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+/// Kills a child process if the command ends while the registration lives. The child must not have
+/// been waited for yet, so that its number is still its own.
+pub(crate) fn register_process(pid: u32) -> Outcome<Registration> {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let doing = || "watching a child process".to_owned();
     let pid = pid.ok_or("its process id is out of range").doing(doing)?;
     let descriptor = pidfd_open(pid, PidfdFlags::empty()).doing(doing)?;

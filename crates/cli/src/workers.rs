@@ -65,7 +65,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
             .stderr(Stdio::inherit())
             .spawn()
             .doing(doing)?;
-        let registration = shutdown::register_child(&child)?;
+        let registration = shutdown::register_process(child.id())?;
         let number = self.workers.len();
         let output = child.stdout.take();
         let input = child.stdin.take();
@@ -87,11 +87,6 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
     /// How many were started.
     pub(crate) fn len(&self) -> usize {
         self.workers.len()
-    }
-
-    /// A worker's process id.
-    pub(crate) fn pid(&self, number: usize) -> Option<u32> {
-        self.workers.get(number).map(|hand| hand.child.id())
     }
 
     /// Sends a message to a worker.
@@ -141,6 +136,8 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
                         missing -= 1;
                     }
                 }
+                // Who has answered may go.
+                Event::Ended(None) if answers.get(number).is_some_and(Option::is_some) => {}
                 Event::Ended(reason) => {
                     let reason = reason.unwrap_or_else(|| "it ended early".to_owned());
                     return Err(Failure::new(what, format!("worker {number}: {reason}")));

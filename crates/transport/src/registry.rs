@@ -10,6 +10,8 @@ use std::time::Duration;
 use crate::address::{Address, MAX_ADDRESS_BYTES};
 use crate::error::Error;
 use crate::method::Method;
+use crate::shm::{Shm, ShmConfig};
+use crate::tcp::{Tcp, TcpConfig};
 
 /// The most addresses that one process may have in a list.
 const MAX_ADDRESSES: usize = 16;
@@ -29,6 +31,7 @@ pub struct Settings {
 #[derive(Default)]
 pub struct Registry {
     methods: Vec<Box<dyn Method>>,
+    unavailable: Vec<(&'static str, String)>,
 }
 
 /// An address that may be tried.
@@ -55,10 +58,40 @@ impl Registry {
         Self::default()
     }
 
-    /// The methods that this build brings.
+    /// The methods that this build brings. One that the system refuses is left out, with the reason
+    /// in [`Registry::unavailable`], as long as another one works.
     pub fn builtin(settings: &Settings) -> Result<Self, Error> {
-        let _ = settings;
-        Ok(Self::new())
+        let shm = Shm::new(ShmConfig {
+            connect_timeout: settings.connect_timeout,
+            ..ShmConfig::default()
+        });
+        let tcp = Tcp::new(TcpConfig {
+            key: settings.key,
+            encrypt: settings.encrypt,
+            connect_timeout: settings.connect_timeout,
+            ..TcpConfig::default()
+        });
+        let mut registry = Self::new();
+        match (shm, tcp) {
+            (Err(error), Err(_)) => return Err(error),
+            (shm, tcp) => {
+                registry.register_if("shm", shm.map(|shm| Box::new(shm) as Box<dyn Method>));
+                registry.register_if("tcp", tcp.map(|tcp| Box::new(tcp) as Box<dyn Method>));
+            }
+        }
+        Ok(registry)
+    }
+
+    fn register_if(&mut self, scheme: &'static str, method: Result<Box<dyn Method>, Error>) {
+        match method {
+            Ok(method) => self.register(method),
+            Err(error) => self.unavailable.push((scheme, error.to_string())),
+        }
+    }
+
+    /// Methods that the system refused, with its reasons.
+    pub fn unavailable(&self) -> &[(&'static str, String)] {
+        &self.unavailable
     }
 
     /// Adds a method. A later one of the same scheme takes the place of an earlier one.

@@ -2,32 +2,37 @@ use super::*;
 
 #[test]
 fn small_messages_complete_at_once_and_match_by_tag() {
-    let (mut a, mut b, to, from) = pair("small", Config::default(), Options::default());
-    let posted = a
-        .bmi
-        .post_send(to, &[memory(1, 8)], 5, a.context, 1)
-        .unwrap();
-    assert!(matches!(posted, Posted::Complete(done) if done.result == Ok(8) && done.user == 1));
-    a.send(to, &[memory(2, 8)], 6, 2);
-    a.send(to, &[memory(3, 8)], 5, 3);
-    idle(&mut [&mut b]);
-    let into: Vec<_> = (0..3).map(|_| Memory::zeroed(10)).collect();
-    let posted = b.bmi.post_recv(from, &into[..1], 6, b.context, 1).unwrap();
-    assert!(matches!(posted, Posted::Complete(done) if done.result == Ok(8)));
-    b.recv(from, &into[1..2], 5, 2);
-    b.recv(from, &into[2..], 5, 3);
-    assert_eq!(into[0].to_vec()[..8], bytes(2, 8));
-    assert_eq!(into[1].to_vec()[..8], bytes(1, 8));
-    assert_eq!(into[2].to_vec()[..8], bytes(3, 8));
-    assert_eq!(b.bmi.get_info(None).early_bytes, 0);
+    for medium in MEDIA {
+        let (mut a, mut b, to, from) = pair_over(medium, "small", Config::default());
+        let posted = a
+            .bmi
+            .post_send(to, &[memory(1, 8)], 5, a.context, 1)
+            .unwrap();
+        assert!(matches!(posted, Posted::Complete(done) if done.result == Ok(8) && done.user == 1));
+        a.send(to, &[memory(2, 8)], 6, 2);
+        a.send(to, &[memory(3, 8)], 5, 3);
+        idle(&mut [&mut a, &mut b]);
+        let into: Vec<_> = (0..3).map(|_| Memory::zeroed(10)).collect();
+        let posted = b.bmi.post_recv(from, &into[..1], 6, b.context, 1).unwrap();
+        assert!(matches!(posted, Posted::Complete(done) if done.result == Ok(8)));
+        b.recv(from, &into[1..2], 5, 2);
+        b.recv(from, &into[2..], 5, 3);
+        assert_eq!(into[0].to_vec()[..8], bytes(2, 8));
+        assert_eq!(into[1].to_vec()[..8], bytes(1, 8));
+        assert_eq!(into[2].to_vec()[..8], bytes(3, 8));
+        assert_eq!(b.bmi.get_info(None).early_bytes, 0);
+    }
 }
 
 #[test]
 fn every_size_arrives_in_lists_both_ways_by_every_policy() {
     use RendezvousPolicy::{Adaptive, Pull, Push};
-    for policy in [Adaptive, Pull, Push] {
+    for (policy, medium) in [Adaptive, Pull, Push]
+        .into_iter()
+        .flat_map(|policy| MEDIA.map(|medium| (policy, medium)))
+    {
         let name = format!("sizes-{policy:?}");
-        let (mut a, mut b, to, from) = pair(&name, Config::default(), Options::default());
+        let (mut a, mut b, to, from) = pair_over(medium, &name, Config::default());
         for node in [&mut a, &mut b] {
             let option = InfoOption::Rendezvous(policy);
             node.bmi.set_info(None, option).unwrap();
@@ -83,9 +88,12 @@ fn every_size_arrives_in_lists_both_ways_by_every_policy() {
 
 #[test]
 fn lists_longer_than_a_packet() {
-    for policy in [RendezvousPolicy::Adaptive, RendezvousPolicy::Push] {
+    for (policy, medium) in [RendezvousPolicy::Adaptive, RendezvousPolicy::Push]
+        .into_iter()
+        .flat_map(|policy| MEDIA.map(|medium| (policy, medium)))
+    {
         let name = format!("long-lists-{policy:?}");
-        let (mut a, mut b, to, from) = pair(&name, Config::default(), Options::default());
+        let (mut a, mut b, to, from) = pair_over(medium, &name, Config::default());
         b.bmi
             .set_info(None, InfoOption::Rendezvous(policy))
             .unwrap();
@@ -118,64 +126,68 @@ fn lists_longer_than_a_packet() {
 
 #[test]
 fn too_large_a_message_is_told_to_both() {
-    let (mut a, mut b, to, from) = pair("toolarge", Config::default(), Options::default());
-    for (user, size) in [(1, 100), (2, 100_000)] {
-        a.send(to, &[memory(0, size)], user, user);
-        b.recv(from, &[Memory::zeroed(10)], user, user);
-        drive(&mut [&mut a, &mut b], |nodes| {
-            nodes.iter().all(|node| node.result(user).is_some())
-        });
-        let size = size as u64;
-        let error = Err(OpError::TooLarge { size, room: 10 });
-        assert_eq!(b.result(user), Some(&error));
-        if user == 2 {
-            assert_eq!(a.result(user), Some(&error));
+    for medium in MEDIA {
+        let (mut a, mut b, to, from) = pair_over(medium, "toolarge", Config::default());
+        for (user, size) in [(1, 100), (2, 100_000)] {
+            a.send(to, &[memory(0, size)], user, user);
+            b.recv(from, &[Memory::zeroed(10)], user, user);
+            drive(&mut [&mut a, &mut b], |nodes| {
+                nodes.iter().all(|node| node.result(user).is_some())
+            });
+            let size = size as u64;
+            let error = Err(OpError::TooLarge { size, room: 10 });
+            assert_eq!(b.result(user), Some(&error));
+            if user == 2 {
+                assert_eq!(a.result(user), Some(&error));
+            }
         }
     }
 }
 
 #[test]
 fn unexpected_messages_of_every_size_in_order() {
-    let config = Config {
-        early_memory: 200_000,
-        ..Config::default()
-    };
-    let (mut a, mut b, to, _) = pair("unexpected", config, Options::default());
-    let sizes = [
-        1,
-        0,
-        9_000,
-        64 << 10,
-        5,
-        8_000,
-        30_000,
-        7,
-        64 << 10,
-        64 << 10,
-        3,
-    ];
-    for (n, &size) in sizes.iter().enumerate() {
-        a.send_unexpected(to, &memory(n, size), n as u64, n as u64);
+    for medium in MEDIA {
+        let config = Config {
+            early_memory: 200_000,
+            ..Config::default()
+        };
+        let (mut a, mut b, to, _) = pair_over(medium, "unexpected", config);
+        let sizes = [
+            1,
+            0,
+            9_000,
+            64 << 10,
+            5,
+            8_000,
+            30_000,
+            7,
+            64 << 10,
+            64 << 10,
+            3,
+        ];
+        for (n, &size) in sizes.iter().enumerate() {
+            a.send_unexpected(to, &memory(n, size), n as u64, n as u64);
+        }
+        let too_large = a
+            .bmi
+            .post_sendunexpected(to, &[memory(0, 70_000)], 0, a.context, 0);
+        assert!(matches!(
+            too_large,
+            Err(Error::UnexpectedTooLarge { size: 70_000, .. })
+        ));
+        drive(&mut [&mut a, &mut b], |nodes| {
+            nodes[1].collect_unexpected();
+            assert!(nodes[1].bmi.get_info(None).early_bytes <= 200_000);
+            nodes[1].unexpected.len() == sizes.len()
+        });
+        idle(&mut [&mut a, &mut b]);
+        for (n, &size) in sizes.iter().enumerate() {
+            assert_eq!(b.unexpected[n].tag, n as u64);
+            assert_eq!(b.unexpected[n].data, bytes(n, size));
+            assert_eq!(a.result(n as u64), Some(&Ok(size as u64)));
+        }
+        assert_eq!(b.bmi.get_info(None).early_bytes, 0);
     }
-    let too_large = a
-        .bmi
-        .post_sendunexpected(to, &[memory(0, 70_000)], 0, a.context, 0);
-    assert!(matches!(
-        too_large,
-        Err(Error::UnexpectedTooLarge { size: 70_000, .. })
-    ));
-    drive(&mut [&mut a, &mut b], |nodes| {
-        nodes[1].collect_unexpected();
-        assert!(nodes[1].bmi.get_info(None).early_bytes <= 200_000);
-        nodes[1].unexpected.len() == sizes.len()
-    });
-    idle(&mut [&mut a, &mut b]);
-    for (n, &size) in sizes.iter().enumerate() {
-        assert_eq!(b.unexpected[n].tag, n as u64);
-        assert_eq!(b.unexpected[n].data, bytes(n, size));
-        assert_eq!(a.result(n as u64), Some(&Ok(size as u64)));
-    }
-    assert_eq!(b.bmi.get_info(None).early_bytes, 0);
 }
 
 #[test]
@@ -203,32 +215,36 @@ fn a_process_sends_to_itself() {
 
 #[test]
 fn user_transfers_and_mapping() {
-    let (mut a, mut b, to, from) = pair("transfers", Config::default(), Options::default());
-    let theirs = memory(4, 1000);
-    let region = b.bmi.export(from, &theirs, Access::Read).unwrap();
-    let into = Memory::zeroed(1000);
-    let get = |a: &mut Node, remote: &[RegionDescriptor], direction, user| {
-        let local = std::slice::from_ref(&into);
-        let posted = a
-            .bmi
-            .post_transfer(to, direction, local, remote, a.context, user);
-        a.note(posted);
-        drive(&mut [a], |nodes| nodes[0].result(user).is_some());
-        a.result(user).cloned().unwrap()
-    };
-    assert_eq!(get(&mut a, &[region], Direction::Get, 1), Ok(1000));
-    assert_eq!(into.to_vec(), bytes(4, 1000));
-    let refused = Err(OpError::Transfer(TransferError::Protection));
-    assert_eq!(get(&mut a, &[region], Direction::Put, 2), refused);
-    let length = get(&mut a, &[], Direction::Get, 3);
-    assert!(matches!(
-        length,
-        Err(OpError::Transfer(TransferError::Length { .. }))
-    ));
-    assert_eq!(a.bmi.map(to, &region).unwrap().to_vec(), bytes(4, 1000));
-    b.bmi.unexport(from, &region);
-    assert_eq!(get(&mut a, &[region], Direction::Get, 4), refused);
-    assert_eq!(a.bmi.memalloc(to, 123).unwrap().len(), 123);
+    for medium in MEDIA {
+        let (mut a, mut b, to, from) = pair_over(medium, "transfers", Config::default());
+        let theirs = memory(4, 1000);
+        let region = b.bmi.export(from, &theirs, Access::Read).unwrap();
+        let into = Memory::zeroed(1000);
+        let get = |a: &mut Node, b: &mut Node, remote: &[RegionDescriptor], direction, user| {
+            let local = std::slice::from_ref(&into);
+            let posted = a
+                .bmi
+                .post_transfer(to, direction, local, remote, a.context, user);
+            a.note(posted);
+            drive(&mut [a, b], |nodes| nodes[0].result(user).is_some());
+            a.result(user).cloned().unwrap()
+        };
+        assert_eq!(get(&mut a, &mut b, &[region], Direction::Get, 1), Ok(1000));
+        assert_eq!(into.to_vec(), bytes(4, 1000));
+        let refused = Err(OpError::Transfer(TransferError::Protection));
+        assert_eq!(get(&mut a, &mut b, &[region], Direction::Put, 2), refused);
+        let length = get(&mut a, &mut b, &[], Direction::Get, 3);
+        assert!(matches!(
+            length,
+            Err(OpError::Transfer(TransferError::Length { .. }))
+        ));
+        if medium == Medium::Mem {
+            assert_eq!(a.bmi.map(to, &region).unwrap().to_vec(), bytes(4, 1000));
+        }
+        b.bmi.unexport(from, &region);
+        assert_eq!(get(&mut a, &mut b, &[region], Direction::Get, 4), refused);
+        assert_eq!(a.bmi.memalloc(to, 123).unwrap().len(), 123);
+    }
 }
 
 #[test]
@@ -280,23 +296,26 @@ fn testing_one_or_some() {
 
 #[test]
 fn a_sleeper_wakes_for_messages_and_for_wakers() {
-    let (mut a, mut b, to, from) = pair("sleeper", Config::default(), Options::default());
-    let op = b.recv(from, &[Memory::zeroed(8)], 1, 1);
-    let waker = b.bmi.waker();
-    let long = Duration::from_secs(60);
-    let thread = std::thread::spawn(move || {
-        let done = b.bmi.test(op, long).unwrap();
-        (done, b)
-    });
-    std::thread::sleep(Duration::from_millis(30));
-    a.send(to, &[memory(0, 8)], 1, 1);
-    let (done, mut b) = thread.join().unwrap();
-    assert_eq!(done.unwrap().result, Ok(8));
+    for medium in MEDIA {
+        let (mut a, mut b, to, from) = pair_over(medium, "sleeper", Config::default());
+        let op = b.recv(from, &[Memory::zeroed(8)], 1, 1);
+        let waker = b.bmi.waker();
+        let long = Duration::from_secs(60);
+        let thread = std::thread::spawn(move || {
+            let done = b.bmi.test(op, long).unwrap();
+            (done, b)
+        });
+        std::thread::sleep(Duration::from_millis(30));
+        a.send(to, &[memory(0, 8)], 1, 1);
+        a.step();
+        let (done, mut b) = thread.join().unwrap();
+        assert_eq!(done.expect("woken in time").result, Ok(8), "{medium:?}");
 
-    let thread = std::thread::spawn(move || b.bmi.wait(b.context, long));
-    std::thread::sleep(Duration::from_millis(30));
-    waker.wake();
-    assert!(!thread.join().unwrap());
+        let thread = std::thread::spawn(move || b.bmi.wait(b.context, long));
+        std::thread::sleep(Duration::from_millis(30));
+        waker.wake();
+        assert!(!thread.join().unwrap());
+    }
 }
 
 #[test]

@@ -1,1 +1,255 @@
+//! Cancelling in each state. Whatever the peer does, memory that a completed operation used is not
+//! touched any more.
 
+use super::*;
+
+const LARGE: usize = 1 << 20;
+
+/// A pair whose transfers take many polls, so that they can be met half done.
+fn slow_pair(name: &str) -> (Node, Node, Addr, Addr) {
+    let options = Options {
+        max_piece: 4096,
+        ..Options::default()
+    };
+    pair(name, Config::default(), options)
+}
+
+fn cancelled(node: &Node, user: u64) -> bool {
+    node.result(user) == Some(&Err(OpError::Cancelled))
+}
+
+/// After a cancel the pair still works, and nothing is left behind.
+fn still_works(a: &mut Node, b: &mut Node, to: Addr, from: Addr) {
+    let into = Memory::zeroed(LARGE);
+    b.recv(from, std::slice::from_ref(&into), 99, 990);
+    a.send(to, &[memory(9, LARGE)], 99, 991);
+    drive(&mut [a, b], |nodes| {
+        nodes[0].result(991).is_some() && nodes[1].result(990).is_some()
+    });
+    assert_eq!(b.result(990), Some(&Ok(LARGE as u64)));
+    assert_eq!(into.to_vec(), bytes(9, LARGE));
+    for node in [a, b] {
+        let info = node.bmi.get_info(None);
+        assert_eq!(
+            (info.operations, info.transfers, info.early_bytes),
+            (0, 0, 0)
+        );
+    }
+}
+
+#[test]
+fn a_posted_receive() {
+    let (mut a, mut b, to, from) = pair("cancel-posted", Config::default(), Options::default());
+    let op = b.recv(from, &[Memory::zeroed(8)], 1, 1);
+    b.bmi.cancel(op);
+    b.step();
+    assert!(cancelled(&b, 1));
+    // The message that comes goes to the next receive.
+    a.send(to, &[memory(3, 8)], 1, 1);
+    idle(&mut [&mut a, &mut b]);
+    let into = Memory::zeroed(8);
+    b.recv(from, std::slice::from_ref(&into), 1, 2);
+    assert_eq!(b.result(2), Some(&Ok(8)));
+    assert_eq!(into.to_vec(), bytes(3, 8));
+    still_works(&mut a, &mut b, to, from);
+}
+
+#[test]
+fn a_send_in_the_queue() {
+    let mut a = node("cancel-queued-client");
+    // Nobody answers: the connection is never greeted.
+    let mut silent = Mem::new(Options::default()).unwrap();
+    causeway_transport::Method::listen(&mut silent, &"mem://cancel-queued".parse().unwrap())
+        .unwrap();
+    let to = a.bmi.lookup("mem://cancel-queued").unwrap();
+    let data = memory(0, 8);
+    let op = a.send(to, std::slice::from_ref(&data), 1, 1);
+    let unexpected = a.send_unexpected(to, &data, 1, 2);
+    idle(&mut [&mut a]);
+    assert!(a.done.is_empty());
+    a.bmi.cancel(op);
+    a.bmi.cancel(unexpected);
+    a.step();
+    assert!(cancelled(&a, 1) && cancelled(&a, 2));
+    assert_eq!(data.sharers(), 1);
+}
+
+#[test]
+fn an_announced_send() {
+    let (mut a, mut b, to, from) = slow_pair("cancel-announced");
+    let data = memory(1, LARGE);
+    let op = a.send(to, std::slice::from_ref(&data), 1, 1);
+    let unexpected = memory(1, 60_000);
+    let op2 = a.send_unexpected(to, &unexpected, 1, 2);
+    // The second is lost while it is being fetched.
+    for _ in 0..3 {
+        a.step();
+        b.step();
+    }
+    a.bmi.cancel(op);
+    a.bmi.cancel(op2);
+    idle(&mut [&mut a, &mut b]);
+    assert!(cancelled(&a, 1) && cancelled(&a, 2));
+    assert_eq!((data.sharers(), unexpected.sharers()), (1, 1));
+    b.collect_unexpected();
+    assert!(b.unexpected.is_empty());
+    // It never happened: the receive gets the next one.
+    let into = Memory::zeroed(8);
+    b.recv(from, std::slice::from_ref(&into), 1, 1);
+    a.send(to, &[memory(5, 8)], 1, 3);
+    idle(&mut [&mut a, &mut b]);
+    assert_eq!(b.result(1), Some(&Ok(8)));
+    still_works(&mut a, &mut b, to, from);
+}
+
+#[test]
+fn a_send_that_is_being_pulled() {
+    let (mut a, mut b, to, from) = slow_pair("cancel-pulled");
+    let data = memory(1, LARGE);
+    let op = a.send(to, std::slice::from_ref(&data), 1, 1);
+    let into = Memory::zeroed(LARGE);
+    b.recv(from, std::slice::from_ref(&into), 1, 1);
+    while b.bmi.get_info(None).transfers == 0 {
+        a.step();
+        b.step();
+    }
+    a.bmi.cancel(op);
+    a.step();
+    assert!(cancelled(&a, 1));
+    assert_eq!(data.sharers(), 1, "nobody can read it any more");
+    idle(&mut [&mut a, &mut b]);
+    assert_eq!(b.result(1), None, "the receive waits for the next message");
+    a.send(to, &[memory(2, LARGE)], 1, 2);
+    drive(&mut [&mut a, &mut b], |nodes| nodes[1].result(1).is_some());
+    assert_eq!(into.to_vec(), bytes(2, LARGE));
+    still_works(&mut a, &mut b, to, from);
+}
+
+#[test]
+fn a_receive_that_is_pulling_completes() {
+    let (mut a, mut b, to, from) = slow_pair("cancel-pulling");
+    a.send(to, &[memory(1, LARGE)], 1, 1);
+    let into = Memory::zeroed(LARGE);
+    let op = b.recv(from, std::slice::from_ref(&into), 1, 1);
+    while b.bmi.get_info(None).transfers == 0 {
+        a.step();
+        b.step();
+    }
+    b.bmi.cancel(op);
+    drive(&mut [&mut a, &mut b], |nodes| nodes[1].result(1).is_some());
+    assert_eq!(b.result(1), Some(&Ok(LARGE as u64)));
+    still_works(&mut a, &mut b, to, from);
+}
+
+#[test]
+fn a_receive_that_is_being_pushed_into() {
+    for late in [false, true] {
+        let (mut a, mut b, to, from) = slow_pair(&format!("cancel-cleared-{late}"));
+        let policy = InfoOption::Rendezvous(RendezvousPolicy::Push);
+        b.bmi.set_info(None, policy).unwrap();
+        a.send(to, &[memory(1, LARGE)], 1, 1);
+        let into = Memory::zeroed(LARGE);
+        let op = b.recv(from, std::slice::from_ref(&into), 1, 1);
+        for _ in 0..5 {
+            b.step();
+            if late {
+                a.step();
+            }
+        }
+        assert_eq!(a.bmi.get_info(None).transfers > 0, late);
+        b.bmi.cancel(op);
+        b.step();
+        assert!(cancelled(&b, 1));
+        assert_eq!(into.sharers(), 1, "nobody can write it any more");
+        let before = into.to_vec();
+        drive(&mut [&mut a, &mut b], |nodes| nodes[0].result(1).is_some());
+        assert_eq!(into.to_vec(), before);
+        let result = a.result(1).unwrap();
+        assert!(
+            matches!(result, Err(OpError::Withdrawn | OpError::Transfer(_))),
+            "{result:?}"
+        );
+        b.bmi
+            .set_info(None, InfoOption::Rendezvous(RendezvousPolicy::Adaptive))
+            .unwrap();
+        still_works(&mut a, &mut b, to, from);
+    }
+}
+
+#[test]
+fn a_send_that_was_cleared_but_not_begun() {
+    let (mut a, mut b, to, from) = slow_pair("cancel-topush");
+    let policy = InfoOption::Rendezvous(RendezvousPolicy::Push);
+    b.bmi.set_info(None, policy).unwrap();
+    // Transfers of the user fill the throttle.
+    let region = b.bmi.export(from, &memory(0, LARGE), Access::Read).unwrap();
+    let mut moves = Vec::new();
+    for user in 100..120 {
+        let local = [Memory::zeroed(LARGE)];
+        let posted = a
+            .bmi
+            .post_transfer(to, Direction::Get, &local, &[region], a.context, user);
+        moves.push(a.note(posted));
+    }
+    let data = memory(1, LARGE);
+    let op = a.send(to, std::slice::from_ref(&data), 1, 1);
+    let into = Memory::zeroed(LARGE);
+    b.recv(from, std::slice::from_ref(&into), 1, 1);
+    for _ in 0..5 {
+        b.step();
+        a.step();
+    }
+    a.bmi.cancel(op);
+    // A transfer that waits is cancelled at once, one that goes on completes.
+    a.bmi.cancel(moves[19]);
+    a.bmi.cancel(moves[0]);
+    a.step();
+    assert!(cancelled(&a, 1) && cancelled(&a, 119) && !cancelled(&a, 100));
+    assert_eq!(data.sharers(), 1);
+    drive(&mut [&mut a, &mut b], |nodes| nodes[0].done.len() == 21);
+    assert_eq!(a.result(100), Some(&Ok(LARGE as u64)));
+    assert_eq!(b.result(1), None);
+    a.send(to, &[memory(4, 100)], 1, 2);
+    drive(&mut [&mut a, &mut b], |nodes| nodes[1].result(1).is_some());
+    assert_eq!(b.result(1), Some(&Ok(100)));
+    b.bmi
+        .set_info(None, InfoOption::Rendezvous(RendezvousPolicy::Adaptive))
+        .unwrap();
+    still_works(&mut a, &mut b, to, from);
+}
+
+#[test]
+fn a_matched_receive_that_waits_gives_its_message_back() {
+    let (mut a, mut b, to, from) = slow_pair("cancel-matched");
+    let pull = InfoOption::Rendezvous(RendezvousPolicy::Pull);
+    b.bmi.set_info(None, pull).unwrap();
+    let region = a.bmi.export(to, &memory(0, LARGE), Access::Read).unwrap();
+    for user in 100..120 {
+        let local = [Memory::zeroed(LARGE)];
+        let posted = b
+            .bmi
+            .post_transfer(from, Direction::Get, &local, &[region], b.context, user);
+        b.note(posted);
+    }
+    a.send(to, &[memory(1, LARGE)], 1, 1);
+    a.send(to, &[memory(2, LARGE)], 1, 2);
+    let op = b.recv(from, &[Memory::zeroed(LARGE)], 1, 1);
+    for _ in 0..5 {
+        a.step();
+        b.step();
+    }
+    b.bmi.cancel(op);
+    b.step();
+    assert!(cancelled(&b, 1));
+    // In the order in which they were sent.
+    for user in [2, 3] {
+        let into = Memory::zeroed(LARGE);
+        b.recv(from, std::slice::from_ref(&into), 1, user);
+        drive(&mut [&mut a, &mut b], |nodes| {
+            nodes[1].result(user).is_some()
+        });
+        assert_eq!(into.to_vec(), bytes(user as usize - 1, LARGE));
+    }
+    drive(&mut [&mut a, &mut b], |nodes| nodes[1].done.len() == 23);
+    still_works(&mut a, &mut b, to, from);
+}

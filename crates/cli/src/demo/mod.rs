@@ -209,7 +209,7 @@ fn perform(
         durability: arguments.durability.into(),
         tcp: false,
         timeout: Some(Duration::from_secs(arguments.timeout)),
-        quiet: true,
+        environment: Vec::new(),
     })?;
     output.line(&format!(
         "{} servers are running; {} files, {} in {} directories; {clients} client processes",

@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         durability: arguments.durability.into(),
         tcp: arguments.tcp,
         timeout: None,
-        quiet: false,
+        environment: Vec::new(),
     })?;
     let file = cluster.file().display().to_string();
     let names: Vec<String> =
@@ -73,10 +73,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     output.object(&json!({ "config": file, "servers": names, "pids": pids }));
     loop {
         std::thread::sleep(Duration::from_millis(200));
-        for (index, status) in cluster.ended() {
+        while let Some((index, words)) = cluster.ended() {
             let name = cluster.name(index);
             warn(&format!(
-                "the server {name} ended: {status}; start it again with \
+                "the server {name} ended: {words}; start it again with \
                  `causeway fs serve --config {file} --server {name}`"
             ));
         }

@@ -5,6 +5,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use causeway_fs::config::{Configuration, Durability, Host};
+use causeway_fs::dev::random_identity;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 
@@ -79,7 +80,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         .doing(|| format!("finding the place of {}", key_file.display()))?;
     let mut configuration = Configuration::from_hosts(
         &arguments.name,
-        u128::from_le_bytes(random()?),
+        random_identity().doing(|| "making a random identity".to_owned())?,
         &arguments.hosts,
         &arguments.dir,
         Some(&key_path),
@@ -136,7 +137,7 @@ fn move_metadata(configuration: &mut Configuration, host: &Host, io_hosts: &[Hos
 }
 
 /// Unpredictable bytes.
-pub(crate) fn random<const N: usize>() -> Outcome<[u8; N]> {
+fn random<const N: usize>() -> Outcome<[u8; N]> {
     let mut bytes = [0; N];
     let mut done = 0;
     while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {

@@ -15,10 +15,12 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use causeway_fs::config::Durability;
 use causeway_fs::meta::store::fjall::Fjall;
 use causeway_fs::meta::store::{Batch, Persist, Store};
 
 mod redb;
+mod service;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args_os().skip(1);
@@ -66,6 +68,31 @@ fn main() -> Result<(), Box<dyn Error>> {
             };
             println!("| {engine} | {durability} | {group} | {creates:.0} | {unlinks:.0} |");
         }
+    }
+    println!();
+    println!(
+        "| service | operations per commit | creates/s | CPU us per create | unlinks/s | look-ups/s |"
+    );
+    println!("|---|---|---|---|---|---|");
+    for (durability, group) in [
+        (Durability::Synced, 1),
+        (Durability::Synced, 8),
+        (Durability::Synced, 64),
+        (Durability::Relaxed, 1),
+        (Durability::Relaxed, 8),
+    ] {
+        let directory = directory
+            .path()
+            .join(format!("service-{durability:?}-{group}"));
+        let service::Rates {
+            creates,
+            create_cpu_us,
+            unlinks,
+            lookups,
+        } = service::run(&directory, durability, group, duration)?;
+        println!(
+            "| {durability:?} | {group} | {creates:.0} | {create_cpu_us:.1} | {unlinks:.0} | {lookups:.0} |"
+        );
     }
     Ok(())
 }

@@ -96,7 +96,10 @@ impl Client {
                     .and_then(node)
                 {
                     Ok(node) => break file.see(node),
-                    Err(t) if t.errno == Errno::MOVING && tries < FORM_CHANGES => {
+                    Err(t)
+                        if matches!(t.errno, Errno::MOVING | Errno::STUFFED)
+                            && tries < FORM_CHANGES =>
+                    {
                         client.unstuff(file)?;
                     }
                     Err(trouble) => return Err(trouble),
@@ -137,7 +140,7 @@ impl Client {
     ) -> Result<(), Trouble> {
         let mut total: u64 = 0;
         for region in regions {
-            let end = region.offset.checked_add(region.len).unwrap_or(u64::MAX);
+            let end = region.offset.saturating_add(region.len);
             check_end(end)?;
             total = total.saturating_add(region.len);
         }

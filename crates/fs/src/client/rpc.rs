@@ -234,7 +234,7 @@ impl Rpc {
             return Ok(addr);
         }
         let addr = self.bmi.lookup(&link.addresses).map_err(|e| Trouble {
-            errno: Errno::EHOSTUNREACH,
+            errno: Errno::EINVAL,
             message: e.to_string(),
             server: Some(link.describe()),
         })?;
@@ -291,15 +291,16 @@ impl Rpc {
             }
             let mut next = deadline;
             let mut open = false;
-            for index in 0..flights.len() {
-                if let State::Waiting { until } = flights[index].state {
-                    if until <= now {
-                        self.launch(&mut flights[index], index);
-                    } else {
-                        next = next.min(until);
-                    }
+            for (index, flight) in flights.iter_mut().enumerate() {
+                if let State::Waiting { until } = flight.state
+                    && until <= now
+                {
+                    self.launch(flight, index);
                 }
-                open |= !matches!(flights[index].state, State::Done(_));
+                if let State::Waiting { until } = flight.state {
+                    next = next.min(until);
+                }
+                open |= !matches!(flight.state, State::Done(_));
             }
             if !open {
                 break;
@@ -341,6 +342,10 @@ impl Rpc {
     fn launch(&mut self, flight: &mut Flight, index: usize) {
         let attempt = match self.attempt(flight, index) {
             Ok(attempt) => attempt,
+            Err(trouble) if trouble.errno == Errno::EHOSTUNREACH => {
+                flight.wait(trouble);
+                return;
+            }
             Err(trouble) => {
                 flight.state = State::Done(Err(trouble));
                 return;
@@ -355,7 +360,9 @@ impl Rpc {
         let mut exports = Vec::new();
         let operation = match &flight.call.body {
             Body::Plain(operation) => operation.clone(),
-            Body::Data(way, piece) => self.data_operation(addr, *way, piece, &mut exports)?,
+            Body::Data(way, piece) => {
+                self.data_operation(flight.call.server, addr, *way, piece, &mut exports)?
+            }
         };
         let tag = self.next_tag;
         self.next_tag += 1;
@@ -429,6 +436,7 @@ impl Rpc {
 
     fn data_operation(
         &mut self,
+        server: usize,
         addr: Addr,
         way: Way,
         piece: &Piece,
@@ -438,9 +446,16 @@ impl Rpc {
             Way::Read => Access::Write,
             Way::Write => Access::Read,
         };
+        let described = self.links.get(server).map(Link::describe);
         let mut export = |bmi: &mut Bmi, memory: &Memory, access| {
-            let region = bmi.export(addr, memory, access).map_err(|e| {
-                Trouble::local(Errno::ENOMEM, format!("the buffer cannot be exported: {e}"))
+            let region = bmi.export(addr, memory, access).map_err(|e| match e {
+                // Without a connection there is nobody to export to.
+                causeway_bmi::Error::Transport(_) => Trouble {
+                    errno: Errno::EHOSTUNREACH,
+                    message: "no connection can be made".to_owned(),
+                    server: described.clone(),
+                },
+                e => Trouble::local(Errno::ENOMEM, format!("the buffer cannot be exported: {e}")),
             })?;
             exports.push(region);
             Ok::<_, Trouble>(region)
@@ -554,11 +569,7 @@ impl Rpc {
             }
         };
         if repeat {
-            flight.state = State::Waiting {
-                until: now + flight.pause,
-            };
-            flight.pause = (flight.pause * 2).min(LONGEST_PAUSE);
-            flight.last = Some(trouble);
+            flight.wait(trouble);
         } else {
             flight.state = State::Done(Err(trouble));
         }
@@ -617,6 +628,17 @@ impl Rpc {
                 server,
             }));
         }
+    }
+}
+
+impl Flight {
+    /// Pauses before the next attempt.
+    fn wait(&mut self, trouble: Trouble) {
+        self.state = State::Waiting {
+            until: Instant::now() + self.pause,
+        };
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.last = Some(trouble);
     }
 }
 

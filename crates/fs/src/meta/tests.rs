@@ -10,12 +10,10 @@ use super::{Service, Settings};
 
 mod check;
 mod contents;
+mod faults;
 mod names;
 mod permissions;
 mod sessions;
-
-/// Several handles of one store, as if it had been closed and opened.
-pub(super) struct Shared(pub(super) Arc<Memory>);
 
 /// A service with a client.
 pub(super) struct Bench {

@@ -4,9 +4,11 @@
 use std::path::Path;
 
 use fjall::{
-    Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot,
+    CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot,
     config::{BlockSizePolicy, CompressionPolicy},
 };
+
+mod journal;
 
 use super::{Batch, Pair, Pairs, Persist, Store, StoreError, StoreErrorKind, View};
 
@@ -29,7 +31,23 @@ pub struct Fjall {
 impl Fjall {
     /// Opens the store in `directory`, or makes one there.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
+        let torn = journal::trim(directory).map_err(|error| wrap_trim(directory, &error))?;
+        if let Some(journal::Torn {
+            journal,
+            at,
+            bytes,
+            kept,
+        }) = torn
+        {
+            tracing::warn!(
+                "{}: the last {bytes} bytes, behind {at}, are no whole change (as after power loss); \
+                 they are kept in {}",
+                journal.display(),
+                kept.display()
+            );
+        }
         let database = Database::builder(directory)
+            .journal_compression(CompressionType::None)
             .cache_size(CACHE_BYTES)
             .max_journaling_size(JOURNAL_BYTES)
             .worker_threads(WORKERS)
@@ -106,6 +124,24 @@ fn mode(persist: Persist) -> PersistMode {
     match persist {
         Persist::Process => PersistMode::Buffer,
         Persist::Power => PersistMode::SyncData,
+    }
+}
+
+fn wrap_trim(directory: &Path, error: &std::io::Error) -> StoreError {
+    let kind = match error.kind() {
+        std::io::ErrorKind::WouldBlock => StoreErrorKind::Locked,
+        std::io::ErrorKind::StorageFull => StoreErrorKind::Full,
+        _ => StoreErrorKind::Io,
+    };
+    let message = match kind {
+        StoreErrorKind::Locked => format!("{} is open already", directory.display()),
+        _ => format!("{}: {error}", directory.display()),
+    };
+    StoreError {
+        store: NAME,
+        doing: "open",
+        kind,
+        message,
     }
 }
 
