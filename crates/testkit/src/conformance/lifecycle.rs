@@ -213,6 +213,39 @@ pub fn disconnecting_ends_transfers_and_exports<F: Factory>(factory: &F) {
     assert_eq!(pair.a_transfers(&list), Err(TransferError::Protection));
 }
 
+/// A peer that goes away while transfers with it are in progress: each completes once, with
+/// success or the peer's end, and before that end is reported (the sink checks the order).
+pub fn a_departure_ends_transfers<F: Factory>(factory: &F) {
+    const LEN: usize = 2 << 20;
+    for direction in [Direction::Get, Direction::Put] {
+        for steps in [0, 1, 5] {
+            let mut pair = Pair::new(factory);
+            let theirs = Memory::zeroed(LEN);
+            let region = pair.b.export(pair.to_a, &theirs, Access::ReadWrite);
+            let list = List::simple(direction, &Memory::zeroed(LEN), region).notifying(b"landed");
+            let started = (0..10)
+                .filter_map(|_| pair.a.try_transfer(pair.to_b, &list))
+                .count();
+            for _ in 0..steps {
+                pair.a.step();
+            }
+            let Pair { mut a, b, to_b, .. } = pair;
+            drop(b);
+            let cause = a.downfall(to_b);
+            assert_eq!((a.in_progress(), a.seen.done.len()), (0, started));
+            for (_, result) in a.seen.done {
+                let expected = [Ok(()), Err(TransferError::Peer(cause.clone()))];
+                assert!(expected.contains(&result), "{result:?}");
+            }
+            assert_eq!(
+                list.local[0].sharers(),
+                1,
+                "nobody holds the memory any more"
+            );
+        }
+    }
+}
+
 /// Handles that were never given out, or have ended, are refused by every call, and nothing
 /// panics.
 pub fn stale_handles_are_refused<F: Factory>(factory: &F) {
