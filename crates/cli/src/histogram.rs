@@ -15,7 +15,6 @@ pub(crate) struct Histogram {
     /// Counts by bucket; as long as the highest bucket that is used.
     counts: Vec<u64>,
     count: u64,
-    sum_us: f64,
     max_us: f64,
 }
 
@@ -31,7 +30,6 @@ impl Histogram {
             *count += 1;
         }
         self.count += 1;
-        self.sum_us += microseconds;
         self.max_us = self.max_us.max(microseconds);
     }
 
@@ -43,7 +41,6 @@ impl Histogram {
             *count += more;
         }
         self.count += other.count;
-        self.sum_us += other.sum_us;
         self.max_us = self.max_us.max(other.max_us);
     }
 
@@ -55,11 +52,6 @@ impl Histogram {
     /// The longest, in microseconds.
     pub(crate) fn max_us(&self) -> f64 {
         self.max_us
-    }
-
-    /// The mean, in microseconds.
-    pub(crate) fn mean_us(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.sum_us / self.count as f64 }
     }
 
     /// The time that a share of operations (0 to 1) stayed below, in microseconds.
@@ -106,7 +98,6 @@ mod tests {
         low.merge(&high);
         assert_eq!(low.count(), 2000);
         assert!(near(low.quantile_us(0.5), 1000.0));
-        assert!(near(low.mean_us(), 1000.5));
         assert_eq!(low.max_us(), 2000.0);
         assert_eq!(low.buckets().map(|(_, _, count)| count).sum::<u64>(), 2000);
     }

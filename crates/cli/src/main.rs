@@ -87,10 +87,12 @@ fn run(cli: Cli) -> Outcome {
 
 /// Prints help, the version or what is wrong with the arguments; answers the exit code.
 fn wrong_use(error: &clap::Error) -> u8 {
-    // A closed pipe ends `causeway --help | head` quietly.
-    let _ = error.print();
-    match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
-        _ => 2,
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // A closed pipe ends `causeway --help | head` quietly.
+        let _ = error.print();
+        return 0;
     }
+    let text = error.render().to_string();
+    output::note(&format!("causeway: {}", text.strip_prefix("error: ").unwrap_or(&text).trim_end()));
+    2
 }

@@ -22,7 +22,6 @@ pub(crate) struct Output {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Style {
     Bold,
-    Dim,
     Red,
     Green,
     Yellow,
@@ -50,7 +49,6 @@ fn styled(text: &str, style: Style, colour: bool) -> String {
     }
     let code = match style {
         Style::Bold => "1",
-        Style::Dim => "2",
         Style::Red => "31",
         Style::Green => "32",
         Style::Yellow => "33",

@@ -89,11 +89,6 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         self.workers.len()
     }
 
-    /// A worker's process id.
-    pub(crate) fn pid(&self, number: usize) -> Option<u32> {
-        self.workers.get(number).map(|hand| hand.child.id())
-    }
-
     /// Sends a message to a worker.
     pub(crate) fn send(&mut self, number: usize, message: &impl Serialize) -> Outcome {
         let doing = || format!("telling worker {number} what to do");
@@ -141,6 +136,8 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
                         missing -= 1;
                     }
                 }
+                // Who has answered may go.
+                Event::Ended(None) if answers.get(number).is_some_and(Option::is_some) => {}
                 Event::Ended(reason) => {
                     let reason = reason.unwrap_or_else(|| "it ended early".to_owned());
                     return Err(Failure::new(what, format!("worker {number}: {reason}")));

@@ -17,8 +17,6 @@ const INTERVAL: Duration = Duration::from_millis(200);
 /// What one I/O server moved.
 #[derive(Debug, Clone)]
 pub(crate) struct History {
-    /// Its index in the configuration.
-    pub(crate) server: usize,
     /// Its name.
     pub(crate) name: String,
     /// Bytes that it wrote to and read from its storage, over all its lives.
@@ -62,7 +60,6 @@ impl Sampler {
 fn watch(configuration: &Configuration, server: usize, stop: &AtomicBool) -> History {
     let name = configuration.servers.get(server).map_or_else(String::new, |one| one.name.clone());
     let mut history = History {
-        server,
         name,
         written: 0,
         read: 0,

@@ -2,7 +2,6 @@
 
 use std::ffi::OsStr;
 use std::fs::File as LocalFile;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

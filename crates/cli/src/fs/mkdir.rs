@@ -5,11 +5,11 @@ use causeway_wire::fs::DistributionHint;
 use clap::Args;
 use serde_json::json;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::fs::change::parse_octal;
 use crate::fs::engine::conclude;
 use crate::fs::put::hint;
-use crate::fs::session::{RemotePath, Session, Target, exists_already, remote_path};
+use crate::fs::session::{RemotePath, Session, Target, exists_already, is_missing, remote_path};
 use crate::fs::tree::is_directory;
 use crate::output::report_item;
 use crate::units::parse_bytes;
@@ -54,7 +54,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             client
                 .make_directory(&path, arguments.mode, distribution)
                 .map(|_| ())
-                .map_err(Into::into)
+                .map_err(|error| {
+                    let missing = is_missing(&error);
+                    let failure = Failure::from(error);
+                    if missing { failure.hint("make the parents too with -p") } else { failure }
+                })
         };
         if let Err(failure) = result {
             report_item(&failure);

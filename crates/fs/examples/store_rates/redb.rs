@@ -16,14 +16,14 @@ use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefin
 const PAIRS: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("pairs");
 
 /// A store in one file of a directory.
-pub struct Redb {
+pub(crate) struct Redb {
     database: Database,
     skip_sync: Arc<AtomicBool>,
 }
 
 impl Redb {
     /// Opens the store in `directory`, or makes one there.
-    pub fn open(directory: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn open(directory: &Path) -> Result<Self, StoreError> {
         std::fs::create_dir_all(directory).map_err(|error| wrap("open", error))?;
         let file = std::fs::OpenOptions::new()
             .read(true)

@@ -50,6 +50,8 @@ pub struct Service {
     sessions: Sessions,
     next_object: u64,
     reserved_until: u64,
+    /// When the disk's free space was looked up, in seconds, and whether it was too little.
+    full: (i64, bool),
 }
 
 /// Answers requests that change nothing, from the last committed state. Cheap to clone.
@@ -65,13 +67,19 @@ impl Service {
         let opener = move || -> Result<Arc<dyn Store>, StoreError> {
             Ok(Arc::new(Fjall::open(&path)?) as Arc<dyn Store>)
         };
-        let mut service = Self::with_opener(Box::new(opener), settings)?;
-        service.directory = Some(directory.to_owned());
-        Ok(service)
+        Self::start(Box::new(opener), Some(directory.to_owned()), settings)
     }
 
     /// Opens the metadata in whatever store `open` opens. It is called again when the store fails.
     pub fn with_opener(open: Opener, settings: Settings) -> Result<Self, Failure> {
+        Self::start(open, None, settings)
+    }
+
+    fn start(
+        open: Opener,
+        directory: Option<PathBuf>,
+        settings: Settings,
+    ) -> Result<Self, Failure> {
         if settings.stuffed_limit > MAX_STUFFED_BYTES || settings.io_servers == 0 {
             return fail(
                 Errno::EINVAL,
@@ -86,11 +94,12 @@ impl Service {
             settings,
             open,
             store: Shared::default(),
-            directory: None,
+            directory,
             counters: Counters::default(),
             sessions: Sessions::default(),
             next_object: 0,
             reserved_until: 0,
+            full: (i64::MIN, false),
         };
         service.reopen()?;
         Ok(service)
@@ -106,6 +115,14 @@ impl Service {
     /// Executes requests in order and commits their changes together. The replies are in the same
     /// order; what they promise holds when the call returns.
     pub fn apply(&mut self, requests: &[Request], now: Timestamp) -> Vec<Reply> {
+        if self.store().is_err()
+            && let Err(failure) = self.reopen()
+        {
+            let reply = Reply {
+                result: Err(failure),
+            };
+            return vec![reply; requests.len()];
+        }
         match self.try_apply(requests, now) {
             Ok(replies) => replies,
             Err(failure) => self.settle(requests, &failure),
@@ -116,7 +133,7 @@ impl Service {
         let store = self.store()?;
         let mut state = Overlay::new(store.snapshot()?);
         let before = self.counters;
-        let full = self.is_full();
+        let full = self.is_full(now.seconds);
         let mut commit = false;
         let mut replies = Vec::with_capacity(requests.len());
         for request in requests {
@@ -274,6 +291,13 @@ impl Service {
 
     /// Makes an empty file system.
     fn format(&self, store: &dyn Store) -> Outcome<()> {
+        if let Some(marker) = self.marker().filter(|marker| marker.exists()) {
+            return Err(corrupt(format_args!(
+                "{} says that there was a file system here, but its records are gone: restore the \
+                 directory from a backup, or remove it to start with an empty file system",
+                marker.display()
+            )));
+        }
         if let Some(pair) = store.snapshot()?.range(b"\0", b"\xff").next() {
             let (key, _) = pair?;
             return Err(corrupt(format_args!(
@@ -308,22 +332,41 @@ impl Service {
         batch.insert(NEXT_OBJECT_KEY.to_vec(), Some(next.to_bytes()));
         batch.insert(COUNTERS_KEY.to_vec(), Some(counters.to_bytes()));
         store.commit(&batch, Persist::Power)?;
-        Ok(())
+        self.mark_formatted()
+    }
+
+    /// Leaves a file beside the store that says that it is not empty: a store that has lost everything
+    /// must not be taken for a new one.
+    fn mark_formatted(&self) -> Outcome<()> {
+        let Some(path) = self.marker() else {
+            return Ok(());
+        };
+        let written = std::fs::File::create(&path).and_then(|marker| marker.sync_all());
+        written.or_else(|error| fail(Errno::EIO, format!("{}: {error}", path.display())))
+    }
+
+    fn marker(&self) -> Option<PathBuf> {
+        self.directory
+            .as_ref()
+            .map(|directory| directory.join("formatted"))
     }
 
     fn store(&self) -> Outcome<Arc<dyn Store>> {
         current(&self.store)
     }
 
-    /// Whether the disk is too full for requests that need space.
-    fn is_full(&self) -> bool {
+    /// Whether the disk is too full for requests that need space; looked up once in a second.
+    fn is_full(&mut self, now: i64) -> bool {
         let Some(directory) = &self.directory else {
             return false;
         };
-        match rustix::fs::statvfs(directory) {
-            Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize) < self.settings.reserve_bytes,
-            Err(_) => false,
+        if self.full.0 != now {
+            let reserve = self.settings.reserve_bytes;
+            let full = rustix::fs::statvfs(directory)
+                .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < reserve);
+            self.full = (now, full);
         }
+        self.full.1
     }
 
     fn describe_full(&self) -> String {

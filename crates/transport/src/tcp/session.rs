@@ -6,8 +6,8 @@
 //! in: [`Session::send`], [`Session::transfer`], [`Session::export`]. Bytes out: [`Session::refill`],
 //! then the outbox's pieces. [`Session::fail`] ends everything.
 //!
-//! Parts: [`inbox`] finds the frames in the stream, [`puts`] and [`gets`] move data, each with both
-//! of its sides in one file, [`cursor`] walks lists of memory.
+//! Parts: `inbox` finds the frames in the stream, `puts` and `gets` move data, each with both of its
+//! sides in one file, `cursor` walks lists of memory.
 
 mod cursor;
 mod gets;
@@ -271,6 +271,11 @@ impl Session {
         }
     }
 
+    /// Bytes of buffers that the session holds now.
+    pub fn owned_bytes(&self) -> usize {
+        self.outbox.owned_bytes() + self.inbox.owned_bytes()
+    }
+
     /// Whether there is anything to send, lined up or not.
     pub fn has_output(&self) -> bool {
         !self.outbox.is_empty() || !self.bulk.is_empty() || self.can_start()
@@ -402,3 +407,6 @@ impl Session {
 fn violation(text: &str) -> PeerError {
     PeerError::Protocol(text.to_owned())
 }
+
+#[cfg(test)]
+mod tests;
