@@ -269,16 +269,17 @@ impl Loop {
         let can_run = !self.starved.is_empty() && self.staging.may_take();
         let idle = if can_run || !self.runnable.is_empty() {
             Duration::ZERO
-        } else if self.busy() > 0 || !takes_more {
+        } else if self.busy() > 0 || !takes_more || self.staging.has_idle() {
             PATROL
         } else {
             IDLE
         };
-        if self.busy() == 0 {
-            self.staging.shrink();
-        }
         if takes_more {
-            self.bmi.wait(self.context, idle);
+            let anything = self.bmi.wait(self.context, idle);
+            // Buffers are made again within a request, but not for nothing.
+            if !anything && idle == PATROL && self.busy() == 0 {
+                self.staging.shrink();
+            }
             return Ok(());
         }
         // Messages that wait to be taken must not keep the loop awake now.
