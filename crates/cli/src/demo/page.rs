@@ -7,7 +7,7 @@ use super::worker::SLOT_NS;
 use super::{Result, latencies, phases_table, rows, story};
 use crate::failure::Outcome;
 use crate::report::Page;
-use crate::report::page::{Figure, Key};
+use crate::report::page::{Extent, Figure, Key};
 use crate::report::plots::{self, Band, Bar, Lane, Mark, Series};
 use crate::rows::{Table, rows_table};
 use crate::units::{bytes_text, count_text, duration_text, microseconds_text, rate_text};
@@ -162,7 +162,7 @@ fn throughput(page: &mut Page, result: &Result) {
         title: "Throughput over time",
         caption: "All client processes together. Bands are the phases, numbered as in the table \
                   below; many small files move few bytes, whatever their number.",
-        wide: true,
+        extent: Extent::Wide,
         legend: vec![Key::solid(0, "read by clients"), Key::solid(1, "written by clients")],
     };
     page.figure(&figure, |width| plots::over_time(width, "MB/s", &series, &bands, &marks));
@@ -215,7 +215,7 @@ fn failure(page: &mut Page, result: &Result) {
         caption: "Green: the server answers, the client moves data. Red: the server is away, the \
                   client waits for it and gets an error that names it. Grey: small files, which \
                   live with the metadata, or waiting.",
-        wide: true,
+        extent: Extent::Wide,
         legend: vec![Key::solid(2, "working"), Key::solid(7, "away, or waiting for an error")],
     };
     page.figure(&figure, |width| plots::lanes(width, from, end, &lanes, &marks));
@@ -237,7 +237,7 @@ fn operations(page: &mut Page, result: &Result) {
                   that rare slow operations stay visible. `create` carries the content of files up \
                   to 16 KiB, `open` brings it back; `read` and `write` move up to 4 MiB. Operations \
                   that waited for the killed server to return are the ones at the far right.",
-        wide: false,
+        extent: Extent::Tall,
         legend: Vec::new(),
     };
     page.figure(&figure, |width| plots::latencies(width, &rows));
@@ -266,10 +266,10 @@ fn servers(page: &mut Page, result: &Result) {
         caption: "What each I/O server moved to and from its storage, as it counts itself, looked at \
                   every 0.2 s; what the killed server did in its last moment is not counted. Files \
                   up to 16 KiB are not here: they live with the metadata.",
-        wide: false,
+        extent: Extent::Half,
         legend: vec![Key::solid(1, "written"), Key::solid(0, "read")],
     };
-    page.figure(&figure, |width| plots::bars(width, &bars, "bytes", plots::size_name));
+    page.figure(&figure, |width| plots::bars(width, &bars, "bytes", plots::decimal_bytes));
 }
 
 /// Stages of storing, in the order in which they happen, with what they mean.
@@ -302,7 +302,7 @@ fn stages(page: &mut Page, result: &Result) {
         title: "Where the time of storing goes",
         caption: "Shares of the client processes' time in the first phase, stage by stage, with the \
                   mean time of one pass through the stage.",
-        wide: false,
+        extent: Extent::Half,
         legend: Vec::new(),
     };
     page.figure(&figure, |width| plots::shares(width, &parts));

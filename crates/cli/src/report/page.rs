@@ -43,14 +43,25 @@ impl Key {
     }
 }
 
+/// How much of the page a plot takes, where there is room for two beside each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Half of the width.
+    Half,
+    /// Half of the width, and as high as two others.
+    Tall,
+    /// The whole width.
+    Wide,
+}
+
 /// What surrounds a plot.
 pub(crate) struct Figure<'a> {
     /// Its heading: what it shows.
     pub(crate) title: &'a str,
     /// How to read it.
     pub(crate) caption: &'a str,
-    /// Use the page's whole width.
-    pub(crate) wide: bool,
+    /// How much of the page it takes.
+    pub(crate) extent: Extent,
     /// What the colours stand for; empty for none.
     pub(crate) legend: Vec<Key>,
 }
@@ -86,7 +97,11 @@ impl Page {
 
     /// Adds a plot. `draw` makes the drawing for a width.
     pub(crate) fn figure(&mut self, figure: &Figure<'_>, draw: impl Fn(f64) -> String) {
-        let class = if figure.wide { "wide" } else { "half" };
+        let class = match figure.extent {
+            Extent::Half => "half",
+            Extent::Tall => "tall",
+            Extent::Wide => "wide",
+        };
         let mut out = format!("<figure class=\"{class}\">\n<h2>{}</h2>\n", escape(figure.title));
         if !figure.legend.is_empty() {
             out.push_str("<div class=\"legend\">");
@@ -100,7 +115,7 @@ impl Page {
             }
             out.push_str("</div>\n");
         }
-        let large = if figure.wide { WIDE } else { MIDDLE };
+        let large = if figure.extent == Extent::Wide { WIDE } else { MIDDLE };
         out.push_str(&format!(
             "<div class=\"large\">{}</div>\n<div class=\"small\">{}</div>\n",
             draw(large),

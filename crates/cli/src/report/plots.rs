@@ -323,6 +323,17 @@ pub(crate) fn lanes(width: f64, from: f64, to: f64, lanes: &[Lane], marks: &[Mar
     board.finish()
 }
 
+/// Bytes in powers of 1000, for linear axes: `200 kB`.
+pub(crate) fn decimal_bytes(bytes: f64) -> String {
+    let (value, unit) = match bytes {
+        bytes if bytes >= 1e9 => (bytes / 1e9, "GB"),
+        bytes if bytes >= 1e6 => (bytes / 1e6, "MB"),
+        bytes if bytes >= 1e3 => (bytes / 1e3, "kB"),
+        bytes => (bytes, "B"),
+    };
+    format!("{} {unit}", plain(value))
+}
+
 /// A size for an axis: `64 KiB`, `8 B`.
 pub(crate) fn size_name(bytes: f64) -> String {
     bytes_text(bytes as u64).replace(".00", "").replace(".0", "")

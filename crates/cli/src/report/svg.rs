@@ -233,9 +233,11 @@ pub(crate) fn x_axis(
         let text = name(tick);
         let half = text.chars().count() as f64 * CHARACTER / 2.0;
         board.line("axis", x, area.bottom, x, area.bottom + 4.0);
-        if x - half >= free_from {
-            board.text("soft", x, area.bottom + 17.0, Anchor::Middle, &text);
-            free_from = x + half + 8.0;
+        // Labels at the ends stay on the board.
+        let middle = x.clamp(half + 1.0, (board.width - half - 1.0).max(half + 1.0));
+        if middle - half >= free_from {
+            board.text("soft", middle, area.bottom + 17.0, Anchor::Middle, &text);
+            free_from = middle + half + 8.0;
         }
     }
     board.text("soft", area.right, area.bottom + 34.0, Anchor::End, title);

@@ -2,7 +2,7 @@
 
 use super::Benchmark;
 use crate::report::Page;
-use crate::report::page::{Figure, Key};
+use crate::report::page::{Extent, Figure, Key};
 use crate::report::plots::{self, Bar, Line, size_name};
 use crate::rows::{Row, figure_text};
 
@@ -78,7 +78,7 @@ fn sequential(benchmark: &Benchmark, page: &mut Page) {
             title: &title,
             caption: "Medians. `dd` moves the same bytes with 4 MiB blocks on the same storage, \
                       between our runs.",
-            wide: false,
+            extent: Extent::Half,
             legend: vec![Key::solid(0, "causeway"), Key::solid(6, "dd (the limit)")],
         };
         page.figure(&figure, |width| {
@@ -126,7 +126,7 @@ fn rates(page: &mut Page, lines: &[Line], title: &str, caption: &str) {
     let figure = Figure {
         title,
         caption,
-        wide: false,
+        extent: Extent::Half,
         legend,
     };
     page.figure(&figure, |width| {
@@ -185,7 +185,7 @@ fn commits(benchmark: &Benchmark, page: &mut Page) {
         title: "Creates that survive power loss",
         caption: "Durability synced, storage on disk: what waits at the same time shares one \
                   commit, against a commit for each create.",
-        wide: false,
+        extent: Extent::Half,
         legend: Vec::new(),
     };
     page.figure(&figure, |width| {
@@ -224,7 +224,7 @@ fn tiles(benchmark: &Benchmark, page: &mut Page) {
         title: "Tiles of a two-dimensional array",
         caption: "All tiles together, by the bytes of one row of a tile, which is one fragment of \
                   the file. Solid: all rows in one list. Dashed: one request for each row.",
-        wide: false,
+        extent: Extent::Half,
         legend,
     };
     page.figure(&figure, |width| {

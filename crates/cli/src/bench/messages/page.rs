@@ -2,7 +2,7 @@
 
 use super::Benchmark;
 use crate::report::Page;
-use crate::report::page::{Figure, Key};
+use crate::report::page::{Extent, Figure, Key};
 use crate::report::plots::{self, Line, size_name};
 use crate::rows::figure_text;
 
@@ -84,7 +84,7 @@ fn by_size(page: &mut Page, lines: &[Line], metric: &str, title: &str, axis: &st
     let figure = Figure {
         title,
         caption,
-        wide: false,
+        extent: Extent::Half,
         legend,
     };
     page.figure(&figure, |width| {
