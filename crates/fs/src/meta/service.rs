@@ -27,6 +27,15 @@ use crate::config::Durability;
 /// Object numbers are set aside in the store this many at a time.
 const RESERVED_OBJECTS: u64 = 1 << 16;
 
+/// Whether a synced file system's acknowledgement of the request promises durability. Content and
+/// size are promised by fsync, which is [`Operation::Commit`] here, as with any file system.
+fn promises_names(request: &Request) -> bool {
+    !matches!(
+        request.operation,
+        Operation::Extend { .. } | Operation::WriteStuffed { .. }
+    )
+}
+
 type Opener = Box<dyn Fn() -> Result<Arc<dyn Store>, StoreError> + Send>;
 type Shared = Arc<RwLock<Option<Arc<dyn Store>>>>;
 
@@ -151,9 +160,9 @@ impl Service {
         }
         let changes = state.into_changes();
         let persist = match self.settings.durability {
-            Durability::Synced => Persist::Power,
-            Durability::Relaxed if commit => Persist::Power,
-            Durability::Relaxed => Persist::Process,
+            Durability::Synced if requests.iter().any(promises_names) => Persist::Power,
+            Durability::Synced | Durability::Relaxed if commit => Persist::Power,
+            Durability::Synced | Durability::Relaxed => Persist::Process,
         };
         if !changes.is_empty() {
             store.commit(&changes, persist)?;
