@@ -1,4 +1,98 @@
-//! The `causeway` command.
+//! The `causeway` command: `causeway <room> <verb>`.
+//!
+//! Exit codes: 0 success, 1 the thing asked for failed, 2 wrong use. `--json` prints exactly one JSON
+//! object on standard output. Progress is drawn on terminals only.
+//!
+//! Reading order: [`failure`] and [`output`] (how the command speaks), [`shutdown`] (what must not
+//! outlive it), [`workers`] (processes that work for it), [`rows`] and [`report`] (figures), then the
+//! rooms: [`fs`], [`info`], [`demo`], [`bench`].
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod bench;
+mod cluster;
+mod demo;
+mod failure;
+mod fs;
+mod histogram;
+mod info;
+mod machine;
+mod output;
+mod progress;
+mod report;
+mod rows;
+mod shutdown;
+mod task;
+mod units;
+mod workers;
+
+use std::ffi::OsStr;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::failure::Outcome;
+
+/// A user-level communication and parallel I/O stack for Linux clusters
+#[derive(Debug, Parser)]
+#[command(name = "causeway", version = version(), max_term_width = 100, after_help = "Examples:
+  causeway fs dev                     run a file system on this machine
+  causeway fs put ~/data /data        copy a tree into it
+  causeway demo                       see it work, fail and recover; get a report
+  causeway info                       what works on this machine, and why the rest does not")]
+struct Cli {
+    #[command(subcommand)]
+    room: Room,
+}
+
+#[derive(Debug, Subcommand)]
+enum Room {
+    Fs(fs::Arguments),
+    Info(info::Arguments),
+    Demo(demo::Arguments),
+    Bench(bench::Arguments),
+    /// Works for another causeway process
+    #[command(name = workers::SUBCOMMAND, hide = true)]
+    Worker,
+}
+
+fn version() -> &'static str {
+    concat!(env!("CARGO_PKG_VERSION"), " (", env!("CAUSEWAY_COMMIT"), ")")
+}
+
+fn main() {
+    let json = std::env::args_os().any(|argument| argument == OsStr::new("--json"));
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => shutdown::exit(wrong_use(&error)),
+    };
+    let code = match run(cli) {
+        Ok(()) => 0,
+        Err(failure) => {
+            output::report_failure(&failure, json);
+            failure.code
+        }
+    };
+    shutdown::exit(code);
+}
+
+fn run(cli: Cli) -> Outcome {
+    match cli.room {
+        Room::Fs(arguments) => fs::run(arguments),
+        Room::Info(arguments) => info::run(arguments),
+        Room::Demo(arguments) => demo::run(arguments),
+        Room::Bench(arguments) => bench::run(arguments),
+        Room::Worker => task::run(),
+    }
+}
+
+/// Prints help, the version or what is wrong with the arguments; answers the exit code.
+fn wrong_use(error: &clap::Error) -> u8 {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        // A closed pipe ends `causeway --help | head` quietly.
+        let _ = error.print();
+        return 0;
+    }
+    let text = error.render().to_string();
+    output::note(&format!("causeway: {}", text.strip_prefix("error: ").unwrap_or(&text).trim_end()));
+    2
+}

@@ -2,11 +2,17 @@
 //!
 //! Read [`config`] first (what a file system consists of), then [`client`] (what programs call),
 //! then what stands behind it: [`distribution`] (which byte lies where), [`meta`] (names and
-//! objects), [`data`] (datafiles), [`server`] (the process around them).
+//! objects), [`data`] (datafiles), [`server`] (the process around them) and [`dev`] (a whole file
+//! system of server processes on one machine).
 #![forbid(unsafe_code)]
 
 pub mod client;
 pub mod config;
+pub mod data;
+pub mod dev;
+pub mod distribution;
 pub mod error;
+pub mod meta;
+pub mod server;
 
 pub use error::Error;

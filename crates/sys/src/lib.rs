@@ -17,6 +17,7 @@ pub mod mapping;
 pub mod membarrier;
 pub mod memfd;
 pub mod memory;
+pub mod nowait;
 pub mod pin;
 pub mod shared;
 pub mod socket;

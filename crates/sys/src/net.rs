@@ -85,10 +85,10 @@ pub fn receive_into(
         slices_len += 1;
     }
     // Bytes behind the last span may only go to `rest` if every span was handed over.
-    if slices_len == spans.len() {
-        if let Some(slot) = slices.get_mut(slices_len) {
-            *slot = Some(IoSliceMut::new(rest));
-        }
+    if slices_len == spans.len()
+        && let Some(slot) = slices.get_mut(slices_len)
+    {
+        *slot = Some(IoSliceMut::new(rest));
     }
     let mut filled: Vec<IoSliceMut<'_>> = slices.into_iter().flatten().collect();
     let got = rustix::net::recvmsg(

@@ -1,1 +1,19 @@
-//! Conformance suites and fault plans for the rooms of Causeway.
+//! Conformance suites and the pieces that tests of several rooms share. For tests only: no room
+//! depends on this one outside its dev-dependencies.
+//!
+//! Read [`conformance`] first: one suite for everything that implements
+//! [`causeway_transport::Method`], instantiated per method in `tests/conformance.rs`. Then
+//! [`decoders`] (bodies that feed hostile bytes to every decoder, shared by `fuzz/` and by an
+//! ordinary test), [`process`] (tests that run a part of themselves in another process, to be
+//! killed for real), [`random`] (seeded, so that a failure can be run again), [`patience`]
+//! (bounded waiting) and [`directory`] (temporary directories with short names).
+//!
+//! `tests/house.rs` keeps the house in order: arrows between rooms, sizes of files, banned calls.
+#![forbid(unsafe_code)]
+
+pub mod conformance;
+pub mod decoders;
+pub mod directory;
+pub mod patience;
+pub mod process;
+pub mod random;

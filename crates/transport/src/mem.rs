@@ -28,6 +28,8 @@ use crate::method::{
 };
 use link::{Endpoint, Link, hub};
 
+const SCHEME: &str = "mem";
+
 /// Packets taken from one peer per poll, so that a busy one does not starve the others.
 const PACKETS_PER_POLL: usize = 32;
 
@@ -246,6 +248,16 @@ impl Running {
     /// Copies one piece; answers the result when the list is done.
     fn step(&mut self, link: &Link, max_piece: usize) -> Option<Result<(), TransferError>> {
         let (local, remote) = (&self.transfer.local, &self.transfer.remote);
+        let here = local.iter().map(|memory| memory.len() as u64).sum();
+        let there = remote
+            .iter()
+            .fold(0_u64, |sum, region| sum.saturating_add(region.len));
+        if here != there {
+            return Some(Err(TransferError::Length {
+                local: here,
+                remote: there,
+            }));
+        }
         self.local.skip_empty(local.iter().map(|m| m.len() as u64));
         self.remote.skip_empty(remote.iter().map(|r| r.len));
         let (Some(memory), Some(region)) = (
@@ -292,12 +304,23 @@ impl Position {
     }
 }
 
+/// Refuses another method's address.
+fn ours(address: &Address) -> Result<(), Error> {
+    match address.scheme() {
+        SCHEME => Ok(()),
+        _ => Err(Error::BadAddress {
+            address: address.to_string(),
+            reason: "its scheme is not `mem`",
+        }),
+    }
+}
+
 /// Keys differ over the whole process, so that one of another connection is caught.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(0x6d65_6d00_0000_0001);
 
 impl Method for Mem {
     fn scheme(&self) -> &'static str {
-        "mem"
+        SCHEME
     }
 
     fn limits(&self) -> Limits {
@@ -309,6 +332,7 @@ impl Method for Mem {
     }
 
     fn listen(&mut self, address: &Address) -> Result<Address, Error> {
+        ours(address)?;
         if hub::list(address.rest(), &self.endpoint) {
             return Ok(address.clone());
         }
@@ -319,6 +343,7 @@ impl Method for Mem {
     }
 
     fn connect(&mut self, address: &Address) -> Result<Peer, Error> {
+        ours(address)?;
         let name = address.rest();
         let known = self
             .slots
@@ -422,7 +447,15 @@ impl Method for Mem {
     }
 
     fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
-        Ok(Memory::zeroed(len))
+        let mut bytes = Vec::new();
+        bytes
+            .try_reserve_exact(len)
+            .map_err(|_| Error::System {
+                what: format!("allocating {len} bytes"),
+                source: std::io::ErrorKind::OutOfMemory.into(),
+            })?;
+        bytes.resize(len, 0);
+        Ok(Memory::from_vec(bytes))
     }
 
     fn poll(&mut self, sink: &mut dyn Sink) -> bool {

@@ -3,8 +3,8 @@
 //! Reading order: [`config`] (the settings); `causeway_wire::tcp` (the bytes); [`handshake`] (how two
 //! sides come to trust each other) and [`session`] (packets and transfers), two pure state machines
 //! that know no socket; `outbox` (what waits to be sent); `link` (one socket); `slots` (the table of
-//! peers); `progress` (poll, tick, and what becomes of a connection); and in this file the method
-//! itself.
+//! peers); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); and in
+//! this file the method itself.
 //!
 //! # How it waits
 //! All sockets are in one epoll instance, which is what [`Method::pollable`] gives. A few connections
@@ -24,7 +24,9 @@
 //! The user is always known; `pid` is 0 and `gid` 65534 where the kernel does not show us the
 //! process (one of root's, or in another name space).
 
+mod beginning;
 pub mod config;
+mod ending;
 pub mod handshake;
 mod link;
 mod outbox;
@@ -159,6 +161,17 @@ impl Tcp {
         Ok(())
     }
 
+    fn add_listener(&mut self, socket: OwnedFd) -> std::io::Result<()> {
+        let token = Peer::new(self.listeners.len() as u32, FIRST_RESERVED_GENERATION);
+        let data = epoll::EventData::new_u64(token.0);
+        epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN)?;
+        self.listeners.push(Listener {
+            socket,
+            paused_until: None,
+        });
+        Ok(())
+    }
+
     /// Has the next poll look after a peer.
     fn make_due(due: &mut Vec<Peer>, state: &mut PeerState) {
         if !state.due {
@@ -196,25 +209,38 @@ impl Method for Tcp {
             // A name of several addresses, not all of them on this host.
             tracing::warn!(%address, "listening at its loopback addresses only: no cluster key");
         }
-        let target = targets[0];
+        if self.config.key.is_some() && !targets.iter().any(|&target| !resolve::is_loopback(target))
+        {
+            tracing::warn!(%address, "this host gives it loopback addresses only: other hosts will \
+                not reach it (look into /etc/hosts)");
+        }
         let system = |source| Error::System {
             what: format!("listening at `{address}`"),
             source,
         };
-        let socket = net::listen(&target, BACKLOG).map_err(system)?;
-        let local = net::local_address(&socket).map_err(system)?;
-        let token = Peer::new(self.listeners.len() as u32, FIRST_RESERVED_GENERATION);
-        epoll::add(
-            &self.epoll,
-            &socket,
-            epoll::EventData::new_u64(token.0),
-            epoll::EventFlags::IN,
-        )
-        .map_err(|error| system(error.into()))?;
-        self.listeners.push(Listener {
-            socket,
-            paused_until: None,
-        });
+        let mut sockets: Vec<(OwnedFd, SocketAddr)> = Vec::new();
+        let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
+        for mut target in targets {
+            if let (0, Some((_, first))) = (target.port(), sockets.first()) {
+                target.set_port(first.port());
+            }
+            let bound = net::listen(&target, BACKLOG)
+                .and_then(|socket| Ok((net::local_address(&socket)?, socket)));
+            match bound {
+                Ok((local, socket)) => sockets.push((socket, local)),
+                // Another address family may be missing here; a taken port is a mistake.
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                    return Err(system(error));
+                }
+                Err(error) => last = error,
+            }
+        }
+        let Some(&(_, local)) = sockets.first() else {
+            return Err(system(last));
+        };
+        for (socket, _) in sockets {
+            self.add_listener(socket).map_err(system)?;
+        }
         resolve::describe(local).ok_or(Error::Unsupported("the listening address has no notation"))
     }
 
@@ -312,6 +338,13 @@ impl Method for Tcp {
     }
 
     fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
+        // Whether there is so much is asked first: the allocation itself would abort.
+        Vec::<u8>::new()
+            .try_reserve_exact(len)
+            .map_err(|error| Error::System {
+                what: format!("allocating {len} bytes"),
+                source: std::io::Error::new(std::io::ErrorKind::OutOfMemory, error),
+            })?;
         Ok(Memory::zeroed(len))
     }
 

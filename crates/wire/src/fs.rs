@@ -9,6 +9,13 @@
 
 use crate::region::RegionDescriptor;
 
+mod codec;
+mod errno;
+#[cfg(test)]
+mod tests;
+
+pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES, PROTOCOL_VERSION};
+
 /// Names an object (file, directory, symbolic link) for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectId(pub u64);
@@ -28,6 +35,8 @@ pub const MAX_STUFFED_BYTES: usize = 16 << 10;
 pub const MAX_GROUPS: usize = 64;
 /// Most servers that one file is striped over.
 pub const MAX_STRIPE_SERVERS: usize = 1024;
+/// Longest cursor of a check, in bytes.
+pub const MAX_CURSOR_BYTES: usize = 1024;
 /// Largest encoding of a request or a reply, in bytes. Longer lists travel in exported memory.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 

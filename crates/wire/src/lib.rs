@@ -16,4 +16,5 @@ pub mod codec;
 pub mod fs;
 pub mod region;
 pub mod shm;
+pub mod store;
 pub mod tcp;

@@ -33,6 +33,21 @@ pub struct ObjectSpan {
     pub offset: u64,
 }
 
+impl RegionDescriptor {
+    /// The bytes `offset..offset + len` of the region, under the same key.
+    ///
+    /// # Panics
+    /// If the range is not inside the region.
+    pub fn part(&self, offset: u64, len: u64) -> Self {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "part out of range");
+        let object = self.object.map(|span| ObjectSpan {
+            object: span.object,
+            offset: span.offset.wrapping_add(offset),
+        });
+        Self { key: self.key, base: self.base.wrapping_add(offset), len, object }
+    }
+}
+
 impl Wire for RegionDescriptor {
     fn encode(&self, out: &mut Writer) {
         out.u64(self.key);

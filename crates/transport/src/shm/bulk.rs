@@ -75,6 +75,8 @@ pub(super) fn ask(pair: &mut Pair) -> Step {
                 pair.bulk.asking = Some(Asking { area, issued });
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Again,
+            // The peer has died; the socket's end will say so.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Step::Wait,
             Err(error) => {
                 let error =
                     TransferError::Copy(format!("sharing an area to copy through: {error}"));

@@ -138,6 +138,14 @@ impl Bell {
     }
 }
 
+#[cfg(all(test, not(loom)))]
+impl Bell {
+    /// The page itself, for tests to scribble on.
+    pub(super) fn words(&self) -> &Mapping {
+        &self.mapping
+    }
+}
+
 impl BellMemory for Bell {
     type Word = AtomicU64;
 

@@ -1,1 +1,249 @@
+//! Every interleaving of the queue and the doorbell, explored by a model checker. Run with
+//! `RUSTFLAGS="--cfg loom" cargo test -p causeway-transport --release loom`.
+//!
+//! The words are the model's, the code is the real one. Asymmetric fences are modelled as what they
+//! stand for together, a full fence on each side. A lost wake-up shows as a deadlock.
 
+use loom::sync::atomic::{AtomicU64, fence};
+use loom::sync::{Arc, Notify};
+use loom::thread;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+
+use super::doorbell::{self, BellMemory};
+use super::ring::{Consumer, Front, Producer, RingMemory, Sent};
+use causeway_wire::shm::SlotKind;
+
+/// Slots of the model's ring. Each packet takes one.
+const SLOTS: usize = 4;
+
+struct Shared {
+    headers: [AtomicU64; SLOTS],
+    /// The payload behind each header: relaxed, so that only the header orders it.
+    payloads: [AtomicU64; SLOTS],
+    consumed: AtomicU64,
+    cold: AtomicU64,
+    wants_room: AtomicU64,
+    receiver: Bell,
+    sender: Bell,
+}
+
+/// A doorbell with the descriptor that its owner sleeps on.
+struct Bell {
+    armed: AtomicU64,
+    summary: AtomicU64,
+    bitmap: AtomicU64,
+    sleep: Notify,
+}
+
+impl Bell {
+    fn new() -> Self {
+        Self {
+            armed: AtomicU64::new(0),
+            summary: AtomicU64::new(0),
+            bitmap: AtomicU64::new(0),
+            sleep: Notify::new(),
+        }
+    }
+
+    fn ring(&self) {
+        if doorbell::ring(self, 0) {
+            self.sleep.notify();
+        }
+    }
+}
+
+impl BellMemory for Bell {
+    type Word = AtomicU64;
+    fn armed(&self) -> &AtomicU64 {
+        &self.armed
+    }
+    fn summary(&self) -> &AtomicU64 {
+        &self.summary
+    }
+    fn bitmap(&self, _: usize) -> &AtomicU64 {
+        &self.bitmap
+    }
+    fn full_fence(&self) {
+        fence(SeqCst);
+    }
+}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            headers: std::array::from_fn(|_| AtomicU64::new(0)),
+            payloads: std::array::from_fn(|_| AtomicU64::new(0)),
+            consumed: AtomicU64::new(0),
+            cold: AtomicU64::new(0),
+            wants_room: AtomicU64::new(0),
+            receiver: Bell::new(),
+            sender: Bell::new(),
+        })
+    }
+}
+
+struct ModelRing(Arc<Shared>);
+
+impl RingMemory for ModelRing {
+    type Word = AtomicU64;
+    fn slots(&self) -> u64 {
+        SLOTS as u64
+    }
+    fn header(&self, slot: u64) -> &AtomicU64 {
+        &self.0.headers[slot as usize]
+    }
+    fn consumed(&self) -> &AtomicU64 {
+        &self.0.consumed
+    }
+    fn cold(&self) -> &AtomicU64 {
+        &self.0.cold
+    }
+    fn wants_room(&self) -> &AtomicU64 {
+        &self.0.wants_room
+    }
+    fn light_fence(&self) {
+        fence(SeqCst);
+    }
+    fn full_fence(&self) {
+        fence(SeqCst);
+    }
+    fn fill(&self, slot: u64, parts: &[&[u8]]) {
+        self.0.payloads[slot as usize].store(parts[0][0].into(), Relaxed);
+    }
+}
+
+/// Takes what is there, checks it against what comes next.
+fn take(ring: &mut Consumer<ModelRing>, shared: &Shared, next: &mut u64) -> bool {
+    match ring.front() {
+        Front::Packet { slot, kind, len } => {
+            assert_eq!((kind, len), (SlotKind::Packet, 1));
+            let payload = shared.payloads[slot as usize].load(Relaxed);
+            assert_eq!(payload, *next, "in order, whole");
+            *next += 1;
+            if ring.consume(len) {
+                shared.sender.ring();
+            }
+            true
+        }
+        Front::Empty => {
+            if ring.ran_dry() {
+                shared.sender.ring();
+            }
+            false
+        }
+        Front::Corrupt(word) => panic!("{word:#x}"),
+    }
+}
+
+/// Polls twice at most, then sleeps, as a caller of the method does.
+fn receive(shared: &Arc<Shared>, packets: u64) {
+    let mut ring = Consumer::new(ModelRing(Arc::clone(shared)), 56);
+    let (mut next, mut hot, mut rung) = (0, true, Vec::new());
+    while next < packets {
+        if hot && take(&mut ring, shared, &mut next) {
+            continue;
+        }
+        if doorbell::is_rung(&shared.receiver) {
+            doorbell::collect(&shared.receiver, &mut rung);
+            if rung.pop().is_some() {
+                rung.clear();
+                ring.warm();
+                hot = true;
+                continue;
+            }
+        }
+        doorbell::arm(&shared.receiver);
+        if hot {
+            ring.chill();
+            if ring.tell() {
+                shared.sender.ring();
+            }
+        }
+        fence(SeqCst);
+        let ready = hot && ring.is_ready();
+        if ready || doorbell::is_rung(&shared.receiver) {
+            if ready {
+                ring.warm();
+            } else {
+                hot = false;
+            }
+            doorbell::disarm(&shared.receiver);
+            continue;
+        }
+        hot = false;
+        shared.receiver.sleep.wait();
+        doorbell::disarm(&shared.receiver);
+    }
+}
+
+fn send(shared: &Arc<Shared>, packets: u64) {
+    let mut ring = Producer::new(ModelRing(Arc::clone(shared)));
+    let mut rung = Vec::new();
+    for number in 0..packets {
+        loop {
+            match ring.send(SlotKind::Packet, &[&[number as u8]], 1) {
+                Sent::Published => break,
+                Sent::MustRing => {
+                    shared.receiver.ring();
+                    break;
+                }
+                Sent::Corrupt => panic!("an index went backwards"),
+                Sent::Full => {
+                    doorbell::arm(&shared.sender);
+                    fence(SeqCst);
+                    if !doorbell::is_rung(&shared.sender) {
+                        shared.sender.sleep.wait();
+                    }
+                    doorbell::disarm(&shared.sender);
+                    doorbell::collect(&shared.sender, &mut rung);
+                    rung.clear();
+                }
+            }
+        }
+    }
+}
+
+fn explore(packets: u64, preemptions: usize) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(preemptions);
+    model.max_branches = 100_000;
+    model.check(move || {
+        let shared = Shared::new();
+        let sender = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || send(&shared, packets))
+        };
+        receive(&shared, packets);
+        sender.join().unwrap();
+    });
+}
+
+/// Sleepers of both kinds: the receiver has caught up, the sender has filled the ring.
+#[test]
+fn loom_no_wake_up_is_lost_over_a_full_ring() {
+    explore(5, 2);
+}
+
+#[test]
+fn loom_no_packet_is_lost_between_cold_and_asleep() {
+    explore(2, 3);
+}
+
+/// Without the look after the arming, a wake-up is lost: the model would find it.
+#[test]
+#[should_panic]
+fn loom_a_sleeper_that_does_not_look_again_is_found() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let ringer = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.receiver.ring())
+        };
+        if !doorbell::is_rung(&shared.receiver) {
+            doorbell::arm(&shared.receiver);
+            shared.receiver.sleep.wait();
+        }
+        assert_eq!(shared.receiver.summary.load(Acquire), 1);
+        ringer.join().unwrap();
+    });
+}

@@ -194,11 +194,11 @@ impl Handshake {
             }
             _ => {}
         }
-        if self.ours.auth == Auth::SameUser {
-            if let Err(reason) = verify(theirs.holder) {
-                self.refuse(Refusal::OtherUser);
-                return Err(PeerError::Unauthorised(reason));
-            }
+        if self.ours.auth == Auth::SameUser
+            && let Err(reason) = verify(theirs.holder)
+        {
+            self.refuse(Refusal::OtherUser);
+            return Err(PeerError::Unauthorised(reason));
         }
         self.encrypt = self.ours.encrypt || theirs.encrypt;
         if self.role == Role::Responder {

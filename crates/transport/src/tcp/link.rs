@@ -18,12 +18,16 @@ use crate::method::{Peer, Sink};
 /// Room for one read: two of the largest packets, or four encrypted records.
 const INPUT_BYTES: usize = 132 * 1024;
 
+/// A connection's first reads take this much only: if large data begins there, the rest goes
+/// straight to its place. Reads that come back full of short frames grow to `INPUT_BYTES`.
+const FIRST_READ_BYTES: usize = 8 * 1024;
+
 /// What a read behind expected data takes along: the next headers and short packets. Little,
 /// because what it takes of the next data is copied once more.
 const BEHIND_DATA_BYTES: usize = 4 * 1024;
 
 /// Reads and writes per connection and poll, so that one busy peer does not starve the others.
-const READS_PER_POLL: usize = 4;
+const READS_PER_POLL: usize = 6;
 const WRITES_PER_POLL: usize = 8;
 
 /// Buffers that all connections of one instance share: an idle connection has none of its own.
@@ -73,6 +77,8 @@ pub(super) struct Link {
     pub(super) watches_room: bool,
     /// Writing has failed; what has arrived before is still read.
     pub(super) broken: Option<PeerError>,
+    /// How much the next read of mixed frames takes.
+    read_bytes: usize,
     /// Something has arrived since the last tick.
     pub(super) heard: bool,
     pub(super) last_heard: Instant,
@@ -96,6 +102,7 @@ impl Link {
             full: false,
             watches_room: false,
             broken: None,
+            read_bytes: FIRST_READ_BYTES,
             heard: false,
             last_heard: now,
             probed: false,
@@ -290,7 +297,10 @@ impl Link {
                 }
             }
         }
-        Ok(any)
+        match &self.broken {
+            Some(cause) if !any => Err(cause.clone()),
+            _ => Ok(any),
+        }
     }
 
     /// `None` if nothing came, otherwise whether more may be there.
@@ -301,11 +311,15 @@ impl Link {
         buffers: &mut Buffers,
         sink: &mut dyn Sink,
     ) -> Result<Option<bool>, PeerError> {
-        let got = net::receive(&self.socket, &mut buffers.input);
+        let room = buffers.input.get_mut(..self.read_bytes).unwrap_or_default();
+        let got = net::receive(&self.socket, room);
         let Some(count) = self.received(got)? else {
             return Ok(None);
         };
-        let more = count == buffers.input.len();
+        let more = count == self.read_bytes;
+        if more {
+            self.read_bytes = (2 * self.read_bytes).min(INPUT_BYTES);
+        }
         session.input(buffers.input.get(..count).unwrap_or_default(), peer, sink)?;
         Ok(Some(more))
     }
@@ -317,6 +331,7 @@ impl Link {
         buffers: &mut Buffers,
         sink: &mut dyn Sink,
     ) -> Result<Option<bool>, PeerError> {
+        self.read_bytes = FIRST_READ_BYTES;
         let expected: usize = buffers.spans.iter().map(Memory::len).sum();
         let behind = buffers
             .input

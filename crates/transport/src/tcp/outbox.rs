@@ -76,6 +76,17 @@ impl Outbox {
         self.short_bytes
     }
 
+    /// Bytes of buffers that are held now.
+    pub(super) fn owned_bytes(&self) -> usize {
+        let data = |segment: &Segment| match segment {
+            Segment::Bytes { data, .. } => data.capacity(),
+            Segment::Memory { .. } => 0,
+        };
+        self.segments.iter().map(data).sum::<usize>()
+            + self.segments.capacity() * size_of::<Segment>()
+            + self.lane.capacity()
+    }
+
     /// Bytes that are lined up, in an order that nothing changes any more.
     pub(super) fn lined_up(&self) -> usize {
         self.lined_up

@@ -6,8 +6,8 @@
 //! in: [`Session::send`], [`Session::transfer`], [`Session::export`]. Bytes out: [`Session::refill`],
 //! then the outbox's pieces. [`Session::fail`] ends everything.
 //!
-//! Parts: [`inbox`] finds the frames in the stream, [`puts`] and [`gets`] move data, each with both
-//! of its sides in one file, [`cursor`] walks lists of memory.
+//! Parts: `inbox` finds the frames in the stream, `puts` and `gets` move data, each with both of its
+//! sides in one file, `cursor` walks lists of memory.
 
 mod cursor;
 mod gets;
@@ -29,6 +29,10 @@ use crate::method::{Access, Direction, Packet, Peer, Sink, Token, Transfer};
 /// The most answers that may wait for a peer that keeps the windows: all that it may have asked,
 /// and as much again in the one buffer that is partly sent.
 const MAX_REPLIES: usize = 2 * (PUT_WINDOW + GET_WINDOW);
+
+/// What peers call the first byte of every export. Our addresses are none of their business; and
+/// counting from 0 would make descriptors that were never filled in look sound.
+const FIRST_BASE: u64 = 1 << 40;
 
 /// How much a session takes from its caller.
 #[derive(Debug, Clone, Copy)]
@@ -189,8 +193,7 @@ impl Session {
         self.exports.insert(key, export);
         RegionDescriptor {
             key,
-            // The peer counts from the region's first byte: it has no use for our addresses.
-            base: 0,
+            base: FIRST_BASE,
             len: memory.len() as u64,
             object: None,
         }
@@ -216,7 +219,7 @@ impl Session {
         if !export.access.allows(direction) {
             return None;
         }
-        let start = usize::try_from(base).ok()?;
+        let start = usize::try_from(base.checked_sub(FIRST_BASE)?).ok()?;
         let end = start.checked_add(usize::try_from(len).ok()?)?;
         (end <= export.memory.len()).then(|| export.memory.slice(start..end))
     }
@@ -266,6 +269,11 @@ impl Session {
         if self.outbox.is_empty() {
             self.probe_reply_waits = false;
         }
+    }
+
+    /// Bytes of buffers that the session holds now.
+    pub fn owned_bytes(&self) -> usize {
+        self.outbox.owned_bytes() + self.inbox.owned_bytes()
     }
 
     /// Whether there is anything to send, lined up or not.
@@ -399,3 +407,6 @@ impl Session {
 fn violation(text: &str) -> PeerError {
     PeerError::Protocol(text.to_owned())
 }
+
+#[cfg(test)]
+mod tests;

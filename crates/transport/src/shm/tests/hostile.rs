@@ -1,1 +1,401 @@
-//! Peers that send nonsense.
+//! Peers that send nonsense: on the socket, as descriptors, in the shared memory.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use causeway_sys::mapping::Mapping;
+use causeway_sys::memfd;
+use causeway_sys::socket::{Received, RecordSocket};
+use causeway_wire::codec::Wire;
+use causeway_wire::shm::{
+    CopyRequest, Hello, Internal, MAX_RECORD_BYTES, PairLayout, Process, Record, SLOT_WORD_BYTES,
+    SlotKind, SlotWord, doorbell,
+};
+
+use super::*;
+
+fn layout() -> PairLayout {
+    PairLayout::new(16 << 10, 128).unwrap()
+}
+
+fn hello() -> Hello {
+    Hello {
+        flags: 0,
+        ring_bytes: layout().ring_bytes as u32,
+        region_slots: layout().region_slots as u32,
+        process: Process {
+            incarnation: 1,
+            doorbell_bit: 0,
+            probe_address: 0,
+            probe_value: 0,
+        },
+    }
+}
+
+/// A client that speaks the protocol by hand, or breaks it.
+struct Raw {
+    socket: RecordSocket,
+    pair: Mapping,
+    _bell: Mapping,
+}
+
+fn connect(address: &Address) -> RecordSocket {
+    RecordSocket::connect(Path::new(address.rest())).unwrap()
+}
+
+fn pair_file() -> OwnedFd {
+    memfd::create_fixed("test-pair", layout().len()).unwrap()
+}
+
+fn bell_file() -> OwnedFd {
+    memfd::create_fixed("test-bell", doorbell::BYTES).unwrap()
+}
+
+impl Raw {
+    /// Meets `host` properly.
+    fn meet(host: &mut Host, address: &Address) -> (Self, Peer) {
+        let socket = connect(address);
+        let (pair, bell) = (pair_file(), bell_file());
+        let record = Record::Hello(hello()).to_bytes();
+        socket.send(&record, &[pair.as_fd(), bell.as_fd()]).unwrap();
+        host.until("it has met the host", |host| !host.log.up.is_empty());
+        let raw = Self {
+            pair: Mapping::new(&pair, layout().len()).unwrap(),
+            _bell: Mapping::new(&bell, doorbell::BYTES).unwrap(),
+            socket,
+        };
+        assert!(matches!(raw.answer(), Some(Record::Welcome(_))));
+        (raw, host.log.up.pop().unwrap())
+    }
+
+    fn answer(&self) -> Option<Record> {
+        answer(&self.socket)
+    }
+
+    fn put(&self, at: usize, bytes: &[u8]) {
+        for (nth, chunk) in bytes.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            let word = u64::from_le_bytes(word);
+            self.pair.word(at + nth * 8).store(word, Ordering::Release);
+        }
+    }
+
+    /// Puts a packet into slot 0.
+    fn put_packet(&self, kind: SlotKind, bytes: &[u8]) {
+        let ring = layout().ring(0);
+        self.put(ring + SLOT_WORD_BYTES, bytes);
+        let len = bytes.len() as u32;
+        self.put(ring, &SlotWord { kind, len }.pack().to_le_bytes());
+    }
+}
+
+/// What the host answers; nothing if it closed or is silent.
+fn answer(socket: &RecordSocket) -> Option<Record> {
+    let mut buffer = [0; MAX_RECORD_BYTES];
+    match socket.receive(&mut buffer) {
+        Ok(Received::Record(len, _)) => Some(Record::from_bytes(&buffer[..len]).unwrap()),
+        _ => None,
+    }
+}
+
+/// Sends a first record and answers what comes back, once the host is done with it.
+fn greet(
+    host: &mut Host,
+    address: &Address,
+    record: &[u8],
+    files: &[BorrowedFd<'_>],
+) -> Option<Record> {
+    let socket = connect(address);
+    socket.send(record, files).unwrap();
+    host.until("it is done with the client", |_| socket.is_hung_up());
+    assert!(host.log.up.is_empty() && host.log.down.is_empty());
+    assert!(host.shm.half_open.is_empty());
+    answer(&socket)
+}
+
+fn refusal(host: &mut Host, address: &Address, record: &[u8], files: &[BorrowedFd<'_>]) -> String {
+    match greet(host, address, record, files) {
+        Some(Record::Refused {
+            reason,
+            unauthorised: false,
+        }) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Numbers that look random and are the same every time.
+fn noise(seed: u64) -> impl FnMut() -> u64 {
+    let mut keys = crate::shm::KeyMaker::new(seed);
+    move || keys.next()
+}
+
+#[test]
+fn bad_greetings_are_refused_with_the_reason() {
+    let (_folder, address) = place();
+    let mut host = Host::listening(ShmConfig::default(), &address);
+    let (pair, bell) = (pair_file(), bell_file());
+    let files = [pair.as_fd(), bell.as_fd()];
+    let good = Record::Hello(hello()).to_bytes();
+    let mut old = good.clone();
+    old[5] = 99;
+    assert!(refusal(&mut host, &address, &old, &files).contains("version"));
+    assert!(refusal(&mut host, &address, &good[..20], &files).contains("ends inside"));
+    assert!(refusal(&mut host, &address, b"\x09", &[]).contains("not a greeting"));
+    assert!(refusal(&mut host, &address, &good, &files[..1]).contains("lacks its descriptors"));
+    let mut odd = hello();
+    odd.ring_bytes = 12345;
+    let odd = Record::Hello(odd).to_bytes();
+    assert!(refusal(&mut host, &address, &odd, &files).contains("ring bytes"));
+    let huge = [1; MAX_RECORD_BYTES + 1];
+    assert!(greet(&mut host, &address, &huge, &files).is_none());
+    let mut random = noise(7);
+    for _ in 0..200 {
+        let len = 1 + random() as usize % MAX_RECORD_BYTES;
+        let bytes: Vec<u8> = (0..len).map(|_| random() as u8).collect();
+        let _ = greet(&mut host, &address, &bytes, &[]);
+    }
+    // The host is as good as before.
+    let (_raw, peer) = Raw::meet(&mut host, &address);
+    host.shm.send(peer, &[b"x"]).unwrap();
+}
+
+#[test]
+fn memory_of_the_wrong_kind_is_refused() {
+    let (_folder, address) = place();
+    let mut host = Host::listening(ShmConfig::default(), &address);
+    let (pair, bell) = (pair_file(), bell_file());
+    let good = Record::Hello(hello()).to_bytes();
+    let unsealed = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&unsealed, layout().len() as u64).unwrap();
+    let long = memfd::create_fixed("test", layout().len() + 4096).unwrap();
+    let short = memfd::create_fixed("test", 64).unwrap();
+    let disk = std::fs::File::open("/proc/self/exe").unwrap();
+    for (file, bell, reason) in [
+        (unsealed.as_fd(), bell.as_fd(), "not sealed"),
+        (long.as_fd(), bell.as_fd(), "bytes instead of"),
+        (short.as_fd(), bell.as_fd(), "bytes instead of"),
+        (disk.as_fd(), bell.as_fd(), "not a memory file"),
+        (pair.as_fd(), short.as_fd(), "shorter"),
+        (pair.as_fd(), unsealed.as_fd(), "not sealed"),
+    ] {
+        let said = refusal(&mut host, &address, &good, &[file, bell]);
+        assert!(said.contains(reason), "{said}");
+    }
+}
+
+#[test]
+fn silent_clients_are_bounded_and_dropped() {
+    let (_folder, address) = place();
+    let mut host = Host::listening(
+        ShmConfig {
+            connect_timeout: Duration::from_millis(300),
+            ..ShmConfig::default()
+        },
+        &address,
+    );
+    let silent: Vec<RecordSocket> = (0..500).map(|_| connect(&address)).collect();
+    let (_raw, _) = Raw::meet(&mut host, &address);
+    assert!(host.shm.half_open.len() <= 128);
+    host.until("all are dropped", |host| {
+        host.shm.half_open.is_empty() && silent.iter().all(RecordSocket::is_hung_up)
+    });
+    assert!(host.log.down.is_empty());
+}
+
+#[test]
+fn stray_words_in_a_ring_end_that_connection_only() {
+    let (_folder, address) = place();
+    let mut host = Host::listening(ShmConfig::default(), &address);
+    let (_good, good_peer) = Raw::meet(&mut host, &address);
+    let most = layout().max_packet() as u32;
+    let packet = |len| {
+        SlotWord {
+            kind: SlotKind::Packet,
+            len,
+        }
+        .pack()
+    };
+    let mut words = vec![
+        1,
+        u64::MAX,
+        packet(most + 1),
+        packet(u32::MAX),
+        packet(0) | 1 << 40,
+        SlotWord {
+            kind: SlotKind::Pad,
+            len: 0,
+        }
+        .pack(),
+    ];
+    let mut random = noise(3);
+    words.extend((0..50).map(|_| random() | 1));
+    for word in words {
+        let (raw, peer) = Raw::meet(&mut host, &address);
+        raw.put(layout().ring(0), &word.to_le_bytes());
+        host.until("it is found out", |host| !host.log.down.is_empty());
+        assert!(
+            matches!(&host.log.down[..], [(down, PeerError::Protocol(_))] if *down == peer),
+            "{:?}",
+            host.log.down
+        );
+        host.log.down.clear();
+        host.shm.disconnect(peer, &mut host.log);
+    }
+    assert!(host.log.packets.is_empty());
+    host.shm.send(good_peer, &[b"x"]).unwrap();
+}
+
+#[test]
+fn a_packet_that_would_leave_the_ring_is_refused() {
+    let (_folder, address) = place();
+    let mut host = Host::listening(ShmConfig::default(), &address);
+    let (raw, _) = Raw::meet(&mut host, &address);
+    let slots = layout().ring_bytes / 64;
+    let word = |len| {
+        SlotWord {
+            kind: SlotKind::Packet,
+            len,
+        }
+        .pack()
+    };
+    for slot in (0..slots).rev() {
+        let len = if slot + 1 == slots { 57 } else { 0 };
+        raw.put(layout().ring(0) + slot * 64, &word(len).to_le_bytes());
+    }
+    host.until("it is found out", |host| !host.log.down.is_empty());
+    assert_eq!(host.log.packets.len(), slots - 1);
+    assert!(matches!(host.log.down[0].1, PeerError::Protocol(_)));
+}
+
+#[test]
+fn an_impossible_index_is_found_out() {
+    let (_folder, address) = place();
+    let mut host = Host::listening(ShmConfig::default(), &address);
+    let (raw, peer) = Raw::meet(&mut host, &address);
+    raw.put(
+        layout().control(1) + PairLayout::CONSUMED,
+        &u64::MAX.to_le_bytes(),
+    );
+    while host.shm.send(peer, &[&[0; 1000]]).is_ok() {}
+    host.until("it is found out", |host| !host.log.down.is_empty());
+    assert!(matches!(host.log.down[0].1, PeerError::Protocol(_)));
+}
+
+#[test]
+fn nonsense_between_the_methods_is_found_out() {
+    let copied = Internal::Copied {
+        piece: 1,
+        outcome: causeway_wire::shm::CopyOutcome::Done,
+    };
+    for bytes in [vec![], vec![9; 40], copied.to_bytes()] {
+        let (_folder, address) = place();
+        let mut host = Host::listening(ShmConfig::default(), &address);
+        let (raw, _) = Raw::meet(&mut host, &address);
+        raw.put_packet(SlotKind::Internal, &bytes);
+        host.until("it is found out", |host| !host.log.down.is_empty());
+        assert!(matches!(host.log.down[0].1, PeerError::Protocol(_)));
+    }
+    // Asking without an area to copy through is no crime, but gets nothing.
+    let (_folder, address) = place();
+    let mut host = Host::listening(ShmConfig::default(), &address);
+    let (raw, _) = Raw::meet(&mut host, &address);
+    let request = Internal::Copy(CopyRequest {
+        piece: 0,
+        into_regions: false,
+        fragments: vec![],
+    });
+    raw.put_packet(SlotKind::Internal, &request.to_bytes());
+    let answered = raw.pair.word(layout().ring(1));
+    host.until("it is answered", |_| answered.load(Ordering::Acquire) != 0);
+    let outcome = raw.pair.word(layout().ring(1) + SLOT_WORD_BYTES);
+    assert_eq!(
+        outcome.load(Ordering::Acquire).to_le_bytes()[..3],
+        [2, 0, 2]
+    );
+}
+
+#[test]
+fn records_out_of_place_and_random_ones_end_the_connection() {
+    let (_folder, address) = place();
+    let mut host = Host::listening(ShmConfig::default(), &address);
+    let refused = Record::Refused {
+        reason: "x".into(),
+        unauthorised: true,
+    };
+    let mut records: Vec<Vec<u8>> = vec![
+        Record::Hello(hello()).to_bytes(),
+        refused.to_bytes(),
+        Record::Object {
+            object: 1,
+            len: 4096,
+        }
+        .to_bytes(),
+        Record::Bulk.to_bytes(),
+        vec![0; MAX_RECORD_BYTES + 10],
+    ];
+    let mut random = noise(5);
+    records.extend((0..50).map(|_| (0..20).map(|_| random() as u8 | 16).collect()));
+    for record in records {
+        let (raw, peer) = Raw::meet(&mut host, &address);
+        raw.socket.send(&record, &[]).unwrap();
+        host.until("it is found out", |host| !host.log.down.is_empty());
+        let (down, cause) = host.log.down.pop().unwrap();
+        assert!(
+            down == peer && matches!(cause, PeerError::Protocol(_)),
+            "{cause}"
+        );
+        host.shm.disconnect(peer, &mut host.log);
+    }
+}
+
+#[test]
+fn an_object_that_could_shrink_or_is_too_short_is_refused() {
+    let (_folder, address) = place();
+    let mut host = Host::listening(ShmConfig::default(), &address);
+    let unsealed = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::ALLOW_SEALING).unwrap();
+    rustix::fs::ftruncate(&unsealed, 4096).unwrap();
+    let short = memfd::create_fixed("test", 4096).unwrap();
+    for (file, len) in [
+        (&unsealed, 4096),
+        (&short, 8192),
+        (&short, 0),
+        (&short, u64::MAX),
+    ] {
+        let (raw, _) = Raw::meet(&mut host, &address);
+        let record = Record::Object { object: 1, len }.to_bytes();
+        raw.socket.send(&record, &[file.as_fd()]).unwrap();
+        host.until("it is found out", |host| !host.log.down.is_empty());
+        let (_, cause) = host.log.down.pop().unwrap();
+        assert!(matches!(cause, PeerError::Protocol(_)), "{cause}");
+    }
+}
+
+#[test]
+fn a_scribbled_doorbell_costs_only_looks() {
+    let mut met = meet(ShmConfig::default());
+    let mut random = noise(11);
+    for _ in 0..1000 {
+        for _ in 0..5 {
+            let at = random() as usize % (doorbell::BYTES / 8) * 8;
+            met.server
+                .shm
+                .bell
+                .words()
+                .word(at)
+                .store(random(), Ordering::Release);
+        }
+        met.server.poll();
+    }
+    met.client
+        .shm
+        .send(met.to_server, &[b"still there"])
+        .unwrap();
+    both(
+        &mut met.client,
+        &mut met.server,
+        "it has arrived",
+        |_, server| !server.log.packets.is_empty(),
+    );
+}

@@ -30,6 +30,12 @@ pub(super) struct Inbox {
     pub(super) stream: Option<(Stream, usize)>,
 }
 
+impl Inbox {
+    pub(super) fn owned_bytes(&self) -> usize {
+        self.partial.capacity()
+    }
+}
+
 impl Session {
     pub(super) fn read_stream(
         &mut self,
@@ -86,7 +92,7 @@ impl Session {
         };
         let header = decode(header)?;
         if is_data(header.kind) {
-            self.inbox.partial.clear();
+            self.inbox.partial = Vec::new();
             self.begin_data(&header)?;
             return Ok(bytes);
         }

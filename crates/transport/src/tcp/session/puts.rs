@@ -44,20 +44,26 @@ impl Put {
         self.transfer.token
     }
 
-    /// The next frame's place and length; `None` at the end.
-    fn next(&mut self) -> Option<(RegionDescriptor, u64, usize)> {
+    /// The remote fragment that comes next, and how much of it is left; `None` at the end.
+    fn rest(&mut self) -> Option<(RegionDescriptor, u64)> {
         loop {
             let region = *self.transfer.remote.get(self.remote_index)?;
             let rest = region.len - self.remote_offset;
             if rest > 0 {
-                let len = rest.min(MAX_PIECE as u64);
-                let base = region.base.wrapping_add(self.remote_offset);
-                self.remote_offset += len;
-                return Some((region, base, len as usize));
+                return Some((region, rest));
             }
             self.remote_index += 1;
             self.remote_offset = 0;
         }
+    }
+
+    /// The next frame's place and length; `None` at the end.
+    fn next(&mut self) -> Option<(RegionDescriptor, u64, usize)> {
+        let (region, rest) = self.rest()?;
+        let len = rest.min(MAX_PIECE as u64);
+        let base = region.base.wrapping_add(self.remote_offset);
+        self.remote_offset += len;
+        Some((region, base, len as usize))
     }
 }
 
@@ -136,8 +142,7 @@ impl Session {
         let mut lined_up = 0;
         for _ in 0..MAX_FRAMES_PER_TURN {
             let Some((region, base, len)) = put.next() else {
-                self.line_up_put_end(put);
-                return Turn::Over;
+                break;
             };
             let mut header = Header::new(Kind::Put, len).with_id(put.id);
             header.key = region.key;
@@ -157,7 +162,11 @@ impl Session {
                 break;
             }
         }
-        Turn::Again(Bulk::Put(put))
+        if put.rest().is_some() {
+            return Turn::Again(Bulk::Put(put));
+        }
+        self.line_up_put_end(put);
+        Turn::Over
     }
 
     fn line_up_put_end(&mut self, put: Put) {

@@ -80,7 +80,13 @@ fn many_small_fragments_are_one_transfer() {
     until(&mut [&mut client, &mut server], |nodes| {
         nodes[0].seen.done.len() == 1
     });
-    let get = transfer(Direction::Get, &[into.clone()], &remote, None, 2);
+    let get = transfer(
+        Direction::Get,
+        std::slice::from_ref(&into),
+        &remote,
+        None,
+        2,
+    );
     client.tcp.transfer(peer, get).unwrap();
     until(&mut [&mut client, &mut server], |nodes| {
         nodes[0].seen.done.len() == 2
@@ -189,7 +195,13 @@ fn ending_an_export_stops_a_transfer_in_the_middle() {
         let theirs = Memory::from_vec(vec![1; len]);
         let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
         let ours = Memory::from_vec(vec![2; len]);
-        let long = transfer(direction, &[ours.clone()], &[region], Some(b"no"), 1);
+        let long = transfer(
+            direction,
+            std::slice::from_ref(&ours),
+            &[region],
+            Some(b"no"),
+            1,
+        );
         client.tcp.transfer(peer, long).unwrap();
         for _ in 0..20 {
             client.poll();
@@ -259,7 +271,13 @@ fn transfers_of_a_dead_peer_complete_before_it_is_reported_down() {
         let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
         let ours = Memory::zeroed(len);
         for token in 0..100 {
-            let long = transfer(direction, &[ours.clone()], &[region], None, token);
+            let long = transfer(
+                direction,
+                std::slice::from_ref(&ours),
+                &[region],
+                None,
+                token,
+            );
             client.tcp.transfer(peer, long).unwrap();
         }
         for _ in 0..10 {
@@ -287,7 +305,13 @@ fn disconnecting_ends_transfers_without_a_report_of_the_peer() {
     let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
     let ours = Memory::zeroed(64 * MIB);
     for (token, direction) in [(1, Direction::Put), (2, Direction::Get)] {
-        let long = transfer(direction, &[ours.clone()], &[region], Some(b"no"), token);
+        let long = transfer(
+            direction,
+            std::slice::from_ref(&ours),
+            &[region],
+            Some(b"no"),
+            token,
+        );
         client.tcp.transfer(peer, long).unwrap();
     }
     for _ in 0..10 {

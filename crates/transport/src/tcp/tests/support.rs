@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
 use causeway_wire::region::RegionDescriptor;
+use causeway_wire::tcp::{Header, Kind};
 
 use crate::address::Address;
 use crate::error::{PeerError, SendError, TransferError};
@@ -158,6 +159,12 @@ pub(super) fn pair(client: TcpConfig, server: TcpConfig) -> (Node, Node, Peer) {
     });
     server.seen.packets.clear();
     (client, server, peer)
+}
+
+/// A packet's frame as it travels unencrypted.
+pub(super) fn packet_frame(bytes: &[u8]) -> Vec<u8> {
+    let header = Header::new(Kind::Packet, bytes.len()).encode();
+    [&header[..], bytes].concat()
 }
 
 /// Bytes that differ from place to place and seed to seed.

@@ -1,1 +1,182 @@
+//! Who may talk to whom.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use super::support::*;
+use crate::error::{Error, PeerError};
+use crate::method::{Identity, Method};
+use crate::tcp::TcpConfig;
+use crate::tcp::handshake::{Handshake, Role};
+use causeway_wire::tcp::Holder;
+
+/// What becomes of an attempt to talk: the client's downfall; the server must hear nothing.
+fn refused(client: TcpConfig, server: TcpConfig) -> PeerError {
+    let (mut client, mut server) = (Node::new(client), Node::new(server));
+    let address = server.listen();
+    let peer = client.tcp.connect(&address).unwrap();
+    client.tcp.send(peer, &[b"let me in"]).unwrap();
+    until(&mut [&mut client, &mut server], |nodes| {
+        !nodes[0].seen.downs.is_empty()
+    });
+    for_a_while(&mut [&mut client, &mut server], 20);
+    assert!(server.seen.ups.is_empty() && server.seen.packets.is_empty());
+    assert_eq!(server.tcp.half_open, 0);
+    client.seen.downs.remove(0).1
+}
+
+fn reason(cause: PeerError) -> String {
+    match cause {
+        PeerError::Unauthorised(reason) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn other_keys_and_missing_keys_are_refused_with_the_reason() {
+    let mut other = keyed(true);
+    other.key = Some([0x43; 32]);
+    assert!(reason(refused(other.clone(), keyed(true))).contains("another cluster key"));
+    assert!(reason(refused(keyed(false), other)).contains("another cluster key"));
+    assert!(reason(refused(plain(), keyed(true))).contains("demands the cluster's key"));
+    assert!(reason(refused(keyed(true), plain())).contains("has no cluster key"));
+}
+
+#[test]
+fn encryption_is_on_if_either_side_wants_it() {
+    for (ours, theirs) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (client, server, peer) = pair(keyed(ours), keyed(theirs));
+        let expected = match ours || theirs {
+            true => "on",
+            false => "off: neither side asks for it",
+        };
+        for (node, peer) in [(&client, peer), (&server, server.seen.ups[0])] {
+            let report = node.tcp.report(peer).unwrap();
+            let fact = report.facts.iter().find(|fact| fact.0 == "encryption");
+            assert_eq!(fact.unwrap().1, expected);
+            assert_eq!(node.tcp.identity(peer), Some(Identity::Keyed));
+        }
+    }
+}
+
+#[test]
+fn without_a_key_the_kernel_says_who_is_there() {
+    let (client, server, peer) = pair(plain(), plain());
+    let me = Identity::Local {
+        pid: std::process::id() as i32,
+        uid: rustix::process::getuid().as_raw(),
+        gid: rustix::process::getgid().as_raw(),
+    };
+    assert_eq!(client.tcp.identity(peer), Some(me));
+    assert_eq!(server.tcp.identity(server.seen.ups[0]), Some(me));
+}
+
+#[test]
+fn without_a_key_only_loopback_addresses_are_used() {
+    let mut node = Node::new(plain());
+    for text in ["tcp://0.0.0.0:0", "tcp://192.0.2.1:80"] {
+        let address = text.parse().unwrap();
+        let errors = [
+            node.tcp.listen(&address).map(|_| ()).unwrap_err(),
+            node.tcp.connect(&address).map(|_| ()).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(matches!(error, Error::BadAddress { .. }), "{error}");
+            assert!(error.to_string().contains("cluster key"), "{error}");
+        }
+    }
+    assert!(
+        Node::new(keyed(true))
+            .tcp
+            .listen(&"tcp://0.0.0.0:0".parse().unwrap())
+            .is_ok()
+    );
+}
+
+#[test]
+fn what_travels_encrypted_cannot_be_read_and_an_altered_record_ends_the_connection() {
+    let mut server = Node::new(keyed(true));
+    let address = server.listen();
+    let (mut stream, mut noise) = agreed(&mut server, address.rest());
+    let frame = packet_frame(b"attack at dawn");
+    let mut record = vec![0; 2 + frame.len() + 16];
+    let len = noise.write_message(&frame, &mut record[2..]).unwrap();
+    record[..2].copy_from_slice(&(len as u16).to_le_bytes());
+    assert!(!record.windows(6).any(|window| window == b"attack"));
+    stream.write_all(&record).unwrap();
+    until(&mut [&mut server], |nodes| {
+        !nodes[0].seen.packets.is_empty()
+    });
+    assert_eq!(server.seen.packets[0].1, b"attack at dawn");
+    // The same bytes again are a replay.
+    stream.write_all(&record).unwrap();
+    until(&mut [&mut server], |nodes| !nodes[0].seen.downs.is_empty());
+    assert!(matches!(&server.seen.downs[0].1, PeerError::Protocol(_)));
+    assert_eq!(server.seen.packets.len(), 1);
+}
+
+#[test]
+fn a_recorded_handshake_proves_nothing() {
+    for encrypt in [true, false] {
+        let mut server = Node::new(keyed(encrypt));
+        let address = server.listen();
+        // An honest initiator's messages, recorded.
+        let mut honest = Handshake::new(
+            Role::Initiator,
+            Some([0x42; 32]),
+            encrypt,
+            Holder::default(),
+        );
+        let mut recorded = vec![honest.take_output()];
+        let mut responder = Handshake::new(
+            Role::Responder,
+            Some([0x42; 32]),
+            encrypt,
+            Holder::default(),
+        );
+        for _ in 0..2 {
+            responder
+                .input(recorded.last().unwrap(), &mut |_| Ok(()))
+                .unwrap();
+            honest
+                .input(&responder.take_output(), &mut |_| Ok(()))
+                .unwrap();
+            recorded.push(honest.take_output());
+        }
+        assert!(
+            responder
+                .input(&recorded[2], &mut |_| Ok(()))
+                .unwrap()
+                .is_some()
+        );
+        let mut thief = TcpStream::connect(address.rest()).unwrap();
+        for message in &recorded {
+            // The server may have hung up already.
+            let _ = thief.write_all(message);
+            for_a_while(&mut [&mut server], 20);
+        }
+        let _ = thief.write_all(&packet_frame(b"forged"));
+        for_a_while(&mut [&mut server], 50);
+        assert!(server.seen.ups.is_empty() && server.seen.packets.is_empty());
+        assert_eq!(server.tcp.half_open, 0);
+    }
+}
+
+/// Connects by hand as a holder of the key and comes up, encrypted.
+fn agreed(server: &mut Node, at: &str) -> (TcpStream, Box<snow::TransportState>) {
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let mut handshake = Handshake::new(Role::Initiator, Some([0x42; 32]), true, Holder::default());
+    stream.write_all(&handshake.take_output()).unwrap();
+    let mut agreement = None;
+    let mut buffer = [0; 1000];
+    while server.seen.ups.is_empty() {
+        server.poll();
+        if let Ok(count) = stream.read(&mut buffer) {
+            let step = handshake.input(&buffer[..count], &mut |_| Ok(())).unwrap();
+            agreement = agreement.or(step);
+            stream.write_all(&handshake.take_output()).unwrap();
+        }
+    }
+    (stream, agreement.unwrap().cipher.unwrap())
+}

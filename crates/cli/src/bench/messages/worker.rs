@@ -1,0 +1,436 @@
+//! One end of a pair of processes that exchange messages, over the message layer and over bare
+//! sockets and cache lines.
+//!
+//! Both ends get the same orders. The first end leads: it sends first, takes the time and reports it;
+//! the second one echoes.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use causeway_bmi::{Addr, Bmi, Config, Context, Memory, OpId, Posted, Unexpected};
+use causeway_sys::shared::SharedWords;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Doing, Failure, Outcome};
+use crate::workers::Desk;
+
+/// How long the other end may be silent.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Tag of echoed messages, and of acknowledgements of a window.
+const ECHO: u64 = 1;
+const WINDOW: u64 = 2;
+const ACK: u64 = 3;
+
+/// Which end, and where.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Assignment {
+    /// This end sends first and takes the time.
+    pub(crate) leads: bool,
+    /// The processor to run on, if there are two.
+    pub(crate) processor: Option<usize>,
+    /// Number of the inherited descriptor of the shared words.
+    pub(crate) words: i32,
+}
+
+/// What both ends do next.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Opens a bare socket pair: the second end listens and tells the port, which the first one gets.
+    Socket { port: u16 },
+    /// Starts the message layer: the second end listens and tells the address, which the first one gets.
+    Layer { listen: String, address: String },
+    /// Bounces a cache line.
+    CacheLine { rounds: u64 },
+    /// Bounces bytes over the bare socket.
+    Bare { size: usize, rounds: u64, blocking: bool },
+    /// Copies inside one process.
+    Copy { size: usize, rounds: u64 },
+    /// Bounces messages.
+    Latency { size: usize, rounds: u64, allocate: bool },
+    /// Sends windows of messages, each window acknowledged.
+    Stream { size: usize, window: usize, rounds: u64, allocate: bool },
+    /// Sends one message with a known content, which the other end compares.
+    Check { size: usize, allocate: bool },
+}
+
+/// What an end says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// It has begun and pinned itself.
+    Ready,
+    /// Where it listens.
+    Listening(String),
+    /// Seconds that the order took; 0 from the end that does not lead.
+    Took(f64),
+}
+
+struct End {
+    leads: bool,
+    words: SharedWords,
+    socket: Option<TcpStream>,
+    layer: Option<Layer>,
+}
+
+/// The message layer with its one peer.
+struct Layer {
+    bmi: Bmi,
+    peer: Addr,
+    context: Context,
+}
+
+/// Runs an end until the command closes its input.
+pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
+    if let Some(processor) = assignment.processor {
+        causeway_sys::pin::pin_to_cpu(processor).doing(|| "choosing a processor".to_owned())?;
+    }
+    let mut end = End {
+        leads: assignment.leads,
+        words: SharedWords::inherited(assignment.words)
+            .doing(|| "mapping the shared words".to_owned())?,
+        socket: None,
+        layer: None,
+    };
+    desk.say(&Report::Ready)?;
+    while let Some(order) = desk.hear::<Order>()? {
+        let report = end.obey(&order, desk)?;
+        desk.say(&report)?;
+    }
+    Ok(())
+}
+
+impl End {
+    fn obey(&mut self, order: &Order, desk: &mut Desk) -> Outcome<Report> {
+        let took = match order {
+            Order::Socket { port } => return self.open_socket(*port, desk),
+            Order::Layer { listen, address } => return self.open_layer(listen, address, desk),
+            Order::CacheLine { rounds } => self.cache_line(*rounds)?,
+            Order::Bare {
+                size,
+                rounds,
+                blocking,
+            } => self.bare(*size, *rounds, *blocking)?,
+            Order::Copy { size, rounds } => match self.leads {
+                true => copy(*size, *rounds),
+                false => 0.0,
+            },
+            Order::Latency {
+                size,
+                rounds,
+                allocate,
+            } => self.layer()?.latency(*size, *rounds, *allocate)?,
+            Order::Stream {
+                size,
+                window,
+                rounds,
+                allocate,
+            } => self.layer()?.stream(*size, *window, *rounds, *allocate)?,
+            Order::Check { size, allocate } => self.layer()?.check(*size, *allocate)?,
+        };
+        Ok(Report::Took(if self.leads { took } else { 0.0 }))
+    }
+
+    fn open_socket(&mut self, port: u16, desk: &mut Desk) -> Outcome<Report> {
+        let doing = || "opening a bare socket".to_owned();
+        let stream = if self.leads {
+            TcpStream::connect(("127.0.0.1", port)).doing(doing)?
+        } else {
+            let listener = TcpListener::bind(("127.0.0.1", 0)).doing(doing)?;
+            let port = listener.local_addr().doing(doing)?.port();
+            desk.say(&Report::Listening(port.to_string()))?;
+            listener.accept().doing(doing)?.0
+        };
+        stream.set_nodelay(true).doing(doing)?;
+        stream.set_read_timeout(Some(PATIENCE)).doing(doing)?;
+        self.socket = Some(stream);
+        Ok(Report::Ready)
+    }
+
+    fn open_layer(&mut self, listen: &str, address: &str, desk: &mut Desk) -> Outcome<Report> {
+        // The old layer goes first: it may hold the same address.
+        self.layer = None;
+        self.layer = Some(match self.leads {
+            true => Layer::lead(address)?,
+            false => Layer::follow(listen, desk)?,
+        });
+        Ok(Report::Ready)
+    }
+
+    fn layer(&mut self) -> Outcome<Turn<'_>> {
+        let leads = self.leads;
+        match &mut self.layer {
+            Some(layer) => Ok(Turn { layer, leads }),
+            None => Err(Failure::new("exchanging messages", "the layer has not been started")),
+        }
+    }
+
+    /// Two words on cache lines of their own, each written by one end and watched by the other.
+    fn cache_line(&self, rounds: u64) -> Outcome<f64> {
+        let (Some(one), Some(other)) = (self.words.words().first(), self.words.words().get(16)) else {
+            return Err(Failure::new("bouncing a cache line", "there are too few shared words"));
+        };
+        let (mine, theirs) = if self.leads { (one, other) } else { (other, one) };
+        // Both ends go on from where the words are now; the lead moves first.
+        let base = mine.load(Ordering::Acquire);
+        let started = Instant::now();
+        for round in 1..=rounds {
+            if self.leads {
+                mine.store(base + round, Ordering::Release);
+            }
+            await_word(theirs, base + round)?;
+            if !self.leads {
+                mine.store(base + round, Ordering::Release);
+            }
+        }
+        Ok(started.elapsed().as_secs_f64())
+    }
+
+    fn bare(&mut self, size: usize, rounds: u64, blocking: bool) -> Outcome<f64> {
+        let doing = || "exchanging bytes over a bare socket".to_owned();
+        let socket = self.socket.as_mut().ok_or("it has not been opened").doing(doing)?;
+        socket.set_nonblocking(!blocking).doing(doing)?;
+        let mut bytes = vec![7; size.max(1)];
+        let started = Instant::now();
+        for _ in 0..rounds {
+            if self.leads {
+                write_spinning(socket, &bytes).doing(doing)?;
+            }
+            read_spinning(socket, &mut bytes).doing(doing)?;
+            if !self.leads {
+                write_spinning(socket, &bytes).doing(doing)?;
+            }
+        }
+        let took = started.elapsed().as_secs_f64();
+        socket.set_nonblocking(false).doing(doing)?;
+        Ok(took)
+    }
+}
+
+fn await_word(word: &AtomicU64, wanted: u64) -> Outcome {
+    let mut spins = 0_u64;
+    while word.load(Ordering::Acquire) != wanted {
+        std::hint::spin_loop();
+        spins += 1;
+        // On one processor only the scheduler lets the other end run; and if it is gone, so are we.
+        if spins.is_multiple_of(1 << 20) {
+            std::thread::yield_now();
+            if spins > 1 << 36 {
+                return Err(Failure::new("bouncing a cache line", "the other end is silent"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_spinning(socket: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        match socket.write(rest) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn read_spinning(socket: &mut TcpStream, bytes: &mut [u8]) -> std::io::Result<()> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match socket.read(rest) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::hint::spin_loop(),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn copy(size: usize, rounds: u64) -> f64 {
+    let from = vec![1_u8; size.max(1)];
+    let mut to = vec![0_u8; size.max(1)];
+    let started = Instant::now();
+    for _ in 0..rounds {
+        std::hint::black_box(&mut to).copy_from_slice(std::hint::black_box(&from));
+    }
+    started.elapsed().as_secs_f64()
+}
+
+impl Layer {
+    fn lead(address: &str) -> Outcome<Self> {
+        let doing = || format!("reaching {address}");
+        let mut bmi = Bmi::new(Config::default()).doing(doing)?;
+        let context = bmi.open_context().doing(doing)?;
+        let peer = bmi.lookup(address).doing(doing)?;
+        let mut layer = Self { bmi, peer, context };
+        let hello = Memory::from_vec(b"hello".to_vec());
+        let posted = layer.bmi.post_sendunexpected(peer, &[hello], ECHO, context, 0).doing(doing)?;
+        layer.complete(posted)?;
+        Ok(layer)
+    }
+
+    fn follow(listen: &str, desk: &mut Desk) -> Outcome<Self> {
+        let doing = || format!("listening at {listen}");
+        let config = Config {
+            listen: vec![listen.to_owned()],
+            ..Config::default()
+        };
+        let mut bmi = Bmi::new(config).doing(doing)?;
+        let context = bmi.open_context().doing(doing)?;
+        let addresses = bmi.listening().join(",");
+        desk.say(&Report::Listening(addresses))?;
+        let deadline = Instant::now() + PATIENCE;
+        let mut met: Vec<Unexpected> = Vec::new();
+        while met.is_empty() {
+            if Instant::now() > deadline {
+                return Err(Failure::new(doing(), "nobody came"));
+            }
+            bmi.testunexpected(1, Duration::from_millis(100), &mut met).doing(doing)?;
+        }
+        let peer = met.first().map(|hello| hello.from);
+        let peer = peer.ok_or("nobody came").doing(doing)?;
+        Ok(Self { bmi, peer, context })
+    }
+
+    fn memory(&mut self, size: usize, allocate: bool) -> Outcome<Memory> {
+        match allocate {
+            true => self
+                .bmi
+                .memalloc(self.peer, size)
+                .doing(|| format!("allocating {size} bytes to share")),
+            false => Ok(Memory::zeroed(size)),
+        }
+    }
+
+    fn complete(&mut self, posted: Posted) -> Outcome<u64> {
+        match posted {
+            Posted::Complete(completion) => {
+                completion.result.doing(|| "exchanging messages".to_owned())
+            }
+            Posted::Pending(op) => self.wait(op),
+        }
+    }
+
+    fn wait(&mut self, op: OpId) -> Outcome<u64> {
+        let doing = || "exchanging messages".to_owned();
+        match self.bmi.test(op, PATIENCE).doing(doing)? {
+            Some(completion) => completion.result.doing(doing),
+            None => {
+                // A sleep may end early; only a whole patience without completion is a failure.
+                let deadline = Instant::now() + PATIENCE;
+                while Instant::now() < deadline {
+                    if let Some(completion) =
+                        self.bmi.test(op, Duration::from_millis(100)).doing(doing)?
+                    {
+                        return completion.result.doing(doing);
+                    }
+                }
+                Err(Failure::new(doing(), "the other end is silent"))
+            }
+        }
+    }
+
+    fn send(&mut self, memory: &Memory, tag: u64) -> Outcome<Posted> {
+        let parts = std::slice::from_ref(memory);
+        self.bmi
+            .post_send(self.peer, parts, tag, self.context, 0)
+            .doing(|| "sending a message".to_owned())
+    }
+
+    fn receive(&mut self, memory: &Memory, tag: u64) -> Outcome<Posted> {
+        let parts = std::slice::from_ref(memory);
+        self.bmi
+            .post_recv(self.peer, parts, tag, self.context, 0)
+            .doing(|| "receiving a message".to_owned())
+    }
+}
+
+/// One measurement over the message layer.
+struct Turn<'a> {
+    layer: &'a mut Layer,
+    leads: bool,
+}
+
+impl Turn<'_> {
+    fn latency(self, size: usize, rounds: u64, allocate: bool) -> Outcome<f64> {
+        let out = self.layer.memory(size, allocate)?;
+        let into = self.layer.memory(size, allocate)?;
+        let mut awaited = self.layer.receive(&into, ECHO)?;
+        let started = Instant::now();
+        for round in 1..=rounds {
+            if self.leads {
+                let sent = self.layer.send(&out, ECHO)?;
+                self.layer.complete(awaited)?;
+                self.layer.complete(sent)?;
+                if round == rounds {
+                    break;
+                }
+                awaited = self.layer.receive(&into, ECHO)?;
+            } else {
+                self.layer.complete(awaited)?;
+                if round == rounds {
+                    let sent = self.layer.send(&out, ECHO)?;
+                    self.layer.complete(sent)?;
+                    break;
+                }
+                // The next receive is there before the lead can send again.
+                awaited = self.layer.receive(&into, ECHO)?;
+                let sent = self.layer.send(&out, ECHO)?;
+                self.layer.complete(sent)?;
+            }
+        }
+        Ok(started.elapsed().as_secs_f64())
+    }
+
+    fn stream(self, size: usize, window: usize, rounds: u64, allocate: bool) -> Outcome<f64> {
+        let memory = self.layer.memory(size, allocate)?;
+        let token = Memory::zeroed(8);
+        let started = Instant::now();
+        let mut posted = Vec::with_capacity(window);
+        for _ in 0..rounds {
+            for _ in 0..window {
+                posted.push(match self.leads {
+                    true => self.layer.send(&memory, WINDOW)?,
+                    false => self.layer.receive(&memory, WINDOW)?,
+                });
+            }
+            for one in posted.drain(..) {
+                self.layer.complete(one)?;
+            }
+            let ack = match self.leads {
+                true => self.layer.receive(&token, ACK)?,
+                false => self.layer.send(&token, ACK)?,
+            };
+            self.layer.complete(ack)?;
+        }
+        Ok(started.elapsed().as_secs_f64())
+    }
+
+    fn check(self, size: usize, allocate: bool) -> Outcome<f64> {
+        let memory = self.layer.memory(size, allocate)?;
+        let wanted: Vec<u8> =
+            (0..size).map(|at| (at.wrapping_mul(2_654_435_761) >> 7) as u8).collect();
+        if self.leads {
+            memory.write_at(0, &wanted);
+            let sent = self.layer.send(&memory, ECHO)?;
+            self.layer.complete(sent)?;
+            memory.clear();
+        }
+        let received = self.layer.receive(&memory, ECHO)?;
+        let count = self.layer.complete(received)?;
+        if count != size as u64 || memory.to_vec() != wanted {
+            let what = format!("checking a message of {size} bytes");
+            return Err(Failure::new(what, "what arrived is not what was sent"));
+        }
+        if !self.leads {
+            let sent = self.layer.send(&memory, ECHO)?;
+            self.layer.complete(sent)?;
+        }
+        Ok(0.0)
+    }
+}

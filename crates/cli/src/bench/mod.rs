@@ -1,0 +1,33 @@
+//! `causeway bench …`: figures with the machine's limits beside them, from one run.
+//!
+//! [`fs`] measures the file system, [`messages`] the message layer, [`outcome`] turns rows into a
+//! table, a report and JSON.
+
+pub(crate) mod fs;
+pub(crate) mod messages;
+pub(crate) mod outcome;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Outcome;
+
+/// Measure, with the machine's limits measured in the same run
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    Fs(fs::Arguments),
+    Messages(messages::Arguments),
+}
+
+/// Runs a benchmark.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    match arguments.what {
+        What::Fs(arguments) => fs::run(arguments),
+        What::Messages(arguments) => messages::run(arguments),
+    }
+}

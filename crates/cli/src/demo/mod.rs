@@ -1,0 +1,638 @@
+//! `causeway demo`: the main job, from nothing to a verified tree, through the death of a server.
+//!
+//! [`tree`] is what is stored, [`worker`] one client process, [`phase`] how work is given out,
+//! [`drill`] the failure, [`sampler`] what servers moved, [`page`] the report.
+
+mod drill;
+mod page;
+mod phase;
+mod sampler;
+mod tree;
+pub(crate) mod worker;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use causeway_fs::client::Client;
+use causeway_wire::fs::Kind;
+use clap::Args;
+use serde_json::json;
+
+use crate::cluster::{Cluster, Spec};
+use crate::failure::{Doing, Failure, Outcome};
+use crate::fs::init::Promise;
+use crate::fs::mkdir::make_with_parents;
+use crate::fs::session::join;
+use crate::fs::tree::walk;
+use crate::machine::{COMMIT, Machine, free_space, monotonic_ns};
+use crate::output::{Output, Style, paint, printable};
+use crate::progress::Progress;
+use crate::rows::{Row, Table};
+use crate::shutdown::{self, ScratchDirectory};
+use crate::units::{bytes_text, count_text, duration_text, rate_text};
+use phase::{Phase, Work};
+use sampler::History;
+use tree::{Name, Tree};
+use worker::{Assignment, Content, Done, Fault, Item};
+
+/// Where the tree is stored, and where the second pass stores copies.
+const TREE: &str = "/tree";
+const COPY: &str = "/copy";
+/// The second pass stores every so many-th file once more.
+const COPY_EVERY: usize = 4;
+/// Differences that are shown; more are only counted.
+const SHOWN: usize = 20;
+
+/// Store a real tree, read it back, survive the death of a server, and write a report
+///
+/// Starts a file system on this machine, stores a directory tree with several client processes,
+/// reads everything back with others and compares SHA-256, kills an I/O server in the middle of a
+/// second pass, restarts it, and verifies everything again. Nothing is left behind but the report.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway demo
+  causeway demo --tree ~/src --clients 8 --out ~/report.html
+  causeway demo --servers 8 --dir /dev/shm --json | jq .ok")]
+pub(crate) struct Arguments {
+    /// The tree to store [default: the Rust toolchain's own files, or made-up ones]
+    #[arg(long, value_name = "DIR")]
+    tree: Option<PathBuf>,
+    /// Number of I/O servers, beside the metadata server
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u16).range(1..=64))]
+    servers: u16,
+    /// Number of client processes
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u16).range(1..=64))]
+    clients: u16,
+    /// Where to write the report
+    #[arg(long, value_name = "FILE", default_value = "causeway-demo.html")]
+    out: PathBuf,
+    /// The directory in which the servers' storage is made [default: $TMPDIR or /tmp]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// What an acknowledgement promises
+    #[arg(long, value_enum, default_value_t = Promise::Relaxed)]
+    durability: Promise,
+    /// Seconds after which an operation fails that cannot be done
+    #[arg(long, value_name = "SECONDS", default_value_t = 4,
+          value_parser = clap::value_parser!(u64).range(1..=60))]
+    timeout: u64,
+    /// Keep the servers' storage and say where it is
+    #[arg(long)]
+    keep: bool,
+    /// Print exactly one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that the report and the summary are made from.
+pub(crate) struct Result {
+    pub(crate) machine: Machine,
+    pub(crate) source: String,
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+    pub(crate) directories: u64,
+    pub(crate) servers: usize,
+    pub(crate) clients: usize,
+    pub(crate) durability: &'static str,
+    pub(crate) storage: String,
+    pub(crate) timeout: Duration,
+    pub(crate) origin_ns: u64,
+    pub(crate) phases: Vec<Phase>,
+    pub(crate) histories: Vec<History>,
+    pub(crate) victim: String,
+    pub(crate) killed_ns: Option<u64>,
+    pub(crate) restarted_ns: Option<u64>,
+    pub(crate) answered_ns: Option<u64>,
+    /// Files compared, and how many of them differ or are missing.
+    pub(crate) compared: u64,
+    pub(crate) differing: u64,
+    pub(crate) differences: Vec<String>,
+}
+
+impl Result {
+    fn differ(&mut self, text: String) {
+        self.differing += 1;
+        if self.differences.len() < SHOWN {
+            self.differences.push(text);
+        }
+    }
+
+    /// Every error that a client got, with the phase's and the worker's number.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = (usize, usize, &Fault)> {
+        self.phases.iter().enumerate().flat_map(|(phase, one)| {
+            one.faults.iter().map(move |(worker, fault)| (phase, *worker, fault))
+        })
+    }
+
+    /// Seconds since the start.
+    pub(crate) fn seconds(&self, ns: u64) -> f64 {
+        ns.saturating_sub(self.origin_ns) as f64 / 1e9
+    }
+}
+
+/// Runs the demonstration.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let output = Output::new(arguments.json);
+    shutdown::on_signals()?;
+    let parent = arguments.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let mut scratch = ScratchDirectory::new(&parent, "demo")?;
+    let (tree, source) = choose_tree(&arguments, scratch.path(), &output)?;
+    check_space(&tree, scratch.path())?;
+    let mut result = perform(&arguments, &tree, source, scratch.path(), &output)?;
+    result.storage = storage_text(scratch.path());
+    page::write(&result, &arguments.out)?;
+    summarize(&result, &arguments, &output);
+    if arguments.keep {
+        scratch.keep();
+        let place = scratch.path().join("storage").display().to_string();
+        output.line(&format!("storage kept: causeway fs dev --dir {place} serves it again"));
+    }
+    match result.differing {
+        0 => Ok(()),
+        count => Err(Failure::new(
+            "the demonstration",
+            format!("{} of {} comparisons differ", count_text(count), count_text(result.compared)),
+        )
+        .hint(format!("see {}", arguments.out.display()))),
+    }
+}
+
+fn choose_tree(arguments: &Arguments, scratch: &Path, output: &Output) -> Outcome<(Tree, String)> {
+    if let Some(top) = &arguments.tree {
+        return Ok((tree::scan(top)?, top.display().to_string()));
+    }
+    if let Some(top) = tree::sysroot() {
+        output.line(&format!("the tree: the Rust toolchain's own files, {}", top.display()));
+        return Ok((tree::scan(&top)?, format!("the Rust toolchain, {}", top.display())));
+    }
+    output.line("the tree: made-up files, as there is no rustc here (choose one with --tree)");
+    let top = scratch.join("source");
+    tree::make_up(&top)?;
+    Ok((tree::scan(&top)?, "made-up files".to_owned()))
+}
+
+fn check_space(tree: &Tree, place: &Path) -> Outcome {
+    let (free, _) = free_space(place).doing(|| format!("looking at {}", place.display()))?;
+    let needed = tree.bytes + tree.bytes / 2 + (256 << 20);
+    if free >= needed {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("making room in {}", place.display()),
+        format!("{} are free, about {} are needed", bytes_text(free), bytes_text(needed)),
+    )
+    .hint("choose another place with --dir, or a smaller tree with --tree"))
+}
+
+fn storage_text(place: &Path) -> String {
+    match free_space(place) {
+        Ok((_, true)) => "memory (tmpfs)".to_owned(),
+        _ => "disk".to_owned(),
+    }
+}
+
+fn perform(
+    arguments: &Arguments,
+    tree: &Tree,
+    source: String,
+    scratch: &Path,
+    output: &Output,
+) -> Outcome<Result> {
+    let clients = usize::from(arguments.clients);
+    let machine = Machine::here();
+    let mut cluster = Cluster::start(&Spec {
+        directory: scratch.join("storage"),
+        servers: usize::from(arguments.servers),
+        durability: arguments.durability.into(),
+        tcp: false,
+        timeout: Some(Duration::from_secs(arguments.timeout)),
+        environment: Vec::new(),
+    })?;
+    output.line(&format!(
+        "{} servers are running; {} files, {} in {} directories; {clients} client processes",
+        cluster.configuration().servers.len(),
+        count_text(tree.leaves.len() as u64),
+        bytes_text(tree.bytes),
+        count_text(tree.directories.len() as u64)
+    ));
+    let mut result = Result {
+        machine,
+        source,
+        files: tree.leaves.len() as u64,
+        bytes: tree.bytes,
+        directories: tree.directories.len() as u64,
+        servers: usize::from(arguments.servers),
+        clients,
+        durability: match arguments.durability {
+            Promise::Synced => "synced",
+            Promise::Relaxed => "relaxed",
+        },
+        storage: String::new(),
+        timeout: cluster.configuration().timeout,
+        origin_ns: monotonic_ns(),
+        phases: Vec::new(),
+        histories: Vec::new(),
+        victim: String::new(),
+        killed_ns: None,
+        restarted_ns: None,
+        answered_ns: None,
+        compared: 0,
+        differing: 0,
+        differences: Vec::new(),
+    };
+    let sampler = sampler::Sampler::start(cluster.configuration())?;
+    let assignment = Assignment {
+        config: cluster.file().to_owned(),
+        source: tree.top.clone(),
+    };
+    let mut show = Show {
+        output,
+        clients,
+        assignment,
+    };
+    let expected = store(&mut show, &cluster, tree, &mut result)?;
+    verify(&mut show, "read back", tree, &[], &expected, &mut result)?;
+    let copies = fail_and_recover(&mut show, &mut cluster, tree, &expected, &mut result)?;
+    verify(&mut show, "verify again", tree, &copies, &expected, &mut result)?;
+    compare_names(&cluster, tree, &expected, &mut result)?;
+    result.histories = sampler.finish();
+    Ok(result)
+}
+
+/// What all phases need.
+struct Show<'a> {
+    output: &'a Output,
+    clients: usize,
+    assignment: Assignment,
+}
+
+impl Show<'_> {
+    fn phase(
+        &mut self,
+        name: &'static str,
+        work: Vec<Work>,
+        drill: Option<&mut drill::Drill<'_>>,
+        each: &mut dyn FnMut(&Done),
+    ) -> Outcome<Phase> {
+        let bytes = work.iter().map(|work| work.bytes).sum();
+        let progress = Progress::new(self.output, name, bytes);
+        let started = Instant::now();
+        let phase =
+            phase::run(name, self.clients, &self.assignment, work, &progress, drill, each)?;
+        progress.finish();
+        self.output.line(&format!(
+            "{name}: {} files, {} in {} ({})",
+            count_text(phase.items),
+            bytes_text(phase.bytes()),
+            duration_text(started.elapsed()),
+            rate_text(phase.bytes(), phase.time())
+        ));
+        Ok(phase)
+    }
+}
+
+/// Large files first, so that none of them is left for the end.
+fn in_order(mut work: Vec<Work>) -> Vec<Work> {
+    const LARGE: u64 = 8 << 20;
+    work.sort_by_key(|work| std::cmp::Reverse(work.bytes.max(LARGE)));
+    work
+}
+
+fn item(number: usize, leaf: &tree::Leaf) -> Item {
+    Item {
+        number,
+        path: Name::new(&leaf.path),
+        link: leaf.link,
+        check: None,
+        store: None,
+    }
+}
+
+fn store(
+    show: &mut Show<'_>,
+    cluster: &Cluster,
+    tree: &Tree,
+    result: &mut Result,
+) -> Outcome<BTreeMap<usize, Content>> {
+    let mut client = Client::connect(cluster.configuration(), Default::default())?;
+    for directory in &tree.directories {
+        let path = match directory.path.as_slice() {
+            [] => TREE.as_bytes().to_vec(),
+            path => join(TREE.as_bytes(), path),
+        };
+        // Writable for us until everything is in it; the comparison of names allows for that.
+        client.make_directory(&path, directory.mode | 0o700, None)?;
+    }
+    let work = tree.leaves.iter().enumerate().map(|(number, leaf)| {
+        let mut item = item(number, leaf);
+        item.store = Some(TREE.to_owned());
+        Work::new(item, leaf.size)
+    });
+    let mut expected = BTreeMap::new();
+    let work = in_order(work.collect());
+    let phase = show.phase("store", work, None, &mut |done| {
+        if let Some(content) = &done.stored {
+            expected.insert(done.number, content.clone());
+        }
+    })?;
+    note_lost(&phase, result);
+    result.phases.push(phase);
+    Ok(expected)
+}
+
+fn note_lost(phase: &Phase, result: &mut Result) {
+    for lost in &phase.lost {
+        result.compared += 1;
+        result.differ(format!("{}: {lost}", phase.name));
+    }
+}
+
+/// Holds what was read against what the source held.
+fn compare(
+    result: &mut Result,
+    phase: &str,
+    path: &str,
+    found: Option<&Content>,
+    expected: Option<&Content>,
+) {
+    result.compared += 1;
+    match (found, expected) {
+        (Some(found), Some(expected)) if found == expected => {}
+        (Some(found), Some(expected)) => {
+            result.differ(format!("{phase}: {path}: read {found:?}, the source has {expected:?}"));
+        }
+        (None, _) => result.differ(format!("{phase}: {path}: was not read")),
+        (_, None) => result.differ(format!("{phase}: {path}: was never stored")),
+    }
+}
+
+fn verify(
+    show: &mut Show<'_>,
+    name: &'static str,
+    tree: &Tree,
+    copies: &[usize],
+    expected: &BTreeMap<usize, Content>,
+    result: &mut Result,
+) -> Outcome {
+    let total = tree.leaves.len();
+    let checked = |number: usize, leaf: &tree::Leaf, top: &str, shift: usize| {
+        let mut item = item(number + shift, leaf);
+        item.check = Some(top.to_owned());
+        Work::new(item, leaf.size)
+    };
+    let mut work: Vec<Work> =
+        tree.leaves.iter().enumerate().map(|(n, leaf)| checked(n, leaf, TREE, 0)).collect();
+    for &number in copies {
+        if let Some(leaf) = tree.leaves.get(number) {
+            work.push(checked(number, leaf, COPY, total));
+        }
+    }
+    let phase = show.phase(name, in_order(work), None, &mut |done| {
+        let number = done.number % total.max(1);
+        let path = tree.leaves.get(number).map_or_else(String::new, |leaf| printable(&leaf.path));
+        compare(result, name, &path, done.found.as_ref(), expected.get(&number));
+    })?;
+    note_lost(&phase, result);
+    result.phases.push(phase);
+    Ok(())
+}
+
+/// The second pass: everything is read again and every fourth file stored again, while a server dies
+/// and comes back. Answers the files whose copies were acknowledged.
+fn fail_and_recover(
+    show: &mut Show<'_>,
+    cluster: &mut Cluster,
+    tree: &Tree,
+    expected: &BTreeMap<usize, Content>,
+    result: &mut Result,
+) -> Outcome<Vec<usize>> {
+    const NAME: &str = "fail and recover";
+    let mut client = Client::connect(cluster.configuration(), Default::default())?;
+    let mut made = std::collections::BTreeSet::new();
+    let mut work = Vec::new();
+    for (number, leaf) in tree.leaves.iter().enumerate() {
+        let mut item = item(number, leaf);
+        item.check = Some(TREE.to_owned());
+        let mut bytes = leaf.size;
+        if number.is_multiple_of(COPY_EVERY) {
+            item.store = Some(COPY.to_owned());
+            bytes += leaf.size;
+            let slash = leaf.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            let parent = leaf.path.get(..slash).unwrap_or_default();
+            if made.insert(parent) {
+                make_with_parents(&mut client, &join(COPY.as_bytes(), parent), 0o755, None)?;
+            }
+        }
+        work.push(Work::new(item, bytes));
+    }
+    interleave(&mut work);
+    let victim = sampler::busiest(cluster.configuration())?;
+    result.victim = cluster.name(victim).to_owned();
+    let mut drill = drill::Drill::new(cluster, victim, show.clients);
+    let mut copies = Vec::new();
+    let phase = show.phase(NAME, work, Some(&mut drill), &mut |done| {
+        let path =
+            tree.leaves.get(done.number).map_or_else(String::new, |leaf| printable(&leaf.path));
+        compare(result, NAME, &path, done.found.as_ref(), expected.get(&done.number));
+        if done.stored.is_some() {
+            copies.push(done.number);
+        }
+    })?;
+    result.killed_ns = drill.killed_ns;
+    result.restarted_ns = drill.restarted_ns;
+    result.answered_ns = drill.answered_ns;
+    note_lost(&phase, result);
+    result.phases.push(phase);
+    Ok(copies)
+}
+
+/// Spreads large and small files evenly, with the largest one right behind the middle, where it meets
+/// the failure.
+fn interleave(work: &mut Vec<Work>) {
+    let step = 2_654_435_761_u64;
+    work.sort_by_key(|work| (work.item.number as u64).wrapping_mul(step) & 0xffff_ffff);
+    let largest = work.iter().enumerate().max_by_key(|(_, work)| work.bytes).map(|(at, _)| at);
+    if let Some(at) = largest {
+        let largest = work.remove(at);
+        let middle = (work.len() + 1).div_ceil(2).min(work.len());
+        work.insert(middle, largest);
+    }
+}
+
+/// Walks the stored tree and holds every name, kind, size and mode against the source.
+fn compare_names(
+    cluster: &Cluster,
+    tree: &Tree,
+    expected: &BTreeMap<usize, Content>,
+    result: &mut Result,
+) -> Outcome {
+    let mut client = Client::connect(cluster.configuration(), Default::default())?;
+    let mut wanted: BTreeMap<Vec<u8>, (Kind, u64)> = BTreeMap::new();
+    for (number, leaf) in tree.leaves.iter().enumerate() {
+        let kind = if leaf.link { Kind::SymbolicLink } else { Kind::File };
+        let bytes = expected.get(&number).map_or(leaf.size, |content| content.bytes);
+        wanted.insert(join(TREE.as_bytes(), &leaf.path), (kind, bytes));
+    }
+    for directory in tree.directories.iter().filter(|directory| !directory.path.is_empty()) {
+        wanted.insert(join(TREE.as_bytes(), &directory.path), (Kind::Directory, 0));
+    }
+    let node = client.stat(TREE.as_bytes(), true)?;
+    let mut differences = Vec::new();
+    let mut compared = 0;
+    walk(&mut client, TREE.as_bytes(), &node, &mut |_, met| {
+        if met.leaving || met.path == TREE.as_bytes() {
+            return Ok(());
+        }
+        compared += 1;
+        let size = match met.attributes.kind {
+            Kind::Directory => 0,
+            Kind::File | Kind::SymbolicLink => met.attributes.size,
+        };
+        if wanted.remove(met.path) != Some((met.attributes.kind, size)) {
+            differences.push(format!("names: {}: not as in the source", printable(met.path)));
+        }
+        Ok(())
+    })?;
+    result.compared += compared;
+    for path in wanted.into_keys() {
+        differences.push(format!("names: {}: is missing", printable(&path)));
+    }
+    for difference in differences {
+        result.differ(difference);
+    }
+    Ok(())
+}
+
+/// The rows that stand in the JSON and at the end of the report.
+pub(crate) fn rows(result: &Result) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for phase in &result.phases {
+        let seconds = phase.time().as_secs_f64().max(1e-9);
+        let case = phase.name.replace(' ', "-");
+        let figures = [
+            ("bandwidth", "bandwidth_mb_s", phase.bytes() as f64 / 1e6 / seconds),
+            ("files", "rate_per_s", phase.items as f64 / seconds),
+            ("time", "seconds", seconds),
+        ];
+        for (what, metric, value) in figures {
+            rows.extend(Row::new(format!("{what}/{case}"), "causeway", 0, metric, &[value]));
+        }
+    }
+    for (name, histogram) in latencies(result) {
+        rows.push(Row {
+            case: format!("latency/{}", name.replace(' ', "-")),
+            who: "causeway".to_owned(),
+            size_bytes: 0,
+            metric: "latency_us".to_owned(),
+            median: histogram.quantile_us(0.5),
+            min: histogram.quantile_us(0.0),
+            max: histogram.max_us(),
+            runs: usize::try_from(histogram.count()).unwrap_or(usize::MAX),
+        });
+    }
+    rows
+}
+
+/// Latencies of all phases together, by operation.
+pub(crate) fn latencies(result: &Result) -> BTreeMap<String, crate::histogram::Histogram> {
+    let mut all: BTreeMap<String, crate::histogram::Histogram> = BTreeMap::new();
+    for phase in &result.phases {
+        for (name, histogram) in &phase.latencies {
+            all.entry(name.clone()).or_default().merge(histogram);
+        }
+    }
+    all
+}
+
+/// The phases as a table.
+pub(crate) fn phases_table(result: &Result) -> Table {
+    let mut table = Table::new(&[
+        "phase", "processes", "files", "written", "read", "time", "throughput", "files/s", "errors",
+    ]);
+    table.align_right(&[1, 2, 3, 4, 5, 6, 7, 8]);
+    for (index, phase) in result.phases.iter().enumerate() {
+        let rate = phase.items as f64 / phase.time().as_secs_f64().max(1e-9);
+        table.row(vec![
+            format!("{} {}", index + 1, phase.name),
+            phase.processes.to_string(),
+            count_text(phase.items),
+            bytes_text(phase.written),
+            bytes_text(phase.read),
+            duration_text(phase.time()),
+            rate_text(phase.bytes(), phase.time()),
+            count_text(rate as u64),
+            count_text(phase.faults.len() as u64),
+        ]);
+    }
+    table
+}
+
+/// The course of the failure, a sentence for each event.
+pub(crate) fn story(result: &Result) -> Vec<String> {
+    let at = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), |ns| format!("{:.1} s", result.seconds(ns)));
+    let mut lines = vec![format!("{}: {} is killed with SIGKILL", at(result.killed_ns), result.victim)];
+    let longest = result.faults().map(|(_, _, fault)| fault.to_ns - fault.from_ns).max();
+    let count = result.faults().count();
+    match longest {
+        None => lines.push("no client needed that server while it was away".to_owned()),
+        Some(longest) => {
+            let named = result.faults().filter(|(_, _, fault)| fault.text.contains(&result.victim)).count();
+            lines.push(format!(
+                "clients get {count} errors, {named} of them name {}; the longest wait for one was {}, \
+                 the time-out is {}",
+                result.victim,
+                duration_text(Duration::from_nanos(longest)),
+                duration_text(result.timeout)
+            ));
+        }
+    }
+    lines.push(format!("{}: {} is started again", at(result.restarted_ns), result.victim));
+    lines.push(format!(
+        "{}: it answers; every file that had met an error is read or stored again",
+        at(result.answered_ns)
+    ));
+    lines
+}
+
+fn summarize(result: &Result, arguments: &Arguments, output: &Output) {
+    output.line("");
+    output.line(&phases_table(result).text());
+    output.line("");
+    for line in story(result) {
+        output.line(&line);
+    }
+    if let Some((_, _, fault)) = result.faults().next() {
+        output.line(&format!("an error as clients see it: {}", fault.text));
+    }
+    output.line("");
+    for difference in &result.differences {
+        output.line(&paint(difference, Style::Red));
+    }
+    let verdict = match result.differing {
+        0 => paint("all alike", Style::Green),
+        count => paint(&format!("{} DIFFER", count_text(count)), Style::Red),
+    };
+    output.line(&format!("{} comparisons: {verdict}", count_text(result.compared)));
+    output.line(&format!("report: {}", arguments.out.display()));
+    let faults: Vec<_> = result
+        .faults()
+        .map(|(phase, worker, fault)| {
+            json!({ "phase": result.phases.get(phase).map(|phase| phase.name), "client": worker,
+                    "text": fault.text, "at_s": result.seconds(fault.to_ns),
+                    "waited_s": (fault.to_ns - fault.from_ns) as f64 / 1e9 })
+        })
+        .collect();
+    output.object(&json!({
+        "bench": "demo", "machine": result.machine, "commit": COMMIT, "rows": rows(result),
+        "ok": result.differing == 0, "source": result.source, "files": result.files,
+        "bytes": result.bytes, "compared": result.compared, "differing": result.differing,
+        "differences": result.differences, "victim": result.victim,
+        "killed_s": result.killed_ns.map(|ns| result.seconds(ns)),
+        "restarted_s": result.restarted_ns.map(|ns| result.seconds(ns)),
+        "answered_s": result.answered_ns.map(|ns| result.seconds(ns)),
+        "timeout_s": result.timeout.as_secs_f64(), "faults": faults,
+        "report": arguments.out.display().to_string() }));
+}

@@ -1,0 +1,423 @@
+//! One client process of the demonstration: stores files, or reads them and says what it found.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::fs::File as LocalFile;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use causeway_bmi::Memory;
+use causeway_fs::client::{Client, ClientOptions};
+use causeway_fs::config::Configuration;
+use causeway_wire::fs::{
+    Attributes, MAX_STUFFED_BYTES, ObjectId, Region, SetAttributes, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::tree::Name;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::fs::engine::PIECE_BYTES;
+use crate::fs::put::create_or_replace;
+use crate::fs::session::{exists_already, join};
+use crate::fs::tree::link_target;
+use crate::histogram::Histogram;
+use crate::machine::monotonic_ns;
+use crate::workers::Desk;
+
+/// Length of a slot in which moved bytes are added up.
+pub(crate) const SLOT_NS: u64 = 100_000_000;
+
+/// What the worker is for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Assignment {
+    /// The file system's configuration.
+    pub(crate) config: PathBuf,
+    /// The tree on this machine.
+    pub(crate) source: PathBuf,
+}
+
+/// What the command says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// Do these.
+    Batch(Vec<Item>),
+}
+
+/// One file or link to deal with.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Item {
+    /// The command's number for it.
+    pub(crate) number: usize,
+    /// Below the tree's top.
+    pub(crate) path: Name,
+    /// A symbolic link.
+    pub(crate) link: bool,
+    /// Read it from under this directory of the file system and say what it holds.
+    pub(crate) check: Option<String>,
+    /// Store it under this directory of the file system.
+    pub(crate) store: Option<String>,
+}
+
+/// What the worker says.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// It is connected.
+    Ready,
+    /// Items are done.
+    Batch {
+        /// One for each item.
+        results: Vec<Done>,
+        /// Bytes read and written, by slot of the common clock.
+        slots: Vec<Slot>,
+        /// These were the last items of a batch. Errors are told at once, before the batch's end.
+        complete: bool,
+    },
+    /// Everything is done; what was measured.
+    Finished {
+        /// Latencies by operation.
+        latencies: BTreeMap<String, Histogram>,
+        /// Microseconds and counts by stage.
+        stages: BTreeMap<String, (f64, u64)>,
+    },
+}
+
+/// Bytes moved in one slot of time.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Slot {
+    pub(crate) number: u64,
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+}
+
+/// How an item went.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Done {
+    /// The command's number for it.
+    pub(crate) number: usize,
+    /// What the source holds, if it was stored.
+    pub(crate) stored: Option<Content>,
+    /// What was read, if it was checked.
+    pub(crate) found: Option<Content>,
+    /// What went wrong.
+    pub(crate) error: Option<Fault>,
+}
+
+/// What a file holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Content {
+    pub(crate) sha256: String,
+    pub(crate) bytes: u64,
+    pub(crate) mode: u16,
+    pub(crate) modified: (i64, u32),
+}
+
+/// An operation that failed.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Fault {
+    /// As the user would see it.
+    pub(crate) text: String,
+    /// When the item was begun and when the error came, on the common clock.
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
+    /// A server was out of reach: trying again later makes sense.
+    pub(crate) retry: bool,
+}
+
+struct Worker {
+    client: Client,
+    source: PathBuf,
+    buffer: Memory,
+    private: Vec<u8>,
+    slots: BTreeMap<u64, (u64, u64)>,
+    latencies: BTreeMap<&'static str, Histogram>,
+    stages: BTreeMap<&'static str, (f64, u64)>,
+}
+
+/// Runs a worker until the command closes its input.
+pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
+    let configuration = Configuration::load(&assignment.config)
+        .doing(|| "reading the configuration".to_owned())?;
+    let options = ClientOptions {
+        record_stages: true,
+        ..ClientOptions::default()
+    };
+    let mut client = Client::connect(&configuration, options)?;
+    let buffer = client.allocate(PIECE_BYTES)?;
+    let mut worker = Worker {
+        client,
+        source: assignment.source.clone(),
+        buffer,
+        private: vec![0; 256 << 10],
+        slots: BTreeMap::new(),
+        latencies: BTreeMap::new(),
+        stages: BTreeMap::new(),
+    };
+    desk.say(&Report::Ready)?;
+    while let Some(Order::Batch(items)) = desk.hear()? {
+        let mut results = Vec::new();
+        for item in &items {
+            let done = worker.item(item);
+            let failed = done.error.is_some();
+            results.push(done);
+            if failed {
+                desk.say(&worker.report(std::mem::take(&mut results), false))?;
+            }
+        }
+        desk.say(&worker.report(results, true))?;
+    }
+    for stage in worker.client.take_stages() {
+        worker.add_stage(stage.name, stage.total_us, stage.count);
+    }
+    let owned = |name: &'static str| name.to_owned();
+    desk.say(&Report::Finished {
+        latencies: worker.latencies.into_iter().map(|(name, one)| (owned(name), one)).collect(),
+        stages: worker.stages.into_iter().map(|(name, one)| (owned(name), one)).collect(),
+    })
+}
+
+impl Worker {
+    fn report(&mut self, results: Vec<Done>, complete: bool) -> Report {
+        let slots = std::mem::take(&mut self.slots)
+            .into_iter()
+            .map(|(number, (read, written))| Slot {
+                number,
+                read,
+                written,
+            })
+            .collect();
+        Report::Batch {
+            results,
+            slots,
+            complete,
+        }
+    }
+
+    fn item(&mut self, item: &Item) -> Done {
+        let from_ns = monotonic_ns();
+        let mut done = Done {
+            number: item.number,
+            stored: None,
+            found: None,
+            error: None,
+        };
+        if let Err(failure) = self.steps(item, &mut done) {
+            done.error = Some(Fault {
+                text: failure.to_string(),
+                from_ns,
+                to_ns: monotonic_ns(),
+                retry: failure.fatal,
+            });
+        }
+        done
+    }
+
+    fn steps(&mut self, item: &Item, done: &mut Done) -> Outcome {
+        if let Some(top) = &item.check {
+            let remote = join(top.as_bytes(), item.path.bytes());
+            done.found = Some(match item.link {
+                true => self.check_link(&remote)?,
+                false => self.check_file(&remote)?,
+            });
+        }
+        if let Some(top) = &item.store {
+            let remote = join(top.as_bytes(), item.path.bytes());
+            let local = self.source.join(OsStr::from_bytes(item.path.bytes()));
+            done.stored = Some(match item.link {
+                true => self.store_link(&local, &remote)?,
+                false => self.store_file(&local, &remote)?,
+            });
+        }
+        Ok(())
+    }
+
+    fn store_file(&mut self, local: &Path, remote: &[u8]) -> Outcome<Content> {
+        // The hash comes from the source itself, not from the buffer that is stored from.
+        let sha256 = self.stage("hash the source", |worker| hash_local(local, &mut worker.private))?;
+        let doing = || format!("reading {}", local.display());
+        let source = LocalFile::open(local).doing(doing)?;
+        let metadata = source.metadata().doing(doing)?;
+        let size = metadata.len();
+        let mode = u16::try_from(metadata.permissions().mode() & 0o7777).unwrap_or(0o644);
+        let small = size <= MAX_STUFFED_BYTES as u64;
+        let mut content = Vec::new();
+        if small {
+            (&source).take(MAX_STUFFED_BYTES as u64).read_to_end(&mut content).doing(doing)?;
+        }
+        let bytes = content.len() as u64;
+        let mut file = self.timed("create", |client| {
+            create_or_replace(client, remote, mode, None, content)
+        })?;
+        self.count(0, bytes);
+        let mut offset = if small { size } else { 0 };
+        while offset < size {
+            let buffer = self.buffer.clone();
+            let got = self.stage("read the source", |_| {
+                buffer.read_from_file(&source, offset).doing(doing)
+            })?;
+            if got == 0 {
+                break;
+            }
+            let region = Region {
+                offset,
+                len: got as u64,
+            };
+            let piece = [buffer.slice(0..got)];
+            let file = &mut file;
+            self.timed("write", |client| Ok(client.write_list(file, &[region], &piece)?))?;
+            self.count(0, got as u64);
+            offset += got as u64;
+        }
+        let modified = Timestamp {
+            seconds: metadata.mtime(),
+            nanoseconds: u32::try_from(metadata.mtime_nsec()).unwrap_or(0),
+        };
+        self.set(file.node.object, mode, modified)?;
+        Ok(Content {
+            sha256,
+            bytes: size,
+            mode,
+            modified: (modified.seconds, modified.nanoseconds),
+        })
+    }
+
+    fn set(&mut self, object: ObjectId, mode: u16, modified: Timestamp) -> Outcome {
+        let set = SetAttributes {
+            mode: Some(mode),
+            modified: Some(modified),
+            ..SetAttributes::default()
+        };
+        self.timed("set attributes", |client| Ok(client.set_attributes(object, set)?))?;
+        Ok(())
+    }
+
+    fn store_link(&mut self, local: &Path, remote: &[u8]) -> Outcome<Content> {
+        let target = std::fs::read_link(local).doing(|| format!("reading {}", local.display()))?;
+        let target = target.as_os_str().as_bytes();
+        self.timed("symlink", |client| match client.symbolic_link(target, remote) {
+            Err(error) if exists_already(&error) => Ok(()),
+            other => other.map(|_| ()).map_err(Failure::from),
+        })?;
+        Ok(link_content(target))
+    }
+
+    fn check_file(&mut self, remote: &[u8]) -> Outcome<Content> {
+        let mut file = self.timed("open", |client| Ok(client.open(remote)?))?;
+        let mut hasher = Sha256::new();
+        let mut offset = 0;
+        let size = file.node.attributes.size;
+        while offset < size {
+            let len = (size - offset).min(PIECE_BYTES as u64);
+            let want = usize::try_from(len).unwrap_or(PIECE_BYTES);
+            let piece = self.buffer.slice(0..want);
+            let region = Region { offset, len };
+            let (file, into) = (&mut file, [piece.clone()]);
+            let got = self.timed("read", |client| Ok(client.read_list(file, &[region], &into)?))?;
+            let got = usize::try_from(got).unwrap_or(want).min(want);
+            if got == 0 {
+                break;
+            }
+            self.count(got as u64, 0);
+            hash_memory(&mut hasher, &piece.slice(0..got), &mut self.private);
+            offset += got as u64;
+        }
+        Ok(content_of(hasher, offset, &file.node.attributes))
+    }
+
+    fn check_link(&mut self, remote: &[u8]) -> Outcome<Content> {
+        let node = self.timed("stat", |client| Ok(client.stat(remote, false)?))?;
+        let what = || format!("reading {}", crate::output::printable(remote));
+        let target = link_target(&node).ok_or("it is not a symbolic link").doing(what)?;
+        Ok(link_content(target))
+    }
+
+    /// Does something with the file system and records how long it took, as latency and as stage.
+    fn timed<T>(
+        &mut self,
+        name: &'static str,
+        work: impl FnOnce(&mut Client) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let started = Instant::now();
+        let result = work(&mut self.client);
+        let us = started.elapsed().as_secs_f64() * 1e6;
+        if result.is_ok() {
+            self.latencies.entry(name).or_default().add(us);
+        }
+        // Reads and writes are broken down by the client itself.
+        if !matches!(name, "read" | "write") {
+            self.add_stage(name, us, 1);
+        }
+        result
+    }
+
+    /// Does something of our own and records how long it took.
+    fn stage<T>(&mut self, name: &'static str, work: impl FnOnce(&mut Self) -> T) -> T {
+        let started = Instant::now();
+        let result = work(self);
+        self.add_stage(name, started.elapsed().as_secs_f64() * 1e6, 1);
+        result
+    }
+
+    fn add_stage(&mut self, name: &'static str, us: f64, count: u64) {
+        let stage = self.stages.entry(name).or_default();
+        stage.0 += us;
+        stage.1 += count;
+    }
+
+    fn count(&mut self, read: u64, written: u64) {
+        let slot = self.slots.entry(monotonic_ns() / SLOT_NS).or_default();
+        slot.0 += read;
+        slot.1 += written;
+    }
+}
+
+fn hash_local(path: &Path, buffer: &mut [u8]) -> Outcome<String> {
+    let doing = || format!("reading {}", path.display());
+    let mut file = LocalFile::open(path).doing(doing)?;
+    let mut hasher = Sha256::new();
+    loop {
+        let count = file.read(buffer).doing(doing)?;
+        if count == 0 {
+            return Ok(hex(&hasher.finalize()));
+        }
+        hasher.update(buffer.get(..count).unwrap_or_default());
+    }
+}
+
+fn hash_memory(hasher: &mut Sha256, memory: &Memory, buffer: &mut [u8]) {
+    let mut offset = 0;
+    while offset < memory.len() {
+        let len = (memory.len() - offset).min(buffer.len());
+        if let Some(part) = buffer.get_mut(..len) {
+            memory.read_at(offset, part);
+            hasher.update(part);
+        }
+        offset += len;
+    }
+}
+
+fn content_of(hasher: Sha256, bytes: u64, attributes: &Attributes) -> Content {
+    Content {
+        sha256: hex(&hasher.finalize()),
+        bytes,
+        mode: attributes.mode,
+        modified: (attributes.modified.seconds, attributes.modified.nanoseconds),
+    }
+}
+
+/// A link's content is its target; mode and time of links are not kept.
+fn link_content(target: &[u8]) -> Content {
+    Content {
+        sha256: hex(&Sha256::digest(target)),
+        bytes: target.len() as u64,
+        mode: 0,
+        modified: (0, 0),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

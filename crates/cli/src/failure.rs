@@ -1,0 +1,99 @@
+//! What the command says when something fails: what, why, and what to do about it.
+
+use std::fmt;
+
+/// The end of a command that did not succeed.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    /// What was being done.
+    pub(crate) what: String,
+    /// Why it failed.
+    pub(crate) why: String,
+    /// What the user can do, where we know.
+    pub(crate) hint: Option<String>,
+    /// The process's exit code: 1 if the thing asked for failed, 2 for wrong use.
+    pub(crate) code: u8,
+    /// Everything has been said already; only the exit code is left.
+    pub(crate) silent: bool,
+    /// A server is out of reach or full: going on with other items would fail the same way.
+    pub(crate) fatal: bool,
+}
+
+/// What every verb answers.
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// The thing asked for failed.
+    pub(crate) fn new(what: impl Into<String>, why: impl fmt::Display) -> Self {
+        Self {
+            what: what.into(),
+            why: why.to_string(),
+            hint: None,
+            code: 1,
+            silent: false,
+            fatal: false,
+        }
+    }
+
+    /// The command was used wrongly.
+    pub(crate) fn usage(what: impl Into<String>, why: impl fmt::Display) -> Self {
+        Self {
+            code: 2,
+            ..Self::new(what, why)
+        }
+    }
+
+    /// Ends with exit code 1 after everything was reported item by item.
+    pub(crate) fn reported() -> Self {
+        Self {
+            silent: true,
+            ..Self::new("", "")
+        }
+    }
+
+    /// Adds what to do.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)?;
+        if let Some(hint) = &self.hint {
+            write!(f, "; {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<causeway_fs::Error> for Failure {
+    fn from(error: causeway_fs::Error) -> Self {
+        let hint = crate::fs::errors::hint(&error);
+        let mut why = error.message.clone();
+        if why.is_empty() {
+            why = crate::fs::errors::describe(error.errno);
+        }
+        if let Some(server) = &error.server {
+            why.push_str(&format!(" (server {server})"));
+        }
+        Self {
+            hint,
+            fatal: crate::fs::errors::is_fatal(error.errno),
+            ..Self::new(format!("{} {}", error.operation, error.subject), why)
+        }
+    }
+}
+
+/// Adds "what was being done" to errors of the standard library.
+pub(crate) trait Doing<T> {
+    /// Names what was being done when the error came.
+    fn doing(self, what: impl FnOnce() -> String) -> Outcome<T>;
+}
+
+impl<T, E: fmt::Display> Doing<T> for Result<T, E> {
+    fn doing(self, what: impl FnOnce() -> String) -> Outcome<T> {
+        self.map_err(|error| Failure::new(what(), error))
+    }
+}

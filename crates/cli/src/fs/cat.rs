@@ -1,0 +1,45 @@
+//! `causeway fs cat`: file contents to standard output.
+
+use clap::Args;
+
+use crate::failure::Outcome;
+use crate::fs::engine::{Worker, conclude};
+use crate::fs::get::write_out;
+use crate::fs::session::{RemotePath, Session, Target, remote_path};
+use crate::output::report_item;
+
+/// Write the contents of files to standard output
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs cat /runs/42/log.txt
+  causeway fs cat /backup/a.gz /backup/b.gz | zcat | sort")]
+pub(crate) struct Arguments {
+    /// Files
+    #[arg(required = true, value_name = "PATH", value_parser = remote_path())]
+    paths: Vec<RemotePath>,
+    /// The file system's configuration [default: $CAUSEWAY_CONFIG, ./causeway.toml,
+    /// ./causeway-dev/causeway.toml]
+    #[arg(long, short = 'C', value_name = "FILE", help_heading = "File system")]
+    config: Option<std::path::PathBuf>,
+    /// Use only addresses of this scheme, such as `tcp`
+    #[arg(long, value_name = "SCHEME", help_heading = "File system")]
+    via: Option<String>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let session = Session::open(&Target {
+        config: arguments.config,
+        via: arguments.via,
+        json: false,
+    })?;
+    let mut worker = Worker::new(&session)?;
+    let mut failures = 0;
+    for path in &arguments.paths {
+        if let Err(failure) = write_out(&mut worker, &path.trimmed()) {
+            report_item(&failure);
+            failures += 1;
+        }
+    }
+    conclude(failures)
+}

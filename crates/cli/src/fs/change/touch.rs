@@ -1,0 +1,86 @@
+//! `causeway fs touch`.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use causeway_fs::client::{Client, CreateOptions};
+use causeway_wire::fs::{SetAttributes, Timestamp};
+use clap::Args;
+use serde_json::json;
+
+use crate::failure::Outcome;
+use crate::fs::engine::conclude;
+use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_path};
+use crate::output::report_item;
+
+/// Make empty files, or set the times of those that exist
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs touch /runs/42/done
+  causeway fs touch -c /runs/42/log.txt
+  causeway fs touch --time 1700000000 /data/a.bin")]
+pub(crate) struct Arguments {
+    /// Files and directories
+    #[arg(required = true, value_name = "PATH", value_parser = remote_path())]
+    paths: Vec<RemotePath>,
+    /// Do not make files that do not exist
+    #[arg(long, short = 'c')]
+    no_create: bool,
+    /// Seconds since 1970 instead of now
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    time: Option<i64>,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let session = Session::open(&arguments.target)?;
+    let mut client = session.client()?;
+    let time = match arguments.time {
+        Some(seconds) => Timestamp {
+            seconds,
+            nanoseconds: 0,
+        },
+        None => now(),
+    };
+    let mut failures = 0;
+    for path in &arguments.paths {
+        if let Err(failure) = touch(&mut client, &path.trimmed(), arguments.no_create, time) {
+            report_item(&failure);
+            failures += 1;
+        }
+    }
+    let touched = arguments.paths.len() as u64 - failures;
+    session.output.object(&json!({ "touched": touched, "failures": failures }));
+    conclude(failures)
+}
+
+fn touch(client: &mut Client, path: &[u8], no_create: bool, time: Timestamp) -> Outcome {
+    let object = match client.stat(path, true) {
+        Ok(node) => node.object,
+        Err(error) if is_missing(&error) && no_create => return Ok(()),
+        Err(error) if is_missing(&error) => {
+            let options = CreateOptions {
+                mode: 0o644,
+                ..CreateOptions::default()
+            };
+            client.create(path, &options)?.node.object
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let set = SetAttributes {
+        accessed: Some(time),
+        modified: Some(time),
+        ..SetAttributes::default()
+    };
+    client.set_attributes(object, set)?;
+    Ok(())
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp {
+        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
+        nanoseconds: since.subsec_nanos(),
+    }
+}

@@ -1,0 +1,62 @@
+//! `causeway fs truncate`.
+
+use causeway_fs::client::{Client, CreateOptions};
+use clap::Args;
+use serde_json::json;
+
+use crate::failure::Outcome;
+use crate::fs::engine::conclude;
+use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_path};
+use crate::output::report_item;
+use crate::units::parse_bytes;
+
+/// Cut files, or grow them with zeros that take no space
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs truncate --size 0 /runs/42/log.txt
+  causeway fs truncate -s 1GiB /data/new.bin")]
+pub(crate) struct Arguments {
+    /// New size, such as 0, 4096 or 1GiB
+    #[arg(long, short, value_name = "SIZE", value_parser = parse_bytes)]
+    size: u64,
+    /// Files
+    #[arg(required = true, value_name = "PATH", value_parser = remote_path())]
+    paths: Vec<RemotePath>,
+    /// Do not make files that do not exist
+    #[arg(long, short = 'c')]
+    no_create: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let session = Session::open(&arguments.target)?;
+    let mut client = session.client()?;
+    let mut failures = 0;
+    for path in &arguments.paths {
+        if let Err(failure) = truncate(&mut client, &path.trimmed(), &arguments) {
+            report_item(&failure);
+            failures += 1;
+        }
+    }
+    let truncated = arguments.paths.len() as u64 - failures;
+    session.output.object(&json!({ "truncated": truncated, "failures": failures }));
+    conclude(failures)
+}
+
+fn truncate(client: &mut Client, path: &[u8], arguments: &Arguments) -> Outcome {
+    let mut file = match client.open(path) {
+        Ok(file) => file,
+        Err(error) if is_missing(&error) && !arguments.no_create => {
+            let options = CreateOptions {
+                mode: 0o644,
+                ..CreateOptions::default()
+            };
+            client.create(path, &options)?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    client.truncate(&mut file, arguments.size)?;
+    Ok(())
+}

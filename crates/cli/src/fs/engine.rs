@@ -1,0 +1,236 @@
+//! Many operations at once: one thread finds work, several threads with a client each do it.
+//!
+//! The queue between them is bounded, so a tree of any size needs the same memory. An item that
+//! fails is reported and counted and the others go on, unless its cause would fail them all.
+
+use std::fs::File as LocalFile;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+
+use causeway_bmi::Memory;
+use causeway_fs::client::{Client, File};
+use causeway_wire::fs::Region;
+
+use crate::failure::{Doing, Failure, Outcome};
+use crate::fs::session::Session;
+use crate::output::report_item;
+use crate::progress::Progress;
+
+/// Bytes that are moved at a time.
+pub(crate) const PIECE_BYTES: usize = 4 << 20;
+/// Large files are cut into parts of this many bytes, moved by different threads.
+pub(crate) const PART_BYTES: u64 = 64 << 20;
+/// Items that may wait in the queue.
+const QUEUE_ITEMS: usize = 1024;
+
+/// What a working thread has: a client and a buffer that servers on this host reach directly.
+pub(crate) struct Worker {
+    /// The thread's own client.
+    pub(crate) client: Client,
+    buffer: Option<Memory>,
+}
+
+impl Worker {
+    /// A worker of this session.
+    pub(crate) fn new(session: &Session) -> Outcome<Self> {
+        Ok(Self {
+            client: session.client()?,
+            buffer: None,
+        })
+    }
+
+    /// The buffer, of [`PIECE_BYTES`].
+    pub(crate) fn buffer(&mut self) -> Memory {
+        let client = &mut self.client;
+        self.buffer
+            .get_or_insert_with(|| {
+                client
+                    .allocate(PIECE_BYTES)
+                    .unwrap_or_else(|_| Memory::zeroed(PIECE_BYTES))
+            })
+            .clone()
+    }
+
+    /// Copies `source` from byte `from` up to `to` or its end into `file`.
+    pub(crate) fn upload(
+        &mut self,
+        source: &LocalFile,
+        file: &mut File,
+        from: u64,
+        to: u64,
+        progress: &Progress,
+    ) -> Outcome<u64> {
+        let buffer = self.buffer();
+        let mut offset = from;
+        while offset < to {
+            let want = usize::try_from(to - offset).unwrap_or(usize::MAX).min(PIECE_BYTES);
+            let got = buffer
+                .slice(0..want)
+                .read_from_file(source, offset)
+                .doing(|| "reading the local file".to_owned())?;
+            if got == 0 {
+                break;
+            }
+            let region = Region {
+                offset,
+                len: got as u64,
+            };
+            self.client.write_list(file, &[region], &[buffer.slice(0..got)])?;
+            offset += got as u64;
+            progress.advance(got as u64, 0);
+        }
+        Ok(offset - from)
+    }
+
+    /// Copies `file` from byte `from` up to `to` or its end into `target`, at the same offsets.
+    pub(crate) fn download(
+        &mut self,
+        file: &mut File,
+        target: &LocalFile,
+        from: u64,
+        to: u64,
+        progress: &Progress,
+    ) -> Outcome<u64> {
+        self.read_pieces(file, from, to, |piece, offset| {
+            piece
+                .write_to_file(target, offset)
+                .doing(|| "writing the local file".to_owned())?;
+            progress.advance(piece.len() as u64, 0);
+            Ok(())
+        })
+    }
+
+    /// Reads `file` from byte `from` up to `to` or its end and hands the pieces on, in order.
+    pub(crate) fn read_pieces(
+        &mut self,
+        file: &mut File,
+        from: u64,
+        to: u64,
+        mut take: impl FnMut(&Memory, u64) -> Outcome,
+    ) -> Outcome<u64> {
+        let buffer = self.buffer();
+        let mut offset = from;
+        while offset < to {
+            let len = (to - offset).min(PIECE_BYTES as u64);
+            let want = usize::try_from(len).unwrap_or(PIECE_BYTES);
+            let region = Region { offset, len };
+            let got = self.client.read_list(file, &[region], &[buffer.slice(0..want)])?;
+            let got = usize::try_from(got).unwrap_or(want).min(want);
+            if got > 0 {
+                take(&buffer.slice(0..got), offset)?;
+            }
+            offset += got as u64;
+            if got < want {
+                break;
+            }
+        }
+        Ok(offset - from)
+    }
+}
+
+/// Where the finding thread puts work.
+pub(crate) struct Queue<'a, J> {
+    sender: SyncSender<J>,
+    state: &'a State,
+}
+
+impl<J> Queue<'_, J> {
+    /// Hands a job to the workers, waiting for room; `false` if the work has been given up.
+    pub(crate) fn push(&self, job: J) -> bool {
+        !self.state.given_up() && self.sender.send(job).is_ok()
+    }
+
+    /// Reports an item that failed before it became a job.
+    pub(crate) fn fail(&self, failure: &Failure, progress: &Progress) {
+        self.state.fail(failure, progress);
+    }
+}
+
+#[derive(Default)]
+struct State {
+    failures: AtomicU64,
+    given_up: AtomicBool,
+}
+
+impl State {
+    fn given_up(&self) -> bool {
+        self.given_up.load(Ordering::Relaxed)
+    }
+
+    fn fail(&self, failure: &Failure, progress: &Progress) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        let first_fatal = failure.fatal && !self.given_up.swap(true, Ordering::Relaxed);
+        // After giving up, the other threads' errors only repeat the first one.
+        if first_fatal || !self.given_up() {
+            progress.say(|| report_item(failure));
+        }
+    }
+}
+
+/// Runs `find` on this thread and `work` on `threads` others until all is done. Failed items have
+/// been reported; their number is answered.
+pub(crate) fn parallel<J: Send>(
+    session: &Session,
+    threads: usize,
+    progress: &Progress,
+    find: impl FnOnce(&Queue<'_, J>) -> Outcome,
+    work: impl Fn(&mut Worker, J) -> Outcome + Sync,
+) -> Outcome<u64> {
+    let state = State::default();
+    let (sender, receiver) = sync_channel(QUEUE_ITEMS);
+    let receiver = Mutex::new(receiver);
+    let found = std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| serve_queue(session, &receiver, &state, progress, &work));
+        }
+        let queue = Queue {
+            sender,
+            state: &state,
+        };
+        find(&queue)
+    });
+    found?;
+    Ok(state.failures.load(Ordering::Relaxed))
+}
+
+fn serve_queue<J>(
+    session: &Session,
+    receiver: &Mutex<Receiver<J>>,
+    state: &State,
+    progress: &Progress,
+    work: &(impl Fn(&mut Worker, J) -> Outcome + Sync),
+) {
+    let mut worker = None;
+    loop {
+        let job = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(job) = job else { return };
+        if state.given_up() {
+            continue;
+        }
+        let result = match &mut worker {
+            Some(worker) => work(worker, job),
+            none => match Worker::new(session) {
+                Ok(fresh) => work(none.insert(fresh), job),
+                Err(failure) => Err(Failure {
+                    fatal: true,
+                    ..failure
+                }),
+            },
+        };
+        if let Err(failure) = result {
+            state.fail(&failure, progress);
+        }
+    }
+}
+
+/// Ends a verb of many items: exit code 1 if any of them failed.
+pub(crate) fn conclude(failures: u64) -> Outcome {
+    if failures == 0 { Ok(()) } else { Err(Failure::reported()) }
+}
+
+/// How many threads to use unless told: enough to keep servers busy, more than cores because
+/// threads wait for servers.
+pub(crate) fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(4, |cores| cores.get().clamp(2, 8))
+}

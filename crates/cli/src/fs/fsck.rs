@@ -1,0 +1,163 @@
+//! `causeway fs fsck`: is everything consistent? Online: the file system may be in use.
+
+use causeway_fs::client::Client;
+use causeway_wire::fs::ObjectId;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Outcome};
+use crate::fs::session::{Session, Target};
+use crate::output::{Style, paint};
+use crate::progress::Progress;
+use crate::units::{bytes_text, count_text};
+
+/// Check the name space and look for datafiles without a file, while the file system is in use
+///
+/// Without --repair nothing is changed, and the exit code is 1 if anything was found.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs fsck
+  causeway fs fsck --repair
+  causeway fs fsck --json | jq .findings")]
+pub(crate) struct Arguments {
+    /// Mend what is found: repair records, remove datafiles that belong to no file
+    #[arg(long, short)]
+    repair: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Findings shown in full; more are only counted.
+const SHOWN_FINDINGS: usize = 200;
+
+#[derive(Default)]
+struct Result {
+    records: u64,
+    datafiles: u64,
+    findings: Vec<String>,
+    found: u64,
+    mended: u64,
+    orphans: u64,
+    orphan_bytes: u64,
+}
+
+impl Result {
+    fn find(&mut self, text: String) {
+        self.found += 1;
+        if self.findings.len() < SHOWN_FINDINGS {
+            self.findings.push(text);
+        }
+    }
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let session = Session::open(&arguments.target)?;
+    let mut client = session.client()?;
+    let progress = Progress::new(&session.output, "fsck", 0);
+    let mut result = Result::default();
+    check_names(&mut client, arguments.repair, &mut result, &progress)?;
+    for index in session.configuration.io_servers() {
+        let name = session.configuration.servers.get(index).map_or("?", |server| &server.name);
+        check_datafiles(&mut client, index, name, arguments.repair, &mut result, &progress)?;
+    }
+    progress.finish();
+    show(&session, arguments.repair, &result);
+    let left = result.found.saturating_sub(result.mended);
+    if left == 0 {
+        return Ok(());
+    }
+    let failure = Failure::new("checking the file system", format!("{left} findings are left"));
+    Err(match arguments.repair {
+        true => failure.hint("run it again; what stays needs a look at the servers' messages"),
+        false => failure.hint("mend them with `causeway fs fsck --repair`"),
+    })
+}
+
+fn check_names(
+    client: &mut Client,
+    repair: bool,
+    result: &mut Result,
+    progress: &Progress,
+) -> Outcome {
+    let mut after = Vec::new();
+    loop {
+        let batch = client.check_metadata(&after, repair)?;
+        result.records += batch.records;
+        result.mended += batch.mended;
+        for finding in batch.findings {
+            result.find(finding);
+        }
+        progress.advance(0, batch.records);
+        if batch.next.is_empty() {
+            return Ok(());
+        }
+        if batch.next <= after {
+            return Err(Failure::new(
+                "checking the name space",
+                "the metadata server does not get ahead: it answered an earlier place",
+            ));
+        }
+        after = batch.next;
+    }
+}
+
+fn check_datafiles(
+    client: &mut Client,
+    index: usize,
+    name: &str,
+    repair: bool,
+    result: &mut Result,
+    progress: &Progress,
+) -> Outcome {
+    let mut after = ObjectId(0);
+    loop {
+        let batch = client.orphans(index, after)?;
+        result.datafiles += batch.datafiles;
+        for &(object, bytes) in &batch.found {
+            result.orphans += 1;
+            result.orphan_bytes += bytes;
+            let size = bytes_text(bytes);
+            result.find(format!("{name}: datafile {} ({size}) belongs to no file", object.0));
+        }
+        if repair && !batch.found.is_empty() {
+            let objects: Vec<ObjectId> = batch.found.iter().map(|found| found.0).collect();
+            let count = objects.len() as u64;
+            client.remove_datafiles(index, objects)?;
+            result.mended += count;
+        }
+        progress.advance(0, batch.datafiles);
+        match batch.next {
+            Some(next) if next > after => after = next,
+            _ => return Ok(()),
+        }
+    }
+}
+
+fn show(session: &Session, repair: bool, result: &Result) {
+    let output = session.output;
+    for finding in &result.findings {
+        output.line(finding);
+    }
+    let hidden = result.found - result.findings.len() as u64;
+    if hidden > 0 {
+        output.line(&format!("… and {} more", count_text(hidden)));
+    }
+    let verdict = match (result.found, repair) {
+        (0, _) => paint("clean", Style::Green),
+        (found, true) => format!("{} findings, {} mended", count_text(found), count_text(result.mended)),
+        (found, false) => paint(&format!("{} findings", count_text(found)), Style::Yellow),
+    };
+    output.line(&format!(
+        "{verdict}: {} records of the name space, {} datafiles, {} without a file ({})",
+        count_text(result.records),
+        count_text(result.datafiles),
+        count_text(result.orphans),
+        bytes_text(result.orphan_bytes)
+    ));
+    let findings: Vec<Value> = result.findings.iter().map(|text| text.as_str().into()).collect();
+    output.object(&json!({
+        "records": result.records, "datafiles": result.datafiles, "found": result.found,
+        "mended": result.mended, "orphans": result.orphans, "orphan_bytes": result.orphan_bytes,
+        "findings": findings }));
+}

@@ -1,0 +1,194 @@
+//! `causeway fs init`: a configuration from a list of hosts.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use causeway_fs::config::{Configuration, Durability, Host};
+use causeway_fs::dev::random_identity;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output::Output;
+
+/// Write the configuration of a new file system, and its key
+///
+/// One I/O server for each host, and the metadata server on the first one unless told otherwise.
+/// Copy both files to every node, then start each server with `causeway fs serve`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs init node1 node2 node3 node4
+  causeway fs init node1:7500 node2:7500 --dir /srv/causeway --metadata node0
+  causeway fs init 10.0.0.1 10.0.0.2 --output /etc/causeway.toml --key-file /etc/causeway.key")]
+pub(crate) struct Arguments {
+    /// The hosts that store data, each as HOST or HOST:PORT
+    #[arg(required = true, value_name = "HOST")]
+    hosts: Vec<Host>,
+    /// Where each host keeps its part, an absolute path
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/causeway")]
+    dir: PathBuf,
+    /// The host that keeps the metadata [default: the first one]
+    #[arg(long, value_name = "HOST")]
+    metadata: Option<Host>,
+    /// A name for people
+    #[arg(long, value_name = "NAME", default_value = "causeway")]
+    name: String,
+    /// What an acknowledgement promises
+    #[arg(long, value_enum, default_value_t = Promise::Synced)]
+    durability: Promise,
+    /// Where to write the configuration
+    #[arg(long, short, value_name = "FILE", default_value = "causeway.toml")]
+    output: PathBuf,
+    /// Where to write the cluster's key; the configuration names this path on every node [default:
+    /// the configuration's path with .key]
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// Replace files that exist
+    #[arg(long)]
+    force: bool,
+    /// Print exactly one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// `--durability`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Promise {
+    /// What was acknowledged survives power loss
+    Synced,
+    /// What was acknowledged survives the death of any process
+    Relaxed,
+}
+
+impl From<Promise> for Durability {
+    fn from(promise: Promise) -> Self {
+        match promise {
+            Promise::Synced => Self::Synced,
+            Promise::Relaxed => Self::Relaxed,
+        }
+    }
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let output = Output::new(arguments.json);
+    let wrong = |why: String| Failure::usage("writing a configuration", why);
+    let key_file =
+        arguments.key_file.clone().unwrap_or_else(|| arguments.output.with_extension("key"));
+    let key_path = std::path::absolute(&key_file)
+        .doing(|| format!("finding the place of {}", key_file.display()))?;
+    let mut configuration = Configuration::from_hosts(
+        &arguments.name,
+        random_identity().doing(|| "making a random identity".to_owned())?,
+        &arguments.hosts,
+        &arguments.dir,
+        Some(&key_path),
+    )
+    .map_err(wrong)?;
+    configuration.durability = arguments.durability.into();
+    if let Some(host) = &arguments.metadata {
+        move_metadata(&mut configuration, host, &arguments.hosts);
+    }
+    let text = configuration.to_toml();
+    // What we write must be what we read: a host name that slips through shows here.
+    Configuration::parse(&text, &arguments.output.display().to_string())
+        .map_err(|error| wrong(error.message))?;
+    let key: [u8; 32] = random()?;
+    let key_text: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    if !arguments.force && arguments.output.exists() {
+        return Err(in_the_way(&arguments.output));
+    }
+    write_new(&key_file, format!("{key_text}\n").as_bytes(), 0o600, arguments.force)?;
+    write_new(&arguments.output, text.as_bytes(), 0o644, arguments.force)?;
+    let names: Vec<&str> = configuration.servers.iter().map(|server| server.name.as_str()).collect();
+    output.line(&format!(
+        "wrote {} ({} servers: {}) and {} (keep it secret)",
+        arguments.output.display(),
+        names.len(),
+        names.join(", "),
+        key_file.display()
+    ));
+    output.line("next: copy both files to the same paths on every node, then on each node run");
+    output.line(&format!(
+        "  causeway fs serve --config {} --server NAME",
+        arguments.output.display()
+    ));
+    output.object(&json!({
+        "config": arguments.output.display().to_string(),
+        "key_file": key_file.display().to_string(),
+        "servers": names }));
+    Ok(())
+}
+
+/// Puts the metadata server on `host`, beside or apart from its I/O server.
+fn move_metadata(configuration: &mut Configuration, host: &Host, io_hosts: &[Host]) {
+    let mut port = host.port;
+    while io_hosts.iter().any(|other| other.name == host.name && other.port == port) {
+        port = port.checked_add(1).unwrap_or(1024);
+    }
+    for server in configuration.servers.iter_mut().filter(|server| server.metadata) {
+        for address in &mut server.addresses {
+            if address.starts_with("tcp://") {
+                *address = format!("tcp://{}:{port}", host.name);
+            }
+        }
+    }
+}
+
+/// Unpredictable bytes.
+fn random<const N: usize>() -> Outcome<[u8; N]> {
+    let mut bytes = [0; N];
+    let mut done = 0;
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        done += rustix::rand::getrandom(&mut *rest, rustix::rand::GetRandomFlags::empty())
+            .doing(|| "making a random key".to_owned())?;
+    }
+    Ok(bytes)
+}
+
+fn in_the_way(path: &Path) -> Failure {
+    Failure::new(format!("writing {}", path.display()), "it exists already")
+        .hint("use --force to replace it, or --output to write elsewhere")
+}
+
+/// Writes a file that did not exist, with exactly this mode.
+fn write_new(path: &Path, content: &[u8], mode: u32, force: bool) -> Outcome {
+    let doing = || format!("writing {}", path.display());
+    if force && path.is_file() {
+        std::fs::remove_file(path).doing(doing)?;
+    }
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)
+        .map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => in_the_way(path),
+            _ => Failure::new(doing(), error),
+        })?;
+    file.write_all(content).and_then(|()| file.sync_all()).doing(doing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_moves_beside_or_apart() {
+        let hosts: Vec<Host> = ["a", "b"].iter().map(|text| text.parse().unwrap()).collect();
+        let make = || {
+            Configuration::from_hosts("x", 1, &hosts, Path::new("/srv"), None).unwrap()
+        };
+        let address = |configuration: &Configuration| {
+            let server = configuration.servers.iter().find(|server| server.metadata).unwrap();
+            server.addresses.iter().find(|text| text.starts_with("tcp")).unwrap().clone()
+        };
+        let mut apart = make();
+        move_metadata(&mut apart, &"m:9000".parse().unwrap(), &hosts);
+        assert_eq!(address(&apart), "tcp://m:9000");
+        let mut beside = make();
+        move_metadata(&mut beside, &hosts[1], &hosts);
+        assert_eq!(address(&beside), format!("tcp://b:{}", hosts[1].port + 1));
+    }
+}

@@ -1,0 +1,144 @@
+//! `causeway fs ls`: what is in a directory.
+
+use causeway_fs::client::Client;
+use causeway_wire::fs::{Attributes, Kind};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::failure::Outcome;
+use crate::fs::engine::conclude;
+use crate::fs::session::{RemotePath, Session, Target, remote_path};
+use crate::fs::text::{attributes_json, mode_text};
+use crate::fs::tree::{each_entry, is_directory, walk};
+use crate::output::{Output, Style, json_name, paint, report_item};
+use crate::units::{bytes_text, utc_text};
+
+/// List directories
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs ls
+  causeway fs ls -l /data
+  causeway fs ls -R /data | wc -l
+  causeway fs ls --json /data | jq '.entries[] | select(.size_bytes > 1e9) | .name'")]
+pub(crate) struct Arguments {
+    /// Directories or files [default: /]
+    #[arg(value_name = "PATH", value_parser = remote_path())]
+    paths: Vec<RemotePath>,
+    /// Show mode, links, owner, size and time of each entry
+    #[arg(long, short)]
+    long: bool,
+    /// Go into directories; paths are shown whole
+    #[arg(long, short = 'R')]
+    recursive: bool,
+    /// Show a directory itself instead of what is in it
+    #[arg(long, short)]
+    directory: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+struct Listing {
+    output: Output,
+    long: bool,
+    entries: Vec<Value>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let session = Session::open(&arguments.target)?;
+    let mut client = session.client()?;
+    let mut listing = Listing {
+        output: session.output,
+        long: arguments.long,
+        entries: Vec::new(),
+    };
+    let root = [RemotePath(b"/".to_vec())];
+    let paths = match arguments.paths.as_slice() {
+        [] => &root,
+        paths => paths,
+    };
+    let mut failures = 0;
+    for path in paths {
+        if paths.len() > 1 && !arguments.recursive && !arguments.directory {
+            session.output.named_line("", &path.0, ":");
+        }
+        if let Err(failure) = list(&mut client, &mut listing, path, &arguments) {
+            report_item(&failure);
+            failures += 1;
+        }
+    }
+    session.output.object(&json!({ "entries": listing.entries, "failures": failures }));
+    conclude(failures)
+}
+
+fn list(
+    client: &mut Client,
+    listing: &mut Listing,
+    path: &RemotePath,
+    arguments: &Arguments,
+) -> Outcome {
+    let path = path.trimmed();
+    let node = client.stat(&path, true)?;
+    if arguments.directory || !is_directory(&node) {
+        listing.show("name", &path, &node.attributes);
+        return Ok(());
+    }
+    if arguments.recursive {
+        return walk(client, &path, &node, &mut |_, met| {
+            if !met.leaving && met.path != path {
+                listing.show("path", met.path, &met.attributes);
+            }
+            Ok(())
+        });
+    }
+    each_entry(client, node.object, |_, entry| {
+        if let Some(attributes) = &entry.attributes {
+            listing.show("name", &entry.name, attributes);
+        }
+        Ok(())
+    })
+}
+
+impl Listing {
+    fn show(&mut self, key: &str, name: &[u8], attributes: &Attributes) {
+        if self.output.json {
+            let mut object = attributes_json(attributes);
+            json_name(&mut object, key, name);
+            self.entries.push(Value::Object(object));
+            return;
+        }
+        let before = if self.long { long_text(attributes) } else { String::new() };
+        let after = match attributes.kind {
+            Kind::Directory if self.output.terminal => "/",
+            _ => "",
+        };
+        let style = match attributes.kind {
+            Kind::Directory => Some(Style::Blue),
+            Kind::SymbolicLink => Some(Style::Yellow),
+            Kind::File => None,
+        };
+        match style.filter(|_| self.output.terminal) {
+            None => self.output.named_line(&before, name, after),
+            Some(style) => {
+                let shown = crate::output::printable(name);
+                self.output.line(&format!("{before}{}{after}", paint(&shown, style)));
+            }
+        }
+    }
+}
+
+fn long_text(attributes: &Attributes) -> String {
+    let size = match attributes.kind {
+        Kind::Directory => format!("{} in", attributes.size),
+        Kind::File | Kind::SymbolicLink => bytes_text(attributes.size),
+    };
+    format!(
+        "{} {:>3} {:>5} {:>5} {size:>10} {} ",
+        mode_text(attributes.kind, attributes.mode),
+        attributes.links,
+        attributes.uid,
+        attributes.gid,
+        utc_text(attributes.modified.seconds)
+    )
+}
+

@@ -1,0 +1,99 @@
+//! `causeway fs mkdir`: new directories.
+
+use causeway_fs::client::Client;
+use causeway_wire::fs::DistributionHint;
+use clap::Args;
+use serde_json::json;
+
+use crate::failure::{Failure, Outcome};
+use crate::fs::change::parse_octal;
+use crate::fs::engine::conclude;
+use crate::fs::put::hint;
+use crate::fs::session::{RemotePath, Session, Target, exists_already, is_missing, remote_path};
+use crate::fs::tree::is_directory;
+use crate::output::report_item;
+use crate::units::parse_bytes;
+
+/// Make directories, with a distribution for the files in them if wanted
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs mkdir /data
+  causeway fs mkdir -p /runs/2026/11
+  causeway fs mkdir --strip-size 1MiB --servers 2 /big-files")]
+pub(crate) struct Arguments {
+    /// New directories
+    #[arg(required = true, value_name = "PATH", value_parser = remote_path())]
+    paths: Vec<RemotePath>,
+    /// Make missing parents too; a directory that exists is no error
+    #[arg(long, short)]
+    parents: bool,
+    /// Permission bits, octal
+    #[arg(long, short, value_name = "MODE", default_value = "755", value_parser = parse_octal)]
+    mode: u16,
+    /// Bytes of a strip of files made here, such as 64KiB
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    strip_size: Option<u64>,
+    /// Number of servers that files made here are dealt over
+    #[arg(long, value_name = "N")]
+    servers: Option<u16>,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let session = Session::open(&arguments.target)?;
+    let distribution = hint(arguments.strip_size, arguments.servers)?;
+    let mut client = session.client()?;
+    let mut failures = 0;
+    for path in &arguments.paths {
+        let path = path.trimmed();
+        let result = if arguments.parents {
+            make_with_parents(&mut client, &path, arguments.mode, distribution)
+        } else {
+            client
+                .make_directory(&path, arguments.mode, distribution)
+                .map(|_| ())
+                .map_err(|error| {
+                    let missing = is_missing(&error);
+                    let failure = Failure::from(error);
+                    if missing { failure.hint("make the parents too with -p") } else { failure }
+                })
+        };
+        if let Err(failure) = result {
+            report_item(&failure);
+            failures += 1;
+        }
+    }
+    let made = arguments.paths.len() as u64 - failures;
+    session.output.object(&json!({ "made": made, "failures": failures }));
+    conclude(failures)
+}
+
+/// Makes a directory and those above it that are missing.
+pub(crate) fn make_with_parents(
+    client: &mut Client,
+    path: &[u8],
+    mode: u16,
+    distribution: Option<DistributionHint>,
+) -> Outcome {
+    let mut end = 1;
+    while end < path.len() {
+        let rest = path.get(end..).unwrap_or_default();
+        let next = rest.iter().position(|byte| *byte == b'/').map_or(path.len(), |at| end + at);
+        let prefix = path.get(..next).unwrap_or(path);
+        let last = next == path.len();
+        let (mode, distribution) = if last { (mode, distribution) } else { (0o755, None) };
+        match client.make_directory(prefix, mode, distribution) {
+            Ok(_) => {}
+            Err(error) if exists_already(&error) => {
+                if !is_directory(&client.stat(prefix, true)?) {
+                    return Err(error.into());
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+        end = next + 1;
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! `causeway fs …`: running a file system, and using one.
+//!
+//! [`session`] finds the configuration and connects; [`engine`] runs many transfers in parallel;
+//! [`tree`] walks directories here and there; then one module per verb.
+
+pub(crate) mod engine;
+pub(crate) mod errors;
+pub(crate) mod session;
+pub(crate) mod text;
+pub(crate) mod tree;
+
+mod cat;
+mod change;
+mod cp;
+mod dev;
+mod df;
+mod du;
+mod fsck;
+mod get;
+pub(crate) mod init;
+mod links;
+mod ls;
+pub(crate) mod mkdir;
+mod mv;
+pub(crate) mod ping;
+pub(crate) mod put;
+mod rm;
+mod serve;
+mod stat;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Outcome;
+
+/// Run a parallel file system, or work with the files in one
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Dev(dev::Arguments),
+    Init(init::Arguments),
+    Serve(serve::Arguments),
+    Put(put::Arguments),
+    Get(get::Arguments),
+    Ls(ls::Arguments),
+    Stat(stat::Arguments),
+    Cat(cat::Arguments),
+    Cp(cp::Arguments),
+    Mv(mv::Arguments),
+    Rm(rm::Arguments),
+    Mkdir(mkdir::Arguments),
+    Ln(links::Arguments),
+    Chmod(change::chmod::Arguments),
+    Touch(change::touch::Arguments),
+    Truncate(change::truncate::Arguments),
+    Du(du::Arguments),
+    Df(df::Arguments),
+    Ping(ping::Arguments),
+    Fsck(fsck::Arguments),
+}
+
+/// Runs a verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    match arguments.verb {
+        Verb::Dev(arguments) => dev::run(arguments),
+        Verb::Init(arguments) => init::run(arguments),
+        Verb::Serve(arguments) => serve::run(arguments),
+        Verb::Put(arguments) => put::run(arguments),
+        Verb::Get(arguments) => get::run(arguments),
+        Verb::Ls(arguments) => ls::run(arguments),
+        Verb::Stat(arguments) => stat::run(arguments),
+        Verb::Cat(arguments) => cat::run(arguments),
+        Verb::Cp(arguments) => cp::run(arguments),
+        Verb::Mv(arguments) => mv::run(arguments),
+        Verb::Rm(arguments) => rm::run(arguments),
+        Verb::Mkdir(arguments) => mkdir::run(arguments),
+        Verb::Ln(arguments) => links::run(arguments),
+        Verb::Chmod(arguments) => change::chmod::run(arguments),
+        Verb::Touch(arguments) => change::touch::run(arguments),
+        Verb::Truncate(arguments) => change::truncate::run(arguments),
+        Verb::Du(arguments) => du::run(arguments),
+        Verb::Df(arguments) => df::run(arguments),
+        Verb::Ping(arguments) => ping::run(arguments),
+        Verb::Fsck(arguments) => fsck::run(arguments),
+    }
+}

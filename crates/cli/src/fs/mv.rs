@@ -1,0 +1,53 @@
+//! `causeway fs mv`: renaming.
+
+use clap::Args;
+use serde_json::json;
+
+use crate::failure::Outcome;
+use crate::fs::engine::conclude;
+use crate::fs::session::{RemotePath, Session, Target, base_name, remote_path};
+use crate::fs::tree::Destination;
+use crate::output::report_item;
+
+/// Rename files and directories, each atomically
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs mv /runs/tmp /runs/42
+  causeway fs mv /a.csv /b.csv /archive/
+  causeway fs mv -n /new.bin /current.bin")]
+pub(crate) struct Arguments {
+    /// Old names
+    #[arg(required = true, value_name = "FROM", value_parser = remote_path())]
+    sources: Vec<RemotePath>,
+    /// New name, or an existing directory
+    #[arg(value_name = "TO", value_parser = remote_path())]
+    destination: RemotePath,
+    /// Fail if the new name exists instead of replacing it
+    #[arg(long, short)]
+    no_replace: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let session = Session::open(&arguments.target)?;
+    let mut client = session.client()?;
+    let destination =
+        Destination::decide(&mut client, &arguments.destination, arguments.sources.len())?;
+    let mut failures = 0;
+    let mut renamed = 0;
+    for source in &arguments.sources {
+        let from = source.trimmed();
+        let to = destination.path_of(base_name(&from));
+        match client.rename(&from, &to, arguments.no_replace) {
+            Ok(()) => renamed += 1,
+            Err(error) => {
+                report_item(&error.into());
+                failures += 1;
+            }
+        }
+    }
+    session.output.object(&json!({ "renamed": renamed, "failures": failures }));
+    conclude(failures)
+}

@@ -1,0 +1,172 @@
+//! `causeway fs ping`: which servers answer, how soon, and over what.
+
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::Answer;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Outcome};
+use crate::fs::engine::conclude;
+use crate::fs::session::{Session, Target};
+use crate::output::report_item;
+use crate::rows::Table;
+use crate::units::{duration_text, microseconds_text};
+
+/// Ask every server whether it is there
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs ping
+  causeway fs ping --server io2 -n 100
+  causeway fs ping --via tcp --json")]
+pub(crate) struct Arguments {
+    /// Only this server
+    #[arg(long, value_name = "NAME")]
+    server: Option<String>,
+    /// How often to ask each server
+    #[arg(long, short = 'n', value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    count: u32,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// What one server answered.
+struct Heard {
+    version: String,
+    pid: u32,
+    uptime: Duration,
+    median_us: f64,
+    facts: Vec<(&'static str, String)>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let session = Session::open(&arguments.target)?;
+    let indices = server_indices(&session, arguments.server.as_deref())?;
+    // One thread for each server: one that is down costs one timeout, not one after another.
+    let answers: Vec<(usize, Outcome<Heard>)> = std::thread::scope(|scope| {
+        let asked: Vec<_> = indices
+            .into_iter()
+            .map(|index| {
+                let session = &session;
+                let count = arguments.count;
+                (index, scope.spawn(move || ask(session, index, count)))
+            })
+            .collect();
+        asked
+            .into_iter()
+            .map(|(index, thread)| {
+                let lost = || Err(Failure::new("asking a server", "the thread that asked ended"));
+                (index, thread.join().unwrap_or_else(|_| lost()))
+            })
+            .collect()
+    });
+    show(&session, answers)
+}
+
+/// The servers meant by `--server`, or all of them.
+pub(crate) fn server_indices(session: &Session, name: Option<&str>) -> Outcome<Vec<usize>> {
+    let servers = &session.configuration.servers;
+    let Some(name) = name else { return Ok((0..servers.len()).collect()) };
+    match servers.iter().position(|server| server.name == name) {
+        Some(index) => Ok(vec![index]),
+        None => {
+            let known: Vec<&str> = servers.iter().map(|server| server.name.as_str()).collect();
+            Err(Failure::usage(
+                format!("finding the server {name}"),
+                format!("{} has no such server", session.file.display()),
+            )
+            .hint(format!("it has {}", known.join(", "))))
+        }
+    }
+}
+
+fn ask(session: &Session, index: usize, count: u32) -> Outcome<Heard> {
+    let mut client = session.client()?;
+    let mut times = Vec::new();
+    let mut answer = None;
+    for _ in 0..count {
+        let started = Instant::now();
+        answer = Some(client.ping(index)?);
+        times.push(started.elapsed().as_secs_f64() * 1e6);
+    }
+    // The first time contains making the connection.
+    if times.len() > 1 {
+        times.remove(0);
+    }
+    times.sort_by(f64::total_cmp);
+    let Some(Answer::Pong {
+        pid,
+        uptime_ms,
+        version,
+        ..
+    }) = answer
+    else {
+        return Err(Failure::new("asking a server", "it did not say who it is"));
+    };
+    Ok(Heard {
+        version,
+        pid,
+        uptime: Duration::from_millis(uptime_ms),
+        median_us: times.get(times.len() / 2).copied().unwrap_or(0.0),
+        facts: client.report(index).map(|report| report.facts).unwrap_or_default(),
+    })
+}
+
+fn show(session: &Session, answers: Vec<(usize, Outcome<Heard>)>) -> Outcome {
+    let mut table = Table::new(&["server", "answers in", "up for", "process", "version", "method"]);
+    table.align_right(&[1, 2, 3]);
+    let mut objects = Vec::new();
+    let mut failures = Vec::new();
+    for (index, answer) in answers {
+        let Some(server) = session.configuration.servers.get(index) else { continue };
+        match answer {
+            Ok(heard) => {
+                let method = method_of(&heard.facts);
+                objects.push(json!({
+                    "server": server.name, "ok": true, "median_us": heard.median_us,
+                    "uptime_ms": heard.uptime.as_millis() as u64, "pid": heard.pid,
+                    "version": heard.version, "facts": facts_json(&heard.facts) }));
+                table.row(vec![
+                    server.name.clone(),
+                    microseconds_text(heard.median_us),
+                    duration_text(heard.uptime),
+                    heard.pid.to_string(),
+                    heard.version,
+                    method,
+                ]);
+            }
+            Err(failure) => {
+                objects.push(json!({
+                    "server": server.name, "ok": false, "error": failure.to_string() }));
+                table.row(vec![server.name.clone(), "no answer".to_owned()]);
+                failures.push(failure);
+            }
+        }
+    }
+    session.output.line(&table.text());
+    session.output.object(&json!({ "servers": objects }));
+    for failure in &failures {
+        report_item(failure);
+    }
+    conclude(failures.len() as u64)
+}
+
+/// The fact that names the method in use.
+pub(crate) fn method_of(facts: &[(&'static str, String)]) -> String {
+    facts
+        .iter()
+        .find(|(name, _)| matches!(*name, "method" | "chosen" | "address"))
+        .map(|(_, value)| value.clone())
+        .unwrap_or_default()
+}
+
+/// Facts as a JSON object.
+pub(crate) fn facts_json(facts: &[(&'static str, String)]) -> Value {
+    facts
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), Value::from(value.clone())))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}

@@ -1,0 +1,111 @@
+//! `causeway fs serve`: one server of a file system.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+use causeway_fs::config::{Configuration, ServerEntry};
+use clap::Args;
+
+use super::session::{find, load};
+use crate::failure::{Failure, Outcome};
+
+/// Run one server of a file system, until SIGTERM or Ctrl-C
+///
+/// Without --server it is the one whose TCP address belongs to this host, if there is only one.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs serve --config /etc/causeway.toml
+  causeway fs serve --config /etc/causeway.toml --server io2")]
+pub(crate) struct Arguments {
+    /// The file system's configuration [default: $CAUSEWAY_CONFIG, ./causeway.toml,
+    /// ./causeway-dev/causeway.toml]
+    #[arg(long, short = 'C', value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The server's name in the configuration
+    #[arg(long, short, value_name = "NAME")]
+    server: Option<String>,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    // What the server has to say beside errors goes to its standard error, if asked for.
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_env("CAUSEWAY_LOG"))
+        .with_writer(std::io::stderr)
+        .init();
+    let file = find(arguments.config.as_deref())?;
+    let configuration = load(&file)?;
+    let name = match arguments.server {
+        Some(name) => named(&configuration, name)?,
+        None => the_one_here(&configuration)?,
+    };
+    causeway_fs::server::serve(&file, &name)
+        .map_err(|error| Failure::new(format!("serving {}", error.server), error.message))
+}
+
+fn names<'a>(servers: impl IntoIterator<Item = &'a ServerEntry>) -> String {
+    let names: Vec<&str> = servers.into_iter().map(|server| server.name.as_str()).collect();
+    names.join(", ")
+}
+
+fn named(configuration: &Configuration, name: String) -> Outcome<String> {
+    match configuration.server(&name) {
+        Some(_) => Ok(name),
+        None => Err(Failure::usage(
+            format!("finding the server {name}"),
+            "the configuration has no such server",
+        )
+        .hint(format!("it has {}", names(&configuration.servers)))),
+    }
+}
+
+/// The server whose TCP address is one of this host's.
+fn the_one_here(configuration: &Configuration) -> Outcome<String> {
+    let here: Vec<&ServerEntry> =
+        configuration.servers.iter().filter(|server| is_here(server)).collect();
+    match here.as_slice() {
+        [server] => Ok(server.name.clone()),
+        [] => Err(Failure::usage(
+            "choosing a server",
+            "no server of the configuration has a TCP address of this host",
+        )
+        .hint(format!("name one with --server: {}", names(&configuration.servers)))),
+        several => Err(Failure::usage(
+            "choosing a server",
+            format!("{} of the configuration's servers run on this host", several.len()),
+        )
+        .hint(format!(
+            "start each with --server: {}",
+            names(several.iter().copied())
+        ))),
+    }
+}
+
+/// Whether one of the server's addresses is this host's: only those can be listened at.
+fn is_here(server: &ServerEntry) -> bool {
+    server.addresses.iter().any(|address| {
+        address
+            .strip_prefix("tcp://")
+            .and_then(|rest| rest.rsplit_once(':'))
+            .is_some_and(|(host, _)| TcpListener::bind(format!("{host}:0")).is_ok())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_of_this_host_is_found_by_its_address() {
+        let entry = |address: &str| ServerEntry {
+            name: "x".to_owned(),
+            metadata: false,
+            io: true,
+            addresses: vec![address.to_owned()],
+            directory: PathBuf::from("/x"),
+        };
+        assert!(is_here(&entry("tcp://127.0.0.1:7440")));
+        assert!(!is_here(&entry("tcp://192.0.2.1:7440")));
+        assert!(!is_here(&entry("shm:///x.sock")));
+    }
+}

@@ -1,0 +1,198 @@
+//! Finding the file system that a verb is about, and connecting to it.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use causeway_fs::client::{Client, ClientOptions};
+use causeway_fs::config::Configuration;
+use clap::Args;
+
+use crate::failure::{Failure, Outcome};
+use crate::output::Output;
+
+/// Where a configuration is looked for when none is named.
+const PLACES: [&str; 2] = ["causeway.toml", "causeway-dev/causeway.toml"];
+/// The environment variable that names a configuration.
+const VARIABLE: &str = "CAUSEWAY_CONFIG";
+
+/// Options of every verb that talks to a file system.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Target {
+    /// The file system's configuration [default: $CAUSEWAY_CONFIG, ./causeway.toml,
+    /// ./causeway-dev/causeway.toml]
+    #[arg(long, short = 'C', value_name = "FILE", help_heading = "File system")]
+    pub(crate) config: Option<PathBuf>,
+    /// Use only addresses of this scheme, such as `tcp`
+    #[arg(long, value_name = "SCHEME", help_heading = "File system")]
+    pub(crate) via: Option<String>,
+    /// Print exactly one JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A verb's file system: its configuration, and how to make clients of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Session {
+    /// What the configuration file says.
+    pub(crate) configuration: Arc<Configuration>,
+    /// Where it was found.
+    pub(crate) file: PathBuf,
+    /// Use only addresses of this scheme.
+    pub(crate) via: Option<String>,
+    /// How to present results.
+    pub(crate) output: Output,
+}
+
+impl Session {
+    /// Finds and reads the configuration.
+    pub(crate) fn open(target: &Target) -> Outcome<Self> {
+        let file = find(target.config.as_deref())?;
+        let configuration = load(&file)?;
+        Ok(Self {
+            configuration: Arc::new(configuration),
+            file,
+            via: target.via.clone(),
+            output: Output::new(target.json),
+        })
+    }
+
+    /// A new client, for one thread.
+    pub(crate) fn client(&self) -> Outcome<Client> {
+        let options = ClientOptions {
+            only_scheme: self.via.clone(),
+            ..ClientOptions::default()
+        };
+        Ok(Client::connect(&self.configuration, options)?)
+    }
+}
+
+/// Reads and checks a configuration file.
+pub(crate) fn load(file: &Path) -> Outcome<Configuration> {
+    Configuration::load(file).map_err(|error| {
+        let place = match error.line {
+            0 => error.file.clone(),
+            line => format!("{}:{line}", error.file),
+        };
+        Failure::usage(format!("reading the configuration {place}"), error.message)
+            .hint("correct that line, or write a new file with `causeway fs init`")
+    })
+}
+
+/// The configuration file to use: the one named, the environment's, or one in a usual place.
+pub(crate) fn find(named: Option<&Path>) -> Outcome<PathBuf> {
+    let from_variable = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+    let (file, source) = match (named, from_variable) {
+        (Some(file), _) => (file.to_owned(), "named by --config"),
+        (None, Some(file)) => (PathBuf::from(file), "named by $CAUSEWAY_CONFIG"),
+        (None, None) => {
+            return PLACES
+                .iter()
+                .map(PathBuf::from)
+                .find(|file| file.is_file())
+                .ok_or_else(none_found);
+        }
+    };
+    if file.is_file() {
+        return Ok(file);
+    }
+    let why = if file.exists() { "it is not a file" } else { "there is no such file" };
+    Err(
+        Failure::usage(format!("reading the configuration {}", file.display()), why).hint(format!(
+            "it is {source}; start a file system on this machine with `causeway fs dev`, or write a \
+             configuration with `causeway fs init`"
+        )),
+    )
+}
+
+fn none_found() -> Failure {
+    Failure::usage(
+        "finding the file system",
+        format!(
+            "no --config, no ${VARIABLE}, and neither ./{} nor ./{} exists",
+            PLACES[0], PLACES[1]
+        ),
+    )
+    .hint("start one on this machine with `causeway fs dev`, or write a configuration with `causeway fs init`")
+}
+
+/// An absolute path in the file system, as given on the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RemotePath(pub(crate) Vec<u8>);
+
+impl RemotePath {
+    /// Whether the user wrote a slash at the end, and so means a directory.
+    pub(crate) fn names_directory(&self) -> bool {
+        self.0.len() > 1 && self.0.last() == Some(&b'/')
+    }
+
+    /// Without slashes at the end.
+    pub(crate) fn trimmed(&self) -> Vec<u8> {
+        let mut path = self.0.clone();
+        while path.len() > 1 && path.last() == Some(&b'/') {
+            path.pop();
+        }
+        path
+    }
+}
+
+/// A parser for [`RemotePath`] arguments: any bytes, but absolute.
+pub(crate) fn remote_path() -> impl clap::builder::TypedValueParser<Value = RemotePath> {
+    use clap::builder::TypedValueParser;
+    clap::builder::OsStringValueParser::new().try_map(|text: OsString| {
+        let bytes = text.into_vec();
+        if bytes.first() == Some(&b'/') {
+            Ok(RemotePath(bytes))
+        } else {
+            Err("paths in the file system begin with a slash, like /data/file")
+        }
+    })
+}
+
+/// `directory/name`.
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = directory.to_vec();
+    if path.last() != Some(&b'/') {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+/// The last component of a path; empty for the root.
+pub(crate) fn base_name(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    let path = path.get(..end).unwrap_or_default();
+    let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    path.get(start..).unwrap_or_default()
+}
+
+/// Whether an error says that a name does not exist.
+pub(crate) fn is_missing(error: &causeway_fs::Error) -> bool {
+    error.errno == causeway_wire::fs::Errno::ENOENT
+}
+
+/// Whether an error says that a name exists already.
+pub(crate) fn exists_already(error: &causeway_fs::Error) -> bool {
+    error.errno == causeway_wire::fs::Errno::EEXIST
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_taken_apart_and_put_together() {
+        assert_eq!(join(b"/", b"a"), b"/a");
+        assert_eq!(join(b"/a", b"b"), b"/a/b");
+        assert_eq!(base_name(b"/a/b"), b"b");
+        assert_eq!(base_name(b"/a/b//"), b"b");
+        assert_eq!(base_name(b"/"), b"");
+        assert_eq!(base_name(b""), b"");
+        assert!(RemotePath(b"/a/".to_vec()).names_directory());
+        assert!(!RemotePath(b"/".to_vec()).names_directory());
+        assert_eq!(RemotePath(b"/a//".to_vec()).trimmed(), b"/a");
+        assert_eq!(RemotePath(b"//".to_vec()).trimmed(), b"/");
+    }
+}

@@ -1,0 +1,104 @@
+//! `causeway fs stat`: everything that is known about a name.
+
+use causeway_wire::fs::Body;
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::failure::Outcome;
+use crate::fs::engine::conclude;
+use crate::fs::session::{RemotePath, Session, Target, remote_path};
+use crate::fs::text::{attributes_json, kind_text, mode_text, placement_text, time_text};
+use crate::fs::tree::link_target;
+use crate::output::{json_name, printable, report_item};
+use crate::units::{bytes_text, count_text};
+
+/// Show a file's attributes and on which servers its bytes lie
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs stat /data/big.bin
+  causeway fs stat -L /data/latest
+  causeway fs stat --json /data/big.bin | jq .entries[0].size_bytes")]
+pub(crate) struct Arguments {
+    /// Files, directories or links
+    #[arg(required = true, value_name = "PATH", value_parser = remote_path())]
+    paths: Vec<RemotePath>,
+    /// Follow a symbolic link instead of describing it
+    #[arg(long, short = 'L')]
+    follow: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let session = Session::open(&arguments.target)?;
+    let mut client = session.client()?;
+    let output = session.output;
+    let io_names: Vec<&str> = session
+        .configuration
+        .servers
+        .iter()
+        .filter(|server| server.io)
+        .map(|server| server.name.as_str())
+        .collect();
+    let server_name = |index: u16| {
+        io_names.get(usize::from(index)).map_or_else(|| format!("#{index}"), |name| (*name).to_owned())
+    };
+    let mut failures = 0;
+    let mut entries = Vec::new();
+    for path in &arguments.paths {
+        let path = path.trimmed();
+        let node = match client.stat(&path, arguments.follow) {
+            Ok(node) => node,
+            Err(error) => {
+                report_item(&error.into());
+                failures += 1;
+                continue;
+            }
+        };
+        let attributes = &node.attributes;
+        let placement = placement_text(&node, server_name);
+        if output.json {
+            let mut object = attributes_json(attributes);
+            json_name(&mut object, "path", &path);
+            object.insert("object".to_owned(), node.object.0.into());
+            object.insert("placement".to_owned(), placement.into());
+            match &node.body {
+                Body::Link(target) => json_name(&mut object, "target", target),
+                Body::Stuffed { distribution, .. } | Body::Striped { distribution, .. } => {
+                    let servers: Vec<String> =
+                        distribution.servers.iter().map(|index| server_name(*index)).collect();
+                    object.insert("strip_size".to_owned(), distribution.strip_size.into());
+                    object.insert("servers".to_owned(), servers.into());
+                }
+                Body::Directory(_) => {}
+            }
+            entries.push(Value::Object(object));
+            continue;
+        }
+        output.named_line("     name  ", &path, "");
+        output.line(&format!("     kind  {}, object {}", kind_text(attributes.kind), node.object.0));
+        if let Some(target) = link_target(&node) {
+            output.line(&format!("   target  {}", printable(target)));
+        }
+        output.line(&format!(
+            "     size  {} bytes ({})",
+            count_text(attributes.size),
+            bytes_text(attributes.size)
+        ));
+        output.line(&format!(
+            "     mode  {:04o} {}   uid {}   gid {}   links {}",
+            attributes.mode,
+            mode_text(attributes.kind, attributes.mode),
+            attributes.uid,
+            attributes.gid,
+            attributes.links
+        ));
+        output.line(&format!(" modified  {}", time_text(attributes.modified)));
+        output.line(&format!("  changed  {}", time_text(attributes.changed)));
+        output.line(&format!(" accessed  {}", time_text(attributes.accessed)));
+        output.line(&format!("placement  {placement}"));
+    }
+    output.object(&json!({ "entries": entries, "failures": failures }));
+    conclude(failures)
+}

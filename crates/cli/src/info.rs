@@ -1,0 +1,256 @@
+//! `causeway info`: what works on this machine, and why the rest does not.
+
+use std::path::{Path, PathBuf};
+
+use causeway_bmi::Memory;
+use causeway_sys::attach::{LocalSpans, RemoteSpans};
+use clap::Args;
+use rustix::process::{Resource, getrlimit};
+use serde_json::json;
+
+use crate::failure::Outcome;
+use crate::fs::ping::facts_json;
+use crate::fs::session::{Session, Target, find};
+use crate::machine::{COMMIT, Machine, VERSION};
+use crate::output::{Output, Style, paint};
+use crate::rows::Table;
+use crate::units::{bytes_text, count_text};
+
+/// Show what works on this machine, why the rest does not, and which method reaches each server
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway info
+  causeway info --config /etc/causeway.toml
+  causeway info --json | jq '.capabilities[] | select(.works | not)'")]
+pub(crate) struct Arguments {
+    /// A running file system to look at too [default: the one found as `causeway fs` finds it]
+    #[arg(long, short = 'C', value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print exactly one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Something that Causeway uses where it can.
+struct Capability {
+    name: &'static str,
+    works: bool,
+    /// How well, or why not and what is done instead.
+    detail: String,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let output = Output::new(arguments.json);
+    let machine = Machine::here();
+    let capabilities = probe();
+    let limits = limits();
+    output.line(&format!("causeway {VERSION}, commit {COMMIT}"));
+    output.line(&machine.text());
+    output.line("");
+    let mut table = Table::new(&["capability", "works", "detail"]);
+    for capability in &capabilities {
+        table.row(vec![
+            capability.name.to_owned(),
+            if capability.works { "yes" } else { "no" }.to_owned(),
+            capability.detail.clone(),
+        ]);
+    }
+    output.line(&table.text());
+    output.line("");
+    let mut table = Table::new(&["limit", "now", "at most"]);
+    table.align_right(&[1, 2]);
+    for (name, now, most) in &limits {
+        table.row(vec![(*name).to_owned(), now.clone(), most.clone()]);
+    }
+    output.line(&table.text());
+    let servers = match (arguments.config.is_some(), find(arguments.config.as_deref())) {
+        (_, Ok(file)) => look_at_servers(&output, &file)?,
+        (true, Err(failure)) => return Err(failure),
+        (false, Err(_)) => {
+            output.line("");
+            output.line("no file system here (no causeway.toml found); see `causeway fs dev`");
+            Vec::new()
+        }
+    };
+    output.object(&json!({
+        "version": VERSION, "commit": COMMIT, "machine": machine,
+        "capabilities": capabilities.iter().map(|capability| json!({
+            "name": capability.name, "works": capability.works, "detail": capability.detail,
+        })).collect::<Vec<_>>(),
+        "limits": limits.iter().map(|(name, now, most)| json!({
+            "name": name, "now": now, "most": most })).collect::<Vec<_>>(),
+        "servers": servers }));
+    Ok(())
+}
+
+fn probe() -> Vec<Capability> {
+    vec![probe_attach(), probe_memfd(), probe_sockets(), probe_tcp(), probe_uring(), probe_cores()]
+}
+
+/// Copies from a child's memory, as large transfers between processes do.
+fn probe_attach() -> Capability {
+    let name = "cross-memory attach";
+    let works = |detail: &str| Capability {
+        name,
+        works: true,
+        detail: detail.to_owned(),
+    };
+    let fails = |why: String| Capability {
+        name,
+        works: false,
+        detail: format!("{why}; large transfers between processes are copied through shared memory"),
+    };
+    // A process of our own that waits: the kernel's answer for it is the answer for any peer of
+    // this user. Address 0 is never mapped, so a permitted call answers "bad address".
+    let child = std::process::Command::new("/proc/self/exe")
+        .arg(crate::workers::SUBCOMMAND)
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::null())
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => return fails(format!("not probed: no process to try it with ({error})")),
+    };
+    let into = Memory::zeroed(8);
+    let mut local = LocalSpans::new();
+    local.push(&into, 0..8);
+    let mut remote = RemoteSpans::new();
+    remote.push(4096, 8);
+    let answer = i32::try_from(child.id())
+        .map_err(std::io::Error::other)
+        .and_then(|pid| causeway_sys::attach::read(pid, &local, &remote));
+    drop(child.stdin.take());
+    let _ = child.wait();
+    let scope = ptrace_scope();
+    match answer.as_ref().map_err(std::io::Error::raw_os_error) {
+        Ok(_) | Err(Some(14)) => works("large transfers between processes are copied once"),
+        Err(Some(1)) => fails(format!("refused by the kernel (EPERM{scope})")),
+        Err(Some(38)) => fails("not in this kernel (ENOSYS), or forbidden by a container".to_owned()),
+        Err(_) => fails(answer.err().map_or_else(String::new, |error| error.to_string())),
+    }
+}
+
+fn ptrace_scope() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope")
+        .map(|scope| format!(", kernel.yama.ptrace_scope is {}", scope.trim()))
+        .unwrap_or_default()
+}
+
+fn probe_memfd() -> Capability {
+    let made = causeway_sys::memfd::create_fixed("causeway-probe", 4096)
+        .and_then(causeway_sys::memfd::checked_len);
+    Capability {
+        name: "memfd with seals",
+        works: made.is_ok(),
+        detail: match made {
+            Ok(_) => "shared memory leaves nothing behind; the size of /dev/shm does not matter".to_owned(),
+            Err(error) => format!("{error}; the shm method is not available, tcp is used"),
+        },
+    }
+}
+
+fn probe_sockets() -> Capability {
+    let pair = causeway_sys::socket::RecordSocket::pair().and_then(|(one, _two)| one.peer());
+    Capability {
+        name: "shm between processes",
+        works: pair.is_ok(),
+        detail: match pair {
+            Ok(_) => "Unix sockets tell us who the peer is".to_owned(),
+            Err(error) => format!("{error}; tcp is used"),
+        },
+    }
+}
+
+fn probe_tcp() -> Capability {
+    let bound = std::net::TcpListener::bind(("127.0.0.1", 0));
+    Capability {
+        name: "tcp",
+        works: bound.is_ok(),
+        detail: match bound {
+            Ok(_) => "the loopback interface can be listened at".to_owned(),
+            Err(error) => format!("the loopback interface cannot be listened at: {error}"),
+        },
+    }
+}
+
+fn probe_uring() -> Capability {
+    let switched_off = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
+        .ok()
+        .and_then(|text| text.trim().parse::<u32>().ok());
+    // Set-up is known to be there from Linux 5.1 on; the switch exists from 6.6 on.
+    let (works, detail) = match (switched_off, kernel_at_least(5, 1)) {
+        (Some(2), _) => (false, "switched off (kernel.io_uring_disabled is 2)"),
+        (Some(1), _) => (false, "for privileged processes only (kernel.io_uring_disabled is 1)"),
+        (_, false) => (false, "this kernel is older than 5.1"),
+        (_, true) => (true, "there, but not needed"),
+    };
+    Capability {
+        name: "io_uring",
+        works,
+        detail: format!("{detail}; servers use threads with positioned reads and writes"),
+    }
+}
+
+fn kernel_at_least(major: u32, minor: u32) -> bool {
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|text| text.parse().ok());
+    let mut next = || numbers.next().flatten().unwrap_or(0_u32);
+    (next(), next()) >= (major, minor)
+}
+
+fn probe_cores() -> Capability {
+    let cores = causeway_sys::pin::allowed_cpus().map(|cpus| cpus.len());
+    Capability {
+        name: "processors",
+        works: cores.as_ref().is_ok_and(|count| *count > 1),
+        detail: match cores {
+            Ok(1) => "one: waiting processes sleep at once instead of spinning".to_owned(),
+            Ok(count) => format!("{count}: waiting processes spin a little before they sleep"),
+            Err(error) => format!("not known: {error}"),
+        },
+    }
+}
+
+fn limits() -> Vec<(&'static str, String, String)> {
+    let number = |value: Option<u64>| value.map_or_else(|| "no limit".to_owned(), count_text);
+    let size = |value: Option<u64>| value.map_or_else(|| "no limit".to_owned(), bytes_text);
+    let files = getrlimit(Resource::Nofile);
+    let locked = getrlimit(Resource::Memlock);
+    let memory = getrlimit(Resource::As);
+    vec![
+        ("open files", number(files.current), number(files.maximum)),
+        ("locked memory", size(locked.current), size(locked.maximum)),
+        ("address space", size(memory.current), size(memory.maximum)),
+    ]
+}
+
+/// Asks every server of a running file system over what it is reached.
+fn look_at_servers(output: &Output, file: &Path) -> Outcome<Vec<serde_json::Value>> {
+    let session = Session::open(&Target {
+        config: Some(file.to_owned()),
+        via: None,
+        json: output.json,
+    })?;
+    output.line("");
+    output.line(&format!("file system {} ({})", session.configuration.name, file.display()));
+    let mut objects = Vec::new();
+    for (index, server) in session.configuration.servers.iter().enumerate() {
+        let mut client = session.client()?;
+        let answer = client.ping(index);
+        let facts = client.report(index).map(|report| report.facts).unwrap_or_default();
+        let error = answer.err().map(|error| error.to_string());
+        let verdict = match &error {
+            None => paint("reached", Style::Green),
+            Some(error) => paint(&format!("not reached: {error}"), Style::Red),
+        };
+        output.line(&format!("  {}: {verdict}", server.name));
+        for (name, value) in &facts {
+            output.line(&format!("    {name}: {value}"));
+        }
+        objects.push(json!({
+            "server": server.name, "addresses": server.addresses, "reached": error.is_none(),
+            "error": error, "facts": facts_json(&facts) }));
+    }
+    Ok(objects)
+}

@@ -1,0 +1,231 @@
+//! Writing to the terminal, a pipe or a script: colours only where they are wanted, bytes of names
+//! as they are on a pipe and escaped on a terminal, and a quiet end when the reader goes away.
+
+use std::io::{IsTerminal, Write};
+use std::sync::OnceLock;
+
+use crate::failure::Failure;
+use crate::shutdown;
+
+/// How this invocation presents itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Output {
+    /// Exactly one JSON object on standard output, nothing else.
+    pub(crate) json: bool,
+    /// Standard output is a terminal.
+    pub(crate) terminal: bool,
+    /// Progress may be drawn on standard error.
+    pub(crate) progress: bool,
+}
+
+/// A colour or weight of text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Style {
+    Bold,
+    Red,
+    Green,
+    Yellow,
+    Blue,
+}
+
+fn wants_colour(terminal: bool) -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+fn stdout_colour() -> bool {
+    static COLOUR: OnceLock<bool> = OnceLock::new();
+    *COLOUR.get_or_init(|| wants_colour(std::io::stdout().is_terminal()))
+}
+
+fn stderr_colour() -> bool {
+    static COLOUR: OnceLock<bool> = OnceLock::new();
+    *COLOUR.get_or_init(|| wants_colour(std::io::stderr().is_terminal()))
+}
+
+fn styled(text: &str, style: Style, colour: bool) -> String {
+    if !colour {
+        return text.to_owned();
+    }
+    let code = match style {
+        Style::Bold => "1",
+        Style::Red => "31",
+        Style::Green => "32",
+        Style::Yellow => "33",
+        Style::Blue => "34",
+    };
+    format!("\x1b[{code}m{text}\x1b[0m")
+}
+
+/// `text` for standard output, styled if that is a terminal that wants it.
+pub(crate) fn paint(text: &str, style: Style) -> String {
+    styled(text, style, stdout_colour())
+}
+
+impl Output {
+    /// Looks at the surroundings.
+    pub(crate) fn new(json: bool) -> Self {
+        Self {
+            json,
+            terminal: std::io::stdout().is_terminal(),
+            progress: std::io::stderr().is_terminal() && !json,
+        }
+    }
+
+    /// Prints a line for people; nothing under `--json`.
+    pub(crate) fn line(&self, text: &str) {
+        if !self.json {
+            write_stdout(text.as_bytes(), b"\n");
+        }
+    }
+
+    /// Prints the one object of `--json`; nothing otherwise.
+    pub(crate) fn object(&self, value: &serde_json::Value) {
+        if self.json {
+            write_stdout(value.to_string().as_bytes(), b"\n");
+        }
+    }
+
+    /// Prints a name or path, as [`Output::name`] shows it, with text around it.
+    pub(crate) fn named_line(&self, before: &str, name: &[u8], after: &str) {
+        if self.json {
+            return;
+        }
+        let mut line = before.as_bytes().to_vec();
+        line.extend_from_slice(&self.name(name));
+        line.extend_from_slice(after.as_bytes());
+        write_stdout(&line, b"\n");
+    }
+
+    /// A name's bytes: escaped for a terminal, untouched for a pipe.
+    pub(crate) fn name(&self, name: &[u8]) -> Vec<u8> {
+        if self.terminal {
+            printable(name).into_bytes()
+        } else {
+            name.to_vec()
+        }
+    }
+}
+
+/// Writes raw bytes to standard output.
+pub(crate) fn write_stdout(bytes: &[u8], end: &[u8]) {
+    let mut out = std::io::stdout().lock();
+    let result = out
+        .write_all(bytes)
+        .and_then(|()| out.write_all(end))
+        .and_then(|()| out.flush());
+    drop(out);
+    if let Err(error) = result {
+        stdout_failed(&error);
+    }
+}
+
+/// Ends the process when nobody reads our output any more: quietly for a closed pipe.
+fn stdout_failed(error: &std::io::Error) -> ! {
+    if error.kind() != std::io::ErrorKind::BrokenPipe {
+        eprint_line(&format!("causeway: writing the output: {error}"));
+        shutdown::exit(1);
+    }
+    shutdown::exit(0)
+}
+
+fn eprint_line(text: &str) {
+    // Nothing is left to tell anybody if standard error is gone.
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Prints a warning on standard error.
+pub(crate) fn warn(text: &str) {
+    let label = styled("causeway: warning:", Style::Yellow, stderr_colour());
+    eprint_line(&format!("{label} {text}"));
+}
+
+/// Prints a note (a line of plain progress) on standard error.
+pub(crate) fn note(text: &str) {
+    eprint_line(text);
+}
+
+/// Prints a failure on standard error, and under `--json` as the one object on standard output.
+pub(crate) fn report_failure(failure: &Failure, json: bool) {
+    if failure.silent {
+        return;
+    }
+    report_item(failure);
+    if json {
+        let object = serde_json::json!({ "error": {
+            "what": failure.what, "why": failure.why, "hint": failure.hint } });
+        write_stdout(object.to_string().as_bytes(), b"\n");
+    }
+}
+
+/// Prints one item's failure on standard error and lets the command go on.
+pub(crate) fn report_item(failure: &Failure) {
+    let label = styled("causeway:", Style::Red, stderr_colour());
+    eprint_line(&format!("{label} {failure}"));
+}
+
+/// A name's bytes as text: what cannot be shown is escaped as `\xNN`, so that no name can drive a
+/// terminal and every name is told apart.
+pub(crate) fn printable(name: &[u8]) -> String {
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\\' => text.push_str("\\\\"),
+                c if c.is_control() => {
+                    let mut bytes = [0; 4];
+                    for byte in c.encode_utf8(&mut bytes).bytes() {
+                        text.push_str(&format!("\\x{byte:02x}"));
+                    }
+                }
+                c => text.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
+}
+
+/// A name for JSON: the text itself where it is UTF-8; the escaped text otherwise, with the exact
+/// bytes beside it under `<key>_bytes`.
+pub(crate) fn json_name(
+    object: &mut serde_json::Map<String, serde_json::Value>,
+    key: &str,
+    name: &[u8],
+) {
+    match std::str::from_utf8(name) {
+        Ok(text) => {
+            object.insert(key.to_owned(), text.into());
+        }
+        Err(_) => {
+            object.insert(key.to_owned(), printable(name).into());
+            object.insert(format!("{key}_bytes"), name.into());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_drive_a_terminal_are_escaped() {
+        assert_eq!(printable(b"plain \xc3\xa9"), "plain \u{e9}");
+        assert_eq!(printable(b"a\x1b[31m"), "a\\x1b[31m");
+        assert_eq!(printable(b"\xff\\"), "\\xff\\\\");
+        assert_eq!(printable("\u{9b}".as_bytes()), "\\xc2\\x9b");
+    }
+
+    #[test]
+    fn names_in_json_keep_their_bytes() {
+        let mut object = serde_json::Map::new();
+        json_name(&mut object, "name", b"ok");
+        json_name(&mut object, "odd", b"\xff");
+        assert_eq!(object["name"], "ok");
+        assert!(!object.contains_key("name_bytes"));
+        assert_eq!(object["odd"], "\\xff");
+        assert_eq!(object["odd_bytes"], serde_json::json!([255]));
+    }
+}

@@ -1,0 +1,120 @@
+//! Progress: a bar on a terminal, a plain line now and then when piped, nothing under `--json`.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::output::{Output, note};
+use crate::units::{bytes_text, count_text};
+
+/// How often a plain line is written when standard error is no terminal.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How far a long operation has come, in bytes and in items.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    label: String,
+    bar: Option<ProgressBar>,
+    plain: bool,
+    bytes: AtomicU64,
+    items: AtomicU64,
+    total_bytes: AtomicU64,
+    last_line: Mutex<Instant>,
+}
+
+impl Progress {
+    /// Starts with a label; totals may come later.
+    pub(crate) fn new(output: &Output, label: &str, total_bytes: u64) -> Self {
+        let bar = output.progress.then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+            bar.set_style(style(total_bytes));
+            bar.set_prefix(label.to_owned());
+            bar.set_length(total_bytes);
+            bar
+        });
+        Self {
+            label: label.to_owned(),
+            plain: bar.is_none() && !output.json,
+            bar,
+            bytes: AtomicU64::new(0),
+            items: AtomicU64::new(0),
+            total_bytes: AtomicU64::new(total_bytes),
+            last_line: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// More work was found.
+    pub(crate) fn add_total(&self, bytes: u64) {
+        let total = self.total_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if let Some(bar) = &self.bar {
+            if total == bytes {
+                bar.set_style(style(total));
+            }
+            bar.set_length(total);
+        }
+    }
+
+    /// Some of it is done.
+    pub(crate) fn advance(&self, bytes: u64, items: u64) {
+        let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let items = self.items.fetch_add(items, Ordering::Relaxed) + items;
+        if let Some(bar) = &self.bar {
+            bar.set_position(bytes);
+            bar.set_message(format!("{} items", count_text(items)));
+        } else if self.plain
+            && let Ok(mut last) = self.last_line.try_lock()
+            && last.elapsed() >= PLAIN_INTERVAL
+        {
+            *last = Instant::now();
+            let total = self.total_bytes.load(Ordering::Relaxed);
+            note(&format!(
+                "{}: {} of {}, {} items",
+                self.label,
+                bytes_text(bytes),
+                bytes_text(total),
+                count_text(items)
+            ));
+        }
+    }
+
+    /// Prints a line above the bar.
+    pub(crate) fn say(&self, print: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
+
+    /// Bytes and items so far.
+    pub(crate) fn done(&self) -> (u64, u64) {
+        (
+            self.bytes.load(Ordering::Relaxed),
+            self.items.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Takes the bar away.
+    pub(crate) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn style(total_bytes: u64) -> ProgressStyle {
+    let template = if total_bytes > 0 {
+        "{prefix:16} {bar:24.cyan/dim} {binary_bytes:>11} of {binary_total_bytes:<11} \
+         {binary_bytes_per_sec:>13}  {msg}"
+    } else {
+        "{prefix:16} {spinner} {binary_bytes:>11}  {msg}"
+    };
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}

@@ -1,0 +1,340 @@
+//! The kinds of plots that reports have.
+
+use super::svg::{Anchor, Area, Board, CHARACTER, Scale, plain, round_up, x_axis, y_axis};
+use crate::histogram::Histogram;
+use crate::units::{bytes_text, count_text, microseconds_text};
+
+/// A stretch of time with a name.
+#[derive(Debug, Clone)]
+pub(crate) struct Band {
+    pub(crate) name: String,
+    pub(crate) from: f64,
+    pub(crate) to: f64,
+}
+
+/// A moment with a name.
+#[derive(Debug, Clone)]
+pub(crate) struct Mark {
+    pub(crate) name: String,
+    pub(crate) at: f64,
+}
+
+/// A figure over time.
+#[derive(Debug, Clone)]
+pub(crate) struct Series {
+    pub(crate) colour: usize,
+    pub(crate) points: Vec<(f64, f64)>,
+}
+
+/// Figures over time, with bands for phases and marks for events.
+pub(crate) fn over_time(
+    width: f64,
+    y_title: &str,
+    series: &[Series],
+    bands: &[Band],
+    marks: &[Mark],
+) -> String {
+    let rows = label_rows(marks);
+    let top = 42.0 + rows as f64 * 15.0;
+    let height = top + 210.0 + 42.0;
+    let area = Area {
+        left: 52.0,
+        right: width - 10.0,
+        top,
+        bottom: height - 42.0,
+    };
+    let points = || series.iter().flat_map(|one| &one.points);
+    let end = points().map(|point| point.0).chain(bands.iter().map(|band| band.to)).fold(0.0, f64::max);
+    let x = Scale::linear(0.0, end, area.left, area.right);
+    let largest = points().map(|point| point.1).fold(0.0, f64::max);
+    let y = Scale::linear(0.0, round_up(largest), area.bottom, area.top);
+    let mut board = Board::new(width, height);
+    for (index, band) in bands.iter().enumerate() {
+        draw_band(&mut board, area, &x, band, index);
+    }
+    y_axis(&mut board, area, &y, y_title, plain);
+    for one in series {
+        let points: Vec<(f64, f64)> =
+            one.points.iter().map(|&(time, figure)| (x.place(time), y.place(figure))).collect();
+        let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
+        let mut outline = vec![(first.0, area.bottom)];
+        outline.extend(&points);
+        outline.push((last.0, area.bottom));
+        board.shape(&format!("area f{}", one.colour), &outline);
+        board.path(&format!("line s{}", one.colour), &points);
+    }
+    draw_marks(&mut board, area, &x, marks);
+    x_axis(&mut board, area, &x, &x.ticks((width / 90.0) as usize), "seconds since the start", plain);
+    board.finish()
+}
+
+fn label_rows(marks: &[Mark]) -> usize {
+    marks.len().min(3)
+}
+
+fn draw_band(board: &mut Board, area: Area, x: &Scale, band: &Band, index: usize) {
+    let (from, to) = (x.place(band.from), x.place(band.to));
+    if index.is_multiple_of(2) {
+        board.rectangle("band", from, area.top - 18.0, to - from, area.bottom - area.top + 18.0, &band.name);
+    }
+    let number = format!("{}", index + 1);
+    let full = format!("{number} {}", band.name);
+    let middle = f64::midpoint(from, to);
+    let fits = |text: &str| text.chars().count() as f64 * CHARACTER <= to - from;
+    if fits(&full) {
+        board.text("soft", middle, area.top - 5.0, Anchor::Middle, &full);
+    } else if fits(&number) {
+        board.text("soft", middle, area.top - 5.0, Anchor::Middle, &number);
+    }
+}
+
+fn draw_marks(board: &mut Board, area: Area, x: &Scale, marks: &[Mark]) {
+    let rows = label_rows(marks).max(1);
+    for (index, mark) in marks.iter().enumerate() {
+        let place = x.place(mark.at);
+        let y = 30.0 + (index % rows) as f64 * 15.0;
+        board.line("mark", place, y + 3.0, place, area.bottom);
+        let width = mark.name.chars().count() as f64 * CHARACTER;
+        let anchor = if place + width > area.right { Anchor::End } else { Anchor::Start };
+        board.text("", place, y, anchor, &mark.name);
+    }
+}
+
+/// One histogram below the other on a common logarithmic time axis, with median and 99th percentile.
+pub(crate) fn latencies(width: f64, rows: &[(String, usize, &Histogram)]) -> String {
+    const ROW: f64 = 62.0;
+    let height = 12.0 + rows.len() as f64 * ROW + 42.0;
+    let area = Area {
+        left: 8.0,
+        right: width - 8.0,
+        top: 12.0,
+        bottom: height - 42.0,
+    };
+    let buckets = || rows.iter().flat_map(|row| row.2.buckets());
+    let low = buckets().map(|bucket| bucket.0).fold(f64::MAX, f64::min).min(1e6);
+    let high = buckets().map(|bucket| bucket.1).fold(low * 10.0, f64::max);
+    let x = Scale::logarithmic(low, high, area.left, area.right);
+    let mut board = Board::new(width, height);
+    for tick in x.ticks(8) {
+        board.line("grid", x.place(tick), area.top, x.place(tick), area.bottom);
+    }
+    for (index, (name, colour, histogram)) in rows.iter().enumerate() {
+        let base = area.top + (index as f64 + 1.0) * ROW;
+        let largest = histogram.buckets().map(|bucket| bucket.2).max().unwrap_or(1) as f64;
+        for (from, to, count) in histogram.buckets() {
+            // The square root keeps rare slow operations visible beside many fast ones.
+            let tall = (count as f64 / largest).sqrt() * (ROW - 24.0);
+            let (left, right) = (x.place(from), x.place(to));
+            let title = format!(
+                "{name}: {} operations took {} to {}",
+                count_text(count),
+                microseconds_text(from),
+                microseconds_text(to)
+            );
+            let class = format!("f{colour}");
+            board.rectangle(&class, left, base - tall, (right - left - 0.5).max(0.8), tall, &title);
+        }
+        board.line("axis", area.left, base, area.right, base);
+        board.text("strong", area.left, base - ROW + 16.0, Anchor::Start, name);
+        let summary = format!(
+            "{}×, median {}, p99 {}",
+            count_text(histogram.count()),
+            microseconds_text(histogram.quantile_us(0.5)),
+            microseconds_text(histogram.quantile_us(0.99))
+        );
+        board.text("soft", area.right, base - ROW + 16.0, Anchor::End, &summary);
+    }
+    let ticks = x.ticks((width / 60.0) as usize);
+    x_axis(&mut board, area, &x, &ticks, "time of one operation", |tick| {
+        let text = microseconds_text(tick);
+        text.replace(".00", "").replace(".0", "")
+    });
+    board.finish()
+}
+
+/// A bar made of parts.
+#[derive(Debug, Clone)]
+pub(crate) struct Bar {
+    pub(crate) name: String,
+    /// Colour and length.
+    pub(crate) parts: Vec<(usize, f64)>,
+    /// Text at its end.
+    pub(crate) note: String,
+}
+
+/// Horizontal bars on a common scale that starts at 0.
+pub(crate) fn bars(width: f64, bars: &[Bar], axis: &str, name: impl Fn(f64) -> String) -> String {
+    const ROW: f64 = 44.0;
+    let height = 8.0 + bars.len() as f64 * ROW + 42.0;
+    let area = Area {
+        left: 8.0,
+        right: width - 14.0,
+        top: 8.0,
+        bottom: height - 42.0,
+    };
+    let length = |bar: &Bar| bar.parts.iter().map(|part| part.1).sum::<f64>();
+    let largest = bars.iter().map(length).fold(0.0, f64::max);
+    let x = Scale::linear(0.0, round_up(largest), area.left, area.right);
+    let mut board = Board::new(width, height);
+    let ticks = x.ticks(5);
+    for &tick in &ticks {
+        board.line("grid", x.place(tick), area.top, x.place(tick), area.bottom);
+    }
+    for (index, bar) in bars.iter().enumerate() {
+        let top = area.top + index as f64 * ROW;
+        board.text("strong", area.left, top + 14.0, Anchor::Start, &bar.name);
+        board.text("soft", area.right, top + 14.0, Anchor::End, &bar.note);
+        let mut from = 0.0;
+        for &(colour, part) in &bar.parts {
+            let (left, right) = (x.place(from), x.place(from + part));
+            let class = format!("f{colour}");
+            board.rectangle(&class, left, top + 20.0, right - left, 16.0, &name(part));
+            from += part;
+        }
+    }
+    x_axis(&mut board, area, &x, &ticks, axis, &name);
+    board.finish()
+}
+
+/// Shares of a whole: one bar, with each part's name, share and figure below it.
+pub(crate) fn shares(width: f64, parts: &[(String, usize, f64, String)]) -> String {
+    let height = 40.0 + parts.len() as f64 * 22.0 + 6.0;
+    let whole: f64 = parts.iter().map(|part| part.2).sum::<f64>().max(1e-12);
+    let (left, right) = (4.0, width - 4.0);
+    let mut board = Board::new(width, height);
+    let mut from = left;
+    for (index, (name, colour, figure, note)) in parts.iter().enumerate() {
+        let share = figure / whole;
+        let len = share * (right - left);
+        let class = format!("f{colour}");
+        board.rectangle(&class, from, 4.0, len, 26.0, name);
+        from += len;
+        let y = 54.0 + index as f64 * 22.0;
+        board.rectangle(&class, left, y - 11.0, 12.0, 12.0, "");
+        board.text("", left + 20.0, y, Anchor::Start, name);
+        board.text("soft", right - 62.0, y, Anchor::End, note);
+        board.text("strong", right, y, Anchor::End, &format!("{:.1} %", share * 100.0));
+    }
+    board.finish()
+}
+
+/// A line of a plot by size.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) colour: usize,
+    pub(crate) dashed: bool,
+    /// Size in bytes (or number of clients), median, smallest, largest.
+    pub(crate) points: Vec<(f64, f64, f64, f64)>,
+}
+
+/// Figures by size (or by number of clients) on logarithmic axes, with the runs' range as whiskers.
+pub(crate) fn by_size(
+    width: f64,
+    lines: &[Line],
+    y_title: &str,
+    x_title: &str,
+    logarithmic_y: bool,
+    x_name: impl Fn(f64) -> String,
+    y_name: impl Fn(f64) -> String,
+) -> String {
+    let height = 330.0;
+    let area = Area {
+        left: 62.0,
+        right: width - 16.0,
+        top: 26.0,
+        bottom: height - 42.0,
+    };
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let mut sizes: Vec<f64> = points().map(|point| point.0.max(1.0)).collect();
+    sizes.sort_by(f64::total_cmp);
+    sizes.dedup();
+    let (first, last) =
+        (sizes.first().copied().unwrap_or(1.0), sizes.last().copied().unwrap_or(10.0));
+    let x = Scale::logarithmic(first, last, area.left + 8.0, area.right - 8.0);
+    let low = points().map(|point| point.2).filter(|low| *low > 0.0).fold(f64::MAX, f64::min).min(1e12);
+    let high = points().map(|point| point.3).fold(0.0, f64::max);
+    let y = match logarithmic_y {
+        true => Scale::logarithmic(low / 1.3, high * 1.3, area.bottom, area.top),
+        false => Scale::linear(0.0, round_up(high), area.bottom, area.top),
+    };
+    let mut board = Board::new(width, height);
+    y_axis(&mut board, area, &y, y_title, &y_name);
+    for line in lines {
+        let dashed = if line.dashed { " dashed" } else { "" };
+        let class = format!("line s{}{dashed}", line.colour);
+        let places: Vec<(f64, f64)> = line
+            .points
+            .iter()
+            .map(|&(size, median, _, _)| (x.place(size.max(1.0)), y.place(median)))
+            .collect();
+        board.path(&class, &places);
+        for (&(size, median, min, max), &(px, py)) in line.points.iter().zip(&places) {
+            let stroke = format!("s{}", line.colour);
+            board.line(&stroke, px, y.place(min), px, y.place(max));
+            let title = format!(
+                "{}, {}: {} ({} to {})",
+                line.name,
+                x_name(size),
+                y_name(median),
+                y_name(min),
+                y_name(max)
+            );
+            board.dot(&format!("f{}", line.colour), px, py, &title);
+        }
+    }
+    x_axis(&mut board, area, &x, &sizes, x_title, x_name);
+    board.finish()
+}
+
+/// A line of a time plan.
+#[derive(Debug, Clone)]
+pub(crate) struct Lane {
+    pub(crate) name: String,
+    /// Colour, from, to (seconds), and a text to show when pointed at.
+    pub(crate) spans: Vec<(usize, f64, f64, String)>,
+}
+
+/// What happened when, one lane for each process.
+pub(crate) fn lanes(width: f64, from: f64, to: f64, lanes: &[Lane], marks: &[Mark]) -> String {
+    const ROW: f64 = 38.0;
+    let top = 22.0 + label_rows(marks) as f64 * 15.0;
+    let height = top + lanes.len() as f64 * ROW + 42.0;
+    let area = Area {
+        left: 8.0,
+        right: width - 10.0,
+        top,
+        bottom: height - 42.0,
+    };
+    let x = Scale::linear(from, to, area.left, area.right);
+    let mut board = Board::new(width, height);
+    for (index, lane) in lanes.iter().enumerate() {
+        let y = area.top + index as f64 * ROW;
+        board.text("strong", area.left, y + 12.0, Anchor::Start, &lane.name);
+        board.rectangle("band", area.left, y + 17.0, area.right - area.left, 14.0, "");
+        for (colour, from, to, title) in &lane.spans {
+            let (left, right) = (x.place(*from), x.place(*to));
+            let class = format!("f{colour}");
+            board.rectangle(&class, left, y + 17.0, (right - left).max(1.0), 14.0, title);
+        }
+    }
+    draw_marks(&mut board, area, &x, marks);
+    x_axis(&mut board, area, &x, &x.ticks((width / 90.0) as usize), "seconds since the start", plain);
+    board.finish()
+}
+
+/// Bytes in powers of 1000, for linear axes: `200 kB`.
+pub(crate) fn decimal_bytes(bytes: f64) -> String {
+    let (value, unit) = match bytes {
+        bytes if bytes >= 1e9 => (bytes / 1e9, "GB"),
+        bytes if bytes >= 1e6 => (bytes / 1e6, "MB"),
+        bytes if bytes >= 1e3 => (bytes / 1e3, "kB"),
+        bytes => (bytes, "B"),
+    };
+    format!("{} {unit}", plain(value))
+}
+
+/// A size for an axis: `64 KiB`, `8 B`.
+pub(crate) fn size_name(bytes: f64) -> String {
+    bytes_text(bytes as u64).replace(".00", "").replace(".0", "")
+}

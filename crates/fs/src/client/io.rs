@@ -1,0 +1,621 @@
+//! Reading, writing, resizing and syncing files.
+//!
+//! A file's content lies beside its metadata (stuffed) or in datafiles (striped), and may move from the
+//! one to the other, or be cut, while we look: every call tells from the server's answer and goes on with
+//! what the file has become.
+
+use causeway_bmi::Memory;
+use causeway_sys::memory::{lend, lend_read};
+use causeway_wire::fs::{
+    Answer, Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Region, Timestamp,
+};
+
+use super::names::node;
+use super::rpc::{Call, Trouble, done, object_name, unfit};
+use super::stages::StageClock;
+use super::transfer::{Planned, Way, plan};
+use super::{Client, File};
+use crate::Error;
+use crate::distribution::{Layout, MAX_FILE_BYTES};
+
+/// Bytes that one round of requests moves at most, over all servers: bounds how long a round takes, and
+/// with it what the time-out means.
+const ROUND_BYTES: u64 = 64 << 20;
+/// How often a call looks again at a file that keeps changing its form under it.
+const FORM_CHANGES: usize = 16;
+
+impl Client {
+    /// Reads from `offset` on; fewer bytes than asked only at the end of the file.
+    pub fn read_at(
+        &mut self,
+        file: &mut File,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, Error> {
+        let regions = [Region {
+            offset,
+            len: into.len() as u64,
+        }];
+        let count = lend(into, |memory| {
+            self.read_list(file, &regions, std::slice::from_ref(memory))
+        })?;
+        Ok(count as usize)
+    }
+
+    /// Writes all of `from` at `offset`.
+    pub fn write_at(&mut self, file: &mut File, offset: u64, from: &[u8]) -> Result<(), Error> {
+        let regions = [Region {
+            offset,
+            len: from.len() as u64,
+        }];
+        lend_read(from, |memory| {
+            self.write_list(file, &regions, std::slice::from_ref(memory))
+        })
+    }
+
+    /// Reads regions, in order, into memory fragments that cover the same number of bytes. Answers how
+    /// many of the bytes lie before the end of the file; holes, and what lies behind the end, read as
+    /// zeros.
+    pub fn read_list(
+        &mut self,
+        file: &mut File,
+        regions: &[Region],
+        memory: &[Memory],
+    ) -> Result<u64, Error> {
+        let mut count = 0;
+        self.in_rounds(regions, memory, |client, regions, memory| {
+            count += client.read_round(file, regions, memory)?;
+            Ok(())
+        })
+        .map_err(|trouble| trouble.during("read", &object_name(file.node.object)))?;
+        Ok(count)
+    }
+
+    /// Writes regions, in order, from memory fragments that cover the same number of bytes.
+    pub fn write_list(
+        &mut self,
+        file: &mut File,
+        regions: &[Region],
+        memory: &[Memory],
+    ) -> Result<(), Error> {
+        self.in_rounds(regions, memory, |client, regions, memory| {
+            client.write_round(file, regions, memory)
+        })
+        .map_err(|trouble| trouble.during("write", &object_name(file.node.object)))
+    }
+
+    /// Cuts or grows a file.
+    pub fn truncate(&mut self, file: &mut File, size: u64) -> Result<(), Error> {
+        let object = file.node.object;
+        let attempt = |client: &mut Self, file: &mut File| {
+            check_end(size)?;
+            let mut tries = 0;
+            loop {
+                match client
+                    .mutate(Operation::Truncate { object, size })
+                    .and_then(node)
+                {
+                    Ok(node) => break file.see(node),
+                    Err(t)
+                        if matches!(t.errno, Errno::MOVING | Errno::STUFFED)
+                            && tries < FORM_CHANGES =>
+                    {
+                        client.unstuff(file)?;
+                    }
+                    Err(trouble) => return Err(trouble),
+                }
+                tries += 1;
+            }
+            client.finish_truncation(file)
+        };
+        attempt(self, file).map_err(|trouble| trouble.during("truncate", &object_name(object)))
+    }
+
+    /// Makes a file's content and size durable.
+    pub fn fsync(&mut self, file: &mut File) -> Result<(), Error> {
+        let object = file.node.object;
+        let mut calls = Vec::new();
+        if let Body::Striped { distribution, .. } = &file.node.body {
+            for position in 0..distribution.servers.len() {
+                match self.io_server(distribution, position) {
+                    Ok(server) => calls.push(Call::query(server, Operation::Flush { object })),
+                    Err(trouble) => return Err(trouble.during("fsync", &object_name(object))),
+                }
+            }
+        }
+        calls.push(Call::query(self.metadata, Operation::Commit));
+        self.rpc
+            .call_all(calls)
+            .into_iter()
+            .try_for_each(|result| result.and_then(done))
+            .map_err(|trouble| trouble.during("fsync", &object_name(object)))
+    }
+
+    /// Cuts a list into rounds of at most [`ROUND_BYTES`] and checks it.
+    fn in_rounds(
+        &mut self,
+        regions: &[Region],
+        memory: &[Memory],
+        mut round: impl FnMut(&mut Self, &[Region], &[Memory]) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let mut total: u64 = 0;
+        for region in regions {
+            let end = region.offset.saturating_add(region.len);
+            check_end(end)?;
+            total = total.saturating_add(region.len);
+        }
+        let room: u64 = memory.iter().map(|fragment| fragment.len() as u64).sum();
+        if total != room {
+            let message = format!("the regions have {total} bytes and the memory {room}");
+            return Err(Trouble::local(Errno::EINVAL, message));
+        }
+        if total <= ROUND_BYTES {
+            return if total == 0 {
+                Ok(())
+            } else {
+                round(self, regions, memory)
+            };
+        }
+        let (mut regions, mut memory) = (Cutter::new(regions), Cutter::new(memory));
+        loop {
+            let now = regions.take(ROUND_BYTES);
+            if now.is_empty() {
+                return Ok(());
+            }
+            let len = now.iter().map(|region| region.len).sum();
+            round(self, &now, &memory.take(len))?;
+        }
+    }
+
+    fn read_round(
+        &mut self,
+        file: &mut File,
+        regions: &[Region],
+        memory: &[Memory],
+    ) -> Result<u64, Trouble> {
+        for _ in 0..FORM_CHANGES {
+            match &file.node.body {
+                Body::Striped {
+                    truncating: Some(_),
+                    ..
+                } => self.finish_truncation(file)?,
+                Body::Striped { distribution, .. } => {
+                    let distribution = distribution.clone();
+                    return self.read_striped(file, &distribution, regions, memory);
+                }
+                Body::Stuffed { .. } => {
+                    if let Some(content) = self.stuffed_content(file)? {
+                        return Ok(deliver_content(&content, regions, memory));
+                    }
+                }
+                Body::Directory(_) => return Err(Trouble::local(Errno::EISDIR, "")),
+                Body::Link(_) => return Err(Trouble::local(Errno::EINVAL, "a symbolic link")),
+            }
+        }
+        Err(restless())
+    }
+
+    /// The content of a stuffed file: what came with the opening once, then what the server has. `None`
+    /// if the file is not stuffed any more, which `file` then says.
+    fn stuffed_content(&mut self, file: &mut File) -> Result<Option<Vec<u8>>, Trouble> {
+        if let Some(content) = file.opened_content.take() {
+            return Ok(Some(content));
+        }
+        let operation = Operation::GetNode {
+            object: file.node.object,
+            content: true,
+        };
+        file.see(self.query(operation).and_then(node)?);
+        match &mut file.node.body {
+            Body::Stuffed { content, .. } => Ok(Some(content.take().unwrap_or_default())),
+            _ => Ok(None),
+        }
+    }
+
+    fn read_striped(
+        &mut self,
+        file: &mut File,
+        distribution: &Distribution,
+        regions: &[Region],
+        memory: &[Memory],
+    ) -> Result<u64, Trouble> {
+        let clock = StageClock::start(self.record_stages);
+        let (planned, calls) = self.data_calls(file, distribution, regions, memory, Way::Read)?;
+        let clock = clock.next(&mut self.stages, "read: plan");
+        let answers = self.rpc.call_all(calls);
+        let clock = clock.next(&mut self.stages, "read: servers");
+        let mut behind_end = false;
+        for (planned, answer) in planned.iter().zip(answers) {
+            match answer? {
+                Answer::Transferred { size, inline, .. } => {
+                    behind_end |= planned.deliver(memory, &inline, size);
+                }
+                other => return Err(unfit(&other)),
+            }
+        }
+        clock.next(&mut self.stages, "read: deliver");
+        let total = regions.iter().map(|region| region.len).sum();
+        if !behind_end {
+            return Ok(total);
+        }
+        // Behind a datafile's end there is a hole of the file, or nothing: only its size tells.
+        let operation = Operation::GetNode {
+            object: file.node.object,
+            content: false,
+        };
+        file.see(self.query(operation).and_then(node)?);
+        Ok(bytes_before(regions, file.node.attributes.size))
+    }
+
+    fn write_round(
+        &mut self,
+        file: &mut File,
+        regions: &[Region],
+        memory: &[Memory],
+    ) -> Result<(), Trouble> {
+        file.opened_content = None;
+        let end = regions
+            .iter()
+            .filter(|region| region.len > 0)
+            .map(|region| region.offset + region.len)
+            .max()
+            .unwrap_or(0);
+        for _ in 0..FORM_CHANGES {
+            match &file.node.body {
+                Body::Striped {
+                    truncating: Some(_),
+                    ..
+                } => self.finish_truncation(file)?,
+                Body::Striped { distribution, .. } => {
+                    let distribution = distribution.clone();
+                    return self.write_striped(file, &distribution, regions, memory, end);
+                }
+                Body::Stuffed { moving: false, .. } if end <= MAX_STUFFED_BYTES as u64 => {
+                    if self.write_stuffed(file, regions, memory)? {
+                        return Ok(());
+                    }
+                }
+                Body::Stuffed { .. } => self.unstuff(file)?,
+                Body::Directory(_) => return Err(Trouble::local(Errno::EISDIR, "")),
+                Body::Link(_) => return Err(Trouble::local(Errno::EINVAL, "a symbolic link")),
+            }
+        }
+        Err(restless())
+    }
+
+    /// Writes beside the metadata; `false` if the file is not stuffed any more, which `file` then says.
+    fn write_stuffed(
+        &mut self,
+        file: &mut File,
+        regions: &[Region],
+        memory: &[Memory],
+    ) -> Result<bool, Trouble> {
+        let object = file.node.object;
+        let mut memory = Cutter::new(memory);
+        for region in regions {
+            let data: Vec<u8> = memory
+                .take(region.len)
+                .iter()
+                .flat_map(|fragment| fragment.to_vec())
+                .collect();
+            let operation = Operation::WriteStuffed {
+                object,
+                offset: region.offset,
+                data,
+            };
+            match self.mutate(operation).and_then(node) {
+                Ok(node) => file.see(node),
+                Err(t) if t.errno == Errno::NOT_STUFFED || t.errno == Errno::MOVING => {
+                    let operation = Operation::GetNode {
+                        object,
+                        content: false,
+                    };
+                    file.see(self.query(operation).and_then(node)?);
+                    return Ok(false);
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Writes to the datafiles, and at the same time tells the metadata server how far the file
+    /// reaches: always, because another client may have cut the file since we saw its size.
+    fn write_striped(
+        &mut self,
+        file: &mut File,
+        distribution: &Distribution,
+        regions: &[Region],
+        memory: &[Memory],
+        end: u64,
+    ) -> Result<(), Trouble> {
+        let clock = StageClock::start(self.record_stages);
+        let (_, mut calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
+        let object = file.node.object;
+        let extend = Operation::Extend {
+            object,
+            end,
+            modified: now(),
+        };
+        calls.push(Call::mutation(self.metadata, extend, 0));
+        let clock = clock.next(&mut self.stages, "write: plan");
+        let mut answers = self.rpc.call_all(calls);
+        clock.next(&mut self.stages, "write: servers");
+        let extended = answers.pop();
+        for answer in answers {
+            match answer? {
+                Answer::Transferred { .. } => {}
+                other => return Err(unfit(&other)),
+            }
+        }
+        if let Some(answer) = extended {
+            file.see(answer.and_then(node)?);
+        }
+        Ok(())
+    }
+
+    fn data_calls(
+        &self,
+        file: &File,
+        distribution: &Distribution,
+        regions: &[Region],
+        memory: &[Memory],
+        way: Way,
+    ) -> Result<(Vec<Planned>, Vec<Call>), Trouble> {
+        let object = file.node.object;
+        let mut planned = plan(object, distribution, regions, memory, way)
+            .ok_or_else(|| Trouble::local(Errno::CORRUPT, "the file has no servers"))?;
+        let mut calls = Vec::with_capacity(planned.len() + 1);
+        for planned in &mut planned {
+            let server = self.io_server(distribution, planned.position)?;
+            if let Some(piece) = planned.piece.take() {
+                calls.push(Call::data(server, way, piece));
+            }
+        }
+        Ok((planned, calls))
+    }
+
+    /// The configuration's index of a distribution's server.
+    fn io_server(&self, distribution: &Distribution, position: usize) -> Result<usize, Trouble> {
+        let number = distribution
+            .servers
+            .get(position)
+            .copied()
+            .unwrap_or(u16::MAX);
+        self.io.get(usize::from(number)).copied().ok_or_else(|| {
+            let message = format!(
+                "the file lies on I/O server number {number}, and the configuration has only {}; \
+                 is it the configuration of this file system?",
+                self.io.len()
+            );
+            Trouble::local(Errno::EINVAL, message)
+        })
+    }
+
+    /// Moves a stuffed file's content to its first server, or helps whoever began that.
+    fn unstuff(&mut self, file: &mut File) -> Result<(), Trouble> {
+        let object = file.node.object;
+        file.see(
+            self.mutate(Operation::BeginUnstuff { object })
+                .and_then(node)?,
+        );
+        let Body::Stuffed {
+            distribution,
+            content,
+            ..
+        } = &mut file.node.body
+        else {
+            return Ok(());
+        };
+        let content = content.take().unwrap_or_default();
+        let distribution = distribution.clone();
+        if !content.is_empty() {
+            let server = self.io_server(&distribution, 0)?;
+            self.rpc
+                .call(Call::query(server, Operation::Seed { object, content }))
+                .and_then(done)?;
+        }
+        file.see(
+            self.mutate(Operation::FinishUnstuff { object })
+                .and_then(node)?,
+        );
+        Ok(())
+    }
+
+    /// Makes the datafiles follow a truncation that the metadata has recorded.
+    fn finish_truncation(&mut self, file: &mut File) -> Result<(), Trouble> {
+        let Body::Striped {
+            distribution,
+            version,
+            truncating: Some(size),
+        } = &file.node.body
+        else {
+            return Ok(());
+        };
+        let (distribution, version, size) = (distribution.clone(), *version, *size);
+        let object = file.node.object;
+        let layout = Layout::new(&distribution)
+            .ok_or_else(|| Trouble::local(Errno::CORRUPT, "the file has no servers"))?;
+        let mut calls = Vec::with_capacity(layout.servers());
+        for position in 0..layout.servers() {
+            let size = layout.datafile_size(position, size);
+            let operation = Operation::TruncateData {
+                object,
+                size,
+                version,
+            };
+            calls.push(Call::query(
+                self.io_server(&distribution, position)?,
+                operation,
+            ));
+        }
+        for result in self.rpc.call_all(calls) {
+            match result.and_then(done) {
+                Err(t) if t.errno != Errno::STALE_VERSION => return Err(t),
+                _ => {}
+            }
+        }
+        match self
+            .mutate(Operation::FinishTruncate { object, version })
+            .and_then(node)
+        {
+            Ok(node) => file.see(node),
+            Err(trouble) if trouble.errno == Errno::STALE_VERSION => {
+                let operation = Operation::GetNode {
+                    object,
+                    content: false,
+                };
+                file.see(self.query(operation).and_then(node)?);
+            }
+            Err(trouble) => return Err(trouble),
+        }
+        Ok(())
+    }
+}
+
+impl File {
+    /// A file known by its node.
+    pub fn new(node: Node) -> Self {
+        Self {
+            node,
+            opened_content: None,
+        }
+    }
+
+    /// A file that was opened just now, with its content if it is small.
+    pub(super) fn fresh(mut node: Node) -> Self {
+        let opened_content = match &mut node.body {
+            Body::Stuffed {
+                content,
+                moving: false,
+                ..
+            } => content.take(),
+            _ => None,
+        };
+        Self {
+            node,
+            opened_content,
+        }
+    }
+
+    /// Takes a newer node in.
+    fn see(&mut self, node: Node) {
+        self.opened_content = None;
+        self.node = node;
+    }
+}
+
+fn check_end(end: u64) -> Result<(), Trouble> {
+    if end > MAX_FILE_BYTES {
+        let message = format!("byte {end} lies behind the largest offset, 2^63 - 1");
+        return Err(Trouble::local(Errno::EFBIG, message));
+    }
+    Ok(())
+}
+
+fn restless() -> Trouble {
+    Trouble::local(
+        Errno::EAGAIN,
+        "the file kept being cut or moved by others; try again",
+    )
+}
+
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp {
+        seconds: since.as_secs() as i64,
+        nanoseconds: since.subsec_nanos(),
+    }
+}
+
+/// How many bytes of the regions lie before byte `size`.
+fn bytes_before(regions: &[Region], size: u64) -> u64 {
+    regions
+        .iter()
+        .map(|region| size.saturating_sub(region.offset).min(region.len))
+        .sum()
+}
+
+/// Brings a small file's content into memory; answers how many bytes lay before its end.
+fn deliver_content(content: &[u8], regions: &[Region], memory: &[Memory]) -> u64 {
+    let mut memory = Cutter::new(memory);
+    for region in regions {
+        let mut at = region.offset;
+        for fragment in memory.take(region.len) {
+            fragment.clear();
+            let start = usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
+            let end = start.saturating_add(fragment.len()).min(content.len());
+            fragment.write_at(0, &content[start..end]);
+            at += fragment.len() as u64;
+        }
+    }
+    bytes_before(regions, content.len() as u64)
+}
+
+/// Takes pieces of given lengths from the front of a list.
+struct Cutter<'a, T> {
+    rest: &'a [T],
+    /// Bytes of the first item that were taken already.
+    taken: u64,
+}
+
+/// Something with a length that can be cut.
+trait Cut {
+    fn length(&self) -> u64;
+    fn cut(&self, start: u64, len: u64) -> Self;
+}
+
+impl Cut for Region {
+    fn length(&self) -> u64 {
+        self.len
+    }
+
+    fn cut(&self, start: u64, len: u64) -> Self {
+        Region {
+            offset: self.offset + start,
+            len,
+        }
+    }
+}
+
+impl Cut for Memory {
+    fn length(&self) -> u64 {
+        self.len() as u64
+    }
+
+    fn cut(&self, start: u64, len: u64) -> Self {
+        self.slice(start as usize..(start + len) as usize)
+    }
+}
+
+impl<'a, T: Cut> Cutter<'a, T> {
+    fn new(items: &'a [T]) -> Self {
+        Self {
+            rest: items,
+            taken: 0,
+        }
+    }
+
+    /// The next `len` bytes, or as many as there are.
+    fn take(&mut self, mut len: u64) -> Vec<T> {
+        let mut out = Vec::new();
+        while let Some(first) = self.rest.first() {
+            let left = first.length() - self.taken;
+            if left == 0 {
+                self.rest = &self.rest[1..];
+                self.taken = 0;
+                continue;
+            }
+            if len == 0 {
+                break;
+            }
+            let now = left.min(len);
+            out.push(first.cut(self.taken, now));
+            self.taken += now;
+            len -= now;
+        }
+        out
+    }
+}

@@ -1,0 +1,151 @@
+//! What operators ask: who is there, how full it is, is everything consistent.
+
+use causeway_wire::fs::{Answer, ObjectId, Operation};
+
+use super::Client;
+use super::rpc::{Call, done, unfit};
+use crate::Error;
+
+/// Datafiles that one step of [`Client::orphans`] looks at.
+const ORPHAN_BATCH: u32 = 512;
+
+/// A batch of the name space that was checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Checked {
+    /// Where to go on; empty at the end.
+    pub next: Vec<u8>,
+    /// Records that were looked at.
+    pub records: u64,
+    /// What was found wrong, in words.
+    pub findings: Vec<String>,
+    /// How much of it was mended.
+    pub mended: u64,
+}
+
+/// A batch of an I/O server's datafiles that was held against the metadata.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Orphans {
+    /// Where to go on; `None` at the end.
+    pub next: Option<ObjectId>,
+    /// Datafiles that were looked at.
+    pub datafiles: u64,
+    /// Those without a file, with their sizes in bytes.
+    pub found: Vec<(ObjectId, u64)>,
+}
+
+impl Client {
+    /// Asks one server (an index into the configuration) who it is.
+    pub fn ping(&mut self, server: usize) -> Result<Answer, Error> {
+        let subject = self.server_name(server);
+        match self.rpc.call(Call::query(server, Operation::Ping)) {
+            Ok(answer @ Answer::Pong { .. }) => Ok(answer),
+            Ok(other) => Err(unfit(&other).during("ping", &subject)),
+            Err(trouble) => Err(trouble.during("ping", &subject)),
+        }
+    }
+
+    /// Space and load of an I/O server ([`Answer::StorageStatus`]).
+    pub fn storage_status(&mut self, server: usize) -> Result<Answer, Error> {
+        let subject = self.server_name(server);
+        self.rpc
+            .call(Call::query(server, Operation::StorageStatus))
+            .map_err(|trouble| trouble.during("status", &subject))
+    }
+
+    /// Counts of the metadata server ([`Answer::MetadataStatus`]).
+    pub fn metadata_status(&mut self) -> Result<Answer, Error> {
+        let subject = self.server_name(self.metadata);
+        self.query(Operation::MetadataStatus)
+            .map_err(|trouble| trouble.during("status", &subject))
+    }
+
+    /// Makes everything that the metadata server has acknowledged durable.
+    pub fn commit(&mut self) -> Result<(), Error> {
+        let subject = self.server_name(self.metadata);
+        self.query(Operation::Commit)
+            .and_then(done)
+            .map_err(|trouble| trouble.during("commit", &subject))
+    }
+
+    /// Checks a batch of the name space, from `after` (empty at first) on, and mends it if asked.
+    pub fn check_metadata(&mut self, after: &[u8], repair: bool) -> Result<Checked, Error> {
+        let subject = self.server_name(self.metadata);
+        let operation = Operation::Check {
+            after: after.to_vec(),
+            repair,
+        };
+        let call = match repair {
+            true => Call::mutation(self.metadata, operation, 0),
+            false => Call::query(self.metadata, operation),
+        };
+        match self.rpc.call(call) {
+            Ok(Answer::Checked {
+                next,
+                records,
+                findings,
+                mended,
+            }) => Ok(Checked {
+                next,
+                records,
+                findings,
+                mended,
+            }),
+            Ok(other) => Err(unfit(&other).during("check", &subject)),
+            Err(trouble) => Err(trouble.during("check", &subject)),
+        }
+    }
+
+    /// Holds a batch of an I/O server's datafiles, from `after` on, against the metadata.
+    ///
+    /// Safe while the file system is in use: object numbers are never used again, and a datafile is only
+    /// ever made after its file, so a datafile without a file is an orphan for good.
+    pub fn orphans(&mut self, server: usize, after: ObjectId) -> Result<Orphans, Error> {
+        let subject = self.server_name(server);
+        let list = Operation::ListData {
+            after,
+            limit: ORPHAN_BATCH,
+        };
+        let (datafiles, end) = match self.rpc.call(Call::query(server, list)) {
+            Ok(Answer::Datafiles { datafiles, end }) => (datafiles, end),
+            Ok(other) => return Err(unfit(&other).during("check", &subject)),
+            Err(trouble) => return Err(trouble.during("check", &subject)),
+        };
+        let objects: Vec<ObjectId> = datafiles.iter().map(|(object, _)| *object).collect();
+        let next = if end { None } else { objects.last().copied() };
+        let known = match objects.is_empty() {
+            true => Vec::new(),
+            false => match self.query(Operation::Exist { objects }) {
+                Ok(Answer::Objects(known)) => known,
+                Ok(other) => return Err(unfit(&other).during("check", &subject)),
+                Err(trouble) => return Err(trouble.during("check", &subject)),
+            },
+        };
+        let known: std::collections::HashSet<ObjectId> = known.into_iter().collect();
+        let count = datafiles.len() as u64;
+        let found = datafiles
+            .into_iter()
+            .filter(|(object, _)| !known.contains(object))
+            .collect();
+        Ok(Orphans {
+            next,
+            datafiles: count,
+            found,
+        })
+    }
+
+    /// Removes datafiles that [`Client::orphans`] has found.
+    pub fn remove_datafiles(&mut self, server: usize, objects: Vec<ObjectId>) -> Result<(), Error> {
+        let subject = self.server_name(server);
+        self.rpc
+            .call(Call::query(server, Operation::Remove { objects }))
+            .and_then(done)
+            .map_err(|trouble| trouble.during("remove orphans", &subject))
+    }
+
+    fn server_name(&self, server: usize) -> Vec<u8> {
+        self.names.get(server).map_or_else(
+            || format!("server number {server}").into_bytes(),
+            |name| name.clone().into_bytes(),
+        )
+    }
+}

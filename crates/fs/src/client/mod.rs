@@ -1,0 +1,141 @@
+//! The client library: what the command line, benchmarks and later FUSE and MPI-IO call.
+//!
+//! A [`Client`] belongs to one thread; calls block until done or failed, within the
+//! configuration's timeout. Inside a call everything that can be is in flight at once. Several
+//! threads use several clients.
+//!
+//! Reading order: `rpc` (requests, replies, repetition), `names` (the name space), `transfer` (which
+//! bytes go where), `io` (reading and writing), `maintain` (for operators), `stages` (where the time
+//! goes).
+
+mod io;
+mod maintain;
+mod names;
+mod rpc;
+mod stages;
+mod transfer;
+
+use causeway_bmi::{Memory, PeerReport};
+use causeway_wire::fs::{Caller, DistributionHint, Errno, Node};
+
+pub use maintain::{Checked, Orphans};
+pub use stages::Stage;
+
+use crate::Error;
+use crate::config::Configuration;
+use rpc::{Rpc, Trouble};
+
+/// A connection to a file system.
+pub struct Client {
+    rpc: Rpc,
+    /// Index of the metadata server in the configuration.
+    metadata: usize,
+    /// Indices of the I/O servers, in the order that distributions count them.
+    io: Vec<usize>,
+    /// Names of all servers.
+    names: Vec<String>,
+    record_stages: bool,
+    stages: Vec<Stage>,
+}
+
+/// An open file: an object and what is known of it. Holds no state on any server.
+#[derive(Debug, Clone)]
+pub struct File {
+    /// The node as last seen.
+    pub node: Node,
+    /// A small file's content as it came with the opening, for the first read.
+    opened_content: Option<Vec<u8>>,
+}
+
+/// How [`Client::create`] makes a file.
+#[derive(Debug, Clone)]
+pub struct CreateOptions {
+    /// Fail if the name exists.
+    pub exclusive: bool,
+    /// Permission bits.
+    pub mode: u16,
+    /// How to stripe.
+    pub distribution: Option<DistributionHint>,
+    /// First content, if small ([`causeway_wire::fs::MAX_STUFFED_BYTES`]).
+    pub content: Vec<u8>,
+}
+
+impl Default for CreateOptions {
+    fn default() -> Self {
+        Self {
+            exclusive: false,
+            mode: 0o644,
+            distribution: None,
+            content: Vec::new(),
+        }
+    }
+}
+
+/// How a client behaves.
+#[derive(Debug, Clone, Default)]
+pub struct ClientOptions {
+    /// On whose behalf; the process's own identity if absent.
+    pub caller: Option<Caller>,
+    /// Use only addresses of this scheme (`shm`, `tcp`), for measurements.
+    pub only_scheme: Option<String>,
+    /// Record how long each stage of reads and writes takes, for [`Client::take_stages`].
+    pub record_stages: bool,
+}
+
+impl Client {
+    /// Prepares a client of a file system. Connections are made when they are needed, so servers that
+    /// are down show only then.
+    pub fn connect(configuration: &Configuration, options: ClientOptions) -> Result<Self, Error> {
+        let caller = options.caller.unwrap_or_else(own_identity);
+        let rpc = Rpc::new(configuration, caller, options.only_scheme.as_deref())
+            .map_err(|trouble| trouble.during("connect", configuration.name.as_bytes()))?;
+        Ok(Self {
+            rpc,
+            metadata: configuration.metadata_server(),
+            io: configuration.io_servers(),
+            names: configuration
+                .servers
+                .iter()
+                .map(|server| server.name.clone())
+                .collect(),
+            record_stages: options.record_stages,
+            stages: Vec::new(),
+        })
+    }
+
+    /// A buffer of `len` bytes that servers on this host can reach without a copy in between.
+    pub fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
+        let server = self.io.first().copied().unwrap_or(self.metadata);
+        let allocated = self.rpc.addr(server).and_then(|addr| {
+            self.rpc
+                .bmi()
+                .memalloc(addr, len)
+                .map_err(|error| Trouble::local(Errno::ENOMEM, error.to_string()))
+        });
+        allocated.map_err(|trouble| trouble.during("allocate", format!("{len} bytes").as_bytes()))
+    }
+
+    /// Which method was chosen for a server (an index into the configuration), and why.
+    pub fn report(&self, server: usize) -> Option<PeerReport> {
+        self.rpc.report(server)
+    }
+
+    /// Stages recorded since the last call.
+    pub fn take_stages(&mut self) -> Vec<Stage> {
+        std::mem::take(&mut self.stages)
+    }
+}
+
+/// The process's user, group and supplementary groups.
+fn own_identity() -> Caller {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    Caller {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        groups: groups
+            .into_iter()
+            .take(causeway_wire::fs::MAX_GROUPS)
+            .map(|group| group.as_raw())
+            .collect(),
+    }
+}

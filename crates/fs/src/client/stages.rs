@@ -1,0 +1,46 @@
+//! Where the time of reads and writes goes.
+
+use std::time::Instant;
+
+/// Time spent in one stage of an operation, for breakdowns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stage {
+    /// Such as `write: plan`, `write: servers`.
+    pub name: &'static str,
+    /// Microseconds, summed.
+    pub total_us: f64,
+    /// How often.
+    pub count: u64,
+}
+
+/// Adds to a stage's sum.
+pub(super) fn add(stages: &mut Vec<Stage>, name: &'static str, us: f64) {
+    match stages.iter_mut().find(|stage| stage.name == name) {
+        Some(stage) => {
+            stage.total_us += us;
+            stage.count += 1;
+        }
+        None => stages.push(Stage {
+            name,
+            total_us: us,
+            count: 1,
+        }),
+    }
+}
+
+/// Cuts the run of one operation into stages; costs nothing unless stages are recorded.
+pub(super) struct StageClock(Option<Instant>);
+
+impl StageClock {
+    pub(super) fn start(record: bool) -> Self {
+        Self(record.then(Instant::now))
+    }
+
+    /// Ends a stage and begins the next one.
+    pub(super) fn next(self, stages: &mut Vec<Stage>, name: &'static str) -> Self {
+        let Some(since) = self.0 else { return self };
+        let now = Instant::now();
+        add(stages, name, now.duration_since(since).as_secs_f64() * 1e6);
+        Self(Some(now))
+    }
+}

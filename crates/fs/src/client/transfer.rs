@@ -1,0 +1,339 @@
+//! From what the caller asked to requests to I/O servers, and back.
+//!
+//! A list of file regions and a list of memory fragments are dealt to the servers ([`plan`]), one
+//! [`Piece`] each. A piece names few spans of the caller's own fragments where it can, so that bytes
+//! travel between those and the server without a copy on this side; a piece of very many spans goes
+//! through a bounce buffer instead, and a small one travels inside the messages.
+
+use causeway_bmi::Memory;
+use causeway_wire::fs::{Distribution, ObjectId, Region, Regions};
+
+use super::rpc::encode_list;
+use crate::distribution::{Layout, Share, compact};
+
+/// Bytes up to which data travels inside the request or the reply: a message of this size still goes
+/// eagerly on every method.
+pub(crate) const INLINE_BYTES: u64 = 4096;
+/// Spans of memory that one request names at most; 41 bytes each.
+const MAX_SPANS: usize = 256;
+/// Regions that one request holds at most, 16 bytes each; a longer list travels as exported memory.
+const MAX_REGIONS_HERE: usize = 256;
+
+/// Which way data travels, seen from the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From the file system.
+    Read,
+    /// To the file system.
+    Write,
+}
+
+/// A span of one of the caller's fragments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    /// Index of the fragment.
+    pub fragment: usize,
+    /// First byte inside it.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
+/// What one server has to do for a read or write.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    /// The datafile.
+    pub object: ObjectId,
+    /// Its regions as they are described in the request.
+    pub regions: Regions,
+    /// The encoded regions, if they are too many for the request.
+    pub list: Option<Memory>,
+    /// The memory that `spans` speak of.
+    pub fragments: Vec<Memory>,
+    /// The memory that the server reads or writes, in the order of the regions. Empty for small
+    /// pieces.
+    pub spans: Vec<Span>,
+    /// Data of a small write.
+    pub inline: Vec<u8>,
+}
+
+/// A piece, and what is needed to make sense of its answer.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    /// Position of the server in the file's distribution.
+    pub position: usize,
+    /// The request, until it is taken for its call.
+    pub piece: Option<Piece>,
+    /// The datafile regions and their memory.
+    pub share: Share,
+    /// Where the bytes are for now, if not in the caller's memory.
+    pub bounce: Option<Memory>,
+}
+
+/// Deals regions of a file, in the order of `fragments`, to its servers.
+pub(crate) fn plan(
+    object: ObjectId,
+    distribution: &Distribution,
+    regions: &[Region],
+    fragments: &[Memory],
+    way: Way,
+) -> Option<Vec<Planned>> {
+    let shares = Layout::new(distribution)?.split(regions);
+    let planned = shares
+        .into_iter()
+        .enumerate()
+        .filter(|(_, share)| share.len > 0)
+        .map(|(position, share)| plan_share(object, position, share, fragments, way))
+        .collect();
+    Some(planned)
+}
+
+fn plan_share(
+    object: ObjectId,
+    position: usize,
+    share: Share,
+    fragments: &[Memory],
+    way: Way,
+) -> Planned {
+    let (regions, list) = describe(&share.regions);
+    let mut spans = spans(&share.memory, fragments);
+    let mut piece_fragments = fragments.to_vec();
+    let mut inline = Vec::new();
+    let mut bounce = None;
+    if share.len <= INLINE_BYTES {
+        if way == Way::Write {
+            inline = gather(&spans, fragments, share.len).into_vec();
+        }
+        spans.clear();
+        piece_fragments.clear();
+    } else if spans.len() > MAX_SPANS {
+        let buffer = match way {
+            Way::Write => gather(&spans, fragments, share.len),
+            Way::Read => Memory::zeroed(share.len as usize),
+        };
+        spans = vec![Span {
+            fragment: 0,
+            offset: 0,
+            len: share.len,
+        }];
+        piece_fragments = vec![buffer.clone()];
+        bounce = Some(buffer);
+    }
+    let piece = Piece {
+        object,
+        regions,
+        list,
+        fragments: piece_fragments,
+        spans,
+        inline,
+    };
+    Planned {
+        position,
+        piece: Some(piece),
+        share,
+        bounce,
+    }
+}
+
+fn describe(regions: &[Region]) -> (Regions, Option<Memory>) {
+    let compacted = compact(regions.to_vec());
+    let list = match &compacted {
+        Regions::Here(list) if list.len() > MAX_REGIONS_HERE => Some(encode_list(list)),
+        _ => None,
+    };
+    (compacted, list)
+}
+
+/// Translates offsets into all of the memory to spans of its fragments.
+fn spans(memory: &[Region], fragments: &[Memory]) -> Vec<Span> {
+    let mut starts = Vec::with_capacity(fragments.len());
+    let mut end = 0;
+    for fragment in fragments {
+        starts.push(end);
+        end += fragment.len() as u64;
+    }
+    let mut spans = Vec::with_capacity(memory.len());
+    for region in memory {
+        let (mut offset, mut left) = (region.offset, region.len);
+        // The last fragment that starts at or before the offset and is not empty.
+        let mut fragment = starts
+            .partition_point(|start| *start <= offset)
+            .saturating_sub(1);
+        while left > 0 && fragment < fragments.len() {
+            let inside = offset - starts[fragment];
+            let len = left.min(fragments[fragment].len() as u64 - inside);
+            if len > 0 {
+                spans.push(Span {
+                    fragment,
+                    offset: inside,
+                    len,
+                });
+            }
+            offset += len;
+            left -= len;
+            fragment += 1;
+        }
+    }
+    spans
+}
+
+fn gather(spans: &[Span], fragments: &[Memory], len: u64) -> Memory {
+    let buffer = Memory::zeroed(len as usize);
+    let mut at = 0;
+    for span in spans {
+        let len = span.len as usize;
+        buffer
+            .slice(at..at + len)
+            .copy_from(&slice(fragments, span));
+        at += len;
+    }
+    buffer
+}
+
+fn slice(fragments: &[Memory], span: &Span) -> Memory {
+    let start = span.offset as usize;
+    fragments[span.fragment].slice(start..start + span.len as usize)
+}
+
+impl Planned {
+    /// Brings what a read has fetched into the caller's memory, and zeroes what lies behind the
+    /// datafile's end. `inline` and `size` are the answer's.
+    ///
+    /// Answers whether any byte lay behind the datafile's end.
+    pub(crate) fn deliver(&self, fragments: &[Memory], inline: &[u8], size: u64) -> bool {
+        let spans = spans(&self.share.memory, fragments);
+        if self.share.len <= INLINE_BYTES {
+            let mut rest = inline;
+            for span in &spans {
+                let (now, later) = rest.split_at((span.len as usize).min(rest.len()));
+                slice(fragments, span).write_at(0, now);
+                rest = later;
+            }
+        } else if let Some(bounce) = &self.bounce {
+            let mut at = 0;
+            for span in &spans {
+                let len = span.len as usize;
+                slice(fragments, span).copy_from(&bounce.slice(at..at + len));
+                at += len;
+            }
+        }
+        self.clear_behind(&spans, fragments, size)
+    }
+
+    fn clear_behind(&self, spans: &[Span], fragments: &[Memory], size: u64) -> bool {
+        let mut behind = Vec::new();
+        let mut at = 0;
+        for region in &self.share.regions {
+            let end = region.offset + region.len;
+            if end > size {
+                let missing = end - size.max(region.offset);
+                behind.push((at + region.len - missing, at + region.len));
+            }
+            at += region.len;
+        }
+        if behind.is_empty() {
+            return false;
+        }
+        let mut at = 0;
+        let mut holes = behind.iter().peekable();
+        for span in spans {
+            let end = at + span.len;
+            while let Some(&&(from, to)) = holes.peek() {
+                let (start, stop) = (from.max(at), to.min(end));
+                if start < stop {
+                    let hole = Span {
+                        offset: span.offset + (start - at),
+                        len: stop - start,
+                        ..*span
+                    };
+                    slice(fragments, &hole).clear();
+                }
+                if to > end {
+                    break;
+                }
+                holes.next();
+            }
+            at = end;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fragments(lens: &[usize]) -> Vec<Memory> {
+        lens.iter()
+            .map(|len| Memory::from_vec(vec![7; *len]))
+            .collect()
+    }
+
+    #[test]
+    fn spans_cross_fragments_and_skip_empty_ones() {
+        let fragments = fragments(&[3, 0, 5, 2]);
+        let all = [Region { offset: 1, len: 8 }];
+        let expected = [(0, 1, 2), (2, 0, 5), (3, 0, 1)].map(|(fragment, offset, len)| Span {
+            fragment,
+            offset,
+            len,
+        });
+        assert_eq!(spans(&all, &fragments), expected);
+        let at_border = [Region { offset: 3, len: 1 }];
+        assert_eq!(
+            spans(&at_border, &fragments),
+            [Span {
+                fragment: 2,
+                offset: 0,
+                len: 1
+            }]
+        );
+    }
+
+    #[test]
+    fn bytes_behind_the_datafiles_end_become_zero() {
+        let distribution = Distribution {
+            strip_size: 4096,
+            servers: vec![0],
+        };
+        let regions = [
+            Region { offset: 0, len: 4 },
+            Region {
+                offset: 100,
+                len: 6,
+            },
+            Region { offset: 10, len: 2 },
+        ];
+        let fragments = fragments(&[5, 7]);
+        let planned = plan(ObjectId(9), &distribution, &regions, &fragments, Way::Read)
+            .and_then(|mut planned| planned.pop())
+            .expect("one piece");
+        // The datafile ends at 103: the last three bytes of the second region are missing.
+        let inline: Vec<u8> = (1..=12).collect();
+        assert!(planned.deliver(&fragments, &inline, 103));
+        let bytes: Vec<u8> = fragments.iter().flat_map(Memory::to_vec).collect();
+        assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 11, 12]);
+        assert!(!planned.deliver(&fragments, &inline, 106));
+    }
+
+    #[test]
+    fn a_piece_of_very_many_spans_bounces() {
+        let distribution = Distribution {
+            strip_size: 4096,
+            servers: vec![0],
+        };
+        let fragments = fragments(&vec![16; 1000]);
+        let regions = [Region {
+            offset: 0,
+            len: 16_000,
+        }];
+        let planned = plan(ObjectId(9), &distribution, &regions, &fragments, Way::Write)
+            .and_then(|mut planned| planned.pop())
+            .expect("one piece");
+        assert_eq!(planned.piece.map(|piece| piece.spans.len()), Some(1));
+        assert_eq!(
+            planned.bounce.as_ref().map(Memory::to_vec),
+            Some(vec![7; 16_000])
+        );
+    }
+}

@@ -1,0 +1,426 @@
+//! Reads a configuration's text and checks it; every complaint knows its line.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use causeway_wire::fs::{DistributionHint, MAX_STRIPE_SERVERS, MAX_STUFFED_BYTES};
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::text::{parse_duration, parse_size};
+use super::{
+    ConfigError, Configuration, DEFAULT_STRIP_SIZE, DEFAULT_TIMEOUT, Durability, MAX_SERVERS,
+    ServerEntry,
+};
+
+/// Longest path of a Unix socket that the kernel takes, in bytes, with room for a suffix.
+const MAX_SOCKET_PATH: usize = 104;
+/// Shortest and longest timeout that make sense.
+const TIMEOUTS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(3600);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileText {
+    name: Spanned<String>,
+    id: Spanned<String>,
+    durability: Option<Spanned<String>>,
+    timeout: Option<Spanned<String>>,
+    key_file: Option<Spanned<PathBuf>>,
+    encrypt: Option<bool>,
+    distribution: Option<DistributionText>,
+    #[serde(default)]
+    server: Vec<Spanned<ServerText>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DistributionText {
+    strip_size: Option<Spanned<SizeText>>,
+    servers: Option<Spanned<u64>>,
+    start: Option<Spanned<u64>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum SizeText {
+    Bytes(u64),
+    Text(String),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ServerText {
+    name: Spanned<String>,
+    roles: Spanned<Vec<Spanned<String>>>,
+    addresses: Spanned<Vec<Spanned<String>>>,
+    directory: Spanned<PathBuf>,
+}
+
+/// Where a complaint belongs.
+struct Source<'a> {
+    text: &'a str,
+    file: &'a str,
+}
+
+impl Source<'_> {
+    fn line(&self, span: &Range<usize>) -> usize {
+        let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
+        1 + before.iter().filter(|&&byte| byte == b'\n').count()
+    }
+
+    fn error(&self, span: &Range<usize>, message: impl Into<String>) -> ConfigError {
+        ConfigError {
+            file: self.file.to_owned(),
+            line: self.line(span),
+            message: message.into(),
+        }
+    }
+}
+
+/// Answers the configuration and the line of its key file (0 without one).
+pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), ConfigError> {
+    let source = Source { text, file };
+    let raw: FileText = toml::from_str(text).map_err(|error| ConfigError {
+        file: file.to_owned(),
+        line: error.span().map_or(0, |span| source.line(&span)),
+        message: error.message().to_owned(),
+    })?;
+    let servers = servers(&source, &raw.server)?;
+    let io_servers = servers.iter().filter(|server| server.io).count();
+    let key_line = raw
+        .key_file
+        .as_ref()
+        .map_or(0, |key_file| source.line(&key_file.span()));
+    if let Some(key_file) = &raw.key_file
+        && !key_file.get_ref().is_absolute()
+    {
+        return Err(source.error(
+            &key_file.span(),
+            "the key file's path is relative; it must be absolute, as every node uses it",
+        ));
+    }
+    let configuration = Configuration {
+        name: name(&source, &raw.name, "a file system's")?,
+        id: identity(&source, &raw.id)?,
+        durability: durability(&source, raw.durability.as_ref())?,
+        timeout: timeout(&source, raw.timeout.as_ref())?,
+        distribution: distribution(&source, raw.distribution.as_ref(), io_servers)?,
+        key_file: raw.key_file.map(Spanned::into_inner),
+        encrypt: raw.encrypt.unwrap_or(true),
+        servers,
+    };
+    Ok((configuration, key_line))
+}
+
+fn name(source: &Source<'_>, name: &Spanned<String>, whose: &str) -> Result<String, ConfigError> {
+    let text = name.get_ref();
+    let well_formed = (1..=64).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && !text.starts_with('.');
+    if !well_formed {
+        return Err(source.error(
+            &name.span(),
+            format!(
+                "`{text}` cannot be {whose} name: 1 to 64 letters, digits, `-`, `_` and `.` \
+                 (not in front) are allowed"
+            ),
+        ));
+    }
+    Ok(text.clone())
+}
+
+fn identity(source: &Source<'_>, id: &Spanned<String>) -> Result<u128, ConfigError> {
+    let text = id.get_ref();
+    let digits = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u128::from_str_radix(text, 16)
+        .ok()
+        .filter(|&id| digits && id != 0)
+        .ok_or_else(|| {
+            source.error(
+                &id.span(),
+                "the identity must be 32 hexadecimal digits, not all zero; \
+                 `causeway fs init` makes one",
+            )
+        })
+}
+
+fn durability(
+    source: &Source<'_>,
+    text: Option<&Spanned<String>>,
+) -> Result<Durability, ConfigError> {
+    let Some(text) = text else {
+        return Ok(Durability::Synced);
+    };
+    match text.get_ref().as_str() {
+        "synced" => Ok(Durability::Synced),
+        "relaxed" => Ok(Durability::Relaxed),
+        other => Err(source.error(
+            &text.span(),
+            format!("unknown durability `{other}`: `synced` and `relaxed` are allowed"),
+        )),
+    }
+}
+
+fn timeout(source: &Source<'_>, text: Option<&Spanned<String>>) -> Result<Duration, ConfigError> {
+    let Some(text) = text else {
+        return Ok(DEFAULT_TIMEOUT);
+    };
+    parse_duration(text.get_ref())
+        .filter(|timeout| TIMEOUTS.contains(timeout))
+        .ok_or_else(|| {
+            source.error(
+                &text.span(),
+                format!(
+                    "`{}` is not a timeout: a whole number and `ms`, `s` or `min`, \
+                     from \"100 ms\" to \"60 min\", such as \"10 s\"",
+                    text.get_ref()
+                ),
+            )
+        })
+}
+
+fn distribution(
+    source: &Source<'_>,
+    text: Option<&DistributionText>,
+    io_servers: usize,
+) -> Result<DistributionHint, ConfigError> {
+    let mut hint = DistributionHint {
+        strip_size: DEFAULT_STRIP_SIZE,
+        servers: 0,
+        start: 0,
+    };
+    let Some(text) = text else {
+        return Ok(hint);
+    };
+    if let Some(size) = &text.strip_size {
+        hint.strip_size = strip_size(source, size)?;
+    }
+    let count = |value: &Spanned<u64>, what: &str, none: &str| {
+        u16::try_from(*value.get_ref())
+            .ok()
+            .filter(|&value| usize::from(value) <= io_servers.min(MAX_STRIPE_SERVERS))
+            .ok_or_else(|| {
+                source.error(
+                    &value.span(),
+                    format!(
+                        "{what} must be 0 ({none}) or 1 to {} (there are {io_servers} I/O servers)",
+                        io_servers.min(MAX_STRIPE_SERVERS)
+                    ),
+                )
+            })
+    };
+    if let Some(servers) = &text.servers {
+        hint.servers = count(servers, "`servers`", "all")?;
+    }
+    if let Some(start) = &text.start {
+        hint.start = count(start, "`start`", "files start on different servers")?;
+    }
+    Ok(hint)
+}
+
+fn strip_size(source: &Source<'_>, size: &Spanned<SizeText>) -> Result<u32, ConfigError> {
+    let (bytes, shown) = match size.get_ref() {
+        SizeText::Bytes(bytes) => (Some(*bytes), bytes.to_string()),
+        SizeText::Text(text) => (parse_size(text), text.clone()),
+    };
+    bytes
+        .and_then(|bytes| u32::try_from(bytes).ok())
+        .filter(|&bytes| {
+            bytes.is_multiple_of(4096) && bytes as usize >= MAX_STUFFED_BYTES && bytes <= 1 << 30
+        })
+        .ok_or_else(|| {
+            source.error(
+                &size.span(),
+                format!(
+                    "`{shown}` is not a strip size: a multiple of 4 KiB from \"{} KiB\" to \
+                     \"1 GiB\", such as \"1 MiB\" or 1048576",
+                    MAX_STUFFED_BYTES >> 10
+                ),
+            )
+        })
+}
+
+fn servers(
+    source: &Source<'_>,
+    texts: &[Spanned<ServerText>],
+) -> Result<Vec<ServerEntry>, ConfigError> {
+    let mut servers: Vec<ServerEntry> = Vec::with_capacity(texts.len().min(MAX_SERVERS));
+    for text in texts {
+        if servers.len() == MAX_SERVERS {
+            return Err(source.error(
+                &text.span(),
+                format!("at most {MAX_SERVERS} servers are allowed"),
+            ));
+        }
+        let server = server(source, text.get_ref())?;
+        check_distinct(source, &servers, &server, text.get_ref())?;
+        servers.push(server);
+    }
+    let whole = 0..0;
+    if servers.is_empty() {
+        return Err(source.error(
+            &whole,
+            "there are no servers: one `[[server]]` section for each is needed",
+        ));
+    }
+    if !servers.iter().any(|server| server.metadata) {
+        return Err(source.error(
+            &whole,
+            "no server has the role \"metadata\": exactly one must have it",
+        ));
+    }
+    if !servers.iter().any(|server| server.io) {
+        return Err(source.error(
+            &whole,
+            "no server has the role \"io\": at least one must have it",
+        ));
+    }
+    Ok(servers)
+}
+
+fn check_distinct(
+    source: &Source<'_>,
+    servers: &[ServerEntry],
+    server: &ServerEntry,
+    text: &ServerText,
+) -> Result<(), ConfigError> {
+    for other in servers {
+        if other.name == server.name {
+            return Err(source.error(
+                &text.name.span(),
+                format!("a second server named `{}`: names must differ", server.name),
+            ));
+        }
+        if other.metadata && server.metadata {
+            return Err(source.error(
+                &text.roles.span(),
+                format!(
+                    "`{}` is a second metadata server beside `{}`: exactly one is allowed",
+                    server.name, other.name
+                ),
+            ));
+        }
+        for address in text.addresses.get_ref() {
+            if other.addresses.contains(address.get_ref()) {
+                return Err(source.error(
+                    &address.span(),
+                    format!(
+                        "the address `{}` is also that of server `{}`: a process that looks there \
+                         could not tell the two apart, even if they run on different hosts",
+                        address.get_ref(),
+                        other.name
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn server(source: &Source<'_>, text: &ServerText) -> Result<ServerEntry, ConfigError> {
+    let name = name(source, &text.name, "a server's")?;
+    let (mut metadata, mut io) = (false, false);
+    for role in text.roles.get_ref() {
+        match role.get_ref().as_str() {
+            "metadata" => metadata = true,
+            "io" => io = true,
+            other => {
+                return Err(source.error(
+                    &role.span(),
+                    format!("unknown role `{other}`: \"metadata\" and \"io\" are allowed"),
+                ));
+            }
+        }
+    }
+    if !metadata && !io {
+        return Err(source.error(
+            &text.roles.span(),
+            format!("server `{name}` has no role: give it \"metadata\", \"io\" or both"),
+        ));
+    }
+    if text.addresses.get_ref().is_empty() {
+        return Err(source.error(
+            &text.addresses.span(),
+            format!(
+                "server `{name}` has no address: give at least one, \
+                 `shm:///PATH` or `tcp://HOST:PORT`"
+            ),
+        ));
+    }
+    let mut addresses: Vec<String> = Vec::new();
+    for address in text.addresses.get_ref() {
+        check_address(address.get_ref()).map_err(|reason| {
+            source.error(
+                &address.span(),
+                format!(
+                    "the address `{}` cannot be used: {reason}",
+                    address.get_ref()
+                ),
+            )
+        })?;
+        if addresses.contains(address.get_ref()) {
+            return Err(source.error(
+                &address.span(),
+                format!("the address `{}` is given twice", address.get_ref()),
+            ));
+        }
+        addresses.push(address.get_ref().clone());
+    }
+    if !text.directory.get_ref().is_absolute() {
+        return Err(source.error(
+            &text.directory.span(),
+            format!(
+                "the directory `{}` is relative; it must be absolute, as servers may start anywhere",
+                text.directory.get_ref().display()
+            ),
+        ));
+    }
+    Ok(ServerEntry {
+        name,
+        metadata,
+        io,
+        addresses,
+        directory: text.directory.get_ref().clone(),
+    })
+}
+
+/// Checks what can be known of an address without the method that serves it.
+fn check_address(address: &str) -> Result<(), String> {
+    if address.len() > 1024 || address.contains(',') || address.contains('\0') {
+        return Err("it is longer than 1024 bytes or has a comma or NUL".to_owned());
+    }
+    match address.split_once("://") {
+        Some(("shm", path)) => {
+            if !path.starts_with('/') {
+                return Err("the path behind `shm://` must be absolute".to_owned());
+            }
+            if path.len() > MAX_SOCKET_PATH {
+                return Err(format!(
+                    "its path has {} bytes; Unix sockets allow {MAX_SOCKET_PATH}: \
+                     choose a shorter directory",
+                    path.len()
+                ));
+            }
+            Ok(())
+        }
+        Some(("tcp", rest)) => {
+            let host: super::Host = rest
+                .parse()
+                .map_err(|_| "`tcp://HOST:PORT` is needed, with a port from 1 to 65535")?;
+            let explicit = rest.len() > host.name.len();
+            if explicit {
+                Ok(())
+            } else {
+                Err("the port is missing: `tcp://HOST:PORT`".to_owned())
+            }
+        }
+        Some((scheme, _)) => Err(format!(
+            "no method serves `{scheme}`: `shm://` and `tcp://` are allowed"
+        )),
+        None => Err("it has no `scheme://`: `shm:///PATH` or `tcp://HOST:PORT`".to_owned()),
+    }
+}

@@ -1,0 +1,171 @@
+//! The configuration: one short TOML file, the same on every node.
+//!
+//! [`Configuration`] is what every program works with; `file` reads and checks the text and points
+//! every complaint at a line; `text` writes it; `layout` makes configurations from a list of hosts
+//! or for one machine.
+
+mod file;
+mod key;
+mod layout;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use causeway_wire::fs::DistributionHint;
+
+pub use layout::{DEFAULT_PORT, Host};
+
+/// Strip size where nothing else is said, in bytes.
+pub const DEFAULT_STRIP_SIZE: u32 = 1 << 20;
+/// Timeout where nothing else is said.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most servers of one file system: indices of I/O servers are 16 bits wide.
+pub const MAX_SERVERS: usize = 4096;
+
+/// A file system: what its configuration file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Configuration {
+    /// Name, for people.
+    pub name: String,
+    /// Identity, written by `causeway fs init`.
+    pub id: u128,
+    /// What an acknowledgement promises.
+    pub durability: Durability,
+    /// The one bound on how long an operation may take before it fails.
+    pub timeout: Duration,
+    /// Default distribution.
+    pub distribution: DistributionHint,
+    /// File with the cluster's key (64 hexadecimal digits), if there is one.
+    pub key_file: Option<PathBuf>,
+    /// Encrypt connections between hosts.
+    pub encrypt: bool,
+    /// The servers, metadata server and I/O servers.
+    pub servers: Vec<ServerEntry>,
+}
+
+/// One server of a file system.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerEntry {
+    /// Its name, unique.
+    pub name: String,
+    /// Whether it keeps the metadata (exactly one does).
+    pub metadata: bool,
+    /// Whether it keeps datafiles.
+    pub io: bool,
+    /// Its addresses, cheapest first.
+    pub addresses: Vec<String>,
+    /// Its directory.
+    pub directory: PathBuf,
+}
+
+/// What an acknowledgement promises.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// An acknowledged create, rename, unlink or fsync survives power loss.
+    Synced,
+    /// It survives the death of any process; power loss may undo the last moments, never corrupt.
+    Relaxed,
+}
+
+/// What is wrong with a configuration file, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {message}")]
+pub struct ConfigError {
+    /// The file.
+    pub file: String,
+    /// The line, from 1; 0 if it concerns the whole file.
+    pub line: usize,
+    /// What is wrong and what is allowed.
+    pub message: String,
+}
+
+impl Configuration {
+    /// Reads and checks a file, and the key file that it names.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
+            file: file.clone(),
+            line: 0,
+            message: format!(
+                "cannot be read: {error}; `causeway fs init` writes a configuration file"
+            ),
+        })?;
+        let (configuration, key_line) = file::parse(&text, &file)?;
+        if let Some(key_file) = &configuration.key_file {
+            key::read(key_file).map_err(|message| ConfigError {
+                file,
+                line: key_line,
+                message,
+            })?;
+        }
+        Ok(configuration)
+    }
+
+    /// Reads and checks a text; `file` is used in messages. The key file is not looked at.
+    pub fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
+        Ok(file::parse(text, file)?.0)
+    }
+
+    /// The file's text, with comments that explain it.
+    pub fn to_toml(&self) -> String {
+        text::print(self)
+    }
+
+    /// The cluster's key, if the configuration names a key file.
+    pub fn key(&self) -> Result<Option<[u8; 32]>, ConfigError> {
+        self.key_file
+            .as_deref()
+            .map(|path| {
+                key::read(path).map_err(|message| ConfigError {
+                    file: path.display().to_string(),
+                    line: 0,
+                    message,
+                })
+            })
+            .transpose()
+    }
+
+    /// Index of the metadata server.
+    pub fn metadata_server(&self) -> usize {
+        self.servers
+            .iter()
+            .position(|server| server.metadata)
+            .unwrap_or(0)
+    }
+
+    /// Indices of the I/O servers, in the order that distributions count them.
+    pub fn io_servers(&self) -> Vec<usize> {
+        (0..self.servers.len())
+            .filter(|&index| self.servers[index].io)
+            .collect()
+    }
+
+    /// The server of this name.
+    pub fn server(&self, name: &str) -> Option<(usize, &ServerEntry)> {
+        self.servers
+            .iter()
+            .enumerate()
+            .find(|(_, server)| server.name == name)
+    }
+
+    /// The default distribution with every value filled in.
+    pub fn default_distribution(&self) -> DistributionHint {
+        let io_servers = self.servers.iter().filter(|server| server.io).count() as u16;
+        let hint = self.distribution;
+        DistributionHint {
+            strip_size: match hint.strip_size {
+                0 => DEFAULT_STRIP_SIZE,
+                size => size,
+            },
+            servers: match hint.servers {
+                0 => io_servers,
+                servers => servers.min(io_servers),
+            },
+            start: hint.start,
+        }
+    }
+}

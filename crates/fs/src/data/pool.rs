@@ -1,0 +1,118 @@
+//! Threads for what would block the server's loop: device reads, large writes, syncs, removals.
+//!
+//! Threads are started when work waits and nobody is idle, and end after some idle seconds, so that
+//! an idle server has none.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::datafile::Scratch;
+
+/// How long an idle thread stays.
+const LINGER: Duration = Duration::from_secs(5);
+
+type Task = Box<dyn FnOnce(&mut Scratch) + Send>;
+
+/// A bounded number of threads that run tasks in the order given.
+#[derive(Debug)]
+pub struct Pool {
+    shared: Arc<Shared>,
+    most: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+struct State {
+    tasks: VecDeque<Task>,
+    threads: usize,
+    idle: usize,
+    stopping: bool,
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pool {
+    /// A pool of at most `most` threads.
+    pub fn new(most: usize) -> Self {
+        Self {
+            shared: Arc::default(),
+            most: most.max(1),
+        }
+    }
+
+    /// Has `task` run by one of the threads, or here and now if no thread can be started.
+    pub fn run(&self, task: impl FnOnce(&mut Scratch) + Send + 'static) {
+        let mut state = self.shared.lock();
+        state.tasks.push_back(Box::new(task));
+        if state.idle >= state.tasks.len() || state.threads >= self.most {
+            drop(state);
+            self.shared.work.notify_one();
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let started = std::thread::Builder::new()
+            .name("storage".to_owned())
+            .spawn(move || shared.serve());
+        if started.is_ok() {
+            state.threads += 1;
+        } else if state.threads == 0
+            && let Some(task) = state.tasks.pop_back()
+        {
+            drop(state);
+            task(&mut Scratch::default());
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.lock().stopping = true;
+        self.shared.work.notify_all();
+    }
+}
+
+impl Shared {
+    /// A thread's life.
+    fn serve(&self) {
+        let mut scratch = Scratch::default();
+        let mut state = self.lock();
+        loop {
+            if let Some(task) = state.tasks.pop_front() {
+                drop(state);
+                task(&mut scratch);
+                state = self.lock();
+                continue;
+            }
+            if state.stopping {
+                break;
+            }
+            state.idle += 1;
+            let (woken, timeout) = self
+                .work
+                .wait_timeout(state, LINGER)
+                .unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+            state.idle -= 1;
+            if timeout.timed_out() && state.tasks.is_empty() {
+                break;
+            }
+        }
+        state.threads -= 1;
+    }
+}

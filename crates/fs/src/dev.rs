@@ -1,0 +1,370 @@
+//! A whole file system of separate server processes on this machine: for trying it out, for the
+//! demonstration, for benchmarks and tests.
+//!
+//! The servers are children whose standard input is a pipe from here: when this process dies, however
+//! it dies, the pipe ends and so do they.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::client::{Client, ClientOptions};
+use crate::config::{Configuration, Durability};
+use crate::server::PARENT_PIPE;
+
+/// How long a server may take from its start to its first answer.
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a server may take to stop in an orderly way before it is killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often a starting or stopping server is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+/// Lines of a server's log that an error quotes.
+const QUOTED_LINES: usize = 5;
+
+/// Why a cluster does not start or go on: a sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct DevError(pub String);
+
+/// How a server process is started: a program and its arguments, in which `{config}` and `{server}`
+/// stand for the configuration file and the server's name.
+#[derive(Debug, Clone)]
+pub struct ServerCommand {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Environment variables that it gets beside ours.
+    pub environment: Vec<(String, String)>,
+}
+
+impl ServerCommand {
+    /// This very program as `fs serve --config FILE --server NAME`.
+    pub fn this_program() -> io::Result<Self> {
+        let arguments = [
+            "fs", "serve", "--config", "{config}", "--server", "{server}",
+        ];
+        Ok(Self {
+            program: std::env::current_exe()?,
+            arguments: arguments.map(str::to_owned).to_vec(),
+            environment: Vec::new(),
+        })
+    }
+
+    fn command(&self, config: &Path, server: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        for argument in &self.arguments {
+            command.arg(match argument.as_str() {
+                "{config}" => config.as_os_str().to_owned(),
+                "{server}" => OsString::from(server),
+                other => OsString::from(other),
+            });
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.env(PARENT_PIPE, "1");
+        command
+    }
+}
+
+/// A running file system. Its servers end when this is dropped.
+#[derive(Debug)]
+pub struct DevCluster {
+    configuration: Configuration,
+    file: PathBuf,
+    logs: PathBuf,
+    command: ServerCommand,
+    /// In the order of the configuration.
+    servers: Vec<Option<Child>>,
+}
+
+impl DevCluster {
+    /// Starts a file system below `directory` with one metadata server and `servers` I/O servers. A
+    /// directory that has one already is started again with the configuration that lies there.
+    pub fn start(
+        directory: &Path,
+        servers: usize,
+        durability: Durability,
+        command: ServerCommand,
+    ) -> Result<Self, DevError> {
+        let absolute = |error: io::Error| DevError(format!("{}: {error}", directory.display()));
+        std::fs::create_dir_all(directory).map_err(absolute)?;
+        let directory = std::fs::canonicalize(directory).map_err(absolute)?;
+        let file = directory.join("causeway.toml");
+        if file.exists() {
+            let found = Configuration::load(&file).map_err(|error| DevError(error.to_string()))?;
+            let have = found.io_servers().len();
+            if have != servers || found.durability != durability {
+                return Err(DevError(format!(
+                    "{} holds a file system with {have} I/O servers, {:?}; \
+                     start it with these, or choose another directory",
+                    directory.display(),
+                    found.durability
+                )));
+            }
+            return Self::launch(found, &file, command);
+        }
+        let id = random_identity().map_err(|error| DevError(format!("random numbers: {error}")))?;
+        let made = Configuration::one_machine("dev", id, &directory, servers, durability);
+        Self::create(made, &file, command)
+    }
+
+    /// Writes `configuration` to `file` and starts all of its servers.
+    pub fn create(
+        configuration: Configuration,
+        file: &Path,
+        command: ServerCommand,
+    ) -> Result<Self, DevError> {
+        let text = configuration.to_toml();
+        // Whatever made it: what the servers will refuse is refused here.
+        let configuration = Configuration::parse(&text, &file.display().to_string())
+            .map_err(|error| DevError(error.to_string()))?;
+        std::fs::write(file, text)
+            .map_err(|error| DevError(format!("{}: {error}", file.display())))?;
+        Self::launch(configuration, file, command)
+    }
+
+    fn launch(
+        configuration: Configuration,
+        file: &Path,
+        command: ServerCommand,
+    ) -> Result<Self, DevError> {
+        let logs = file.with_file_name("log");
+        std::fs::create_dir_all(&logs)
+            .map_err(|error| DevError(format!("{}: {error}", logs.display())))?;
+        let servers = configuration.servers.iter().map(|_| None).collect();
+        let mut cluster = Self {
+            configuration,
+            file: file.to_owned(),
+            logs,
+            command,
+            servers,
+        };
+        let all: Vec<usize> = (0..cluster.servers.len()).collect();
+        for &index in &all {
+            cluster.spawn(index)?;
+        }
+        cluster.await_ready(&all)?;
+        Ok(cluster)
+    }
+
+    /// The file system's configuration.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// The configuration file.
+    pub fn configuration_file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Process id of a server, if it was started and not seen to end.
+    pub fn pid(&self, server: usize) -> Option<u32> {
+        Some(self.servers.get(server)?.as_ref()?.id())
+    }
+
+    /// Kills a server with SIGKILL.
+    pub fn kill(&mut self, server: usize) -> Result<(), DevError> {
+        let child = self.child(server)?;
+        child
+            .kill()
+            .and_then(|()| child.wait())
+            .map_err(|error| DevError(format!("the server cannot be killed: {error}")))?;
+        self.servers[server] = None;
+        Ok(())
+    }
+
+    /// Starts a server that was killed or stopped, and waits until it answers.
+    pub fn restart(&mut self, server: usize) -> Result<(), DevError> {
+        if self.servers.get(server).is_some_and(Option::is_some) {
+            self.stop_server(server)?;
+        }
+        self.spawn(server)?;
+        self.await_ready(&[server])
+    }
+
+    /// Stops one server in an orderly way.
+    pub fn stop_server(&mut self, server: usize) -> Result<(), DevError> {
+        let child = self.child(server)?;
+        // The end of its standard input tells it to stop.
+        drop(child.stdin.take());
+        let status = match wait_until(child, Instant::now() + STOP_TIMEOUT) {
+            Ok(Some(status)) => status,
+            Ok(None) => {
+                return self.kill(server).and(Err(DevError(format!(
+                    "server {} did not stop within {STOP_TIMEOUT:?} and was killed",
+                    self.name(server)
+                ))));
+            }
+            Err(error) => {
+                return Err(DevError(format!(
+                    "the server cannot be waited for: {error}"
+                )));
+            }
+        };
+        self.servers[server] = None;
+        if !status.success() {
+            return Err(DevError(format!(
+                "server {} ended with {status}: {}",
+                self.name(server),
+                self.last_words(server)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Stops all servers in an orderly way, the metadata server last.
+    pub fn stop(mut self) -> Result<(), DevError> {
+        let mut outcome = Ok(());
+        let metadata = self.configuration.metadata_server();
+        let mut order = self.configuration.io_servers();
+        order.retain(|&server| server != metadata);
+        order.push(metadata);
+        for server in order {
+            if self.servers[server].is_some() {
+                outcome = outcome.and(self.stop_server(server));
+            }
+        }
+        outcome
+    }
+
+    /// The server that has ended without being told to, if there is one, and what it said last.
+    pub fn ended(&mut self) -> Option<(usize, String)> {
+        for index in 0..self.servers.len() {
+            let status = match &mut self.servers[index] {
+                Some(child) => child.try_wait().ok().flatten(),
+                None => None,
+            };
+            if let Some(status) = status {
+                self.servers[index] = None;
+                return Some((index, format!("{status}: {}", self.last_words(index))));
+            }
+        }
+        None
+    }
+
+    fn child(&mut self, server: usize) -> Result<&mut Child, DevError> {
+        self.servers
+            .get_mut(server)
+            .and_then(Option::as_mut)
+            .ok_or_else(|| DevError(format!("server number {server} does not run")))
+    }
+
+    fn name(&self, server: usize) -> &str {
+        match self.configuration.servers.get(server) {
+            Some(entry) => &entry.name,
+            None => "(unknown)",
+        }
+    }
+
+    fn log(&self, server: usize) -> PathBuf {
+        self.logs.join(format!("{}.log", self.name(server)))
+    }
+
+    fn spawn(&mut self, server: usize) -> Result<(), DevError> {
+        let log = self.log(server);
+        let failed =
+            |what: &Path, error: io::Error| DevError(format!("{}: {error}", what.display()));
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(|error| failed(&log, error))?;
+        let err = out.try_clone().map_err(|error| failed(&log, error))?;
+        let child = self
+            .command
+            .command(&self.file, self.name(server))
+            .stdin(Stdio::piped())
+            .stdout(out)
+            .stderr(err)
+            .spawn()
+            .map_err(|error| failed(&self.command.program, error))?;
+        self.servers[server] = Some(child);
+        Ok(())
+    }
+
+    /// Waits until servers answer a ping as those that were started here.
+    fn await_ready(&mut self, servers: &[usize]) -> Result<(), DevError> {
+        let mut impatient = self.configuration.clone();
+        impatient.timeout = Duration::from_millis(500);
+        let mut client = Client::connect(&impatient, ClientOptions::default())
+            .map_err(|error| DevError(error.to_string()))?;
+        let until = Instant::now() + START_TIMEOUT;
+        for &server in servers {
+            loop {
+                if let Ok(causeway_wire::fs::Answer::Pong { pid, .. }) = client.ping(server)
+                    && Some(pid) == self.pid(server)
+                {
+                    break;
+                }
+                if let Some((ended, words)) = self.ended() {
+                    return Err(DevError(format!(
+                        "server {} ended while starting, {words}",
+                        self.name(ended)
+                    )));
+                }
+                if Instant::now() >= until {
+                    return Err(DevError(format!(
+                        "server {} does not answer after {START_TIMEOUT:?}: {}",
+                        self.name(server),
+                        self.last_words(server)
+                    )));
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
+        Ok(())
+    }
+
+    /// The end of a server's log.
+    fn last_words(&self, server: usize) -> String {
+        let log = self.log(server);
+        let text = std::fs::read(&log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        let last = lines.len().saturating_sub(QUOTED_LINES);
+        format!("{} (log: {})", lines[last..].join(" | "), log.display())
+    }
+}
+
+impl Drop for DevCluster {
+    fn drop(&mut self) {
+        for child in self.servers.iter_mut().flatten() {
+            drop(child.stdin.take());
+        }
+        for child in self.servers.iter_mut().flatten() {
+            if !matches!(
+                wait_until(child, Instant::now() + STOP_TIMEOUT),
+                Ok(Some(_))
+            ) {
+                // It may have ended in the meantime; then both fail and nothing is left to do.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+    }
+}
+
+fn wait_until(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() >= until {
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// An identity for a new file system: random, never zero.
+pub fn random_identity() -> io::Result<u128> {
+    let mut bytes = [0; 16];
+    let mut done = 0;
+    while done < bytes.len() {
+        done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(u128::from_le_bytes(bytes).max(1))
+}

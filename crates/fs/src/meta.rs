@@ -1,0 +1,93 @@
+//! Names and objects: what the metadata server does, without the server.
+//!
+//! [`Service`] executes batches of requests over a [`store::Store`]; [`Reader`]s answer requests that
+//! change nothing, at the same time, from other threads. There is no network, no clock and no thread
+//! of ours in here: a request comes with the caller's identity, a batch with the time.
+//!
+//! # How a server drives it
+//! - One thread owns the [`Service`]. It takes all requests that have come, hands them to
+//!   [`Service::apply`] as one batch, and sends the replies: that is the group commit. With
+//!   [`Durability::Synced`] the call ends with one `fdatasync`, during which the next batch gathers;
+//!   so it runs in a thread of its own. With [`Durability::Relaxed`] it takes some microseconds for
+//!   each request and may as well run in the event loop.
+//! - Requests for which [`Reader::answer`] has an answer can be served by any thread, at any time. A
+//!   reply of `apply` may be sent as soon as the call returns: readers see its effect from then on.
+//! - About once in a second, the owner asks for [`Service::removals`], has the datafiles removed, and
+//!   reports [`Service::removed`].
+//! - After a failure of the store (a full disk, say) `apply` opens it again by itself, settles what
+//!   became of the batch, and answers those requests that did not happen with an error.
+//!
+//! # Parts, in reading order
+//! [`store`] (ordered keys and values; the records are `causeway_wire::store`'s), `overlay` (a batch's
+//! view of its own changes), `query` and `walk` (records, permissions, paths), `change` (names and
+//! counts, twice kept), `names`, `rename`, `files` (the operations), `session` (each change happens
+//! once), `service` (batches), `check` (finding and mending what is wrong).
+
+use causeway_wire::fs::DistributionHint;
+
+use crate::config::Durability;
+
+mod change;
+mod check;
+mod fault;
+mod files;
+mod names;
+mod overlay;
+mod query;
+mod rename;
+mod service;
+mod session;
+pub mod store;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+pub use files::MAX_FILE_BYTES;
+pub use service::{Reader, Removal, Service};
+
+/// What a metadata service must know.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// What an acknowledgement promises.
+    pub durability: Durability,
+    /// Number of I/O servers: files are striped over servers 0 to this, exclusive.
+    pub io_servers: u16,
+    /// Distribution of files whose request and directory leave it open.
+    pub distribution: DistributionHint,
+    /// Largest content beside metadata, in bytes, at most
+    /// [`causeway_wire::fs::MAX_STUFFED_BYTES`].
+    pub stuffed_limit: usize,
+    /// The file system's identity: a store that belongs to another one is refused.
+    pub file_system: u128,
+    /// Owner and group of the root directory, when it is made.
+    pub root_owner: (u32, u32),
+    /// Permission bits of the root directory, when it is made.
+    pub root_mode: u16,
+    /// Most names of one object.
+    pub max_links: u32,
+    /// Seconds after which a client's slot that did nothing is forgotten.
+    pub session_lifetime_s: u32,
+    /// Most slots that are remembered.
+    pub max_sessions: usize,
+    /// Requests that need space are refused while the disk has fewer free bytes than this; those that
+    /// give space back are not.
+    pub reserve_bytes: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Synced,
+            io_servers: 1,
+            distribution: DistributionHint::default(),
+            stuffed_limit: causeway_wire::fs::MAX_STUFFED_BYTES,
+            file_system: 0,
+            root_owner: (0, 0),
+            root_mode: 0o755,
+            max_links: 65_000,
+            session_lifetime_s: 3600,
+            max_sessions: 1 << 17,
+            reserve_bytes: 64 << 20,
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! What all changes have in common: records are put, names come and go, directories keep count.
+//!
+//! A name is kept twice: as an entry of its directory, and with its object (the first one in the
+//! record, the others under keys of their own). Both change in one batch, so that a check can compare
+//! them record by record while the file system is in use.
+
+use causeway_wire::codec::Wire;
+use causeway_wire::fs::{
+    Answer, Body, Caller, Distribution, DistributionHint, Errno, Kind, MAX_STRIPE_SERVERS,
+    MAX_STUFFED_BYTES, ObjectId, Timestamp,
+};
+use causeway_wire::store::{
+    Counters, EntryRecord, ObjectRecord, RemovalRecord, content_key, entry_key, link_key,
+    object_key, removal_key,
+};
+
+use super::Settings;
+use super::fault::{Outcome, corrupt, fail, plain};
+use super::overlay::Overlay;
+use super::query::{Query, further_names, in_group, owns};
+use super::walk::Found;
+
+/// Strip size where neither the request, nor the directory, nor the settings say.
+const DEFAULT_STRIP_BYTES: u32 = 1 << 20;
+/// Strip sizes are multiples of this.
+const STRIP_UNIT_BYTES: u32 = 4 << 10;
+/// Set-user-id bit.
+pub(super) const SET_UID: u16 = 0o4000;
+/// Set-group-id bit; on a directory: what is made in it gets its group.
+pub(super) const SET_GID: u16 = 0o2000;
+/// On a directory: only owners remove names from it.
+const STICKY: u16 = 0o1000;
+/// The group may execute.
+const GROUP_EXECUTE: u16 = 0o010;
+/// All bits of a mode.
+pub(super) const MODE_BITS: u16 = 0o7777;
+
+/// One request that changes something, in progress.
+pub(super) struct Change<'a> {
+    pub(super) state: &'a mut Overlay,
+    pub(super) counters: &'a mut Counters,
+    pub(super) caller: &'a Caller,
+    pub(super) settings: &'a Settings,
+    pub(super) now: Timestamp,
+    /// Number for a new object, if the request makes one.
+    pub(super) fresh: ObjectId,
+    /// Whether `fresh` was used.
+    pub(super) used_fresh: bool,
+}
+
+impl Change<'_> {
+    /// The state as the request sees it.
+    pub(super) fn query(&self) -> Query<'_> {
+        Query {
+            view: &*self.state,
+            caller: self.caller,
+        }
+    }
+
+    /// The object that must exist.
+    pub(super) fn found(&self, object: ObjectId) -> Outcome<Found> {
+        let record = self.query().object(object)?;
+        Ok(Found { object, record })
+    }
+
+    /// The answer about an object whose record has just been put.
+    pub(super) fn answer_node(&self, found: Found) -> Outcome<Answer> {
+        self.query().node(found, false)
+    }
+
+    pub(super) fn put_object(&mut self, object: ObjectId, record: &ObjectRecord) {
+        self.state.put(object_key(object), record.to_bytes());
+    }
+
+    /// Puts the content of a stuffed file.
+    pub(super) fn put_content(&mut self, object: ObjectId, content: &[u8]) {
+        match content {
+            [] => self.state.remove(content_key(object)),
+            content => self.state.put(content_key(object), content.to_vec()),
+        }
+    }
+
+    /// Counts a name more or less in a directory, and a sub-directory more or less if `kind` is one.
+    pub(super) fn count_entry(
+        &mut self,
+        directory: ObjectId,
+        kind: Kind,
+        more: bool,
+    ) -> Outcome<()> {
+        let mut record = self.query().object(directory)?;
+        let change = |value: u64| match more {
+            true => value.checked_add(1),
+            false => value.checked_sub(1),
+        };
+        let wrong = || corrupt(format_args!("directory {} counts wrongly", directory.0));
+        record.size = change(record.size).ok_or_else(wrong)?;
+        if kind == Kind::Directory {
+            let links = change(record.links.into()).and_then(|links| u32::try_from(links).ok());
+            record.links = match links {
+                Some(links) => links,
+                None if more => return fail(Errno::EMLINK, "too many sub-directories"),
+                None => return Err(wrong()),
+            };
+        }
+        record.modified = self.now;
+        record.changed = self.now;
+        self.put_object(directory, &record);
+        Ok(())
+    }
+
+    /// Puts a new entry and counts it.
+    pub(super) fn enter(
+        &mut self,
+        directory: ObjectId,
+        name: &[u8],
+        object: ObjectId,
+        kind: Kind,
+    ) -> Outcome<()> {
+        let entry = EntryRecord { object, kind };
+        self.state.put(entry_key(directory, name), entry.to_bytes());
+        self.count_entry(directory, kind, true)
+    }
+
+    /// Makes an object with its first name.
+    pub(super) fn make(
+        &mut self,
+        directory: &Found,
+        name: Vec<u8>,
+        mode: u16,
+        size: u64,
+        body: Body,
+    ) -> Outcome<Found> {
+        let object = self.fresh;
+        let kind = match body {
+            Body::Directory(_) => Kind::Directory,
+            Body::Link(_) => Kind::SymbolicLink,
+            Body::Stuffed { .. } | Body::Striped { .. } => Kind::File,
+        };
+        self.used_fresh = true;
+        let (mode, gid) = self.inherit(&directory.record, mode & MODE_BITS, kind);
+        let record = ObjectRecord {
+            mode,
+            uid: self.caller.uid,
+            gid,
+            links: if kind == Kind::Directory { 2 } else { 1 },
+            size,
+            accessed: self.now,
+            modified: self.now,
+            changed: self.now,
+            parent: directory.object,
+            name,
+            body,
+        };
+        self.put_object(object, &record);
+        self.enter(directory.object, &record.name, object, kind)?;
+        self.counters.objects += 1;
+        Ok(Found { object, record })
+    }
+
+    /// Mode and group of what is made in a directory.
+    fn inherit(&self, directory: &ObjectRecord, mode: u16, kind: Kind) -> (u16, u32) {
+        if directory.mode & SET_GID == 0 {
+            return (mode, self.caller.gid);
+        }
+        let mode = match kind {
+            Kind::Directory => mode | SET_GID,
+            Kind::SymbolicLink => mode,
+            // Nobody shall make a program that runs as a group that he is not in.
+            Kind::File if self.may_set_group_id(directory.gid) => mode,
+            Kind::File if mode & GROUP_EXECUTE == 0 => mode,
+            Kind::File => mode & !SET_GID,
+        };
+        (mode, directory.gid)
+    }
+
+    /// Whether the caller may give the set-group-id bit to something of the group.
+    pub(super) fn may_set_group_id(&self, gid: u32) -> bool {
+        self.caller.uid == 0 || in_group(self.caller, gid)
+    }
+
+    /// Takes the bits away that make a program run as its owner or group, as a change of its
+    /// content or owner does.
+    pub(super) fn drop_privileges(record: &mut ObjectRecord) {
+        if record.kind() == Kind::File {
+            record.mode &= !SET_UID;
+            if record.mode & GROUP_EXECUTE != 0 {
+                record.mode &= !SET_GID;
+            }
+        }
+    }
+
+    /// Refuses to take a name out of a sticky directory unless the caller owns either.
+    pub(super) fn check_sticky(&self, directory: &Found, victim: &Found) -> Outcome<()> {
+        let sticky = directory.record.mode & STICKY != 0;
+        if sticky && !owns(&victim.record, self.caller) && !owns(&directory.record, self.caller) {
+            return fail(
+                Errno::EPERM,
+                format!(
+                    "directory {} is sticky: user {} owns neither it nor {:?}",
+                    directory.object.0,
+                    self.caller.uid,
+                    String::from_utf8_lossy(&victim.record.name)
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    /// Adds a name to an object that has one already. The record is changed, not put.
+    pub(super) fn add_name(
+        &mut self,
+        found: &mut Found,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Outcome<()> {
+        if found.record.links >= self.settings.max_links {
+            return fail(
+                Errno::EMLINK,
+                format!("an object has at most {} names", self.settings.max_links),
+            );
+        }
+        found.record.links += 1;
+        self.state
+            .put(link_key(found.object, directory, name), Vec::new());
+        Ok(())
+    }
+
+    /// Moves one of an object's names elsewhere. The record is changed, not put.
+    pub(super) fn move_name(
+        &mut self,
+        found: &mut Found,
+        old: (ObjectId, &[u8]),
+        new: (ObjectId, &[u8]),
+    ) {
+        let Found { object, record } = found;
+        if (record.parent, record.name.as_slice()) == old {
+            record.parent = new.0;
+            record.name = new.1.to_vec();
+        } else {
+            self.state.remove(link_key(*object, old.0, old.1));
+            self.state.put(link_key(*object, new.0, new.1), Vec::new());
+        }
+    }
+
+    /// Takes one of an object's names away, and the object with the last one. The entry itself and
+    /// the directory's count are the caller's to change.
+    pub(super) fn drop_name(
+        &mut self,
+        mut found: Found,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Outcome<()> {
+        let last = found.record.kind() == Kind::Directory || found.record.links <= 1;
+        if last {
+            return self.destroy(found);
+        }
+        let Found { object, record } = &mut found;
+        if (record.parent, record.name.as_slice()) == (directory, name) {
+            let next = further_names(&*self.state, *object).next().transpose()?;
+            let Some((parent, name)) = next else {
+                return Err(corrupt(format_args!(
+                    "object {} counts {} names but has one",
+                    object.0, record.links
+                )));
+            };
+            self.state.remove(link_key(*object, parent, &name));
+            record.parent = parent;
+            record.name = name;
+        } else {
+            self.state.remove(link_key(*object, directory, name));
+        }
+        found.record.links -= 1;
+        found.record.changed = self.now;
+        self.put_object(found.object, &found.record);
+        Ok(())
+    }
+
+    /// Removes an object, leaving word for the reclaimer if it may have datafiles.
+    fn destroy(&mut self, found: Found) -> Outcome<()> {
+        let Found { object, record } = found;
+        self.state.remove(object_key(object));
+        let servers = match record.body {
+            Body::Striped { distribution, .. } => distribution.servers,
+            Body::Stuffed {
+                distribution,
+                moving,
+                ..
+            } => {
+                if record.size > 0 {
+                    self.state.remove(content_key(object));
+                }
+                // The content may have reached the first server.
+                match moving {
+                    true => distribution.servers.into_iter().take(1).collect(),
+                    false => Vec::new(),
+                }
+            }
+            Body::Directory(_) | Body::Link(_) => Vec::new(),
+        };
+        if !servers.is_empty() {
+            let removal = RemovalRecord { servers };
+            self.state.put(removal_key(object), removal.to_bytes());
+            self.counters.removals += 1;
+        }
+        self.counters.objects = self.counters.objects.saturating_sub(1);
+        Ok(())
+    }
+
+    /// The distribution of a new file: the request's wish, then the directory's, then the settings'.
+    pub(super) fn distribute(
+        &self,
+        object: ObjectId,
+        wish: Option<DistributionHint>,
+        directory: &ObjectRecord,
+    ) -> Outcome<Distribution> {
+        let wish = wish.unwrap_or_default();
+        self.check_distribution(wish)?;
+        let inherited = directory.default_distribution().unwrap_or_default();
+        let fallback = self.settings.distribution;
+        let pick = |values: [u32; 4]| values.into_iter().find(|value| *value != 0).unwrap_or(1);
+        let available = u32::from(self.settings.io_servers.max(1));
+        let strip_size = pick([
+            wish.strip_size,
+            inherited.strip_size,
+            fallback.strip_size,
+            DEFAULT_STRIP_BYTES,
+        ]);
+        let count = pick([
+            wish.servers.into(),
+            inherited.servers.into(),
+            fallback.servers.into(),
+            available,
+        ])
+        .min(available)
+        .min(MAX_STRIPE_SERVERS as u32);
+        // Numbers of objects follow each other, so that files take turns.
+        let turn = (object.0 % u64::from(available)) as u32 + 1;
+        let start = pick([
+            wish.start.into(),
+            inherited.start.into(),
+            fallback.start.into(),
+            turn,
+        ]);
+        let servers = (0..count)
+            .map(|number| ((start - 1 + number) % available) as u16)
+            .collect();
+        Ok(Distribution {
+            strip_size,
+            servers,
+        })
+    }
+
+    /// Refuses a wish that cannot be met.
+    pub(super) fn check_distribution(&self, wish: DistributionHint) -> Outcome<()> {
+        let strip = wish.strip_size;
+        if strip != 0
+            && (!strip.is_multiple_of(STRIP_UNIT_BYTES) || (strip as usize) < MAX_STUFFED_BYTES)
+        {
+            return fail(
+                Errno::EINVAL,
+                format!(
+                    "strip size {strip}: must be a multiple of {STRIP_UNIT_BYTES} and at least \
+                     {MAX_STUFFED_BYTES} bytes"
+                ),
+            );
+        }
+        if wish.start > self.settings.io_servers || wish.servers > self.settings.io_servers {
+            return fail(
+                Errno::EINVAL,
+                format!(
+                    "{} servers from number {} on: the file system has {}",
+                    wish.servers, wish.start, self.settings.io_servers
+                ),
+            );
+        }
+        Ok(())
+    }
+
+    /// A file that the caller may change through a handle.
+    pub(super) fn writable_file(&self, object: ObjectId) -> Outcome<Found> {
+        let found = self.found(object)?;
+        match found.record.kind() {
+            Kind::File => {}
+            Kind::Directory => {
+                return fail(Errno::EISDIR, format!("object {} is a directory", object.0));
+            }
+            Kind::SymbolicLink => return plain(Errno::EINVAL),
+        }
+        self.query().check_handle(&found, super::query::WRITE)?;
+        Ok(found)
+    }
+}

@@ -1,0 +1,536 @@
+//! Checking the name space while it is in use, and mending what is wrong.
+//!
+//! Everything that must agree is reachable from each record by a few look-ups: an entry and its
+//! object's names, an object's names and its count of links, a directory and its entries. So a check
+//! goes record by record, in batches, and each batch is one request among others: it sees a state
+//! between two changes, and what it mends is part of that batch. A cursor (the last record's key)
+//! leads from batch to batch. Entries come before objects, so that an object whose entry has been
+//! removed is then found without a name.
+
+use causeway_wire::codec::Wire;
+use causeway_wire::fs::{
+    Answer, Body, Caller, DistributionHint, Errno, Kind, MAX_CURSOR_BYTES, MAX_NAME_BYTES, ObjectId,
+};
+use causeway_wire::store::{
+    EntryRecord, Key, ObjectRecord, content_key, entry_key, link_key, removal_key,
+};
+
+use super::change::Change;
+use super::fault::{Outcome, fail};
+use super::query::{find_entry, find_object, further_names, owns};
+use super::store::{View, prefix_end};
+use super::walk::Found;
+
+/// Records of one batch.
+const BATCH_RECORDS: usize = 256;
+/// A batch also ends when its findings have this many bytes.
+const BATCH_FINDING_BYTES: usize = 16 << 10;
+/// Kinds of records in the order in which they are checked.
+const PHASES: &[u8] = b"elocr";
+/// Steps upwards after which a directory is taken to be deep rather than on a loop.
+const MAX_STEPS: usize = 8192;
+/// Directory for what has lost its name.
+const LOST_AND_FOUND: &[u8] = b"lost+found";
+
+/// Something wrong, and what would be right.
+struct Finding {
+    text: String,
+    fix: Fix,
+}
+
+/// How to mend something.
+enum Fix {
+    /// Nothing can be done without losing more.
+    None,
+    RemoveEntry(ObjectId, Vec<u8>),
+    RemoveLink(ObjectId, ObjectId, Vec<u8>),
+    /// The entry is right: the object must know this name of it.
+    Adopt(ObjectId, ObjectId, Vec<u8>),
+    /// The entry names the object, but calls it something else.
+    SetKind(ObjectId, Vec<u8>, EntryRecord),
+    /// The first name is gone but there is another one.
+    Promote(ObjectId, ObjectId, Vec<u8>),
+    /// Give the object a name in [`LOST_AND_FOUND`]; take the one it has, if any.
+    Attach(ObjectId),
+    SetCounts(ObjectId, u32, u64),
+    SetSize(ObjectId, u64),
+    RemoveContent(ObjectId),
+    RemoveRemoval(ObjectId),
+}
+
+/// One batch without mending.
+pub(super) fn look(view: &dyn View, caller: &Caller, after: &[u8]) -> Outcome<Answer> {
+    check_caller(view, caller)?;
+    let (keys, mut next) = next_keys(view, after)?;
+    let (mut records, mut findings, mut bytes) = (0, Vec::new(), 0);
+    for key in keys {
+        records += 1;
+        for finding in inspect(view, &key)? {
+            bytes += finding.text.len();
+            findings.push(finding.text);
+        }
+        if bytes > BATCH_FINDING_BYTES {
+            next = key;
+            break;
+        }
+    }
+    Ok(Answer::Checked {
+        next,
+        records,
+        findings,
+        mended: 0,
+    })
+}
+
+/// One batch, mending what is found if `repair`.
+pub(super) fn run(change: &mut Change<'_>, after: &[u8], repair: bool) -> Outcome<Answer> {
+    if !repair {
+        return look(&*change.state, change.caller, after);
+    }
+    check_caller(&*change.state, change.caller)?;
+    let (keys, mut next) = next_keys(&*change.state, after)?;
+    let (mut records, mut findings, mut bytes, mut mended) = (0, Vec::new(), 0, 0);
+    for key in keys {
+        records += 1;
+        for finding in inspect(&*change.state, &key)? {
+            bytes += finding.text.len();
+            findings.push(finding.text);
+            mended += u64::from(mend(change, finding.fix)?);
+        }
+        if bytes > BATCH_FINDING_BYTES {
+            next = key;
+            break;
+        }
+    }
+    Ok(Answer::Checked {
+        next,
+        records,
+        findings,
+        mended,
+    })
+}
+
+fn check_caller(view: &dyn View, caller: &Caller) -> Outcome<()> {
+    match find_object(view, ObjectId::ROOT)? {
+        Some(root) if !owns(&root, caller) => fail(
+            Errno::EPERM,
+            "only user 0 and the owner of the root directory may check the file system",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The keys of the batch behind `after`, and the cursor behind them.
+fn next_keys(view: &dyn View, after: &[u8]) -> Outcome<(Vec<Vec<u8>>, Vec<u8>)> {
+    let phase = match after.first() {
+        None => 0,
+        Some(kind) => match PHASES.iter().position(|phase| phase == kind) {
+            Some(phase) if after.len() <= MAX_CURSOR_BYTES => phase,
+            _ => return fail(Errno::EINVAL, "that is no cursor of a check"),
+        },
+    };
+    let mut keys = Vec::new();
+    for (number, kind) in PHASES.iter().enumerate().skip(phase) {
+        let mut start = vec![*kind];
+        if number == phase && !after.is_empty() {
+            start = after.to_vec();
+            start.push(0);
+        }
+        for pair in view.range(&start, &prefix_end(&[*kind])) {
+            keys.push(pair?.0);
+            if keys.len() == BATCH_RECORDS {
+                let next = keys.last().cloned().unwrap_or_default();
+                return Ok((keys, next));
+            }
+        }
+    }
+    Ok((keys, Vec::new()))
+}
+
+/// What is wrong with one record.
+fn inspect(view: &dyn View, key: &[u8]) -> Outcome<Vec<Finding>> {
+    let Ok(parsed) = Key::parse(key) else {
+        return Ok(vec![Finding {
+            text: format!("a record has the meaningless key {key:02x?}"),
+            fix: Fix::None,
+        }]);
+    };
+    match parsed {
+        Key::Entry(directory, name) => inspect_entry(view, directory, name),
+        Key::Link(object, directory, name) => inspect_link(view, object, directory, name),
+        Key::Object(object) => inspect_object(view, object),
+        Key::Content(object) => {
+            let wanted = matches!(
+                find(view, object)?,
+                Sought::Found(ObjectRecord {
+                    body: Body::Stuffed { .. },
+                    size: 1..,
+                    ..
+                }) | Sought::Damaged
+            );
+            Ok(found(!wanted, || Finding {
+                text: format!("content is kept for object {}, which has none", object.0),
+                fix: Fix::RemoveContent(object),
+            }))
+        }
+        Key::Removal(object) => {
+            let gone = matches!(find(view, object)?, Sought::Missing);
+            Ok(found(!gone, || Finding {
+                text: format!("object {} is noted as removed but exists", object.0),
+                fix: Fix::RemoveRemoval(object),
+            }))
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+fn found(wrong: bool, finding: impl FnOnce() -> Finding) -> Vec<Finding> {
+    wrong.then(finding).into_iter().collect()
+}
+
+/// What a look-up of an object came to.
+enum Sought {
+    Missing,
+    Damaged,
+    Found(ObjectRecord),
+}
+
+fn find(view: &dyn View, object: ObjectId) -> Outcome<Sought> {
+    match find_object(view, object) {
+        Ok(Some(record)) => Ok(Sought::Found(record)),
+        Ok(None) => Ok(Sought::Missing),
+        Err(failure) if failure.errno == Errno::CORRUPT => Ok(Sought::Damaged),
+        Err(failure) => Err(failure),
+    }
+}
+
+/// Whether a directory's entry of that name names the object.
+fn names(view: &dyn View, directory: ObjectId, name: &[u8], object: ObjectId) -> Outcome<bool> {
+    match find_entry(view, directory, name) {
+        Ok(entry) => Ok(entry.is_some_and(|entry| entry.object == object)),
+        Err(failure) if failure.errno == Errno::CORRUPT => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}
+
+fn show(name: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(name))
+}
+
+fn inspect_entry(view: &dyn View, directory: ObjectId, name: Vec<u8>) -> Outcome<Vec<Finding>> {
+    let label = format!("entry {} of directory {}", show(&name), directory.0);
+    let remove = |why: String| {
+        Ok(vec![Finding {
+            text: format!("{label} {why}"),
+            fix: Fix::RemoveEntry(directory, name.clone()),
+        }])
+    };
+    let bad_name = name.is_empty()
+        || name.len() > MAX_NAME_BYTES
+        || name.contains(&b'/')
+        || name.contains(&0)
+        || name == b"."
+        || name == b"..";
+    if bad_name {
+        return remove("has a name that cannot be".into());
+    }
+    let entry = match find_entry(view, directory, &name) {
+        Ok(Some(entry)) => entry,
+        Ok(None) => return Ok(Vec::new()),
+        Err(failure) if failure.errno == Errno::CORRUPT => return remove("is damaged".into()),
+        Err(failure) => return Err(failure),
+    };
+    match find(view, directory)? {
+        Sought::Found(record) if record.kind() == Kind::Directory => {}
+        Sought::Damaged => return Ok(Vec::new()),
+        _ => return remove("belongs to a directory that does not exist".into()),
+    }
+    let record = match find(view, entry.object)? {
+        Sought::Found(record) => record,
+        Sought::Damaged => return Ok(Vec::new()),
+        Sought::Missing => {
+            return remove(format!(
+                "names object {}, which does not exist",
+                entry.object.0
+            ));
+        }
+    };
+    let mut findings = Vec::new();
+    if record.kind() != entry.kind {
+        let kind = record.kind();
+        findings.push(Finding {
+            text: format!("{label} says {:?} but names a {kind:?}", entry.kind),
+            fix: Fix::SetKind(directory, name.clone(), EntryRecord { kind, ..entry }),
+        });
+    }
+    let known = (record.parent, &record.name) == (directory, &name)
+        || view
+            .get(&link_key(entry.object, directory, &name))?
+            .is_some();
+    if !known {
+        let first = names(view, record.parent, &record.name, entry.object)?;
+        if record.kind() == Kind::Directory && (first || entry.object == ObjectId::ROOT) {
+            return remove(format!("is a second name of directory {}", entry.object.0));
+        }
+        findings.push(Finding {
+            text: format!(
+                "{label} is unknown to the object {} that it names",
+                entry.object.0
+            ),
+            fix: Fix::Adopt(entry.object, directory, name),
+        });
+    }
+    Ok(findings)
+}
+
+fn inspect_link(
+    view: &dyn View,
+    object: ObjectId,
+    directory: ObjectId,
+    name: Vec<u8>,
+) -> Outcome<Vec<Finding>> {
+    let why = match find(view, object)? {
+        Sought::Missing => Some("does not exist"),
+        Sought::Damaged => None,
+        Sought::Found(record) if record.kind() == Kind::Directory => Some("is a directory"),
+        Sought::Found(record) if (record.parent, &record.name) == (directory, &name) => {
+            Some("has it as its first name already")
+        }
+        Sought::Found(_) if !names(view, directory, &name, object)? => Some("is not what it names"),
+        Sought::Found(_) => None,
+    };
+    Ok(why
+        .map(|why| Finding {
+            text: format!(
+                "name {} in directory {} is noted for object {}, which {why}",
+                show(&name),
+                directory.0,
+                object.0
+            ),
+            fix: Fix::RemoveLink(object, directory, name),
+        })
+        .into_iter()
+        .collect())
+}
+
+fn inspect_object(view: &dyn View, object: ObjectId) -> Outcome<Vec<Finding>> {
+    let one = |text, fix| Ok(vec![Finding { text, fix }]);
+    let record = match find(view, object)? {
+        Sought::Missing => return Ok(Vec::new()),
+        Sought::Damaged => {
+            return one(
+                format!("the record of object {} is damaged", object.0),
+                Fix::None,
+            );
+        }
+        Sought::Found(record) => record,
+    };
+    if object != ObjectId::ROOT {
+        let first = names(view, record.parent, &record.name, object)?;
+        if !first && let Some(other) = further_names(view, object).next() {
+            let (directory, name) = other?;
+            return one(
+                format!("object {} is not what its first name names", object.0),
+                Fix::Promote(object, directory, name),
+            );
+        }
+        if !first {
+            return one(
+                format!("object {} has no name", object.0),
+                Fix::Attach(object),
+            );
+        }
+    }
+    match &record.body {
+        Body::Directory(_) => inspect_directory(view, object, &record),
+        body => {
+            let mut findings = inspect_links(view, object, &record)?;
+            let stuffed = matches!(body, Body::Stuffed { .. });
+            if stuffed && record.size > 0 {
+                let content = view.get(&content_key(object))?.unwrap_or_default().len() as u64;
+                if content != record.size {
+                    findings.push(Finding {
+                        text: format!(
+                            "object {} has {} bytes but {content} of content",
+                            object.0, record.size
+                        ),
+                        fix: Fix::SetSize(object, content),
+                    });
+                }
+            }
+            Ok(findings)
+        }
+    }
+}
+
+fn inspect_links(
+    view: &dyn View,
+    object: ObjectId,
+    record: &ObjectRecord,
+) -> Outcome<Vec<Finding>> {
+    let mut names = 1;
+    for name in further_names(view, object) {
+        name?;
+        names += 1;
+    }
+    Ok(found(names != record.links, || Finding {
+        text: format!(
+            "object {} counts {} names but has {names}",
+            object.0, record.links
+        ),
+        fix: Fix::SetCounts(object, names, record.size),
+    }))
+}
+
+fn inspect_directory(
+    view: &dyn View,
+    object: ObjectId,
+    record: &ObjectRecord,
+) -> Outcome<Vec<Finding>> {
+    if is_on_loop(view, object, record)? {
+        return Ok(vec![Finding {
+            text: format!("directory {} lies within itself, out of reach", object.0),
+            fix: Fix::Attach(object),
+        }]);
+    }
+    let prefix = entry_key(object, b"");
+    let (mut entries, mut links) = (0, 2);
+    for pair in view.range(&prefix, &prefix_end(&prefix)) {
+        entries += 1;
+        let entry = EntryRecord::from_bytes(&pair?.1);
+        links += u32::from(entry.is_ok_and(|entry| entry.kind == Kind::Directory));
+    }
+    let wrong = entries != record.size || links != record.links;
+    Ok(found(wrong, || Finding {
+        text: format!(
+            "directory {} counts {} entries and {} links but has {entries} and {links}",
+            object.0, record.size, record.links
+        ),
+        fix: Fix::SetCounts(object, links, entries),
+    }))
+}
+
+/// Whether going up from a directory leads back to it.
+fn is_on_loop(view: &dyn View, object: ObjectId, record: &ObjectRecord) -> Outcome<bool> {
+    let mut above = record.parent;
+    for _ in 0..MAX_STEPS {
+        if above == ObjectId::ROOT {
+            return Ok(false);
+        }
+        if above == object {
+            return Ok(true);
+        }
+        match find(view, above)? {
+            Sought::Found(record) => above = record.parent,
+            _ => return Ok(false),
+        }
+    }
+    Ok(false)
+}
+
+/// Mends one thing; whether it did.
+fn mend(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
+    match fix {
+        Fix::None => return Ok(false),
+        Fix::RemoveEntry(directory, name) => change.state.remove(entry_key(directory, &name)),
+        Fix::RemoveLink(object, directory, name) => {
+            change.state.remove(link_key(object, directory, &name));
+        }
+        Fix::Adopt(object, directory, name) => adopt(change, object, directory, &name)?,
+        Fix::SetKind(directory, name, entry) => {
+            change
+                .state
+                .put(entry_key(directory, &name), entry.to_bytes());
+        }
+        Fix::Promote(object, directory, name) => {
+            let mut record = change.query().object(object)?;
+            change.state.remove(link_key(object, directory, &name));
+            record.parent = directory;
+            record.name = name;
+            change.put_object(object, &record);
+        }
+        Fix::Attach(object) => attach(change, object)?,
+        Fix::SetCounts(object, links, size) => {
+            let mut record = change.query().object(object)?;
+            record.links = links;
+            record.size = size;
+            change.put_object(object, &record);
+        }
+        Fix::SetSize(object, size) => {
+            let mut record = change.query().object(object)?;
+            record.size = size;
+            change.put_object(object, &record);
+        }
+        Fix::RemoveContent(object) => change.state.remove(content_key(object)),
+        Fix::RemoveRemoval(object) => {
+            change.state.remove(removal_key(object));
+            change.counters.removals = change.counters.removals.saturating_sub(1);
+        }
+    }
+    Ok(true)
+}
+
+/// Makes an object know a name: as its first one if that names something else.
+fn adopt(
+    change: &mut Change<'_>,
+    object: ObjectId,
+    directory: ObjectId,
+    name: &[u8],
+) -> Outcome<()> {
+    let mut record = change.query().object(object)?;
+    if names(&*change.state, record.parent, &record.name, object)? {
+        record.links = record.links.saturating_add(1);
+        change
+            .state
+            .put(link_key(object, directory, name), Vec::new());
+    } else {
+        record.parent = directory;
+        record.name = name.to_vec();
+    }
+    change.put_object(object, &record);
+    Ok(())
+}
+
+/// Names an object in the directory for lost ones.
+fn attach(change: &mut Change<'_>, object: ObjectId) -> Outcome<()> {
+    let mut record = change.query().object(object)?;
+    let kind = record.kind();
+    if names(&*change.state, record.parent, &record.name, object)? {
+        change.state.remove(entry_key(record.parent, &record.name));
+        change.count_entry(record.parent, kind, false)?;
+        record = change.query().object(object)?;
+    }
+    let home = lost_and_found(change)?;
+    let mut name = format!("#{}", object.0).into_bytes();
+    while find_entry(&*change.state, home.object, &name)?.is_some() && name.len() < MAX_NAME_BYTES {
+        name.push(b'_');
+    }
+    record.parent = home.object;
+    record.name.clone_from(&name);
+    if kind != Kind::Directory {
+        record.links = 1;
+    }
+    change.put_object(object, &record);
+    change.enter(home.object, &name, object, kind)
+}
+
+fn lost_and_found(change: &mut Change<'_>) -> Outcome<Found> {
+    let root = change.found(ObjectId::ROOT)?;
+    let mut name = LOST_AND_FOUND.to_vec();
+    while let Some(found) = change.query().child(&root, &name)? {
+        if found.record.kind() == Kind::Directory {
+            return Ok(found);
+        }
+        if name.len() == MAX_NAME_BYTES {
+            return fail(Errno::EEXIST, "\"lost+found\" is no directory");
+        }
+        name.push(b'_');
+    }
+    change.make(
+        &root,
+        name,
+        0o700,
+        0,
+        Body::Directory(DistributionHint::default()),
+    )
+}

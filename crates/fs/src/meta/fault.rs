@@ -1,0 +1,56 @@
+//! How operations on metadata fail: short ways to make a [`Failure`].
+
+use causeway_wire::codec::Malformed;
+use causeway_wire::fs::{Errno, Failure, ObjectId};
+
+use super::store::{StoreError, StoreErrorKind};
+
+/// The result of a part of an operation.
+pub(super) type Outcome<T> = Result<T, Failure>;
+
+/// A failure with a sentence.
+pub(super) fn fail<T>(errno: Errno, message: impl Into<String>) -> Outcome<T> {
+    Err(Failure {
+        errno,
+        message: message.into(),
+    })
+}
+
+/// A failure that the number describes.
+pub(super) fn plain<T>(errno: Errno) -> Outcome<T> {
+    fail(errno, String::new())
+}
+
+/// The object does not exist, or no longer.
+pub(super) fn stale(object: ObjectId) -> Failure {
+    Failure {
+        errno: Errno::ESTALE,
+        message: format!("object {} does not exist (any more)", object.0),
+    }
+}
+
+/// A record that cannot be right.
+pub(super) fn corrupt(what: impl std::fmt::Display) -> Failure {
+    Failure {
+        errno: Errno::CORRUPT,
+        message: format!("{what}; run a check with repair (fsck)"),
+    }
+}
+
+/// A record that cannot be read.
+pub(super) fn malformed(what: impl std::fmt::Display) -> impl FnOnce(Malformed) -> Failure {
+    move |error| corrupt(format_args!("{what} is damaged: {error}"))
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Failure {
+            errno: match error.kind {
+                StoreErrorKind::Full => Errno::ENOSPC,
+                StoreErrorKind::Corrupt => Errno::CORRUPT,
+                StoreErrorKind::Locked | StoreErrorKind::Io => Errno::EIO,
+            },
+            message: error.to_string(),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Changing what an object is: attributes, sizes, small contents and their move to the servers.
+
+use causeway_wire::fs::{Answer, Body, Errno, Kind, ObjectId, SetAttributes, Timestamp};
+
+use super::change::{Change, MODE_BITS, SET_GID};
+use super::fault::{Outcome, fail, plain};
+use super::query::{in_group, owns};
+use super::walk::Found;
+
+/// Largest size of a file, in bytes.
+pub const MAX_FILE_BYTES: u64 = i64::MAX as u64;
+
+impl Change<'_> {
+    /// Changes attributes.
+    pub(super) fn set_attributes(
+        &mut self,
+        object: ObjectId,
+        set: &SetAttributes,
+    ) -> Outcome<Answer> {
+        let mut found = self.found(object)?;
+        let owner = owns(&found.record, self.caller);
+        self.set_owner(&mut found, set)?;
+        let others = set.mode.is_some()
+            || set.accessed.is_some()
+            || set.modified.is_some()
+            || set.distribution.is_some();
+        if others && !owner {
+            return fail(
+                Errno::EPERM,
+                format!("user {} does not own object {}", self.caller.uid, object.0),
+            );
+        }
+        let record = &mut found.record;
+        if let Some(mode) = set.mode {
+            if record.kind() == Kind::SymbolicLink {
+                return fail(Errno::EOPNOTSUPP, "a symbolic link's mode means nothing");
+            }
+            record.mode = mode & MODE_BITS;
+            if !self.may_set_group_id(record.gid) {
+                record.mode &= !SET_GID;
+            }
+        }
+        record.accessed = set.accessed.unwrap_or(record.accessed);
+        record.modified = set.modified.unwrap_or(record.modified);
+        if let Some(hint) = set.distribution {
+            self.check_distribution(hint)?;
+            match &mut record.body {
+                Body::Directory(default) => *default = hint,
+                _ => {
+                    return fail(
+                        Errno::ENOTDIR,
+                        "only a directory has a default distribution; a file's is fixed",
+                    );
+                }
+            }
+        }
+        record.changed = self.now;
+        self.put_object(object, &found.record);
+        self.answer_node(found)
+    }
+
+    fn set_owner(&self, found: &mut Found, set: &SetAttributes) -> Outcome<()> {
+        if set.uid.is_none() && set.gid.is_none() {
+            return Ok(());
+        }
+        let (caller, record) = (self.caller, &mut found.record);
+        let owner = owns(record, caller);
+        let uid_allowed = match set.uid {
+            Some(uid) => caller.uid == 0 || (owner && uid == record.uid),
+            None => true,
+        };
+        let gid_allowed = match set.gid {
+            Some(gid) => caller.uid == 0 || (owner && (gid == record.gid || in_group(caller, gid))),
+            None => true,
+        };
+        if !uid_allowed || !gid_allowed {
+            return fail(
+                Errno::EPERM,
+                format!(
+                    "user {} may not give object {} to another owner or group",
+                    caller.uid, found.object.0
+                ),
+            );
+        }
+        record.uid = set.uid.unwrap_or(record.uid);
+        record.gid = set.gid.unwrap_or(record.gid);
+        Self::drop_privileges(record);
+        Ok(())
+    }
+
+    /// Sets a file's size; a striped file's datafiles must follow if it shrinks. They need not if it
+    /// grows: what lies behind their end reads as zeros.
+    pub(super) fn truncate(&mut self, object: ObjectId, size: u64) -> Outcome<Answer> {
+        check_size(size)?;
+        let mut found = self.writable_file(object)?;
+        let old = found.record.size;
+        match &mut found.record.body {
+            Body::Stuffed { moving: true, .. } => return plain(Errno::MOVING),
+            Body::Stuffed { .. } => {
+                if size > self.settings.stuffed_limit as u64 {
+                    return plain(Errno::STUFFED);
+                }
+                let mut content = self.query().content(object, old)?;
+                content.resize(size as usize, 0);
+                self.put_content(object, &content);
+            }
+            Body::Striped {
+                version,
+                truncating,
+                ..
+            } => {
+                if size < old {
+                    *version += 1;
+                    *truncating = Some(truncating.map_or(size, |pending| pending.min(size)));
+                }
+            }
+            Body::Directory(_) | Body::Link(_) => return plain(Errno::EINVAL),
+        }
+        found.record.size = size;
+        self.put_written(found, self.now)
+    }
+
+    /// Notes that the datafiles have followed a truncation, unless a later one has come.
+    pub(super) fn finish_truncate(&mut self, object: ObjectId, version: u64) -> Outcome<Answer> {
+        let mut found = self.writable_file(object)?;
+        let Body::Striped {
+            version: current,
+            truncating,
+            ..
+        } = &mut found.record.body
+        else {
+            return plain(Errno::STUFFED);
+        };
+        if version > *current {
+            return fail(
+                Errno::EINVAL,
+                format!("truncation {version} was never begun; the last one is {current}"),
+            );
+        }
+        if version == *current && truncating.take().is_some() {
+            self.put_object(object, &found.record);
+        }
+        self.answer_node(found)
+    }
+
+    /// Notes that a striped file has been written up to `end`.
+    pub(super) fn extend(
+        &mut self,
+        object: ObjectId,
+        end: u64,
+        modified: Timestamp,
+    ) -> Outcome<Answer> {
+        check_size(end)?;
+        let mut found = self.writable_file(object)?;
+        match found.record.body {
+            Body::Striped { .. } => {}
+            Body::Stuffed { moving: true, .. } => return plain(Errno::MOVING),
+            _ => return plain(Errno::STUFFED),
+        }
+        found.record.size = found.record.size.max(end);
+        // Messages overtake each other, times do not; but a time in the future was set, not reached.
+        let current = found.record.modified;
+        let modified = match modified > current || current > self.now {
+            true => modified,
+            false => current,
+        };
+        self.put_written(found, modified)
+    }
+
+    /// Writes into a small file, filling a gap with zeros.
+    pub(super) fn write_stuffed(
+        &mut self,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+    ) -> Outcome<Answer> {
+        let end = offset.saturating_add(data.len() as u64);
+        check_size(end)?;
+        let mut found = self.writable_file(object)?;
+        match found.record.body {
+            Body::Stuffed { moving: false, .. } => {}
+            Body::Stuffed { moving: true, .. } => return plain(Errno::MOVING),
+            _ => return plain(Errno::NOT_STUFFED),
+        }
+        if data.is_empty() {
+            return self.answer_node(found);
+        }
+        if end > self.settings.stuffed_limit as u64 {
+            return plain(Errno::STUFFED);
+        }
+        let mut content = self.query().content(object, found.record.size)?;
+        let (start, end) = (offset as usize, end as usize);
+        if content.len() < end {
+            content.resize(end, 0);
+        }
+        if let Some(target) = content.get_mut(start..end) {
+            target.copy_from_slice(data);
+        }
+        self.put_content(object, &content);
+        found.record.size = content.len() as u64;
+        self.put_written(found, self.now)
+    }
+
+    /// Freezes a small file's content and answers it; does nothing to one that has moved.
+    pub(super) fn begin_unstuff(&mut self, object: ObjectId) -> Outcome<Answer> {
+        let mut found = self.writable_file(object)?;
+        if let Body::Stuffed { moving, .. } = &mut found.record.body
+            && !*moving
+        {
+            *moving = true;
+            self.put_object(object, &found.record);
+        }
+        self.query().node(found, true)
+    }
+
+    /// Gives up a small file's content, which lies in its first datafile now.
+    pub(super) fn finish_unstuff(&mut self, object: ObjectId) -> Outcome<Answer> {
+        let mut found = self.writable_file(object)?;
+        match found.record.body.clone() {
+            Body::Stuffed {
+                distribution,
+                moving: true,
+                ..
+            } => {
+                found.record.body = Body::Striped {
+                    distribution,
+                    version: 0,
+                    truncating: None,
+                };
+                self.put_content(object, &[]);
+                self.put_object(object, &found.record);
+            }
+            Body::Stuffed { .. } => {
+                return fail(
+                    Errno::EINVAL,
+                    format!("the content of object {} was not on its way", object.0),
+                );
+            }
+            _ => {}
+        }
+        self.answer_node(found)
+    }
+
+    /// Puts a file whose content has changed.
+    fn put_written(&mut self, mut found: Found, modified: Timestamp) -> Outcome<Answer> {
+        if self.caller.uid != 0 {
+            Self::drop_privileges(&mut found.record);
+        }
+        found.record.modified = modified;
+        found.record.changed = self.now;
+        self.put_object(found.object, &found.record);
+        self.answer_node(found)
+    }
+}
+
+fn check_size(size: u64) -> Outcome<()> {
+    match size {
+        0..=MAX_FILE_BYTES => Ok(()),
+        _ => fail(
+            Errno::EFBIG,
+            format!("a file has at most {MAX_FILE_BYTES} bytes, not {size}"),
+        ),
+    }
+}

@@ -1,0 +1,250 @@
+//! Making and removing names: create, mkdir, symlink, link, unlink, rmdir.
+
+use causeway_wire::fs::{
+    Answer, Body, DistributionHint, Errno, Kind, MAX_PATH_BYTES, ObjectId, Place,
+};
+use causeway_wire::store::entry_key;
+
+use super::change::Change;
+use super::fault::{Outcome, fail, plain};
+use super::query::{SEARCH, WRITE};
+use super::walk::{Budget, Found, Last, Spot, missing, not_a_directory};
+
+/// What [`Change::create`] is asked for.
+pub(super) struct NewFile<'a> {
+    pub(super) place: &'a Place,
+    pub(super) exclusive: bool,
+    pub(super) mode: u16,
+    pub(super) distribution: Option<DistributionHint>,
+    pub(super) content: &'a [u8],
+}
+
+impl Change<'_> {
+    /// Makes a file, or answers the one that is there.
+    pub(super) fn create(&mut self, new: &NewFile<'_>) -> Outcome<Answer> {
+        if new.content.len() > self.settings.stuffed_limit {
+            return fail(
+                Errno::EINVAL,
+                format!(
+                    "first content has at most {} bytes, not {}",
+                    self.settings.stuffed_limit,
+                    new.content.len()
+                ),
+            );
+        }
+        let mut budget = Budget::new();
+        let (mut base, mut path) = (new.place.base, new.place.path.clone());
+        loop {
+            let Spot { directory, last } = self.query().walk_to_last(base, &path, &mut budget)?;
+            let (name, slash) = match last {
+                Last::Name(name, slash) => (name, slash),
+                Last::Empty => return plain(Errno::ENOENT),
+                Last::Dot | Last::DotDot | Last::Root => return is_a_directory(&path),
+            };
+            let Some(found) = self.query().child(&directory, &name)? else {
+                if slash {
+                    return is_a_directory(&name);
+                }
+                return self.create_at(&directory, name, new);
+            };
+            match &found.record.body {
+                _ if new.exclusive => return exists(&name),
+                Body::Directory(_) => return is_a_directory(&name),
+                // As `open` does: a link is followed, also to a file that is yet to be made.
+                Body::Link(target) => {
+                    budget.spend()?;
+                    base = directory.object;
+                    path = target.clone();
+                    if slash {
+                        path.push(b'/');
+                    }
+                }
+                _ if slash => return not_a_directory(&name),
+                _ => return self.answer_node(found),
+            }
+        }
+    }
+
+    fn create_at(
+        &mut self,
+        directory: &Found,
+        name: Vec<u8>,
+        new: &NewFile<'_>,
+    ) -> Outcome<Answer> {
+        self.query().check(directory, WRITE)?;
+        let distribution = self.distribute(self.fresh, new.distribution, &directory.record)?;
+        let body = Body::Stuffed {
+            distribution,
+            content: None,
+            moving: false,
+        };
+        let size = new.content.len() as u64;
+        let found = self.make(directory, name, new.mode, size, body)?;
+        if !new.content.is_empty() {
+            self.put_content(found.object, new.content);
+        }
+        self.answer_node(found)
+    }
+
+    /// Makes a directory.
+    pub(super) fn make_directory(
+        &mut self,
+        place: &Place,
+        mode: u16,
+        distribution: Option<DistributionHint>,
+    ) -> Outcome<Answer> {
+        let (directory, name, _) = self.walk_to_new(place)?;
+        let hint = match distribution {
+            Some(hint) => {
+                self.check_distribution(hint)?;
+                hint
+            }
+            None => directory.record.default_distribution().unwrap_or_default(),
+        };
+        let found = self.make(&directory, name, mode, 0, Body::Directory(hint))?;
+        self.answer_node(found)
+    }
+
+    /// Makes a symbolic link.
+    pub(super) fn symbolic_link(&mut self, place: &Place, target: &[u8]) -> Outcome<Answer> {
+        if target.is_empty() {
+            return fail(Errno::ENOENT, "a symbolic link cannot point to nothing");
+        }
+        if target.len() > MAX_PATH_BYTES {
+            return plain(Errno::ENAMETOOLONG);
+        }
+        if target.contains(&0) {
+            return fail(Errno::EINVAL, "a path cannot contain a NUL byte");
+        }
+        let (directory, name, slash) = self.walk_to_new(place)?;
+        if slash {
+            return missing(&name);
+        }
+        let body = Body::Link(target.to_vec());
+        let found = self.make(&directory, name, 0o777, target.len() as u64, body)?;
+        self.answer_node(found)
+    }
+
+    /// Gives an object one more name.
+    pub(super) fn hard_link(&mut self, object: ObjectId, place: &Place) -> Outcome<Answer> {
+        let mut found = self.found(object)?;
+        let (directory, name, slash) = self.walk_to_new(place)?;
+        let kind = found.record.kind();
+        if kind == Kind::Directory {
+            return fail(Errno::EPERM, "a directory has one name only");
+        }
+        if slash {
+            return missing(&name);
+        }
+        self.add_name(&mut found, directory.object, &name)?;
+        found.record.changed = self.now;
+        self.put_object(object, &found.record);
+        self.enter(directory.object, &name, object, kind)?;
+        self.answer_node(found)
+    }
+
+    /// Walks to a name that must not exist yet, in a directory that the caller may change. Answers also
+    /// whether slashes follow the name.
+    fn walk_to_new(&self, place: &Place) -> Outcome<(Found, Vec<u8>, bool)> {
+        let query = self.query();
+        let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
+        let (name, slash) = match spot.last {
+            Last::Name(name, slash) => (name, slash),
+            Last::Empty => return plain(Errno::ENOENT),
+            Last::Dot | Last::DotDot | Last::Root => return exists(&place.path),
+        };
+        if query.child(&spot.directory, &name)?.is_some() {
+            return exists(&name);
+        }
+        query.check(&spot.directory, WRITE)?;
+        Ok((spot.directory, name, slash))
+    }
+
+    /// Removes a name of a file or a link.
+    pub(super) fn unlink(&mut self, place: &Place) -> Outcome<Answer> {
+        let query = self.query();
+        let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
+        let (name, slash) = match spot.last {
+            Last::Name(name, slash) => (name, slash),
+            Last::Empty => return plain(Errno::ENOENT),
+            Last::Dot | Last::DotDot | Last::Root => return is_a_directory(&place.path),
+        };
+        let directory = spot.directory;
+        let Some(found) = query.child(&directory, &name)? else {
+            return missing(&name);
+        };
+        let kind = found.record.kind();
+        match kind {
+            Kind::Directory => return is_a_directory(&name),
+            _ if slash => return not_a_directory(&name),
+            _ => {}
+        }
+        query.check(&directory, WRITE | SEARCH)?;
+        self.check_sticky(&directory, &found)?;
+        self.leave(&directory, &name, found)?;
+        Ok(Answer::Done)
+    }
+
+    /// Removes an empty directory.
+    pub(super) fn remove_directory(&mut self, place: &Place) -> Outcome<Answer> {
+        let query = self.query();
+        let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
+        let name = match spot.last {
+            Last::Name(name, _) => name,
+            Last::Empty => return plain(Errno::ENOENT),
+            Last::Root => return fail(Errno::EBUSY, "the root cannot be removed"),
+            Last::Dot => return fail(Errno::EINVAL, "a directory cannot be removed as \".\""),
+            Last::DotDot => return plain(Errno::ENOTEMPTY),
+        };
+        let directory = spot.directory;
+        let Some(found) = query.child(&directory, &name)? else {
+            return missing(&name);
+        };
+        if found.record.kind() != Kind::Directory {
+            return not_a_directory(&name);
+        }
+        query.check(&directory, WRITE | SEARCH)?;
+        self.check_sticky(&directory, &found)?;
+        check_empty(&found)?;
+        self.leave(&directory, &name, found)?;
+        Ok(Answer::Done)
+    }
+
+    /// Takes a name out of a directory, and the object with its last name.
+    pub(super) fn leave(&mut self, directory: &Found, name: &[u8], found: Found) -> Outcome<()> {
+        let kind = found.record.kind();
+        self.state.remove(entry_key(directory.object, name));
+        self.drop_name(found, directory.object, name)?;
+        self.count_entry(directory.object, kind, false)
+    }
+}
+
+/// Refuses a directory with entries.
+pub(super) fn check_empty(directory: &Found) -> Outcome<()> {
+    match directory.record.size {
+        0 => Ok(()),
+        entries => fail(
+            Errno::ENOTEMPTY,
+            format!(
+                "{:?} has {entries} entries",
+                String::from_utf8_lossy(&directory.record.name)
+            ),
+        ),
+    }
+}
+
+/// The name exists.
+pub(super) fn exists<T>(name: &[u8]) -> Outcome<T> {
+    fail(
+        Errno::EEXIST,
+        format!("{:?} exists", String::from_utf8_lossy(name)),
+    )
+}
+
+/// The name is a directory's.
+pub(super) fn is_a_directory<T>(name: &[u8]) -> Outcome<T> {
+    fail(
+        Errno::EISDIR,
+        format!("{:?} is a directory", String::from_utf8_lossy(name)),
+    )
+}

@@ -1,0 +1,112 @@
+//! The state that a batch of requests sees: the store's, and over it what the batch has changed.
+
+use std::collections::btree_map;
+use std::iter::Peekable;
+
+use super::store::{Batch, Pair, Pairs, StoreError, View};
+
+/// A view with changes on top, the last request's of which can be taken back.
+pub(super) struct Overlay {
+    base: Box<dyn View>,
+    changes: Batch,
+    /// What the keys changed since [`Overlay::begin`] had in `changes` before, oldest first.
+    undo: Vec<(Vec<u8>, Option<Changed>)>,
+}
+
+/// A key's new value; `None` removes the key.
+type Changed = Option<Vec<u8>>;
+
+impl Overlay {
+    pub(super) fn new(base: Box<dyn View>) -> Self {
+        Self {
+            base,
+            changes: Batch::new(),
+            undo: Vec::new(),
+        }
+    }
+
+    /// Starts a request: [`Overlay::roll_back`] returns to here.
+    pub(super) fn begin(&mut self) {
+        self.undo.clear();
+    }
+
+    /// Takes everything back since [`Overlay::begin`].
+    pub(super) fn roll_back(&mut self) {
+        while let Some((key, before)) = self.undo.pop() {
+            match before {
+                Some(value) => self.changes.insert(key, value),
+                None => self.changes.remove(&key),
+            };
+        }
+    }
+
+    pub(super) fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.change(key, Some(value));
+    }
+
+    pub(super) fn remove(&mut self, key: Vec<u8>) {
+        self.change(key, None);
+    }
+
+    fn change(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        let before = self.changes.insert(key.clone(), value);
+        self.undo.push((key, before));
+    }
+
+    /// What is to be committed.
+    pub(super) fn into_changes(self) -> Batch {
+        self.changes
+    }
+}
+
+impl View for Overlay {
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.changes.get(key) {
+            Some(value) => Ok(value.clone()),
+            None => self.base.get(key),
+        }
+    }
+
+    fn range<'a>(&'a self, start: &[u8], end: &[u8]) -> Pairs<'a> {
+        if start >= end {
+            return Box::new(std::iter::empty());
+        }
+        let bounds = (
+            std::ops::Bound::Included(start),
+            std::ops::Bound::Excluded(end),
+        );
+        Box::new(Merged {
+            base: self.base.range(start, end).peekable(),
+            changes: self.changes.range::<[u8], _>(bounds).peekable(),
+        })
+    }
+}
+
+/// Walks base and changes together; where both have a key, the change counts.
+struct Merged<'a> {
+    base: Peekable<Pairs<'a>>,
+    changes: Peekable<btree_map::Range<'a, Vec<u8>, Option<Vec<u8>>>>,
+}
+
+impl Iterator for Merged<'_> {
+    type Item = Result<Pair, StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let Some((changed, _)) = self.changes.peek() else {
+                return self.base.next();
+            };
+            match self.base.peek() {
+                Some(Err(_)) => return self.base.next(),
+                Some(Ok((key, _))) if key < *changed => return self.base.next(),
+                Some(Ok((key, _))) if key == *changed => {
+                    self.base.next();
+                }
+                _ => {}
+            }
+            if let Some((key, Some(value))) = self.changes.next() {
+                return Some(Ok((key.clone(), value.clone())));
+            }
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Reading records, checking permissions, and the operations that change nothing.
+
+use causeway_wire::codec::Wire;
+use causeway_wire::fs::{
+    Answer, Attributes, Body, Caller, Entry, Errno, Kind, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, Node,
+    ObjectId, Operation,
+};
+use causeway_wire::store::{
+    self, COUNTERS_KEY, Counters, EntryRecord, ObjectRecord, content_key, entry_key, object_key,
+};
+
+use super::fault::{Outcome, corrupt, fail, malformed, stale};
+use super::store::{View, prefix_end};
+use super::walk::Found;
+
+/// Permission to read.
+pub(super) const READ: u16 = 4;
+/// Permission to write.
+pub(super) const WRITE: u16 = 2;
+/// Permission to search a directory.
+pub(super) const SEARCH: u16 = 1;
+
+/// Most bytes of directory entries in one answer: what a message holds, less its other fields.
+const MAX_ENTRIES_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
+
+/// A caller before a state of the store.
+#[derive(Clone, Copy)]
+pub(super) struct Query<'a> {
+    pub(super) view: &'a dyn View,
+    pub(super) caller: &'a Caller,
+}
+
+/// The record of an object, if it exists.
+pub(super) fn find_object(view: &dyn View, object: ObjectId) -> Outcome<Option<ObjectRecord>> {
+    let Some(bytes) = view.get(&object_key(object))? else {
+        return Ok(None);
+    };
+    ObjectRecord::from_bytes(&bytes)
+        .map(Some)
+        .map_err(malformed(format_args!("the record of object {}", object.0)))
+}
+
+/// What a name in a directory names.
+pub(super) fn find_entry(
+    view: &dyn View,
+    directory: ObjectId,
+    name: &[u8],
+) -> Outcome<Option<EntryRecord>> {
+    let Some(bytes) = view.get(&entry_key(directory, name))? else {
+        return Ok(None);
+    };
+    EntryRecord::from_bytes(&bytes)
+        .map(Some)
+        .map_err(malformed(format_args!(
+            "entry {:?} of directory {}",
+            String::from_utf8_lossy(name),
+            directory.0
+        )))
+}
+
+/// How much there is.
+pub(super) fn read_counters(view: &dyn View) -> Outcome<Counters> {
+    match view.get(COUNTERS_KEY)? {
+        Some(bytes) => Counters::from_bytes(&bytes).map_err(malformed("the record of counters")),
+        None => Ok(Counters::default()),
+    }
+}
+
+/// An object's attributes.
+pub(super) fn attributes(record: &ObjectRecord) -> Attributes {
+    Attributes {
+        kind: record.kind(),
+        mode: record.mode,
+        uid: record.uid,
+        gid: record.gid,
+        links: record.links,
+        size: record.size,
+        accessed: record.accessed,
+        modified: record.modified,
+        changed: record.changed,
+    }
+}
+
+/// Whether `caller` belongs to the group.
+pub(super) fn in_group(caller: &Caller, gid: u32) -> bool {
+    caller.gid == gid || caller.groups.contains(&gid)
+}
+
+/// Whether `caller` has all of the wanted permissions. User 0 has every one.
+pub(super) fn allows(record: &ObjectRecord, caller: &Caller, wanted: u16) -> bool {
+    let shift = match caller {
+        _ if caller.uid == 0 => return true,
+        _ if caller.uid == record.uid => 6,
+        _ if in_group(caller, record.gid) => 3,
+        _ => 0,
+    };
+    (record.mode >> shift) & wanted == wanted
+}
+
+/// Whether `caller` owns the object or is user 0.
+pub(super) fn owns(record: &ObjectRecord, caller: &Caller) -> bool {
+    caller.uid == 0 || caller.uid == record.uid
+}
+
+impl Query<'_> {
+    /// Answers an operation that changes nothing; `None` for the others.
+    pub(super) fn answer(&self, operation: &Operation) -> Option<Outcome<Answer>> {
+        Some(match operation {
+            Operation::Lookup {
+                place,
+                follow,
+                content,
+            } => self.walk(place, *follow).and_then(|found| {
+                let readable =
+                    owns(&found.record, self.caller) || allows(&found.record, self.caller, READ);
+                self.node(found, *content && readable)
+            }),
+            Operation::GetNode { object, content } => self.get_node(*object, *content),
+            Operation::ReadDirectory {
+                object,
+                after,
+                limit,
+                attributes,
+            } => self.read_directory(*object, after, *limit, *attributes),
+            Operation::MetadataStatus => {
+                read_counters(self.view).map(|counters| Answer::MetadataStatus {
+                    objects: counters.objects,
+                    removals: counters.removals,
+                })
+            }
+            Operation::Exist { objects } => self.exist(objects),
+            _ => return None,
+        })
+    }
+
+    /// The record of an object that must exist.
+    pub(super) fn object(&self, object: ObjectId) -> Outcome<ObjectRecord> {
+        find_object(self.view, object)?.ok_or_else(|| stale(object))
+    }
+
+    /// Refuses a caller without the wanted permissions on a file that it holds a handle of. Who owns
+    /// a file may always read and write it: it was checked when the file was opened, and a file may
+    /// be created read-only for writing (as NFS servers do).
+    pub(super) fn check_handle(&self, found: &Found, wanted: u16) -> Outcome<()> {
+        match owns(&found.record, self.caller) || allows(&found.record, self.caller, wanted) {
+            true => Ok(()),
+            false => self.refuse(found, wanted),
+        }
+    }
+
+    /// Refuses a caller without the wanted permissions.
+    pub(super) fn check(&self, found: &Found, wanted: u16) -> Outcome<()> {
+        match allows(&found.record, self.caller, wanted) {
+            true => Ok(()),
+            false => self.refuse(found, wanted),
+        }
+    }
+
+    fn refuse(&self, found: &Found, wanted: u16) -> Outcome<()> {
+        let wish = match wanted {
+            SEARCH => "search",
+            READ => "read",
+            _ => "change",
+        };
+        let Found { object, record } = found;
+        fail(
+            Errno::EACCES,
+            format!(
+                "user {} may not {wish} {:?} (object {}, mode {:04o}, owner {}:{})",
+                self.caller.uid,
+                String::from_utf8_lossy(match record.name.as_slice() {
+                    [] => b"/",
+                    name => name,
+                }),
+                object.0,
+                record.mode,
+                record.uid,
+                record.gid
+            ),
+        )
+    }
+
+    /// An object as clients see it.
+    pub(super) fn node(&self, found: Found, content: bool) -> Outcome<Answer> {
+        let Found { object, record } = found;
+        let attributes = attributes(&record);
+        let body = match record.body {
+            Body::Stuffed {
+                distribution,
+                moving,
+                ..
+            } => Body::Stuffed {
+                distribution,
+                content: match content {
+                    true => Some(self.content(object, record.size)?),
+                    false => None,
+                },
+                moving,
+            },
+            body => body,
+        };
+        Ok(Answer::Node(Box::new(Node {
+            object,
+            attributes,
+            body,
+        })))
+    }
+
+    /// The content of a stuffed file of the given size.
+    pub(super) fn content(&self, object: ObjectId, size: u64) -> Outcome<Vec<u8>> {
+        let content = match size {
+            0 => Vec::new(),
+            _ => self.view.get(&content_key(object))?.unwrap_or_default(),
+        };
+        match content.len() as u64 == size {
+            true => Ok(content),
+            false => Err(corrupt(format_args!(
+                "object {} has {size} bytes but {} of content",
+                object.0,
+                content.len()
+            ))),
+        }
+    }
+
+    fn get_node(&self, object: ObjectId, content: bool) -> Outcome<Answer> {
+        let record = self.object(object)?;
+        let found = Found { object, record };
+        if content {
+            self.check_handle(&found, READ)?;
+        }
+        self.node(found, content)
+    }
+
+    fn read_directory(
+        &self,
+        object: ObjectId,
+        after: &[u8],
+        limit: u32,
+        with_attributes: bool,
+    ) -> Outcome<Answer> {
+        let record = self.object(object)?;
+        let directory = Found { object, record };
+        if directory.record.kind() != Kind::Directory {
+            return fail(
+                Errno::ENOTDIR,
+                format!("object {} is not a directory", object.0),
+            );
+        }
+        self.check(&directory, READ)?;
+        // Attributes need the permission to search; a mere listing goes without.
+        let with_attributes = with_attributes && allows(&directory.record, self.caller, SEARCH);
+        let prefix = entry_key(object, b"");
+        let mut start = entry_key(object, after);
+        if !after.is_empty() {
+            start.push(0);
+        }
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        for pair in self.view.range(&start, &prefix_end(&prefix)) {
+            let (key, value) = pair?;
+            let name = key.get(prefix.len()..).unwrap_or_default().to_vec();
+            let size = MAX_ENTRY_OVERHEAD_BYTES + name.len();
+            if entries.len() >= limit.max(1) as usize || bytes + size > MAX_ENTRIES_BYTES {
+                return Ok(Answer::Entries {
+                    entries,
+                    end: false,
+                });
+            }
+            if let Some(entry) = self.entry(name, &value, with_attributes)? {
+                bytes += size;
+                entries.push(entry);
+            }
+        }
+        Ok(Answer::Entries { entries, end: true })
+    }
+
+    /// One line of a listing; `None` for an entry that names nothing, which a check will find.
+    fn entry(&self, name: Vec<u8>, value: &[u8], attributed: bool) -> Outcome<Option<Entry>> {
+        if name.is_empty() || name.len() > MAX_NAME_BYTES {
+            return Ok(None);
+        }
+        let Ok(EntryRecord { object, kind }) = EntryRecord::from_bytes(value) else {
+            return Ok(None);
+        };
+        let attributes = match attributed {
+            true => match find_object(self.view, object)? {
+                Some(record) => Some(attributes(&record)),
+                None => return Ok(None),
+            },
+            false => None,
+        };
+        Ok(Some(Entry {
+            name,
+            object,
+            kind,
+            attributes,
+        }))
+    }
+
+    /// Those of the objects that have, or may have, datafiles.
+    fn exist(&self, objects: &[ObjectId]) -> Outcome<Answer> {
+        let mut existing = Vec::new();
+        for object in objects {
+            // A file whose content is on its way has a datafile already. A damaged record may be
+            // that of a file too: nobody shall remove its datafiles.
+            let keep = match find_object(self.view, *object) {
+                Ok(None) => false,
+                Ok(Some(record)) => matches!(
+                    record.body,
+                    Body::Striped { .. } | Body::Stuffed { moving: true, .. }
+                ),
+                Err(failure) if failure.errno == Errno::CORRUPT => true,
+                Err(failure) => return Err(failure),
+            };
+            if keep {
+                existing.push(*object);
+            }
+        }
+        Ok(Answer::Objects(existing))
+    }
+}
+
+/// Bytes of an encoded entry with attributes, beside the name.
+const MAX_ENTRY_OVERHEAD_BYTES: usize = 4 + 8 + 1 + 1 + 59;
+
+/// The names of an object beside the first: directory and name.
+pub(super) fn further_names(
+    view: &dyn View,
+    object: ObjectId,
+) -> impl Iterator<Item = Outcome<(ObjectId, Vec<u8>)>> + '_ {
+    let prefix = store::links_prefix(object);
+    let range = view.range(&prefix, &prefix_end(&prefix));
+    range.map(|pair| match store::Key::parse(&pair?.0) {
+        Ok(store::Key::Link(_, directory, name)) => Ok((directory, name)),
+        Ok(_) => Err(corrupt("a key among further names is none")),
+        Err(error) => Err(malformed("the key of a further name")(error)),
+    })
+}

@@ -1,0 +1,148 @@
+//! Renaming, as POSIX has it.
+
+use causeway_wire::codec::Wire;
+use causeway_wire::fs::{Answer, Errno, Kind, ObjectId, Place};
+use causeway_wire::store::{EntryRecord, entry_key};
+
+use super::change::Change;
+use super::fault::{Outcome, corrupt, fail, plain};
+use super::names::{check_empty, exists, is_a_directory};
+use super::query::{SEARCH, WRITE, find_object};
+use super::walk::{Budget, Found, Last, missing, not_a_directory};
+
+/// Deepest directory that another directory can be moved into: looking for a loop costs a step for
+/// each directory above.
+const MAX_DEPTH: usize = 8192;
+
+/// One end of a renaming.
+struct End {
+    directory: Found,
+    name: Vec<u8>,
+    slash: bool,
+    found: Option<Found>,
+}
+
+impl Change<'_> {
+    /// Renames, replacing what the new name held.
+    pub(super) fn rename(&mut self, from: &Place, to: &Place, no_replace: bool) -> Outcome<Answer> {
+        let from = self.walk_to_end(from)?;
+        let to = self.walk_to_end(to)?;
+        let Some(moved) = from.found.clone() else {
+            return missing(&from.name);
+        };
+        if no_replace && to.found.is_some() {
+            return exists(&to.name);
+        }
+        let is_directory = moved.record.kind() == Kind::Directory;
+        if !is_directory && (from.slash || (to.slash && to.found.is_none())) {
+            return not_a_directory(&from.name);
+        }
+        if to
+            .found
+            .as_ref()
+            .is_some_and(|found| found.object == moved.object)
+        {
+            return Ok(Answer::Done);
+        }
+        if is_directory && from.directory.object != to.directory.object {
+            self.check_no_loop(moved.object, &to.directory)?;
+        }
+        self.check_rename(&from, &to, &moved)?;
+        self.relink(from, to, moved)?;
+        Ok(Answer::Done)
+    }
+
+    fn walk_to_end(&self, place: &Place) -> Outcome<End> {
+        let query = self.query();
+        let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
+        let (name, slash) = match spot.last {
+            Last::Name(name, slash) => (name, slash),
+            Last::Empty => return plain(Errno::ENOENT),
+            Last::Dot | Last::DotDot | Last::Root => {
+                return fail(Errno::EBUSY, "\".\", \"..\" and \"/\" cannot be renamed");
+            }
+        };
+        let found = query.child(&spot.directory, &name)?;
+        Ok(End {
+            directory: spot.directory,
+            name,
+            slash,
+            found,
+        })
+    }
+
+    /// Refuses to move a directory into itself or below.
+    fn check_no_loop(&self, moved: ObjectId, into: &Found) -> Outcome<()> {
+        let (mut object, mut parent) = (into.object, into.record.parent);
+        for _ in 0..MAX_DEPTH {
+            if object == moved {
+                return fail(Errno::EINVAL, "a directory cannot be moved below itself");
+            }
+            if object == ObjectId::ROOT {
+                return Ok(());
+            }
+            object = parent;
+            parent = match find_object(&*self.state, object)? {
+                Some(record) => record.parent,
+                None => {
+                    return Err(corrupt(format_args!(
+                        "directory {} does not exist",
+                        object.0
+                    )));
+                }
+            };
+        }
+        fail(
+            Errno::ENAMETOOLONG,
+            format!("the new place is more than {MAX_DEPTH} directories deep"),
+        )
+    }
+
+    /// Permissions, and whether what is there can be replaced.
+    fn check_rename(&self, from: &End, to: &End, moved: &Found) -> Outcome<()> {
+        let query = self.query();
+        query.check(&from.directory, WRITE | SEARCH)?;
+        self.check_sticky(&from.directory, moved)?;
+        query.check(&to.directory, WRITE | SEARCH)?;
+        let is_directory = moved.record.kind() == Kind::Directory;
+        if let Some(victim) = &to.found {
+            self.check_sticky(&to.directory, victim)?;
+            match victim.record.kind() {
+                Kind::Directory if !is_directory => return is_a_directory(&to.name),
+                Kind::Directory => check_empty(victim)?,
+                _ if is_directory => return not_a_directory(&to.name),
+                _ if to.slash => return not_a_directory(&to.name),
+                _ => {}
+            }
+        }
+        // Its `..` changes.
+        if is_directory && from.directory.object != to.directory.object {
+            query.check(moved, WRITE)?;
+        }
+        Ok(())
+    }
+
+    fn relink(&mut self, from: End, to: End, mut moved: Found) -> Outcome<()> {
+        let kind = moved.record.kind();
+        if let Some(victim) = to.found {
+            self.leave(&to.directory, &to.name, victim)?;
+        }
+        self.state
+            .remove(entry_key(from.directory.object, &from.name));
+        self.count_entry(from.directory.object, kind, false)?;
+        self.move_name(
+            &mut moved,
+            (from.directory.object, &from.name),
+            (to.directory.object, &to.name),
+        );
+        moved.record.changed = self.now;
+        self.put_object(moved.object, &moved.record);
+        let entry = EntryRecord {
+            object: moved.object,
+            kind,
+        };
+        self.state
+            .put(entry_key(to.directory.object, &to.name), entry.to_bytes());
+        self.count_entry(to.directory.object, kind, true)
+    }
+}

@@ -1,0 +1,551 @@
+//! Batches of requests, each executed over what the ones before it have changed, and committed once.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use causeway_wire::codec::Wire;
+use causeway_wire::fs::{
+    Answer, Body, Errno, Failure, MAX_STUFFED_BYTES, ObjectId, Operation, Reply, Request, Timestamp,
+};
+use causeway_wire::store::{
+    COUNTERS_KEY, Counter, Counters, Key, NEXT_OBJECT_KEY, ObjectRecord, RemovalRecord,
+    SUPERBLOCK_KEY, Superblock, object_key, removal_key,
+};
+
+use super::Settings;
+use super::change::Change;
+use super::check;
+use super::fault::{Outcome, corrupt, fail, malformed};
+use super::names::NewFile;
+use super::overlay::Overlay;
+use super::query::{Query, read_counters};
+use super::session::{Sessions, Verdict};
+use super::store::fjall::Fjall;
+use super::store::{Batch, Persist, Store, StoreError, prefix_end};
+use crate::config::Durability;
+
+/// Object numbers are set aside in the store this many at a time.
+const RESERVED_OBJECTS: u64 = 1 << 16;
+
+type Opener = Box<dyn Fn() -> Result<Arc<dyn Store>, StoreError> + Send>;
+type Shared = Arc<RwLock<Option<Arc<dyn Store>>>>;
+
+/// A removed file whose datafiles are still to be removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removal {
+    /// The file.
+    pub object: ObjectId,
+    /// I/O servers that may hold a datafile of it.
+    pub servers: Vec<u16>,
+}
+
+/// The metadata of one file system. See the module for how it is driven.
+pub struct Service {
+    settings: Settings,
+    open: Opener,
+    /// Empty only while a failed store is being opened again.
+    store: Shared,
+    directory: Option<PathBuf>,
+    counters: Counters,
+    sessions: Sessions,
+    next_object: u64,
+    reserved_until: u64,
+    /// When the disk's free space was looked up, in seconds, and whether it was too little.
+    full: (i64, bool),
+}
+
+/// Answers requests that change nothing, from the last committed state. Cheap to clone.
+#[derive(Clone)]
+pub struct Reader {
+    store: Shared,
+}
+
+impl Service {
+    /// Opens the metadata in `directory`, or makes an empty file system there.
+    pub fn open(directory: &Path, settings: Settings) -> Result<Self, Failure> {
+        let path = directory.to_owned();
+        let opener = move || -> Result<Arc<dyn Store>, StoreError> {
+            Ok(Arc::new(Fjall::open(&path)?) as Arc<dyn Store>)
+        };
+        Self::start(Box::new(opener), Some(directory.to_owned()), settings)
+    }
+
+    /// Opens the metadata in whatever store `open` opens. It is called again when the store fails.
+    pub fn with_opener(open: Opener, settings: Settings) -> Result<Self, Failure> {
+        Self::start(open, None, settings)
+    }
+
+    fn start(
+        open: Opener,
+        directory: Option<PathBuf>,
+        settings: Settings,
+    ) -> Result<Self, Failure> {
+        if settings.stuffed_limit > MAX_STUFFED_BYTES || settings.io_servers == 0 {
+            return fail(
+                Errno::EINVAL,
+                format!(
+                    "settings: {} I/O servers (at least 1), {} bytes beside metadata (at most \
+                     {MAX_STUFFED_BYTES})",
+                    settings.io_servers, settings.stuffed_limit
+                ),
+            );
+        }
+        let mut service = Self {
+            settings,
+            open,
+            store: Shared::default(),
+            directory,
+            counters: Counters::default(),
+            sessions: Sessions::default(),
+            next_object: 0,
+            reserved_until: 0,
+            full: (i64::MIN, false),
+        };
+        service.reopen()?;
+        Ok(service)
+    }
+
+    /// A handle for answering requests that change nothing.
+    pub fn reader(&self) -> Reader {
+        Reader {
+            store: self.store.clone(),
+        }
+    }
+
+    /// Executes requests in order and commits their changes together. The replies are in the same
+    /// order; what they promise holds when the call returns.
+    pub fn apply(&mut self, requests: &[Request], now: Timestamp) -> Vec<Reply> {
+        if self.store().is_err()
+            && let Err(failure) = self.reopen()
+        {
+            let reply = Reply {
+                result: Err(failure),
+            };
+            return vec![reply; requests.len()];
+        }
+        match self.try_apply(requests, now) {
+            Ok(replies) => replies,
+            Err(failure) => self.settle(requests, &failure),
+        }
+    }
+
+    fn try_apply(&mut self, requests: &[Request], now: Timestamp) -> Outcome<Vec<Reply>> {
+        let store = self.store()?;
+        let mut state = Overlay::new(store.snapshot()?);
+        let before = self.counters;
+        let full = self.is_full(now.seconds);
+        let mut commit = false;
+        let mut replies = Vec::with_capacity(requests.len());
+        for request in requests {
+            commit |= request.operation == Operation::Commit;
+            replies.push(self.execute(&mut state, request, now, full));
+        }
+        self.sessions.sweep(
+            &mut state,
+            now.seconds,
+            self.settings.session_lifetime_s,
+            self.settings.max_sessions,
+        );
+        if self.counters != before {
+            state.put(COUNTERS_KEY.to_vec(), self.counters.to_bytes());
+        }
+        let changes = state.into_changes();
+        let persist = match self.settings.durability {
+            Durability::Synced => Persist::Power,
+            Durability::Relaxed if commit => Persist::Power,
+            Durability::Relaxed => Persist::Process,
+        };
+        if !changes.is_empty() {
+            store.commit(&changes, persist)?;
+        } else if commit {
+            store.sync()?;
+        }
+        Ok(replies)
+    }
+
+    /// Executes one request; its changes are in `state` only if it succeeds.
+    fn execute(
+        &mut self,
+        state: &mut Overlay,
+        request: &Request,
+        now: Timestamp,
+        full: bool,
+    ) -> Reply {
+        let query = Query {
+            view: &*state,
+            caller: &request.caller,
+        };
+        if let Some(result) = query.answer(&request.operation) {
+            return Reply { result };
+        }
+        let admitted =
+            self.sessions
+                .admit(&*state, request, now.seconds, self.settings.max_sessions);
+        if let Verdict::Answered(reply) = admitted {
+            return reply;
+        }
+        state.begin();
+        let before = self.counters;
+        let result = match full && needs_space(&request.operation) {
+            true => fail(Errno::ENOSPC, self.describe_full()),
+            false => self.change(state, request, now),
+        };
+        if result.is_err() {
+            state.roll_back();
+            self.counters = before;
+        }
+        let reply = Reply { result };
+        self.sessions.remember(state, request, &reply, now.seconds);
+        reply
+    }
+
+    fn change(
+        &mut self,
+        state: &mut Overlay,
+        request: &Request,
+        now: Timestamp,
+    ) -> Outcome<Answer> {
+        self.reserve()?;
+        let mut change = Change {
+            state,
+            counters: &mut self.counters,
+            caller: &request.caller,
+            settings: &self.settings,
+            now,
+            fresh: ObjectId(self.next_object),
+            used_fresh: false,
+        };
+        let answer = dispatch(&mut change, &request.operation);
+        // A number is used up even if the request fails afterwards.
+        self.next_object += u64::from(change.used_fresh);
+        answer
+    }
+
+    /// Sets object numbers aside, durably, before the last one is given out: none is ever given out
+    /// again, whatever the store loses of its last moments.
+    fn reserve(&mut self) -> Outcome<()> {
+        if self.next_object < self.reserved_until {
+            return Ok(());
+        }
+        let until = self.next_object.saturating_add(RESERVED_OBJECTS);
+        let mut batch = Batch::new();
+        batch.insert(NEXT_OBJECT_KEY.to_vec(), Some(Counter(until).to_bytes()));
+        self.store()?.commit(&batch, Persist::Power)?;
+        self.reserved_until = until;
+        Ok(())
+    }
+
+    /// After a failed commit: opens the store again and finds out which requests have happened.
+    fn settle(&mut self, requests: &[Request], failure: &Failure) -> Vec<Reply> {
+        tracing::error!(%failure.message, "the metadata store failed; opening it again");
+        let reopened = self.reopen();
+        if let Err(failure) = &reopened {
+            tracing::error!(%failure.message, "the metadata store cannot be opened");
+        }
+        let view = self.store().and_then(|store| Ok(store.snapshot()?)).ok();
+        let reply = |request: &Request| {
+            let settled = view
+                .as_deref()
+                .and_then(|view| self.sessions.settled(view, request));
+            settled.unwrap_or_else(|| Reply {
+                result: Err(failure.clone()),
+            })
+        };
+        requests.iter().map(reply).collect()
+    }
+
+    /// Opens the store, or opens it again.
+    fn reopen(&mut self) -> Outcome<()> {
+        let mut shared = self.store.write().unwrap_or_else(PoisonError::into_inner);
+        // The old one must be closed before: it holds a lock.
+        *shared = None;
+        let store = (self.open)()?;
+        *shared = Some(store.clone());
+        drop(shared);
+        let view = store.snapshot()?;
+        match view.get(SUPERBLOCK_KEY)? {
+            None => self.format(&*store)?,
+            Some(bytes) => {
+                let found = Superblock::from_bytes(&bytes).map_err(malformed("the superblock"))?;
+                if found.file_system != self.settings.file_system {
+                    return fail(
+                        Errno::EINVAL,
+                        format!(
+                            "the metadata belong to file system {:032x}, the configuration to \
+                             {:032x}: wrong directory or wrong configuration",
+                            found.file_system, self.settings.file_system
+                        ),
+                    );
+                }
+            }
+        }
+        let view = store.snapshot()?;
+        let next = view.get(NEXT_OBJECT_KEY)?.unwrap_or_default();
+        let next = Counter::from_bytes(&next).map_err(malformed("the record of numbers"))?;
+        self.next_object = next.0;
+        self.reserved_until = next.0;
+        self.counters = read_counters(&*view)?;
+        self.sessions = Sessions::load(&*view)?;
+        Ok(())
+    }
+
+    /// Makes an empty file system.
+    fn format(&self, store: &dyn Store) -> Outcome<()> {
+        if let Some(marker) = self.marker().filter(|marker| marker.exists()) {
+            return Err(corrupt(format_args!(
+                "{} says that there was a file system here, but its records are gone: restore the \
+                 directory from a backup, or remove it to start with an empty file system",
+                marker.display()
+            )));
+        }
+        if let Some(pair) = store.snapshot()?.range(b"\0", b"\xff").next() {
+            let (key, _) = pair?;
+            return Err(corrupt(format_args!(
+                "the metadata have no superblock, but a record under {key:02x?}"
+            )));
+        }
+        let (uid, gid) = self.settings.root_owner;
+        let root = ObjectRecord {
+            mode: self.settings.root_mode,
+            uid,
+            gid,
+            links: 2,
+            size: 0,
+            accessed: Timestamp::default(),
+            modified: Timestamp::default(),
+            changed: Timestamp::default(),
+            parent: ObjectId::ROOT,
+            name: Vec::new(),
+            body: Body::Directory(self.settings.distribution),
+        };
+        let superblock = Superblock {
+            file_system: self.settings.file_system,
+        };
+        let counters = Counters {
+            objects: 1,
+            removals: 0,
+        };
+        let mut batch = Batch::new();
+        batch.insert(SUPERBLOCK_KEY.to_vec(), Some(superblock.to_bytes()));
+        batch.insert(object_key(ObjectId::ROOT), Some(root.to_bytes()));
+        let next = Counter(ObjectId::ROOT.0 + 1);
+        batch.insert(NEXT_OBJECT_KEY.to_vec(), Some(next.to_bytes()));
+        batch.insert(COUNTERS_KEY.to_vec(), Some(counters.to_bytes()));
+        store.commit(&batch, Persist::Power)?;
+        self.mark_formatted()
+    }
+
+    /// Leaves a file beside the store that says that it is not empty: a store that has lost everything
+    /// must not be taken for a new one.
+    fn mark_formatted(&self) -> Outcome<()> {
+        let Some(path) = self.marker() else {
+            return Ok(());
+        };
+        let written = std::fs::File::create(&path).and_then(|marker| marker.sync_all());
+        written.or_else(|error| fail(Errno::EIO, format!("{}: {error}", path.display())))
+    }
+
+    fn marker(&self) -> Option<PathBuf> {
+        self.directory
+            .as_ref()
+            .map(|directory| directory.join("formatted"))
+    }
+
+    fn store(&self) -> Outcome<Arc<dyn Store>> {
+        current(&self.store)
+    }
+
+    /// Whether the disk is too full for requests that need space; looked up once in a second.
+    fn is_full(&mut self, now: i64) -> bool {
+        let Some(directory) = &self.directory else {
+            return false;
+        };
+        if self.full.0 != now {
+            let reserve = self.settings.reserve_bytes;
+            let full = rustix::fs::statvfs(directory)
+                .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < reserve);
+            self.full = (now, full);
+        }
+        self.full.1
+    }
+
+    fn describe_full(&self) -> String {
+        format!(
+            "the metadata server's disk has less than its reserve of {} MiB free",
+            self.settings.reserve_bytes >> 20
+        )
+    }
+
+    /// At most `limit` removed files whose datafiles may still be there. Their removal is durable.
+    pub fn removals(&self, limit: usize) -> Result<Vec<Removal>, Failure> {
+        let store = self.store()?;
+        let view = store.snapshot()?;
+        let mut removals = Vec::new();
+        for pair in view.range(b"r", &prefix_end(b"r")).take(limit) {
+            let (key, value) = pair?;
+            let Key::Removal(object) = Key::parse(&key).map_err(malformed("a removal's key"))?
+            else {
+                continue;
+            };
+            let record = RemovalRecord::from_bytes(&value).map_err(malformed("a removal"))?;
+            removals.push(Removal {
+                object,
+                servers: record.servers,
+            });
+        }
+        // Else power loss could bring a file back whose datafiles are gone.
+        if !removals.is_empty() && self.settings.durability == Durability::Relaxed {
+            store.sync()?;
+        }
+        Ok(removals)
+    }
+
+    /// Notes that the datafiles of these objects are gone.
+    pub fn removed(&mut self, objects: &[ObjectId]) -> Result<(), Failure> {
+        let store = self.store()?;
+        let view = store.snapshot()?;
+        let mut batch = Batch::new();
+        let mut counters = self.counters;
+        for object in objects {
+            let key = removal_key(*object);
+            if view.get(&key)?.is_some() && batch.insert(key, None).is_none() {
+                counters.removals = counters.removals.saturating_sub(1);
+            }
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        batch.insert(COUNTERS_KEY.to_vec(), Some(counters.to_bytes()));
+        if let Err(error) = store.commit(&batch, Persist::Process) {
+            drop((view, store));
+            self.reopen()?;
+            return Err(error.into());
+        }
+        self.counters = counters;
+        Ok(())
+    }
+
+    /// How many slots of clients are remembered.
+    #[cfg(test)]
+    pub(super) fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+}
+
+impl Reader {
+    /// The reply to a request that changes nothing; `None` if the request is the [`Service`]'s.
+    pub fn answer(&self, request: &Request) -> Option<Reply> {
+        let read_only = matches!(
+            request.operation,
+            Operation::Lookup { .. }
+                | Operation::GetNode { .. }
+                | Operation::ReadDirectory { .. }
+                | Operation::MetadataStatus
+                | Operation::Exist { .. }
+                | Operation::Check { .. }
+        );
+        if !read_only {
+            return None;
+        }
+        let view = match current(&self.store).and_then(|store| Ok(store.snapshot()?)) {
+            Ok(view) => view,
+            Err(failure) => {
+                return Some(Reply {
+                    result: Err(failure),
+                });
+            }
+        };
+        let result = match &request.operation {
+            // Most of a check is reading. Only what must be mended is the service's business.
+            Operation::Check { after, repair } => match check::look(&*view, &request.caller, after)
+            {
+                Ok(Answer::Checked { findings, .. }) if *repair && !findings.is_empty() => {
+                    return None;
+                }
+                result => result,
+            },
+            operation => Query {
+                view: &*view,
+                caller: &request.caller,
+            }
+            .answer(operation)?,
+        };
+        Some(Reply { result })
+    }
+}
+
+fn current(shared: &Shared) -> Outcome<Arc<dyn Store>> {
+    let shared = shared.read().unwrap_or_else(PoisonError::into_inner);
+    shared.clone().ok_or_else(|| Failure {
+        errno: Errno::EIO,
+        message: "the metadata store failed and cannot be opened again; see the server's log"
+            .into(),
+    })
+}
+
+/// Whether an operation is refused on a full disk.
+fn needs_space(operation: &Operation) -> bool {
+    !matches!(
+        operation,
+        Operation::Unlink { .. }
+            | Operation::RemoveDirectory { .. }
+            | Operation::Commit
+            | Operation::FinishTruncate { .. }
+            | Operation::FinishUnstuff { .. }
+            | Operation::Truncate { .. }
+            | Operation::Check { .. }
+    )
+}
+
+fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
+    match operation {
+        Operation::Create {
+            place,
+            exclusive,
+            mode,
+            distribution,
+            content,
+        } => change.create(&NewFile {
+            place,
+            exclusive: *exclusive,
+            mode: *mode,
+            distribution: *distribution,
+            content,
+        }),
+        Operation::MakeDirectory {
+            place,
+            mode,
+            distribution,
+        } => change.make_directory(place, *mode, *distribution),
+        Operation::SymbolicLink { place, target } => change.symbolic_link(place, target),
+        Operation::HardLink { object, place } => change.hard_link(*object, place),
+        Operation::Rename {
+            from,
+            to,
+            no_replace,
+        } => change.rename(from, to, *no_replace),
+        Operation::Unlink { place } => change.unlink(place),
+        Operation::RemoveDirectory { place } => change.remove_directory(place),
+        Operation::SetAttributes { object, set } => change.set_attributes(*object, set),
+        Operation::Truncate { object, size } => change.truncate(*object, *size),
+        Operation::FinishTruncate { object, version } => change.finish_truncate(*object, *version),
+        Operation::Extend {
+            object,
+            end,
+            modified,
+        } => change.extend(*object, *end, *modified),
+        Operation::WriteStuffed {
+            object,
+            offset,
+            data,
+        } => change.write_stuffed(*object, *offset, data),
+        Operation::BeginUnstuff { object } => change.begin_unstuff(*object),
+        Operation::FinishUnstuff { object } => change.finish_unstuff(*object),
+        Operation::Commit => Ok(Answer::Done),
+        Operation::Check { after, repair } => check::run(change, after, *repair),
+        _ => fail(
+            Errno::WRONG_SERVER,
+            "the metadata server keeps no datafiles",
+        ),
+    }
+}

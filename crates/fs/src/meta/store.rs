@@ -1,0 +1,117 @@
+//! An ordered key-value store as the metadata service needs it, whatever engine stands behind it.
+//!
+//! A [`Store`] holds one ordered space of byte strings. It changes only by [`Batch`]es, each of which
+//! happens entirely or not at all, also across a crash, and in the order of the commits: after a
+//! crash the store holds the effect of all batches up to some point and of none behind it. A
+//! [`View`] is the state between two batches, for as long as it is held.
+//!
+//! [`fjall`] is the engine in use (`docs/metadata-engine.md` says why); [`memory`] is the reference
+//! that tests compare with.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+pub mod fjall;
+pub mod memory;
+
+/// How far a commit must get before it returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Persist {
+    /// Handed to the operating system: survives the death of this process.
+    Process,
+    /// On stable storage: survives power loss. So does then every earlier commit.
+    Power,
+}
+
+/// A key and its value.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+/// An ordered walk.
+pub type Pairs<'a> = Box<dyn Iterator<Item = Result<Pair, StoreError>> + 'a>;
+
+/// What an engine must do.
+pub trait Store: Send + Sync {
+    /// The engine's name, for people.
+    fn name(&self) -> &'static str;
+
+    /// The state as of now, unchanged by later commits.
+    fn snapshot(&self) -> Result<Box<dyn View>, StoreError>;
+
+    /// Applies a batch atomically. After an error nothing is known of the batch until the store
+    /// has been opened again, and the store may refuse further commits.
+    fn commit(&self, batch: &Batch, persist: Persist) -> Result<(), StoreError>;
+
+    /// Makes all earlier commits survive power loss.
+    fn sync(&self) -> Result<(), StoreError>;
+}
+
+/// A state of a store.
+pub trait View: Send {
+    /// The value of `key`.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Pairs with `start <= key < end`, in the order of keys.
+    fn range<'a>(&'a self, start: &[u8], end: &[u8]) -> Pairs<'a>;
+}
+
+/// Changes that happen together: for each key its new value, or `None` to remove it.
+pub type Batch = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// Why a store failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct StoreError {
+    /// The engine.
+    pub store: &'static str,
+    /// What it was doing, such as `commit`.
+    pub doing: &'static str,
+    /// What kind of failure.
+    pub kind: StoreErrorKind,
+    /// What the engine says.
+    pub message: String,
+}
+
+/// Kinds of failures that callers tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreErrorKind {
+    /// The disk is full.
+    Full,
+    /// Another process has the store open.
+    Locked,
+    /// What is stored is not what was written.
+    Corrupt,
+    /// Anything else.
+    Io,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            store,
+            doing,
+            message,
+            ..
+        } = self;
+        write!(out, "metadata store ({store}), {doing}: {message}")?;
+        match self.kind {
+            StoreErrorKind::Full => write!(out, "; free some space, then restart the server"),
+            StoreErrorKind::Locked => write!(out, "; is the server already running?"),
+            StoreErrorKind::Corrupt => {
+                write!(out, "; restore the directory from a backup or another copy")
+            }
+            StoreErrorKind::Io => Ok(()),
+        }
+    }
+}
+
+/// The smallest key behind all keys that start with `prefix`. Prefixes here start with a letter, so
+/// there always is one.
+pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}

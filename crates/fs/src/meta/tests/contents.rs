@@ -1,0 +1,252 @@
+//! Sizes and contents: stuffed files, the move to the servers, truncation in two steps.
+
+use super::*;
+
+fn write(object: ObjectId, offset: u64, data: &[u8]) -> Operation {
+    Operation::WriteStuffed {
+        object,
+        offset,
+        data: data.to_vec(),
+    }
+}
+
+fn content(bench: &mut Bench, object: ObjectId) -> Vec<u8> {
+    let node = bench.node(Operation::GetNode {
+        object,
+        content: true,
+    });
+    match node.body {
+        Body::Stuffed {
+            content: Some(content),
+            ..
+        } => {
+            assert_eq!(content.len() as u64, node.attributes.size);
+            content
+        }
+        body => panic!("{body:?}"),
+    }
+}
+
+#[test]
+fn small_files_grow_shrink_and_have_no_holes() {
+    let mut bench = Bench::new();
+    let file = bench
+        .node(Operation::Create {
+            place: at("f"),
+            exclusive: true,
+            mode: 0o644,
+            distribution: None,
+            content: b"abc".to_vec(),
+        })
+        .object;
+    assert_eq!(content(&mut bench, file), b"abc");
+    bench.node(write(file, 1, b"XY"));
+    bench.node(write(file, 6, b"z"));
+    assert_eq!(content(&mut bench, file), b"aXY\0\0\0z");
+    bench.node(Operation::Truncate {
+        object: file,
+        size: 2,
+    });
+    bench.node(Operation::Truncate {
+        object: file,
+        size: 4,
+    });
+    assert_eq!(content(&mut bench, file), b"aX\0\0");
+    bench.node(Operation::Truncate {
+        object: file,
+        size: 0,
+    });
+    assert_eq!(content(&mut bench, file), b"");
+    let before = bench.stat("f").attributes;
+    bench.node(write(file, 100, b""));
+    assert_eq!(bench.stat("f").attributes, before);
+    let limit = MAX_STUFFED_BYTES as u64;
+    bench.node(write(file, limit - 1, b"!"));
+    assert_eq!(content(&mut bench, file).len(), MAX_STUFFED_BYTES);
+    assert_eq!(bench.errno(write(file, limit, b"!")), Errno::STUFFED);
+    let truncate = |size| Operation::Truncate { object: file, size };
+    assert_eq!(bench.errno(truncate(limit + 1)), Errno::STUFFED);
+    assert_eq!(bench.errno(truncate(1 << 63)), Errno::EFBIG);
+    assert_eq!(bench.errno(write(file, u64::MAX, b"!")), Errno::EFBIG);
+    let too_much = Operation::Create {
+        place: at("g"),
+        exclusive: true,
+        mode: 0o644,
+        distribution: None,
+        content: vec![0; MAX_STUFFED_BYTES + 1],
+    };
+    assert_eq!(bench.errno(too_much), Errno::EINVAL);
+    assert!(bench.check(false).is_empty());
+}
+
+#[test]
+fn a_small_file_moves_once() {
+    let mut bench = Bench::new();
+    let file = bench.node(create("f")).object;
+    bench.node(write(file, 0, b"content"));
+    let finish = Operation::FinishUnstuff { object: file };
+    let begin = Operation::BeginUnstuff { object: file };
+    assert_eq!(bench.errno(finish.clone()), Errno::EINVAL);
+    let exist = Operation::Exist {
+        objects: vec![file, ObjectId(77), ObjectId::ROOT],
+    };
+    assert_eq!(bench.run(exist.clone()), Ok(Answer::Objects(vec![])));
+    for _ in 0..2 {
+        let node = bench.node(begin.clone());
+        let expected = Some(b"content".to_vec());
+        assert!(
+            matches!(&node.body, Body::Stuffed { content, moving: true, .. } if *content == expected)
+        );
+    }
+    // Its datafile may exist from now on.
+    assert_eq!(bench.run(exist.clone()), Ok(Answer::Objects(vec![file])));
+    assert_eq!(bench.errno(write(file, 0, b"x")), Errno::MOVING);
+    let truncate = Operation::Truncate {
+        object: file,
+        size: 0,
+    };
+    assert_eq!(bench.errno(truncate), Errno::MOVING);
+    let extend = |end| Operation::Extend {
+        object: file,
+        end,
+        modified: Timestamp::default(),
+    };
+    assert_eq!(bench.errno(extend(8)), Errno::MOVING);
+    for _ in 0..2 {
+        let node = bench.node(finish.clone());
+        assert!(matches!(
+            node.body,
+            Body::Striped {
+                version: 0,
+                truncating: None,
+                ..
+            }
+        ));
+        assert_eq!(node.attributes.size, 7);
+    }
+    assert!(matches!(bench.node(begin).body, Body::Striped { .. }));
+    assert_eq!(bench.errno(write(file, 0, b"x")), Errno::NOT_STUFFED);
+    assert_eq!(bench.node(extend(100)).attributes.size, 100);
+    assert_eq!(bench.node(extend(50)).attributes.size, 100);
+    assert_eq!(bench.node(extend(MAX_FILE)).attributes.size, MAX_FILE);
+    assert_eq!(bench.errno(extend(MAX_FILE + 1)), Errno::EFBIG);
+    assert_eq!(bench.run(exist), Ok(Answer::Objects(vec![file])));
+    assert!(bench.check(false).is_empty());
+}
+
+const MAX_FILE: u64 = i64::MAX as u64;
+
+fn striped(bench: &mut Bench, path: &str, size: u64) -> ObjectId {
+    let object = bench.node(create(path)).object;
+    bench.node(Operation::BeginUnstuff { object });
+    bench.node(Operation::FinishUnstuff { object });
+    bench.node(Operation::Extend {
+        object,
+        end: size,
+        modified: Timestamp::default(),
+    });
+    object
+}
+
+#[test]
+fn truncation_takes_two_steps() {
+    let mut bench = Bench::new();
+    let object = striped(&mut bench, "f", 1000);
+    let mut truncate = |size| {
+        let node = bench.node(Operation::Truncate { object, size });
+        assert_eq!(node.attributes.size, size);
+        match node.body {
+            Body::Striped {
+                version,
+                truncating,
+                ..
+            } => (version, truncating),
+            body => panic!("{body:?}"),
+        }
+    };
+    // Growing leaves the datafiles alone.
+    assert_eq!(truncate(2000), (0, None));
+    assert_eq!(truncate(500), (1, Some(500)));
+    // Before the datafiles have followed, the least size counts.
+    assert_eq!(truncate(700), (1, Some(500)));
+    assert_eq!(truncate(600), (2, Some(500)));
+    assert_eq!(truncate(100), (3, Some(100)));
+    let finish = |version| Operation::FinishTruncate { object, version };
+    let pending = |node: Node| match node.body {
+        Body::Striped { truncating, .. } => truncating,
+        body => panic!("{body:?}"),
+    };
+    assert_eq!(pending(bench.node(finish(2))), Some(100));
+    assert_eq!(bench.errno(finish(4)), Errno::EINVAL);
+    assert_eq!(pending(bench.node(finish(3))), None);
+    assert_eq!(pending(bench.node(finish(3))), None);
+    assert_eq!(bench.stat("f").attributes.size, 100);
+    let directory = Operation::Truncate {
+        object: ObjectId::ROOT,
+        size: 0,
+    };
+    assert_eq!(bench.errno(directory), Errno::EISDIR);
+}
+
+#[test]
+fn removed_files_are_remembered_until_reclaimed() {
+    let mut bench = Bench::new();
+    let file = striped(&mut bench, "f", 10);
+    let kept = bench.node(Operation::HardLink {
+        object: file,
+        place: at("g"),
+    });
+    let small = bench.node(create("small")).object;
+    bench.node(write(small, 0, b"x"));
+    let moving = bench.node(create("moving")).object;
+    bench.node(write(moving, 0, b"x"));
+    bench.node(Operation::BeginUnstuff { object: moving });
+    bench.done(unlink("f"));
+    assert_eq!(bench.service.removals(10).expect("lists"), []);
+    for path in ["g", "small", "moving"] {
+        bench.done(unlink(path));
+    }
+    assert_eq!(bench.errno(write(small, 0, b"x")), Errno::ESTALE);
+    assert_eq!(
+        bench.errno(Operation::FinishUnstuff { object: moving }),
+        Errno::ESTALE
+    );
+    let Body::Striped { distribution, .. } = kept.body else {
+        panic!("not striped");
+    };
+    let removals = bench.service.removals(10).expect("lists");
+    assert_eq!(removals.len(), 2);
+    assert_eq!(
+        (removals[0].object, &removals[0].servers),
+        (file, &distribution.servers)
+    );
+    assert_eq!((removals[1].object, removals[1].servers.len()), (moving, 1));
+    assert_eq!(bench.service.removals(1).expect("lists").len(), 1);
+    let status = |bench: &mut Bench| bench.run(Operation::MetadataStatus);
+    let counts = |objects, removals| Ok(Answer::MetadataStatus { objects, removals });
+    assert_eq!(status(&mut bench), counts(1, 2));
+    bench
+        .service
+        .removed(&[file, file, small])
+        .expect("forgets");
+    assert_eq!(status(&mut bench), counts(1, 1));
+    bench.service.removed(&[moving]).expect("forgets");
+    assert_eq!(bench.service.removals(10).expect("lists"), []);
+    assert_eq!(status(&mut bench), counts(1, 0));
+}
+
+#[test]
+fn replacing_by_rename_removes_the_replaced() {
+    let mut bench = Bench::new();
+    let old = striped(&mut bench, "old", 10);
+    bench.node(create("new"));
+    bench.done(rename("new", "old"));
+    let removals = bench.service.removals(10).expect("lists");
+    assert_eq!(
+        removals
+            .iter()
+            .map(|removal| removal.object)
+            .collect::<Vec<_>>(),
+        [old]
+    );
+}

@@ -1,0 +1,235 @@
+//! From paths to objects: `.` and `..`, symbolic links, trailing slashes, permission to search.
+
+use causeway_wire::fs::{Body, Errno, Kind, MAX_NAME_BYTES, MAX_PATH_BYTES, ObjectId, Place};
+use causeway_wire::store::{EntryRecord, ObjectRecord};
+
+use super::fault::{Outcome, corrupt, fail, plain, stale};
+use super::query::{Query, SEARCH, find_entry, find_object};
+
+/// Most symbolic links followed on one walk, as in Linux.
+const MAX_SYMBOLIC_LINKS: usize = 40;
+
+/// An object and its record.
+#[derive(Debug, Clone)]
+pub(super) struct Found {
+    pub(super) object: ObjectId,
+    pub(super) record: ObjectRecord,
+}
+
+/// A directory and the last component of a path below it. The caller may search the directory.
+#[derive(Debug)]
+pub(super) struct Spot {
+    pub(super) directory: Found,
+    pub(super) last: Last,
+}
+
+/// The last component of a path.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Last {
+    /// A name, and whether slashes follow: then it must name a directory.
+    Name(Vec<u8>, bool),
+    /// `.`.
+    Dot,
+    /// `..`.
+    DotDot,
+    /// None: the path is empty.
+    Empty,
+    /// None: the path consists of slashes.
+    Root,
+}
+
+/// How many links a walk may still follow.
+pub(super) struct Budget(usize);
+
+impl Budget {
+    pub(super) fn new() -> Self {
+        Self(MAX_SYMBOLIC_LINKS)
+    }
+
+    pub(super) fn spend(&mut self) -> Outcome<()> {
+        match self.0.checked_sub(1) {
+            Some(left) => {
+                self.0 = left;
+                Ok(())
+            }
+            None => fail(
+                Errno::ELOOP,
+                format!("more than {MAX_SYMBOLIC_LINKS} symbolic links on the way"),
+            ),
+        }
+    }
+}
+
+impl Query<'_> {
+    /// The object at `place`; a link in the last component is followed if `follow` or if a slash
+    /// stands behind it.
+    pub(super) fn walk(&self, place: &Place, follow: bool) -> Outcome<Found> {
+        let mut budget = Budget::new();
+        let (mut base, mut path) = (place.base, place.path.clone());
+        loop {
+            let Spot { directory, last } = self.walk_to_last(base, &path, &mut budget)?;
+            let (name, slash) = match last {
+                Last::Name(name, slash) => (name, slash),
+                Last::DotDot => return self.parent(&directory),
+                Last::Dot | Last::Empty | Last::Root => return Ok(directory),
+            };
+            let Some(found) = self.child(&directory, &name)? else {
+                return missing(&name);
+            };
+            match &found.record.body {
+                Body::Link(target) if follow || slash => {
+                    budget.spend()?;
+                    base = directory.object;
+                    path = target.clone();
+                    if slash {
+                        path.push(b'/');
+                    }
+                }
+                Body::Directory(_) => return Ok(found),
+                _ if slash => return not_a_directory(&name),
+                _ => return Ok(found),
+            }
+        }
+    }
+
+    /// Walks all components but the last.
+    pub(super) fn walk_to_last(
+        &self,
+        base: ObjectId,
+        path: &[u8],
+        budget: &mut Budget,
+    ) -> Outcome<Spot> {
+        if path.len() > MAX_PATH_BYTES {
+            return fail(
+                Errno::ENAMETOOLONG,
+                format!("a path has at most {MAX_PATH_BYTES} bytes"),
+            );
+        }
+        if path.contains(&0) {
+            return fail(Errno::EINVAL, "a path cannot contain a NUL byte");
+        }
+        let mut at = self.start(base, path)?;
+        if path.is_empty() {
+            return Ok(Spot {
+                directory: at,
+                last: Last::Empty,
+            });
+        }
+        let mut rest = skip_slashes(path).to_vec();
+        loop {
+            let end = rest.iter().position(|byte| *byte == b'/');
+            let (component, tail) = rest.split_at(end.unwrap_or(rest.len()));
+            let next = skip_slashes(tail);
+            if component.len() > MAX_NAME_BYTES {
+                return fail(
+                    Errno::ENAMETOOLONG,
+                    format!("a name has at most {MAX_NAME_BYTES} bytes"),
+                );
+            }
+            if at.record.kind() != Kind::Directory {
+                return not_a_directory(&at.record.name);
+            }
+            if !component.is_empty() {
+                self.check(&at, SEARCH)?;
+            }
+            if next.is_empty() {
+                let last = match component {
+                    b"" => Last::Root,
+                    b"." => Last::Dot,
+                    b".." => Last::DotDot,
+                    name => Last::Name(name.to_vec(), !tail.is_empty()),
+                };
+                return Ok(Spot {
+                    directory: at,
+                    last,
+                });
+            }
+            let found = match component {
+                b"." => at.clone(),
+                b".." => self.parent(&at)?,
+                name => match self.child(&at, name)? {
+                    Some(found) => found,
+                    None => return missing(name),
+                },
+            };
+            rest = match &found.record.body {
+                Body::Link(target) => {
+                    budget.spend()?;
+                    at = self.start(at.object, target)?;
+                    skip_slashes(&[target, b"/".as_slice(), next].concat()).to_vec()
+                }
+                _ => {
+                    let next = next.to_vec();
+                    at = found;
+                    next
+                }
+            };
+        }
+    }
+
+    /// Where a walk begins.
+    fn start(&self, base: ObjectId, path: &[u8]) -> Outcome<Found> {
+        let object = match path.first() {
+            Some(b'/') => ObjectId::ROOT,
+            _ => base,
+        };
+        let record = find_object(self.view, object)?.ok_or_else(|| stale(object))?;
+        Ok(Found { object, record })
+    }
+
+    /// What a name in a directory names.
+    pub(super) fn child(&self, directory: &Found, name: &[u8]) -> Outcome<Option<Found>> {
+        let Some(EntryRecord { object, .. }) = find_entry(self.view, directory.object, name)?
+        else {
+            return Ok(None);
+        };
+        match find_object(self.view, object)? {
+            Some(record) => Ok(Some(Found { object, record })),
+            None => Err(corrupt(format_args!(
+                "{:?} in directory {} names object {}, which does not exist",
+                String::from_utf8_lossy(name),
+                directory.object.0,
+                object.0
+            ))),
+        }
+    }
+
+    /// The directory above a directory; the root is above itself.
+    pub(super) fn parent(&self, directory: &Found) -> Outcome<Found> {
+        if directory.record.kind() != Kind::Directory {
+            return not_a_directory(&directory.record.name);
+        }
+        let object = directory.record.parent;
+        match find_object(self.view, object)? {
+            Some(record) => Ok(Found { object, record }),
+            None => Err(corrupt(format_args!(
+                "directory {} lies in directory {}, which does not exist",
+                directory.object.0, object.0
+            ))),
+        }
+    }
+}
+
+fn skip_slashes(path: &[u8]) -> &[u8] {
+    let start = path.iter().position(|byte| *byte != b'/');
+    path.get(start.unwrap_or(path.len())..).unwrap_or_default()
+}
+
+/// There is no such name.
+pub(super) fn missing<T>(name: &[u8]) -> Outcome<T> {
+    fail(
+        Errno::ENOENT,
+        format!("there is no {:?}", String::from_utf8_lossy(name)),
+    )
+}
+
+/// The name is not a directory's.
+pub(super) fn not_a_directory<T>(name: &[u8]) -> Outcome<T> {
+    match name {
+        [] => plain(Errno::ENOTDIR),
+        name => fail(
+            Errno::ENOTDIR,
+            format!("{:?} is not a directory", String::from_utf8_lossy(name)),
+        ),
+    }
+}

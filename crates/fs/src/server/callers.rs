@@ -1,0 +1,123 @@
+//! Whether a caller is who it claims to be.
+
+use std::collections::HashMap;
+
+use causeway_bmi::{Addr, Identity};
+use causeway_wire::fs::{Caller, Errno, Failure};
+
+/// Connections whose last caller is remembered.
+const MAX_REMEMBERED: usize = 4096;
+
+/// Checks callers, remembering the last one that was found right on each connection.
+#[derive(Debug)]
+pub(super) struct Callers<A = Addr> {
+    verified: HashMap<A, (Identity, Caller)>,
+}
+
+impl<A> Default for Callers<A> {
+    fn default() -> Self {
+        Self {
+            verified: HashMap::new(),
+        }
+    }
+}
+
+impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
+    /// Holds a claim against what the message layer knows for certain.
+    pub(super) fn verify(
+        &mut self,
+        from: A,
+        identity: Option<Identity>,
+        claim: &Caller,
+    ) -> Result<(), Failure> {
+        let refuse = |message: String| Failure {
+            errno: Errno::EPERM,
+            message,
+        };
+        let identity = identity
+            .ok_or_else(|| refuse("the connection does not say who is at its end".to_owned()))?;
+        let Identity::Local { pid, uid, gid } = identity else {
+            return Ok(());
+        };
+        if uid == 0 {
+            return Ok(());
+        }
+        if self
+            .verified
+            .get(&from)
+            .is_some_and(|(known, caller)| *known == identity && caller == claim)
+        {
+            return Ok(());
+        }
+        if claim.uid != uid {
+            return Err(refuse(format!(
+                "a process of user {uid} cannot act as user {}",
+                claim.uid
+            )));
+        }
+        let groups = groups_of(pid, uid);
+        let foreign = std::iter::once(&claim.gid)
+            .chain(&claim.groups)
+            .find(|&&group| group != gid && !groups.contains(&group));
+        if let Some(group) = foreign {
+            return Err(refuse(format!(
+                "process {pid} of user {uid} is not in group {group}"
+            )));
+        }
+        if self.verified.len() >= MAX_REMEMBERED {
+            self.verified.clear();
+        }
+        self.verified.insert(from, (identity, claim.clone()));
+        Ok(())
+    }
+}
+
+/// The groups of a process, as long as it is still one of this user's; empty if they cannot be had.
+fn groups_of(pid: i32, uid: u32) -> Vec<u32> {
+    let Ok(status) = std::fs::read_to_string(format!("/proc/{pid}/status")) else {
+        return Vec::new();
+    };
+    let numbers = |field: &str| -> Vec<u32> {
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix(field))
+            .map(|rest| {
+                rest.split_ascii_whitespace()
+                    .filter_map(|number| number.parse().ok())
+                    .collect()
+            })
+            .unwrap_or_default()
+    };
+    if !numbers("Uid:").contains(&uid) {
+        return Vec::new();
+    }
+    let mut groups = numbers("Groups:");
+    groups.extend(numbers("Gid:"));
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_root_and_key_holders_act_for_others() {
+        let addr = 5u32;
+        let mut callers = Callers::default();
+        let claim = |uid, gid, groups: &[u32]| Caller {
+            uid,
+            gid,
+            groups: groups.to_vec(),
+        };
+        let pid = std::process::id() as i32;
+        let local = |uid, gid| Some(Identity::Local { pid, uid, gid });
+        let mut ok = |identity, claim| callers.verify(addr, identity, &claim).is_ok();
+        assert!(ok(local(0, 0), claim(1234, 1, &[2])));
+        assert!(ok(Some(Identity::Keyed), claim(1234, 1, &[2])));
+        assert!(!ok(None, claim(1234, 1, &[])));
+        assert!(!ok(local(77, 77), claim(0, 77, &[])));
+        assert!(ok(local(77, 77), claim(77, 77, &[77])));
+        assert!(!ok(local(77, 77), claim(77, 77, &[4_000_000_000])));
+        assert!(!ok(local(77, 77), claim(77, 4_000_000_000, &[])));
+    }
+}

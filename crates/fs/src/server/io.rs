@@ -1,0 +1,651 @@
+//! Reads and writes of datafiles: between the client's memory and the file, in pieces.
+//!
+//! A [`Job`] is one request. Its bytes move in pieces, a few at a time: where the client's memory can
+//! be mapped, a piece goes straight between it and the file, one copy in all; otherwise through a
+//! buffer, and the transfer of one piece overlaps the storage of another. A list of regions that is
+//! too long for the request is fetched from the client's memory part by part.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use causeway_bmi::{Addr, Direction, Memory, OpError, Posted, RegionDescriptor};
+use causeway_wire::fs::{Answer, Errno, Failure, ObjectId, Regions, Reply};
+
+use super::Ticket;
+use super::events::{Done, EntryState, Loop, Purpose, failure, storage_failure};
+use super::regions::{
+    LIST_CHUNK, LocalStream, REGION_BYTES, RegionStream, RemoteStream, remote_bytes,
+};
+use super::staging::BUFFER_BYTES;
+use crate::data::datafile::Wait;
+use crate::data::{Datafile, Piece};
+
+/// Pieces of one job in progress at once (R2.4's throttling).
+const WINDOW: usize = 4;
+/// Bytes of a piece that needs no buffer.
+const MAPPED_PIECE: u64 = 1 << 20;
+/// Most bytes that a reply carries inside.
+const MAX_INLINE: u64 = 32 << 10;
+/// Bytes stored in one turn of the loop before it looks for messages again.
+const TURN_BYTES: u64 = 2 << 20;
+
+/// A read or write in progress.
+pub(super) struct Job {
+    write: bool,
+    object: ObjectId,
+    file: Arc<Datafile>,
+    regions: RegionStream,
+    memory: MemorySide,
+    /// The reply's data, of a read whose memory is the reply.
+    inline: Option<Memory>,
+    /// Bytes that no piece has taken yet.
+    left: u64,
+    total: u64,
+    found: u64,
+    /// Size of the datafile when a read began.
+    size: u64,
+    pieces: [Option<Flight>; WINDOW],
+    /// The buffer that a part of the list of regions is on its way to.
+    list: Option<Memory>,
+    failure: Option<Failure>,
+}
+
+/// Where the other side of a job's bytes is.
+enum MemorySide {
+    /// In reach of this process.
+    Local(LocalStream),
+    /// In the client's memory, moved by transfers.
+    Remote(RemoteStream),
+    /// In the reply, whose length is known when the list of regions has come.
+    Awaited,
+}
+
+/// A piece in progress.
+struct Flight {
+    piece: Piece,
+    len: u64,
+    /// The buffer and the client's memory, of a piece that needs them.
+    staged: Option<(Memory, Vec<RegionDescriptor>)>,
+    /// Its transfer is in progress.
+    moving: bool,
+}
+
+impl Job {
+    /// Whether it is the client that holds the job up.
+    pub(super) fn waits_for_client(&self) -> bool {
+        self.list.is_some() || self.pieces.iter().flatten().any(|flight| flight.moving)
+    }
+
+    fn in_flight(&self) -> bool {
+        self.list.is_some() || self.pieces.iter().any(Option::is_some)
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+        self.left = 0;
+    }
+}
+
+/// What became of starting a piece.
+enum Step {
+    /// Another one can be started.
+    Again,
+    /// Something in progress must end first, or the job is at its end.
+    Wait,
+    /// This many bytes were stored here and now.
+    Stored(u64),
+}
+
+impl Loop {
+    pub(super) fn start_read(
+        &mut self,
+        from: Addr,
+        tag: u64,
+        object: ObjectId,
+        regions: Regions,
+        memory: Vec<RegionDescriptor>,
+    ) -> Result<Option<Answer>, Failure> {
+        let found = self
+            .store()?
+            .find(object)
+            .and_then(|file| match file {
+                Some(file) => file.size().map(|size| Some((file, size))),
+                None => Ok(None),
+            })
+            .map_err(|error| storage_failure("reading", object, &error))?;
+        let (stream, total) = RegionStream::new(regions)?;
+        let remote = remote_bytes(&memory)?;
+        let inline = memory.is_empty();
+        let total = match (total, inline) {
+            (Some(total), false) if total != remote => return Err(mismatch(total, remote)),
+            (Some(total), true) if total > MAX_INLINE => return Err(too_much_inside(total)),
+            (None, false) => Some(remote),
+            (total, _) => total,
+        };
+        let Some((file, size)) = found.filter(|(_, size)| *size > 0 && total != Some(0)) else {
+            return Ok(Some(Answer::Transferred {
+                bytes: 0,
+                size: 0,
+                inline: Vec::new(),
+            }));
+        };
+        let mut reply = None;
+        let memory = match total {
+            Some(total) if inline => {
+                let buffer = Memory::zeroed(total as usize);
+                reply = Some(buffer.clone());
+                MemorySide::Local(LocalStream::new(vec![buffer]))
+            }
+            None => MemorySide::Awaited,
+            Some(_) => self.reach(from, memory),
+        };
+        let total = total.unwrap_or(0);
+        let job = Job {
+            write: false,
+            object,
+            file,
+            regions: stream,
+            memory,
+            inline: reply,
+            left: total,
+            total,
+            found: 0,
+            size,
+            pieces: Default::default(),
+            list: None,
+            failure: None,
+        };
+        self.start(from, tag, job)
+    }
+
+    pub(super) fn start_write(
+        &mut self,
+        from: Addr,
+        tag: u64,
+        object: ObjectId,
+        regions: Regions,
+        memory: Vec<RegionDescriptor>,
+        inline: Vec<u8>,
+    ) -> Result<Option<Answer>, Failure> {
+        let (stream, total) = RegionStream::new(regions)?;
+        let given = match memory.is_empty() {
+            true => inline.len() as u64,
+            false => remote_bytes(&memory)?,
+        };
+        if let Some(total) = total.filter(|&total| total != given) {
+            return Err(mismatch(total, given));
+        }
+        let file = self
+            .store()?
+            .find_or_make(object)
+            .map_err(|error| storage_failure("making", object, &error))?;
+        if given == 0 {
+            return file
+                .size()
+                .map(|size| {
+                    Some(Answer::Transferred {
+                        bytes: 0,
+                        size,
+                        inline: Vec::new(),
+                    })
+                })
+                .map_err(|error| storage_failure("writing", object, &error));
+        }
+        let memory = match memory.is_empty() {
+            true => MemorySide::Local(LocalStream::new(vec![Memory::from_vec(inline)])),
+            false => self.reach(from, memory),
+        };
+        let job = Job {
+            write: true,
+            object,
+            file,
+            regions: stream,
+            memory,
+            inline: None,
+            left: given,
+            total: given,
+            found: 0,
+            size: 0,
+            pieces: Default::default(),
+            list: None,
+            failure: None,
+        };
+        self.start(from, tag, job)
+    }
+
+    /// The client's memory: mapped if all of it can be.
+    fn reach(&mut self, from: Addr, memory: Vec<RegionDescriptor>) -> MemorySide {
+        let mut mapped = Vec::with_capacity(memory.len());
+        for region in &memory {
+            let span = region.object.and_then(|_| self.bmi.map(from, region));
+            match span {
+                Some(span) if span.len() as u64 == region.len => mapped.push(span),
+                _ => return MemorySide::Remote(RemoteStream::new(memory)),
+            }
+        }
+        MemorySide::Local(LocalStream::new(mapped))
+    }
+
+    fn start(&mut self, from: Addr, tag: u64, job: Job) -> Result<Option<Answer>, Failure> {
+        let ticket = self.enter(from, tag, EntryState::Moving(Box::new(job)));
+        self.runnable.push_back(ticket);
+        Ok(None)
+    }
+
+    /// Lets jobs go on, for a bounded time.
+    pub(super) fn run_jobs(&mut self) {
+        let mut stored = 0;
+        while stored < TURN_BYTES
+            && let Some(ticket) = self.next_job()
+        {
+            stored += self.advance(ticket);
+        }
+    }
+
+    fn next_job(&mut self) -> Option<Ticket> {
+        self.runnable.pop_front().or_else(|| {
+            let starved = self.staging.may_take();
+            starved.then(|| self.starved.pop_front()).flatten()
+        })
+    }
+
+    /// Starts what can be started of a job. Answers how many bytes were stored here and now; if that
+    /// is any, the job queues up again behind the others.
+    fn advance(&mut self, ticket: Ticket) -> u64 {
+        let Some((from, mut job)) = self.take_job(ticket) else {
+            return 0;
+        };
+        let stored = loop {
+            match self.step(ticket, from, &mut job) {
+                Step::Again => {}
+                Step::Wait => break 0,
+                Step::Stored(bytes) => break bytes,
+            }
+        };
+        let over = job.left == 0 && !job.in_flight() && !matches!(job.memory, MemorySide::Awaited);
+        if over || (job.failure.is_some() && !job.in_flight()) {
+            self.finish_job(ticket, *job);
+        } else {
+            self.put_job(ticket, job);
+            if stored > 0 {
+                self.runnable.push_back(ticket);
+            }
+        }
+        stored
+    }
+
+    /// Takes a job out of its entry to work on it.
+    fn take_job(&mut self, ticket: Ticket) -> Option<(Addr, Box<Job>)> {
+        let entry = self.entry(ticket)?;
+        if !matches!(entry.state, EntryState::Moving(_)) {
+            return None;
+        }
+        entry.moved = Instant::now();
+        match std::mem::replace(&mut entry.state, EntryState::Elsewhere) {
+            EntryState::Moving(job) => Some((entry.from, job)),
+            EntryState::Elsewhere | EntryState::Replying => None,
+        }
+    }
+
+    fn put_job(&mut self, ticket: Ticket, job: Box<Job>) {
+        if let Some(entry) = self.entry(ticket) {
+            entry.state = EntryState::Moving(job);
+        }
+    }
+
+    fn finish_job(&mut self, ticket: Ticket, job: Job) {
+        let result = match job.failure {
+            Some(failure) => Err(failure),
+            None if job.write => {
+                self.written += job.total;
+                job.file
+                    .size()
+                    .map(|size| Answer::Transferred {
+                        bytes: job.total,
+                        size,
+                        inline: Vec::new(),
+                    })
+                    .map_err(|error| storage_failure("writing", job.object, &error))
+            }
+            None => {
+                self.read += job.found;
+                Ok(Answer::Transferred {
+                    bytes: job.found,
+                    size: job.size,
+                    inline: job.inline.map(Memory::into_vec).unwrap_or_default(),
+                })
+            }
+        };
+        self.finish(ticket, Reply { result });
+    }
+
+    /// Starts the next piece of a job.
+    fn step(&mut self, ticket: Ticket, from: Addr, job: &mut Job) -> Step {
+        let awaited = matches!(job.memory, MemorySide::Awaited);
+        if job.failure.is_some() || (job.left == 0 && !awaited) || job.list.is_some() {
+            return Step::Wait;
+        }
+        let Some(index) = job.pieces.iter().position(Option::is_none) else {
+            return Step::Wait;
+        };
+        let buffer = match &job.memory {
+            MemorySide::Awaited => return self.want_list(ticket, from, job),
+            MemorySide::Local(_) => None,
+            MemorySide::Remote(_) => match self.buffer(ticket, from, job) {
+                Some(buffer) => Some(buffer),
+                None => return Step::Wait,
+            },
+        };
+        let most = match buffer {
+            Some(_) => BUFFER_BYTES as u64,
+            None => MAPPED_PIECE,
+        };
+        let (regions, len) = job.regions.take(most.min(job.left));
+        if len == 0 {
+            if let Some(buffer) = buffer {
+                self.staging.give(buffer);
+            }
+            return self.want_list(ticket, from, job);
+        }
+        job.left -= len;
+        let mut flight = Flight {
+            piece: Piece {
+                regions,
+                memory: Vec::new(),
+            },
+            len,
+            staged: None,
+            moving: false,
+        };
+        match (&mut job.memory, buffer) {
+            (MemorySide::Local(stream), _) => flight.piece.memory = stream.take(len),
+            (MemorySide::Remote(stream), Some(buffer)) => {
+                flight.piece.memory = vec![buffer.slice(0..len as usize)];
+                flight.staged = Some((buffer, stream.take(len)));
+            }
+            (MemorySide::Remote(_) | MemorySide::Awaited, _) => return Step::Wait,
+        }
+        let fetch_first = job.write && flight.staged.is_some();
+        job.pieces[index] = Some(flight);
+        if fetch_first {
+            self.move_piece(ticket, from, job, index)
+        } else {
+            self.store_piece(ticket, from, job, index)
+        }
+    }
+
+    /// A buffer, or the job queues up for one.
+    fn buffer(&mut self, ticket: Ticket, from: Addr, job: &mut Job) -> Option<Memory> {
+        match self.staging.take(&mut self.bmi, from) {
+            Ok(Some(buffer)) => Some(buffer),
+            Ok(None) => {
+                self.starved.push_back(ticket);
+                None
+            }
+            Err(message) => {
+                job.fail(failure(Errno::ENOMEM, format!("no buffer: {message}")));
+                None
+            }
+        }
+    }
+
+    /// Moves a piece between its buffer and the client's memory.
+    fn move_piece(&mut self, ticket: Ticket, from: Addr, job: &mut Job, index: usize) -> Step {
+        let Some(flight) = &mut job.pieces[index] else {
+            return Step::Wait;
+        };
+        let Some((_, remote)) = &flight.staged else {
+            return Step::Wait;
+        };
+        let direction = match job.write {
+            true => Direction::Get,
+            false => Direction::Put,
+        };
+        let user = Purpose::Piece(index).user(ticket);
+        let posted = self.bmi.post_transfer(
+            from,
+            direction,
+            &flight.piece.memory,
+            remote,
+            self.context,
+            user,
+        );
+        match posted {
+            Ok(Posted::Pending(_)) => {
+                flight.moving = true;
+                Step::Again
+            }
+            Ok(Posted::Complete(completion)) => match completion.result {
+                Ok(_) if job.write => self.store_piece(ticket, from, job, index),
+                Ok(_) => {
+                    self.land(job, index);
+                    Step::Again
+                }
+                Err(error) => {
+                    job.fail(transfer_failure(&error));
+                    self.land(job, index);
+                    Step::Wait
+                }
+            },
+            Err(error) => {
+                job.fail(failure(Errno::EIO, error.to_string()));
+                self.land(job, index);
+                Step::Wait
+            }
+        }
+    }
+
+    /// Moves a piece between the file and memory in our reach: here if that does not wait.
+    fn store_piece(&mut self, ticket: Ticket, from: Addr, job: &mut Job, index: usize) -> Step {
+        let in_memory = self.store.as_ref().is_some_and(|store| store.in_memory());
+        let Some(flight) = &job.pieces[index] else {
+            return Step::Wait;
+        };
+        let len = flight.len;
+        let result = match (job.write, in_memory) {
+            (true, true) => job
+                .file
+                .write(&flight.piece, &mut self.scratch)
+                .map(|()| len),
+            (true, false) => Err(std::io::ErrorKind::WouldBlock.into()),
+            (false, true) => job
+                .file
+                .read(&flight.piece, &mut self.scratch, Wait::Allowed),
+            (false, false) => job
+                .file
+                .read(&flight.piece, &mut self.scratch, Wait::Refused),
+        };
+        match result {
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                let (file, piece, write) = (Arc::clone(&job.file), flight.piece.clone(), job.write);
+                let mailbox = self.mailbox();
+                self.pool.run(move |scratch| {
+                    let result = match write {
+                        true => file.write(&piece, scratch).map(|()| len),
+                        false => file.read(&piece, scratch, Wait::Allowed),
+                    };
+                    drop((file, piece));
+                    mailbox.put(Done::Piece(ticket, index, result));
+                });
+                Step::Again
+            }
+            result => match self.stored(ticket, from, job, index, result) {
+                Step::Again => Step::Stored(len),
+                other => other,
+            },
+        }
+    }
+
+    /// A piece has been stored or read.
+    fn stored(
+        &mut self,
+        ticket: Ticket,
+        from: Addr,
+        job: &mut Job,
+        index: usize,
+        result: std::io::Result<u64>,
+    ) -> Step {
+        match result {
+            Ok(found) => job.found += found,
+            Err(error) => {
+                let doing = if job.write { "writing" } else { "reading" };
+                job.fail(storage_failure(doing, job.object, &error));
+            }
+        }
+        let staged = job.pieces[index]
+            .as_ref()
+            .is_some_and(|flight| flight.staged.is_some());
+        if staged && !job.write && job.failure.is_none() {
+            return self.move_piece(ticket, from, job, index);
+        }
+        self.land(job, index);
+        Step::Again
+    }
+
+    /// A piece is at its end.
+    fn land(&mut self, job: &mut Job, index: usize) {
+        let flight = job.pieces.get_mut(index).and_then(Option::take);
+        if let Some(Flight {
+            staged: Some((buffer, _)),
+            ..
+        }) = flight
+        {
+            self.staging.give(buffer);
+        }
+    }
+
+    /// The message layer has moved a piece.
+    pub(super) fn piece_transferred(
+        &mut self,
+        ticket: Ticket,
+        index: usize,
+        result: Result<u64, OpError>,
+    ) {
+        let Some((from, mut job)) = self.take_job(ticket) else {
+            return;
+        };
+        if let Some(Some(flight)) = job.pieces.get_mut(index) {
+            flight.moving = false;
+        }
+        match result {
+            Ok(_) if job.write && job.failure.is_none() => {
+                self.store_piece(ticket, from, &mut job, index);
+            }
+            Ok(_) => self.land(&mut job, index),
+            Err(error) => {
+                job.fail(transfer_failure(&error));
+                self.land(&mut job, index);
+            }
+        }
+        self.put_job(ticket, job);
+        self.runnable.push_back(ticket);
+    }
+
+    /// The pool has stored or read a piece.
+    pub(super) fn piece_stored(
+        &mut self,
+        ticket: Ticket,
+        index: usize,
+        result: std::io::Result<u64>,
+    ) {
+        let Some((from, mut job)) = self.take_job(ticket) else {
+            return;
+        };
+        self.stored(ticket, from, &mut job, index, result);
+        self.put_job(ticket, job);
+        self.runnable.push_back(ticket);
+    }
+
+    /// Fetches the next part of a list of regions.
+    fn want_list(&mut self, ticket: Ticket, from: Addr, job: &mut Job) -> Step {
+        let Some(wanted) = job.regions.list_wanted() else {
+            if job.left > 0 {
+                job.fail(failure(
+                    Errno::EINVAL,
+                    format!("the regions end {} bytes before the memory", job.left),
+                ));
+            }
+            // Nothing was asked for.
+            if matches!(job.memory, MemorySide::Awaited) {
+                job.memory = MemorySide::Local(LocalStream::new(Vec::new()));
+            }
+            return Step::Wait;
+        };
+        debug_assert!(wanted.len <= LIST_CHUNK * REGION_BYTES);
+        let Some(buffer) = self.buffer(ticket, from, job) else {
+            return Step::Wait;
+        };
+        let into = buffer.slice(0..wanted.len as usize);
+        let user = Purpose::List.user(ticket);
+        let posted =
+            self.bmi
+                .post_transfer(from, Direction::Get, &[into], &[wanted], self.context, user);
+        match posted {
+            Ok(Posted::Pending(_)) => {
+                job.list = Some(buffer);
+                Step::Wait
+            }
+            Ok(Posted::Complete(completion)) => {
+                self.take_list(job, buffer, wanted.len, completion.result);
+                Step::Again
+            }
+            Err(error) => {
+                self.staging.give(buffer);
+                job.fail(failure(Errno::EIO, error.to_string()));
+                Step::Wait
+            }
+        }
+    }
+
+    /// A part of a list of regions has arrived.
+    pub(super) fn list_arrived(&mut self, ticket: Ticket, result: Result<u64, OpError>) {
+        let Some((_, mut job)) = self.take_job(ticket) else {
+            return;
+        };
+        if let (Some(buffer), Some(wanted)) = (job.list.take(), job.regions.list_wanted()) {
+            self.take_list(&mut job, buffer, wanted.len, result);
+        }
+        self.put_job(ticket, job);
+        self.runnable.push_back(ticket);
+    }
+
+    fn take_list(&mut self, job: &mut Job, buffer: Memory, len: u64, result: Result<u64, OpError>) {
+        let taken = match result {
+            Ok(_) => job.regions.list_fetched(&buffer.slice(0..len as usize)),
+            Err(error) => Err(transfer_failure(&error)),
+        };
+        self.staging.give(buffer);
+        match taken {
+            Ok(total) if matches!(job.memory, MemorySide::Awaited) => {
+                if total > MAX_INLINE || job.regions.list_wanted().is_some() {
+                    job.fail(too_much_inside(total));
+                    return;
+                }
+                let reply = Memory::zeroed(total as usize);
+                job.inline = Some(reply.clone());
+                job.memory = MemorySide::Local(LocalStream::new(vec![reply]));
+                (job.left, job.total) = (total, total);
+            }
+            Ok(_) => {}
+            Err(failure) => job.fail(failure),
+        }
+    }
+}
+
+fn mismatch(regions: u64, memory: u64) -> Failure {
+    failure(
+        Errno::EINVAL,
+        format!("the regions have {regions} bytes, the memory {memory}"),
+    )
+}
+
+fn too_much_inside(bytes: u64) -> Failure {
+    failure(
+        Errno::EMSGSIZE,
+        format!("a reply carries at most {MAX_INLINE} bytes inside, not {bytes}"),
+    )
+}
+
+fn transfer_failure(error: &OpError) -> Failure {
+    failure(Errno::EIO, format!("moving the data: {error}"))
+}

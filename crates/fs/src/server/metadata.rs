@@ -1,0 +1,333 @@
+//! The metadata service inside a server's loop.
+//!
+//! Requests that change nothing are answered at once from the last committed state. Changes of a
+//! relaxed file system are made in the loop, all of one wake-up in one batch. Changes of a synced one
+//! go to a thread that makes everything that waits in one batch with one sync (group commit), while
+//! the loop goes on answering.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request, Timestamp};
+
+use super::Ticket;
+use super::reclaim::Bell;
+use crate::config::{Configuration, Durability};
+use crate::meta::{Reader, Service, Settings};
+
+/// Environment variable that makes every change wait for a sync of its own, to measure what group
+/// commit is worth.
+const COMMIT_EACH: &str = "CAUSEWAY_COMMIT_EACH";
+/// Most changes of one batch.
+const MAX_BATCH: usize = 512;
+/// Longest time that a commit waits for company.
+const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
+
+/// The service as several threads share it.
+pub(super) type SharedService = Arc<Mutex<Service>>;
+
+/// Locks the service.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The metadata service of this server.
+pub(super) struct Metadata {
+    service: SharedService,
+    reader: Reader,
+    /// Rung when datafiles may have to be removed.
+    bell: Bell,
+    /// Changes of this wake-up, in a relaxed file system.
+    batch: Vec<(Ticket, Request)>,
+    writer: Option<Writer>,
+}
+
+struct Writer {
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    requests: VecDeque<(Ticket, Request)>,
+    /// How many must wait before the commit thread is woken.
+    wanted: usize,
+    stopping: bool,
+}
+
+/// How many requests the next commit waits for, and how long.
+///
+/// Clients that were answered just now tend to ask again at once. Without waiting for them, they
+/// and those that asked during the commit take turns as two half-sized groups, each of which pays
+/// for a sync. So a commit waits until as many are there as were answered last or waited then, but
+/// never longer than half of what the last commit took; a client on its own never waits.
+#[derive(Default)]
+struct Pace {
+    company: usize,
+    patience: Duration,
+}
+
+impl Pace {
+    /// Takes in that a commit of `answered` requests took `elapsed`, while `waiting` others came.
+    fn observe(&mut self, answered: usize, waiting: usize, elapsed: Duration) {
+        self.company = answered + waiting;
+        self.patience = (elapsed / 2).min(LONGEST_PATIENCE);
+    }
+}
+
+/// Where the writer's replies go.
+pub(super) type Deliver = Box<dyn Fn(Vec<(Ticket, Reply)>) + Send>;
+
+impl Metadata {
+    /// Opens the metadata in `directory`.
+    pub(super) fn open(
+        directory: &Path,
+        configuration: &Configuration,
+        bell: Bell,
+        deliver: Deliver,
+    ) -> Result<Self, Failure> {
+        let mut settings = Settings {
+            file_system: configuration.id,
+            root_owner: (
+                rustix::process::geteuid().as_raw(),
+                rustix::process::getegid().as_raw(),
+            ),
+            ..Settings::default()
+        };
+        settings.durability = configuration.durability;
+        settings.io_servers = configuration.io_servers().len() as u16;
+        settings.distribution = configuration.default_distribution();
+        let service = Service::open(directory, settings)?;
+        let reader = service.reader();
+        let service = Arc::new(Mutex::new(service));
+        let writer = match configuration.durability {
+            Durability::Relaxed => None,
+            Durability::Synced => Some(Writer::start(Arc::clone(&service), deliver)?),
+        };
+        Ok(Self {
+            service,
+            reader,
+            bell,
+            batch: Vec::new(),
+            writer,
+        })
+    }
+
+    /// The service, for the reclaimer.
+    pub(super) fn service(&self) -> SharedService {
+        Arc::clone(&self.service)
+    }
+
+    /// The reply to a request that changes nothing; `None` for one that must be [`Metadata::change`]d.
+    pub(super) fn answer(&self, request: &Request) -> Option<Reply> {
+        self.reader.answer(request)
+    }
+
+    /// Takes a change. Its reply comes from [`Metadata::settle`] or is delivered.
+    pub(super) fn change(&mut self, ticket: Ticket, request: Request) {
+        if removes(&request.operation) {
+            self.bell.ring();
+        }
+        match &self.writer {
+            Some(writer) => writer.queue.put(ticket, request),
+            None => self.batch.push((ticket, request)),
+        }
+    }
+
+    /// Carries one request out at once, while no others are in progress.
+    pub(super) fn now(&self, request: Request) -> Option<Reply> {
+        lock(&self.service).apply(&[request], now()).pop()
+    }
+
+    /// Makes the changes of this wake-up and answers their replies.
+    pub(super) fn settle(&mut self) -> Vec<(Ticket, Reply)> {
+        if self.batch.is_empty() {
+            return Vec::new();
+        }
+        apply(&self.service, std::mem::take(&mut self.batch))
+    }
+}
+
+fn apply(service: &Mutex<Service>, batch: Vec<(Ticket, Request)>) -> Vec<(Ticket, Reply)> {
+    let (tickets, requests): (Vec<Ticket>, Vec<Request>) = batch.into_iter().unzip();
+    let replies = lock(service).apply(&requests, now());
+    tickets.into_iter().zip(replies).collect()
+}
+
+/// Whether datafiles may have to be removed afterwards.
+fn removes(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Unlink { .. } | Operation::Rename { .. } | Operation::Check { repair: true, .. }
+    )
+}
+
+impl Writer {
+    fn start(service: SharedService, deliver: Deliver) -> Result<Self, Failure> {
+        let queue = Arc::new(Queue::default());
+        let most = match std::env::var_os(COMMIT_EACH) {
+            Some(value) if value == "1" => 1,
+            _ => MAX_BATCH,
+        };
+        let shared = Arc::clone(&queue);
+        let thread = std::thread::Builder::new()
+            .name("commit".to_owned())
+            .spawn(move || {
+                let mut pace = Pace::default();
+                while let Some(batch) = shared.take(most, &pace) {
+                    let (begun, answered) = (Instant::now(), batch.len());
+                    let replies = apply(&service, batch);
+                    pace.observe(answered, shared.waiting(), begun.elapsed());
+                    deliver(replies);
+                }
+            })
+            .map_err(|error| Failure {
+                errno: Errno::EAGAIN,
+                message: format!("the commit thread cannot be started: {error}"),
+            })?;
+        Ok(Self {
+            queue,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Queue {
+    fn put(&self, ticket: Ticket, request: Request) {
+        let mut state = lock(&self.state);
+        state.requests.push_back((ticket, request));
+        if state.requests.len() >= state.wanted {
+            self.work.notify_one();
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        lock(&self.state).requests.len()
+    }
+
+    /// What waits, at most `most`, once there is company for it; `None` at the end.
+    fn take(&self, most: usize, pace: &Pace) -> Option<Vec<(Ticket, Request)>> {
+        let mut state = lock(&self.state);
+        state.wanted = 1;
+        while state.requests.is_empty() && !state.stopping {
+            state = self
+                .work
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        state.wanted = pace.company.min(most);
+        let begun = Instant::now();
+        while state.requests.len() < state.wanted && !state.stopping {
+            let left = pace.patience.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            (state, _) = self
+                .work
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let count = state.requests.len().min(most);
+        (count > 0).then(|| state.requests.drain(..count).collect())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        lock(&self.queue.state).stopping = true;
+        self.queue.work.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // It only fails by a panic, which was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The present time.
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp {
+        seconds: since.as_secs() as i64,
+        nanoseconds: since.subsec_nanos(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use causeway_wire::fs::Caller;
+
+    fn request() -> (Ticket, Request) {
+        let ticket = Ticket {
+            slot: 0,
+            generation: 0,
+        };
+        let request = Request {
+            reply_tag: 0,
+            client: 0,
+            slot: 0,
+            sequence: 0,
+            caller: Caller::default(),
+            operation: Operation::Commit,
+        };
+        (ticket, request)
+    }
+
+    fn queue_of(count: usize) -> Queue {
+        let queue = Queue::default();
+        for _ in 0..count {
+            let (ticket, request) = request();
+            queue.put(ticket, request);
+        }
+        queue
+    }
+
+    #[test]
+    fn a_commit_waits_for_company_but_not_for_ever() {
+        let mut pace = Pace::default();
+        pace.observe(2, 1, Duration::from_millis(4));
+        assert_eq!(pace.company, 3);
+        // The third never comes: the two that are there go on without it.
+        let taken = queue_of(2).take(MAX_BATCH, &pace);
+        assert_eq!(taken.map(|batch| batch.len()), Some(2));
+        let taken = queue_of(5).take(MAX_BATCH, &pace);
+        assert_eq!(taken.map(|batch| batch.len()), Some(5));
+        let taken = queue_of(5).take(1, &pace);
+        assert_eq!(taken.map(|batch| batch.len()), Some(1));
+    }
+
+    #[test]
+    fn company_that_comes_during_the_wait_joins_the_commit() {
+        let queue = Arc::new(queue_of(1));
+        let pace = Pace {
+            company: 2,
+            patience: Duration::from_secs(60),
+        };
+        let other = Arc::clone(&queue);
+        let second = std::thread::spawn(move || {
+            let (ticket, request) = request();
+            other.put(ticket, request);
+        });
+        let taken = queue.take(MAX_BATCH, &pace);
+        assert_eq!(taken.map(|batch| batch.len()), Some(2));
+        assert!(second.join().is_ok());
+    }
+
+    #[test]
+    fn the_end_wakes_a_waiting_commit() {
+        let queue = Queue::default();
+        lock(&queue.state).stopping = true;
+        assert!(queue.take(MAX_BATCH, &Pace::default()).is_none());
+    }
+}

@@ -1,0 +1,224 @@
+//! Removes the datafiles of removed files, at leisure.
+//!
+//! What is to be removed is recorded with the change that removed the last name, so nothing is
+//! forgotten when a server dies: the record goes only when all I/O servers have confirmed.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use causeway_wire::fs::ObjectId;
+
+use super::metadata::{SharedService, lock};
+use crate::client::{Client, ClientOptions};
+use crate::config::Configuration;
+
+/// Removals done at once.
+const BATCH: usize = 512;
+/// Pause in front of a batch, so that removals gather.
+const GATHER: Duration = Duration::from_millis(50);
+/// Pause after a server could not be reached.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long the connections to I/O servers are kept without work.
+const KEEP: Duration = Duration::from_secs(10);
+
+/// Wakes the reclaimer.
+#[derive(Clone, Default)]
+pub(super) struct Bell(Arc<(Mutex<BellState>, Condvar)>);
+
+#[derive(Default)]
+struct BellState {
+    rung: bool,
+    stopping: bool,
+}
+
+/// What ended a wait for the bell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wake {
+    Rung,
+    Quiet,
+    Stop,
+}
+
+impl Bell {
+    /// There may be work.
+    pub(super) fn ring(&self) {
+        self.set(|state| state.rung = true);
+    }
+
+    fn stop(&self) {
+        self.set(|state| state.stopping = true);
+    }
+
+    fn set(&self, change: impl FnOnce(&mut BellState)) {
+        change(&mut lock(&self.0.0));
+        self.0.1.notify_all();
+    }
+
+    /// Waits until the bell is rung, but not longer than this.
+    fn wait(&self, most: Option<Duration>) -> Wake {
+        let mut state = lock(&self.0.0);
+        loop {
+            if state.stopping {
+                return Wake::Stop;
+            }
+            if std::mem::take(&mut state.rung) {
+                return Wake::Rung;
+            }
+            state = match most {
+                None => self.0.1.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(most) => {
+                    let (state, timeout) = self
+                        .0
+                        .1
+                        .wait_timeout(state, most)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    if timeout.timed_out() && !state.rung && !state.stopping {
+                        return Wake::Quiet;
+                    }
+                    state
+                }
+            };
+        }
+    }
+
+    /// Pauses; `false` if it is time to stop.
+    fn pause(&self, pause: Duration) -> bool {
+        let state = lock(&self.0.0);
+        let (state, _) = self
+            .0
+            .1
+            .wait_timeout_while(state, pause, |state| !state.stopping)
+            .unwrap_or_else(PoisonError::into_inner);
+        !state.stopping
+    }
+}
+
+/// The reclaimer's thread.
+pub(super) struct Reclaimer {
+    bell: Bell,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reclaimer {
+    /// Starts the thread. It looks for work that an earlier process left, then waits for the bell.
+    pub(super) fn start(
+        configuration: Configuration,
+        service: SharedService,
+        bell: Bell,
+    ) -> std::io::Result<Self> {
+        let work = Work {
+            configuration,
+            service,
+            bell: bell.clone(),
+            client: None,
+        };
+        let thread = std::thread::Builder::new()
+            .name("reclaim".to_owned())
+            .spawn(move || work.run())?;
+        Ok(Self {
+            bell,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Reclaimer {
+    fn drop(&mut self) {
+        self.bell.stop();
+        if let Some(thread) = self.thread.take() {
+            // It only fails by a panic, which was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work {
+    configuration: Configuration,
+    service: SharedService,
+    bell: Bell,
+    client: Option<Client>,
+}
+
+impl Work {
+    fn run(mut self) {
+        self.bell.ring();
+        loop {
+            let most = self.client.is_some().then_some(KEEP);
+            match self.bell.wait(most) {
+                Wake::Stop => return,
+                Wake::Quiet => {
+                    self.client = None;
+                    continue;
+                }
+                Wake::Rung => {}
+            }
+            if !self.bell.pause(GATHER) {
+                return;
+            }
+            match self.batch() {
+                Ok(0) => {}
+                Ok(_) => self.bell.ring(),
+                Err(reason) => {
+                    tracing::warn!(reason, "datafiles of removed files stay for now");
+                    if !self.bell.pause(PATIENCE) {
+                        return;
+                    }
+                    self.bell.ring();
+                }
+            }
+        }
+    }
+
+    /// Removes one batch; answers how many records went.
+    fn batch(&mut self) -> Result<usize, String> {
+        let removals = lock(&self.service)
+            .removals(BATCH)
+            .map_err(|failure| failure.message)?;
+        if removals.is_empty() {
+            return Ok(0);
+        }
+        let mut by_server: BTreeMap<u16, Vec<ObjectId>> = BTreeMap::new();
+        for removal in &removals {
+            for &server in &removal.servers {
+                by_server.entry(server).or_default().push(removal.object);
+            }
+        }
+        let mut failed = BTreeMap::new();
+        for (server, objects) in by_server {
+            if let Err(reason) = self.remove(server, objects) {
+                failed.insert(server, reason);
+            }
+        }
+        let gone: Vec<ObjectId> = removals
+            .iter()
+            .filter(|removal| !removal.servers.iter().any(|s| failed.contains_key(s)))
+            .map(|removal| removal.object)
+            .collect();
+        lock(&self.service)
+            .removed(&gone)
+            .map_err(|failure| failure.message)?;
+        match failed.into_iter().next() {
+            Some((_, reason)) => Err(reason),
+            None => Ok(gone.len()),
+        }
+    }
+
+    fn remove(&mut self, server: u16, objects: Vec<ObjectId>) -> Result<(), String> {
+        let Some(&index) = self.configuration.io_servers().get(usize::from(server)) else {
+            // Its server was taken out of the configuration, and its datafiles with it.
+            return Ok(());
+        };
+        let client = match &mut self.client {
+            Some(client) => client,
+            None => self.client.insert(
+                Client::connect(&self.configuration, ClientOptions::default())
+                    .map_err(|error| error.to_string())?,
+            ),
+        };
+        client
+            .remove_datafiles(index, objects)
+            .map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,503 @@
+//! Random operations against a small model of a POSIX name space, on every engine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use causeway_fs::meta::store::fjall::Fjall;
+use causeway_fs::meta::store::memory::Memory;
+use causeway_fs::meta::store::{Store, StoreError};
+use causeway_fs::meta::{Service, Settings};
+use causeway_wire::fs::{Answer, Errno, Kind, Operation, Request};
+use proptest::prelude::*;
+
+mod meta_support;
+#[path = "../examples/store_rates/redb.rs"]
+mod redb;
+
+use meta_support::{dump, findings, place, request, time};
+
+/// An object of the model.
+#[derive(Debug, Clone)]
+enum Thing {
+    File(Vec<u8>),
+    Directory {
+        entries: BTreeMap<String, usize>,
+        parent: usize,
+    },
+    Link(String),
+}
+
+/// The name space as a table of things; number 0 is the root. Written after the POSIX text, not after
+/// the service: paths are resolved by recursion, link counts are counted when asked for.
+#[derive(Debug, Clone)]
+struct Model {
+    things: Vec<Thing>,
+    modified: Vec<i64>,
+}
+
+/// Where a path ends: a directory and a last name, or a directory reached without one.
+enum End {
+    Name(usize, String, bool),
+    Special,
+}
+
+type Outcome<T> = Result<T, Errno>;
+
+impl Model {
+    fn new() -> Self {
+        let root = Thing::Directory {
+            entries: BTreeMap::new(),
+            parent: 0,
+        };
+        Self {
+            things: vec![root],
+            modified: vec![0],
+        }
+    }
+
+    fn entries(&self, directory: usize) -> Outcome<&BTreeMap<String, usize>> {
+        match &self.things[directory] {
+            Thing::Directory { entries, .. } => Ok(entries),
+            _ => Err(Errno::ENOTDIR),
+        }
+    }
+
+    fn is_directory(&self, thing: usize) -> bool {
+        matches!(self.things[thing], Thing::Directory { .. })
+    }
+
+    /// The directory that a path of components leads to.
+    fn descend(&self, from: usize, components: &[&str], links: &mut u32) -> Outcome<usize> {
+        let Some((first, rest)) = components.split_first() else {
+            return Ok(from);
+        };
+        let entries = self.entries(from)?;
+        let next = match *first {
+            "." => from,
+            ".." => match self.things[from] {
+                Thing::Directory { parent, .. } => parent,
+                _ => return Err(Errno::ENOTDIR),
+            },
+            name => *entries.get(name).ok_or(Errno::ENOENT)?,
+        };
+        let next = self.follow(from, next, links)?;
+        self.descend(next, rest, links)
+    }
+
+    /// What a link leads to, or the thing itself.
+    fn follow(&self, directory: usize, thing: usize, links: &mut u32) -> Outcome<usize> {
+        let Thing::Link(target) = &self.things[thing] else {
+            return Ok(thing);
+        };
+        *links += 1;
+        if *links > 40 {
+            return Err(Errno::ELOOP);
+        }
+        let start = if target.starts_with('/') {
+            0
+        } else {
+            directory
+        };
+        let components = split(target);
+        let reached = self.descend(start, &components, links)?;
+        match target.ends_with('/') && !self.is_directory(reached) {
+            true => Err(Errno::ENOTDIR),
+            false => Ok(reached),
+        }
+    }
+
+    fn end(&self, path: &str) -> Outcome<End> {
+        let components = split(path);
+        let Some((last, before)) = components.split_last() else {
+            return Ok(End::Special);
+        };
+        let directory = self.descend(0, before, &mut 0)?;
+        self.entries(directory)?;
+        match *last {
+            "." | ".." => Ok(End::Special),
+            name => Ok(End::Name(directory, name.into(), path.ends_with('/'))),
+        }
+    }
+
+    fn child(&self, directory: usize, name: &str) -> Option<usize> {
+        self.entries(directory).ok()?.get(name).copied()
+    }
+
+    fn touch(&mut self, thing: usize, now: i64) {
+        self.modified[thing] = now;
+    }
+
+    fn put(&mut self, directory: usize, name: &str, thing: usize, now: i64) {
+        if let Thing::Directory { entries, .. } = &mut self.things[directory] {
+            entries.insert(name.into(), thing);
+        }
+        if let Thing::Directory { parent, .. } = &mut self.things[thing] {
+            *parent = directory;
+        }
+        self.touch(directory, now);
+    }
+
+    fn take(&mut self, directory: usize, name: &str, now: i64) {
+        if let Thing::Directory { entries, .. } = &mut self.things[directory] {
+            entries.remove(name);
+        }
+        self.touch(directory, now);
+    }
+
+    fn make(&mut self, directory: usize, name: &str, thing: Thing, now: i64) {
+        self.things.push(thing);
+        self.modified.push(now);
+        self.put(directory, name, self.things.len() - 1, now);
+    }
+
+    fn apply(&mut self, step: &Step, now: i64) -> Outcome<()> {
+        match step {
+            Step::Create(path) => match self.end(path)? {
+                End::Special => Err(Errno::EISDIR),
+                End::Name(directory, name, _) if self.child(directory, &name).is_some() => {
+                    Err(Errno::EEXIST)
+                }
+                End::Name(_, _, true) => Err(Errno::EISDIR),
+                End::Name(directory, name, false) => {
+                    self.make(directory, &name, Thing::File(path.as_bytes().to_vec()), now);
+                    Ok(())
+                }
+            },
+            Step::MakeDirectory(path) | Step::SymbolicLink(path, _) => {
+                let End::Name(directory, name, slash) = self.end(path)? else {
+                    return Err(Errno::EEXIST);
+                };
+                if self.child(directory, &name).is_some() {
+                    return Err(Errno::EEXIST);
+                }
+                let thing = match step {
+                    Step::SymbolicLink(_, target) => Thing::Link(target.clone()),
+                    _ => Thing::Directory {
+                        entries: BTreeMap::new(),
+                        parent: directory,
+                    },
+                };
+                if slash && matches!(thing, Thing::Link(_)) {
+                    return Err(Errno::ENOENT);
+                }
+                self.make(directory, &name, thing, now);
+                Ok(())
+            }
+            Step::Unlink(path) => {
+                let End::Name(directory, name, slash) = self.end(path)? else {
+                    return Err(Errno::EISDIR);
+                };
+                let victim = self.child(directory, &name).ok_or(Errno::ENOENT)?;
+                if self.is_directory(victim) {
+                    return Err(Errno::EISDIR);
+                }
+                if slash {
+                    return Err(Errno::ENOTDIR);
+                }
+                self.take(directory, &name, now);
+                Ok(())
+            }
+            Step::RemoveDirectory(path) => self.remove_directory(path, now),
+            Step::Rename(from, to, no_replace) => self.rename(from, to, *no_replace, now),
+            Step::Link(from, to) => self.link(from, to, now),
+        }
+    }
+
+    fn remove_directory(&mut self, path: &str, now: i64) -> Outcome<()> {
+        let End::Name(directory, name, _) = self.end(path)? else {
+            return Err(match split(path).last() {
+                None => Errno::EBUSY,
+                Some(&".") => Errno::EINVAL,
+                Some(_) => Errno::ENOTEMPTY,
+            });
+        };
+        let victim = self.child(directory, &name).ok_or(Errno::ENOENT)?;
+        if !self.entries(victim)?.is_empty() {
+            return Err(Errno::ENOTEMPTY);
+        }
+        self.take(directory, &name, now);
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str, no_replace: bool, now: i64) -> Outcome<()> {
+        let End::Name(old, old_name, old_slash) = self.end(from)? else {
+            return Err(Errno::EBUSY);
+        };
+        let End::Name(new, new_name, new_slash) = self.end(to)? else {
+            return Err(Errno::EBUSY);
+        };
+        let moved = self.child(old, &old_name).ok_or(Errno::ENOENT)?;
+        let victim = self.child(new, &new_name);
+        if no_replace && victim.is_some() {
+            return Err(Errno::EEXIST);
+        }
+        let directory = self.is_directory(moved);
+        if !directory && (old_slash || (new_slash && victim.is_none())) {
+            return Err(Errno::ENOTDIR);
+        }
+        if victim == Some(moved) {
+            return Ok(());
+        }
+        if directory && old != new {
+            let mut above = new;
+            while above != 0 {
+                if above == moved {
+                    return Err(Errno::EINVAL);
+                }
+                match self.things[above] {
+                    Thing::Directory { parent, .. } => above = parent,
+                    _ => unreachable!("a parent is a directory"),
+                }
+            }
+        }
+        if let Some(victim) = victim {
+            match (directory, self.is_directory(victim)) {
+                (false, true) => return Err(Errno::EISDIR),
+                (true, false) => return Err(Errno::ENOTDIR),
+                (true, true) if !self.entries(victim)?.is_empty() => return Err(Errno::ENOTEMPTY),
+                (false, false) if new_slash => return Err(Errno::ENOTDIR),
+                _ => {}
+            }
+        }
+        self.take(old, &old_name, now);
+        self.put(new, &new_name, moved, now);
+        Ok(())
+    }
+
+    fn link(&mut self, from: &str, to: &str, now: i64) -> Outcome<()> {
+        let thing = match self.end(from)? {
+            End::Name(directory, name, false) => {
+                self.child(directory, &name).ok_or(Errno::ENOENT)?
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        let End::Name(directory, name, slash) = self.end(to)? else {
+            return Err(Errno::EEXIST);
+        };
+        if self.child(directory, &name).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        if self.is_directory(thing) {
+            return Err(Errno::EPERM);
+        }
+        if slash {
+            return Err(Errno::ENOENT);
+        }
+        self.put(directory, &name, thing, now);
+        Ok(())
+    }
+
+    /// The same lines as [`dump`].
+    fn dump(&self) -> Vec<String> {
+        let mut names = vec![0usize; self.things.len()];
+        let mut lines = Vec::new();
+        let mut paths = vec![(String::new(), 0)];
+        let mut index = 0;
+        while let Some((path, thing)) = paths.get(index).cloned() {
+            index += 1;
+            names[thing] += 1;
+            if let Thing::Directory { entries, .. } = &self.things[thing] {
+                paths.extend(
+                    entries
+                        .iter()
+                        .map(|(name, child)| (format!("{path}/{name}"), *child)),
+                );
+            }
+        }
+        for (path, thing) in paths {
+            let (kind, links, size, body) = match &self.things[thing] {
+                Thing::File(content) => (
+                    Kind::File,
+                    names[thing],
+                    content.len(),
+                    format!("{:?} false", Some(content)),
+                ),
+                Thing::Link(target) => (
+                    Kind::SymbolicLink,
+                    names[thing],
+                    target.len(),
+                    target.clone(),
+                ),
+                Thing::Directory { entries, .. } => {
+                    let below = entries
+                        .values()
+                        .filter(|child| self.is_directory(**child))
+                        .count();
+                    (Kind::Directory, 2 + below, entries.len(), String::new())
+                }
+            };
+            let modified = self.modified[thing];
+            lines.push(format!(
+                "{path} {kind:?} links {links} size {size} modified {modified} {body}"
+            ));
+        }
+        lines.sort();
+        lines
+    }
+}
+
+fn split(path: &str) -> Vec<&str> {
+    path.split('/')
+        .filter(|component| !component.is_empty())
+        .collect()
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Create(String),
+    MakeDirectory(String),
+    SymbolicLink(String, String),
+    Link(String, String),
+    Unlink(String),
+    RemoveDirectory(String),
+    Rename(String, String, bool),
+}
+
+/// Few names, so that operations meet.
+fn path() -> impl Strategy<Value = String> {
+    let component = prop_oneof![
+        5 => Just("a"), 5 => Just("b"), 3 => Just("c"), 1 => Just("."), 1 => Just(".."),
+    ];
+    let parts = prop::collection::vec(component, 0..4);
+    (parts, prop::bool::weighted(0.1), any::<bool>()).prop_map(|(parts, slash, rooted)| {
+        let start = if rooted || parts.is_empty() { "/" } else { "" };
+        let end = if slash && !parts.is_empty() { "/" } else { "" };
+        format!("{start}{}{end}", parts.join("/"))
+    })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => path().prop_map(Step::Create),
+        4 => path().prop_map(Step::MakeDirectory),
+        1 => (path(), path()).prop_map(|(path, target)| Step::SymbolicLink(path, target)),
+        2 => (path(), path()).prop_map(|(from, to)| Step::Link(from, to)),
+        1 => path().prop_map(Step::Unlink),
+        1 => path().prop_map(Step::RemoveDirectory),
+        4 => (path(), path(), prop::bool::weighted(0.2))
+            .prop_map(|(from, to, no_replace)| Step::Rename(from, to, no_replace)),
+    ]
+}
+
+/// The request of a step. Linking goes by object, so the object is looked up before.
+fn operation(service: &mut Service, step: &Step) -> Result<Operation, Errno> {
+    Ok(match step {
+        Step::Create(path) => Operation::Create {
+            place: place(path),
+            exclusive: true,
+            mode: 0o644,
+            distribution: None,
+            content: path.as_bytes().to_vec(),
+        },
+        Step::MakeDirectory(path) => Operation::MakeDirectory {
+            place: place(path),
+            mode: 0o755,
+            distribution: None,
+        },
+        Step::SymbolicLink(path, target) => Operation::SymbolicLink {
+            place: place(path),
+            target: target.as_bytes().to_vec(),
+        },
+        Step::Link(from, to) => {
+            if from.ends_with('/') || matches!(split(from).last(), None | Some(&"." | &"..")) {
+                return Err(Errno::EINVAL);
+            }
+            let lookup = Operation::Lookup {
+                place: place(from),
+                follow: false,
+                content: false,
+            };
+            match service.apply(&[request(lookup)], time(0)).remove(0).result {
+                Ok(Answer::Node(node)) => Operation::HardLink {
+                    object: node.object,
+                    place: place(to),
+                },
+                Ok(other) => panic!("no node: {other:?}"),
+                Err(failure) => return Err(failure.errno),
+            }
+        }
+        Step::Unlink(path) => Operation::Unlink { place: place(path) },
+        Step::RemoveDirectory(path) => Operation::RemoveDirectory { place: place(path) },
+        Step::Rename(from, to, no_replace) => Operation::Rename {
+            from: place(from),
+            to: place(to),
+            no_replace: *no_replace,
+        },
+    })
+}
+
+type Open = Box<dyn Fn() -> Result<Arc<dyn Store>, StoreError> + Send>;
+
+fn agrees(open: Open, batches: &[Vec<Step>]) -> Result<(), TestCaseError> {
+    let mut service = Service::with_opener(open, Settings::default()).expect("opens");
+    let (mut model, mut now) = (Model::new(), 0);
+    for steps in batches {
+        now += 1;
+        // Steps that need a look-up go with the state before their batch: they are sent alone.
+        let batched = !steps.iter().any(|step| matches!(step, Step::Link(..)));
+        let mut requests: Vec<Request> = Vec::new();
+        let mut results = Vec::new();
+        for step in steps {
+            match operation(&mut service, step) {
+                Err(_) if !batched => {
+                    let expected = model.apply(step, now);
+                    prop_assert!(expected.is_err(), "{step:?}");
+                }
+                Err(errno) => panic!("only links are looked up: {errno}"),
+                Ok(operation) if batched => requests.push(request(operation)),
+                Ok(operation) => {
+                    let reply = service.apply(&[request(operation)], time(now)).remove(0);
+                    let result = reply.result.map(drop).map_err(|failure| failure.errno);
+                    prop_assert_eq!(result, model.apply(step, now), "{:?}", step);
+                }
+            }
+        }
+        results.extend(service.apply(&requests, time(now)));
+        for (step, reply) in steps.iter().zip(results) {
+            let result = reply.result.map(drop).map_err(|failure| failure.errno);
+            prop_assert_eq!(result, model.apply(step, now), "{:?} in {:?}", step, steps);
+        }
+    }
+    prop_assert_eq!(dump(&service), model.dump());
+    prop_assert_eq!(findings(&service), Vec::<String>::new());
+    Ok(())
+}
+
+fn batches() -> impl Strategy<Value = Vec<Vec<Step>>> {
+    prop::collection::vec(prop::collection::vec(step(), 1..6), 1..40)
+}
+
+fn cases(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        max_shrink_iters: 2000,
+        ..ProptestConfig::with_cases(cases)
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    fn in_memory(batches in batches()) {
+        let store: Arc<dyn Store> = Arc::new(Memory::new());
+        agrees(Box::new(move || Ok(store.clone())), &batches)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(10))]
+
+    #[test]
+    fn on_fjall(batches in batches()) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().to_owned();
+        agrees(Box::new(move || Ok(Arc::new(Fjall::open(&path)?) as _)), &batches)?;
+    }
+
+    #[test]
+    fn on_redb(batches in batches()) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().to_owned();
+        agrees(Box::new(move || Ok(Arc::new(redb::Redb::open(&path)?) as _)), &batches)?;
+    }
+}

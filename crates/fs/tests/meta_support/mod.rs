@@ -1,0 +1,137 @@
+//! Asking a metadata service, and writing down all that it holds.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use causeway_fs::meta::Service;
+use causeway_wire::fs::{
+    Answer, Body, Caller, Entry, Node, ObjectId, Operation, Place, Reply, Request, Timestamp,
+};
+
+pub(crate) fn place(path: &str) -> Place {
+    Place {
+        base: ObjectId::ROOT,
+        path: path.as_bytes().to_vec(),
+    }
+}
+
+/// A request by user 0 that is not remembered.
+pub(crate) fn request(operation: Operation) -> Request {
+    Request {
+        reply_tag: 0,
+        client: 1,
+        slot: 0,
+        sequence: 0,
+        caller: Caller::default(),
+        operation,
+    }
+}
+
+pub(crate) fn time(seconds: i64) -> Timestamp {
+    Timestamp {
+        seconds,
+        nanoseconds: 0,
+    }
+}
+
+/// The answer to a request that changes nothing.
+pub(crate) fn ask(service: &Service, operation: Operation) -> Reply {
+    service
+        .reader()
+        .answer(&request(operation))
+        .expect("a reader answers this")
+}
+
+pub(crate) fn get(service: &Service, object: ObjectId) -> Node {
+    let operation = Operation::GetNode {
+        object,
+        content: true,
+    };
+    match ask(service, operation).result {
+        Ok(Answer::Node(node)) => *node,
+        other => panic!("object {object:?}: {other:?}"),
+    }
+}
+
+pub(crate) fn list(service: &Service, object: ObjectId) -> Vec<Entry> {
+    let (mut all, mut after) = (Vec::new(), Vec::new());
+    loop {
+        let operation = Operation::ReadDirectory {
+            object,
+            after,
+            limit: 1000,
+            attributes: false,
+        };
+        match ask(service, operation).result {
+            Ok(Answer::Entries { entries, end }) => {
+                after = entries
+                    .last()
+                    .map(|entry| entry.name.clone())
+                    .unwrap_or_default();
+                all.extend(entries);
+                if end {
+                    return all;
+                }
+            }
+            other => panic!("directory {object:?}: {other:?}"),
+        }
+    }
+}
+
+/// Every path with what it names, in words; object numbers are left out.
+pub(crate) fn dump(service: &Service) -> Vec<String> {
+    let (mut lines, mut todo) = (Vec::new(), vec![(String::new(), ObjectId::ROOT)]);
+    while let Some((path, object)) = todo.pop() {
+        let node = get(service, object);
+        let attributes = &node.attributes;
+        let body = match &node.body {
+            Body::Stuffed {
+                content: Some(content),
+                moving,
+                ..
+            } if content.len() > 64 => {
+                let mut hash = DefaultHasher::new();
+                content.hash(&mut hash);
+                format!("{:016x} {moving}", hash.finish())
+            }
+            Body::Stuffed {
+                content, moving, ..
+            } => format!("{content:?} {moving}"),
+            Body::Link(target) => String::from_utf8_lossy(target).into(),
+            Body::Striped { version, .. } => format!("striped {version}"),
+            Body::Directory(_) => {
+                for entry in list(service, object) {
+                    let name = String::from_utf8_lossy(&entry.name);
+                    todo.push((format!("{path}/{name}"), entry.object));
+                }
+                String::new()
+            }
+        };
+        lines.push(format!(
+            "{path} {:?} links {} size {} modified {} {body}",
+            attributes.kind, attributes.links, attributes.size, attributes.modified.seconds
+        ));
+    }
+    lines.sort();
+    lines
+}
+
+/// What a whole check without repair finds.
+pub(crate) fn findings(service: &Service) -> Vec<String> {
+    let (mut all, mut after) = (Vec::new(), Vec::new());
+    loop {
+        let operation = Operation::Check {
+            after,
+            repair: false,
+        };
+        match ask(service, operation).result {
+            Ok(Answer::Checked { next, findings, .. }) => {
+                all.extend(findings);
+                if next.is_empty() {
+                    return all;
+                }
+                after = next;
+            }
+            other => panic!("check: {other:?}"),
+        }
+    }
+}

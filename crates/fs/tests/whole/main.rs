@@ -1,0 +1,30 @@
+//! Whole file systems of real server processes, held to what they promise.
+
+mod cluster;
+mod faults;
+mod integrity;
+mod kills;
+
+/// Not a test of its own: the servers of the other tests are this program, run with this test and two
+/// more arguments. Without them it shows what a server says to a configuration that is not there.
+#[test]
+fn server_process() {
+    if std::env::var_os("CAUSEWAY_TEST_SERVER").is_none() {
+        let missing = std::path::Path::new("/nonexistent/causeway.toml");
+        let error = causeway_fs::server::serve(missing, "io0").unwrap_err();
+        assert!(
+            error.to_string().contains("/nonexistent/causeway.toml"),
+            "{error}"
+        );
+        return;
+    }
+    let arguments: Vec<String> = std::env::args().collect();
+    let [.., configuration, server] = &arguments[..] else {
+        panic!("the configuration and the server's name must come last");
+    };
+    if let Err(error) = causeway_fs::server::serve(configuration.as_ref(), server) {
+        eprintln!("{error}");
+        std::process::exit(1);
+    }
+    std::process::exit(0);
+}

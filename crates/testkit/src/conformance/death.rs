@@ -1,0 +1,533 @@
+//! Peers in other processes: that they work, and that their death is noticed in every state.
+//!
+//! Each test takes its own full name: its process runs it again as the puppet.
+
+use std::time::Duration;
+
+use causeway_sys::memory::Memory;
+use causeway_transport::{
+    Access, Direction, Identity, Method, Peer, PeerError, SendError, TransferError,
+};
+
+use super::Factory;
+use super::lifecycle::is_absence;
+use super::node::{List, Node};
+use super::puppet::{Order, Stage, listening_puppet, played};
+use super::sleep::{Sleeper, asleep_until_down};
+use crate::patience::Patience;
+use crate::process::Child;
+use crate::random::{Random, seed};
+
+/// What a death may look like: the kernel of a dead process closes what it had open.
+fn is_death(cause: &PeerError) -> bool {
+    matches!(
+        cause,
+        PeerError::Broken(_) | PeerError::Closed | PeerError::TimedOut(_)
+    )
+}
+
+/// Kills the puppet and waits for the news.
+fn kill<M: Method>(stage: &mut Stage<M>) -> PeerError {
+    stage.child.kill();
+    let cause = stage.node.downfall(stage.peer);
+    assert!(is_death(&cause), "{cause:?}");
+    cause
+}
+
+/// After its death nobody is there any more: a send to the old handle finds that out.
+pub fn of_an_idle_peer<F: Factory>(factory: &F, test: &str) {
+    if played(factory) {
+        return;
+    }
+    let mut stage = Stage::calling(factory, test);
+    if let Some(Identity::Local { pid, .. }) = stage.node.method.identity(stage.peer) {
+        assert_eq!(pid, stage.child.pid(), "the kernel vouches for the process");
+    }
+    kill(&mut stage);
+    let cause = stage.node.find_absent(stage.peer);
+    assert!(is_absence(&cause), "{cause:?}");
+}
+
+/// What arrived before the death is an unbroken front of the stream, and nothing comes after.
+pub fn of_a_peer_that_streams<F: Factory>(factory: &F, test: &str) {
+    if played(factory) {
+        return;
+    }
+    for size in [8, 3000] {
+        let mut stage = Stage::calling(factory, test);
+        stage.order(&Order::Flood(size));
+        let mut number = 0_u64;
+        let mut take = |node: &mut Node<F::Method>| {
+            while let Some((_, packet)) = node.packet() {
+                assert_eq!(packet.len(), size as usize);
+                assert_eq!(packet[..8], number.to_le_bytes());
+                number += 1;
+            }
+            number
+        };
+        let mut patience = Patience::new("the flood rises");
+        while take(&mut stage.node) < 3_000 {
+            stage.node.step();
+            patience.spend();
+        }
+        stage.child.kill();
+        while stage.node.down(stage.peer).is_none() {
+            stage.node.step();
+            take(&mut stage.node);
+            patience.spend();
+        }
+        for _ in 0..100 {
+            stage.node.step();
+        }
+        assert!(stage.node.packet().is_none(), "nothing after the death");
+    }
+}
+
+/// Packets that nobody will read do not keep the death from being noticed.
+pub fn of_a_peer_that_does_not_read<F: Factory>(factory: &F, test: &str) {
+    if played(factory) {
+        return;
+    }
+    let mut stage = Stage::calling(factory, test);
+    stage.order(&Order::Stall);
+    let packet = Order::Echo(vec![0; 2000]);
+    let bytes = causeway_wire::codec::Wire::to_bytes(&packet);
+    let mut refusals = 0;
+    while refusals < 100 {
+        if !stage.node.try_send(stage.peer, &bytes) {
+            refusals += 1;
+            stage.node.step();
+        }
+    }
+    kill(&mut stage);
+}
+
+/// Writing into its memory; see below.
+pub fn in_the_middle_of_transfers_to_it<F: Factory>(factory: &F, test: &str) {
+    in_the_middle_of_transfers(factory, test, Direction::Put);
+}
+
+/// Reading its memory; see below.
+pub fn in_the_middle_of_transfers_from_it<F: Factory>(factory: &F, test: &str) {
+    in_the_middle_of_transfers(factory, test, Direction::Get);
+}
+
+/// Every transfer completes exactly once before the death is reported (the node checks that);
+/// those that succeeded moved their bytes. The peer is stopped first, so that transfers in which
+/// it takes part cannot end before its death.
+fn in_the_middle_of_transfers<F: Factory>(factory: &F, test: &str, direction: Direction) {
+    const LEN: usize = 8 << 20;
+    const MOST: usize = 24;
+    if played(factory) {
+        return;
+    }
+    for steps_before in [0, 1, 7, 40] {
+        let mut stage = Stage::calling(factory, test);
+        let region = stage.exported(LEN, 0x55, false);
+        let mut started = Vec::new();
+        let mut start = |node: &mut Node<F::Method>, peer: Peer| {
+            if started.len() < MOST {
+                let ours = Memory::from_vec(vec![0xaa; LEN]);
+                let list = List::simple(direction, &ours, region).notifying(b"");
+                if let Some(token) = node.try_transfer(peer, &list) {
+                    started.push((token, ours));
+                }
+            }
+        };
+        for _ in 0..steps_before {
+            start(&mut stage.node, stage.peer);
+            stage.node.step();
+        }
+        stage.child.stop();
+        for _ in 0..20 {
+            start(&mut stage.node, stage.peer);
+            stage.node.step();
+        }
+        kill(&mut stage);
+        assert_eq!(stage.node.in_progress(), 0);
+        assert_eq!(stage.node.seen.done.len(), started.len());
+        for (token, result) in stage.node.seen.done.drain(..) {
+            let (_, ours) = (started.iter())
+                .find(|(started, _)| *started == token)
+                .expect("one of ours");
+            match result {
+                Ok(()) if direction == Direction::Get => {
+                    assert!(
+                        ours.to_vec() == vec![0x55; LEN],
+                        "a success moved every byte"
+                    );
+                }
+                Ok(()) | Err(TransferError::Peer(_) | TransferError::Copy(_)) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}
+
+/// A peer that dies while it moves our memory: we notice, can end the export, and go on.
+pub fn in_the_middle_of_its_own_transfers<F: Factory>(factory: &F, test: &str) {
+    const LEN: usize = 4 << 20;
+    if played(factory) {
+        return;
+    }
+    let mut stage = Stage::called(factory, test);
+    for direction in [Direction::Put, Direction::Get, Direction::Put] {
+        let ours = Memory::zeroed(LEN);
+        let region = stage.node.export(stage.peer, &ours, Access::ReadWrite);
+        let progress = stage
+            .node
+            .export(stage.peer, &ours.slice(0..8), Access::ReadWrite);
+        stage.order(&Order::Hammer(direction, region));
+        // A small write behind the large transfers shows that they are under way.
+        stage.order(&Order::Hammer(Direction::Put, progress));
+        let mut patience = Patience::new("the puppet writes into our memory");
+        let mut front = [0; 8];
+        while front != [0xaa; 8] {
+            stage.node.step();
+            ours.read_at(0, &mut front);
+            patience.spend();
+        }
+        kill(&mut stage);
+        stage.node.method.unexport(stage.peer, region.key);
+        stage.node.method.unexport(stage.peer, progress.key);
+        stage = Stage::called_at(stage.node, stage.address, test);
+        stage.still_works();
+    }
+}
+
+/// A listener that was killed is replaced at the same address, whatever it left behind; the same
+/// handle reaches its successor.
+pub fn of_the_listener_then_restart<F: Factory>(factory: &F, test: &str) {
+    if played(factory) {
+        return;
+    }
+    let mut stage = Stage::calling(factory, test);
+    for round in 0..4 {
+        if round % 2 == 1 {
+            // On its way when it dies.
+            stage.order(&Order::Flood(100));
+        }
+        kill(&mut stage);
+        let (child, address) = listening_puppet(test, &stage.address);
+        assert_eq!(address, stage.address);
+        stage.child = child;
+        stage.node.seen.packets.clear();
+        stage.still_works();
+        let region = stage.exported(10_000, round, false);
+        let ours = Memory::zeroed(10_000);
+        transfer(&mut stage, &List::simple(Direction::Get, &ours, region)).expect("readable");
+        assert!(ours.to_vec() == vec![round; 10_000]);
+    }
+}
+
+/// A caller that was killed is gone, and its handle stays so.
+pub fn of_the_caller<F: Factory>(factory: &F, test: &str) {
+    if played(factory) {
+        return;
+    }
+    let mut stage = Stage::called(factory, test);
+    kill(&mut stage);
+    let refused = stage.node.method.send(stage.peer, &[b"x"]);
+    assert!(matches!(refused, Err(SendError::Gone(_))), "{refused:?}");
+    let dead = stage.peer;
+    stage = Stage::called_at(stage.node, stage.address, test);
+    assert_ne!(stage.peer, dead);
+    stage.still_works();
+}
+
+/// The death of a peer ends our sleep, whoever had called whom.
+pub fn while_asleep<F: Factory>(factory: &F, test: &str) {
+    if played(factory) {
+        return;
+    }
+    for stage in [Stage::calling(factory, test), Stage::called(factory, test)] {
+        let mut stage = stage;
+        stage.node.fall_asleep();
+        stage.child.kill();
+        asleep_until_down(&mut stage.node, stage.peer);
+    }
+}
+
+/// A peer that dies asleep, with packets at its door.
+pub fn of_a_sleeper<F: Factory>(factory: &F, test: &str) {
+    if played(factory) {
+        return;
+    }
+    let mut stage = Stage::calling(factory, test);
+    // Long enough for it to fall asleep for good.
+    std::thread::sleep(Duration::from_millis(50));
+    stage.child.stop();
+    for _ in 0..10 {
+        stage.order(&Order::Echo(b"wake up".to_vec()));
+        stage.node.step();
+    }
+    kill(&mut stage);
+    assert!(stage.node.packet().is_none(), "it never answered");
+}
+
+/// A handle whose process dies before the first packet.
+pub fn before_anything_was_sent<F: Factory>(factory: &F, test: &str) {
+    if played(factory) {
+        return;
+    }
+    let (mut child, address) = listening_puppet(test, &factory.address());
+    let mut node = Node::new(factory.method());
+    let peer = node.connect(&address);
+    node.step();
+    child.kill();
+    let cause = node.find_absent(peer);
+    assert!(is_absence(&cause), "{cause:?}");
+}
+
+/// The death of one peer concerns nobody else, not even transfers in progress.
+pub fn of_one_leaves_the_others_alone<F: Factory>(factory: &F, test: &str) {
+    const LEN: usize = 16 << 20;
+    if played(factory) {
+        return;
+    }
+    let one = Stage::calling(factory, test);
+    let Stage {
+        node,
+        peer: first,
+        child: mut victim,
+        ..
+    } = one;
+    let mut stage = Stage::call_from(node, factory, test);
+    let region = stage.exported(LEN, 0x33, false);
+    let ours = Memory::zeroed(LEN);
+    let list = List::simple(Direction::Get, &ours, region);
+    let token = stage.node.try_transfer(stage.peer, &list).expect("room");
+    victim.kill();
+    let mut patience = Patience::new("the other peer's transfer completes");
+    while stage.node.seen.done.is_empty() {
+        stage.node.step();
+        patience.spend();
+    }
+    assert_eq!(stage.node.seen.done.pop_front(), Some((token, Ok(()))));
+    assert!(ours.to_vec() == vec![0x33; LEN]);
+    assert!(is_death(&stage.node.downfall(first)));
+    stage.still_works();
+}
+
+/// Callers that are killed at random moments, also while they connect, leave the listener in
+/// order.
+pub fn of_many_in_a_row<F: Factory>(factory: &F, test: &str) {
+    const CALLERS: usize = 30;
+    if played(factory) {
+        return;
+    }
+    let (mut node, address) = Node::listening(factory);
+    let mut random = Random::new(seed(8));
+    let mut callers = Vec::new();
+    for _ in 0..CALLERS {
+        callers.push(Child::spawn(test, "call", &[&address.to_string()]));
+        for _ in 0..random.below(2_000) {
+            node.step();
+        }
+        if callers.len() > 2 {
+            callers.swap_remove(random.below(callers.len())).kill();
+        }
+    }
+    drop(callers);
+    // All of them are dead: every one that came up goes down, also those that were still waiting
+    // to be accepted.
+    let mut patience = Patience::new("the dead are buried");
+    let mut quiet = 0;
+    while quiet < 20 {
+        let busy = node.step() || node.callers() > 0;
+        quiet = if busy { 0 } else { quiet + 1 };
+        std::thread::sleep(Duration::from_millis(2));
+        patience.spend();
+    }
+    node.seen.packets.clear();
+    node.seen.events.clear();
+    let mut stage = Stage::called_at(node, address, test);
+    stage.still_works();
+}
+
+/// A peer that ends in an orderly way is reported as such, after its last packet.
+pub fn by_exit_is_an_orderly_end<F: Factory>(factory: &F, test: &str) {
+    if played(factory) {
+        return;
+    }
+    for stage in [Stage::calling(factory, test), Stage::called(factory, test)] {
+        let mut stage = stage;
+        stage.order(&Order::Exit);
+        let cause = stage.node.downfall(stage.peer);
+        assert_eq!(cause, PeerError::Closed);
+        assert!(stage.child.finish().success());
+    }
+}
+
+/// Everything works between processes as it does within one.
+pub fn packets_and_transfers_between_processes<F: Factory>(factory: &F, test: &str) {
+    if played(factory) {
+        return;
+    }
+    for stage in [Stage::calling(factory, test), Stage::called(factory, test)] {
+        let mut stage = stage;
+        let largest = stage.node.method.limits().max_packet - 5;
+        let mut random = Random::new(seed(9));
+        for _ in 0..300 {
+            let len = random.spread(14).min(largest);
+            let bytes = random.bytes(len);
+            stage.order(&Order::Echo(bytes.clone()));
+            assert!(stage.hear() == bytes, "an echo of {len} bytes");
+        }
+        for len in [1, 1000, 100_000, 9 << 20] {
+            // We read and write its memory.
+            let region = stage.exported(len, 0x66, false);
+            let ours = Memory::zeroed(len);
+            let get = List::simple(Direction::Get, &ours, region);
+            transfer(&mut stage, &get).expect("readable");
+            assert!(ours.to_vec() == vec![0x66; len]);
+            let put = List::simple(Direction::Put, &Memory::from_vec(vec![0x77; len]), region);
+            transfer(&mut stage, &put).expect("writable");
+            stage.order(&Order::Peek(len as u64 - 1, 1));
+            assert_eq!(stage.hear(), [0x77]);
+            // It reads and writes ours.
+            let ours = Memory::from_vec(vec![0x11; len]);
+            let region = stage.node.export(stage.peer, &ours, Access::ReadWrite);
+            stage.order(&Order::Transfer(Direction::Get, region, 0));
+            let mut answers = [stage.hear(), stage.hear()];
+            answers.sort();
+            assert_eq!(answers, [vec![0x11], b"landed".to_vec()]);
+            stage.order(&Order::Transfer(Direction::Put, region, 0x22));
+            let mut answers = [stage.hear(), stage.hear()];
+            answers.sort();
+            assert_eq!(answers, [vec![0x22], b"landed".to_vec()]);
+            assert!(ours.to_vec() == vec![0x22; len]);
+            stage.node.method.unexport(stage.peer, region.key);
+        }
+        stage.still_works();
+    }
+}
+
+/// Where memory can be mapped, both processes see each other's writes; the mapping outlives the
+/// process that made the memory.
+pub fn mapping_between_processes<F: Factory>(factory: &F, test: &str) {
+    const LEN: usize = 100_000;
+    if played(factory) {
+        return;
+    }
+    let mut stage = Stage::calling(factory, test);
+    let region = stage.exported(LEN, 0x12, true);
+    let ours = Memory::zeroed(LEN);
+    transfer(&mut stage, &List::simple(Direction::Get, &ours, region)).expect("readable");
+    assert!(ours.to_vec() == vec![0x12; LEN]);
+    let Some(mapped) = stage.node.method.map(stage.peer, &region) else {
+        let report = stage.node.method.report(stage.peer).expect("a report");
+        assert!(!report.facts.is_empty(), "the reason is on record");
+        return;
+    };
+    assert!(mapped.to_vec() == vec![0x12; LEN]);
+    mapped.write_at(77_777, b"ours");
+    stage.order(&Order::Peek(77_777, 4));
+    assert_eq!(stage.hear(), b"ours");
+    stage.order(&Order::Poke(5, 0x99));
+    assert_eq!(stage.hear(), [0x99]);
+    let mut byte = [0];
+    mapped.read_at(5, &mut byte);
+    assert_eq!(byte, [0x99]);
+    kill(&mut stage);
+    mapped.read_at(5, &mut byte);
+    assert_eq!(byte, [0x99], "mapped memory does not vanish under its user");
+}
+
+/// Thousands of rounds between two processes in which either may fall asleep at any moment.
+pub fn no_wake_up_is_lost_between_processes<F: Factory>(factory: &F, test: &str) {
+    const ROUNDS: u64 = 5_000;
+    if played(factory) {
+        return;
+    }
+    let mut stage = Stage::calling(factory, test);
+    let mut sleeper = Sleeper::new(seed(10));
+    for round in 0..ROUNDS {
+        stage.order(&Order::Echo(round.to_le_bytes().to_vec()));
+        let answer = sleeper.next_packet(&mut stage.node);
+        assert_eq!(answer, round.to_le_bytes());
+    }
+    sleeper.check();
+}
+
+/// A peer that is stopped (by a debugger, by job control) holds nobody up, and goes on where it
+/// was when it is resumed.
+pub fn a_stopped_peer_blocks_nobody<F: Factory>(factory: &F, test: &str) {
+    const LEN: usize = 4 << 20;
+    if played(factory) {
+        return;
+    }
+    let stopped = Stage::calling(factory, test);
+    let mut stopped_stage = stopped;
+    let region = stopped_stage.exported(LEN, 1, false);
+    stopped_stage.child.stop();
+    let Stage {
+        node,
+        peer,
+        child,
+        address,
+    } = stopped_stage;
+    let mut other = Stage::call_from(node, factory, test);
+    let ours = Memory::zeroed(LEN);
+    let get = List::simple(Direction::Get, &ours, region);
+    other.node.try_transfer(peer, &get).expect("room");
+    let echo = causeway_wire::codec::Wire::to_bytes(&Order::Echo(b"late".to_vec()));
+    let mut sent = 0;
+    for _ in 0..100 {
+        sent += usize::from(other.node.try_send(peer, &echo));
+        other.node.step();
+    }
+    let export = other
+        .node
+        .export(peer, &Memory::zeroed(100), Access::ReadWrite);
+    other.node.method.unexport(peer, export.key);
+    for _ in 0..10 {
+        other.still_works();
+    }
+    child.resume();
+    let Stage {
+        node,
+        child: _other,
+        ..
+    } = other;
+    let mut stage = Stage {
+        node,
+        peer,
+        child,
+        address,
+    };
+    for _ in 0..sent {
+        assert_eq!(stage.hear(), b"late");
+    }
+    let mut patience = Patience::new("the transfer with the resumed peer completes");
+    while stage.node.seen.done.is_empty() {
+        stage.node.step();
+        patience.spend();
+    }
+    assert_eq!(
+        stage.node.seen.done.pop_front().map(|(_, result)| result),
+        Some(Ok(()))
+    );
+    assert!(ours.to_vec() == vec![1; LEN]);
+    stage.still_works();
+}
+
+/// Runs a transfer with the puppet to its completion.
+fn transfer<M: Method>(stage: &mut Stage<M>, list: &List) -> Result<(), TransferError> {
+    let mut patience = Patience::new("a transfer with the puppet completes");
+    let token = loop {
+        if let Some(token) = stage.node.try_transfer(stage.peer, list) {
+            break token;
+        }
+        stage.node.step();
+        patience.spend();
+    };
+    loop {
+        if let Some((done, result)) = stage.node.seen.done.pop_front() {
+            assert_eq!(done, token);
+            return result;
+        }
+        stage.node.step();
+        patience.spend();
+    }
+}

@@ -1,0 +1,366 @@
+//! Nobody there, restarts, departures, disconnecting, and handles that mean nothing.
+
+use causeway_sys::memory::Memory;
+use causeway_transport::{
+    Access, Address, Direction, Identity, Method, Peer, PeerError, SendError, TransferError,
+};
+use causeway_wire::region::RegionDescriptor;
+
+use super::Factory;
+use super::node::{List, Node, Pair, hear, send};
+use crate::patience::Patience;
+
+/// A descriptor of memory that nobody has.
+const NOWHERE: RegionDescriptor = RegionDescriptor {
+    key: 1,
+    base: 4096,
+    len: 100,
+    object: None,
+};
+
+/// Whether `cause` says that nobody was there.
+pub(super) fn is_absence(cause: &PeerError) -> bool {
+    matches!(cause, PeerError::Refused(_) | PeerError::TimedOut(_))
+}
+
+/// A packet to a place where nobody listens is reported, again and again, and does no harm.
+pub fn nobody_listens<F: Factory>(factory: &F) {
+    let mut node = Node::new(factory.method());
+    let vacant = factory.vacant();
+    let peer = node.connect(&vacant);
+    for _ in 0..3 {
+        let cause = node.find_absent(peer);
+        assert!(is_absence(&cause), "{cause:?}");
+        assert!(!cause.to_string().is_empty());
+    }
+    assert_eq!(node.method.address(peer), Some(vacant));
+}
+
+/// A transfer with nobody is not accepted, or completes with an error before the absence is
+/// reported (the sink checks the order).
+pub fn nobody_listens_for_a_transfer<F: Factory>(factory: &F) {
+    let mut node = Node::new(factory.method());
+    let peer = node.connect(&factory.vacant());
+    let ours = Memory::zeroed(100);
+    for direction in [Direction::Get, Direction::Put] {
+        let list = List::simple(direction, &ours, NOWHERE).notifying(b"hello?");
+        let mut patience = Patience::new("the absence is noticed");
+        let mut accepted = false;
+        let cause = loop {
+            if let Some(cause) = node.down(peer) {
+                break cause;
+            }
+            accepted = accepted || node.try_transfer(peer, &list).is_some();
+            node.step();
+            patience.spend();
+        };
+        assert!(is_absence(&cause), "{cause:?}");
+        let results: Vec<_> = node.seen.done.drain(..).map(|(_, result)| result).collect();
+        match accepted {
+            true => assert_eq!(results, [Err(TransferError::Peer(cause))]),
+            false => assert!(results.is_empty()),
+        }
+    }
+}
+
+/// The same handle works once somebody listens.
+pub fn somebody_listens_later<F: Factory>(factory: &F) {
+    let mut early = Node::new(factory.method());
+    let address = factory.vacant();
+    let peer = early.connect(&address);
+    assert!(is_absence(&early.find_absent(peer)));
+    let mut late = Node::new(factory.method());
+    assert_eq!(late.listen(&address), address);
+    let pair = &mut Pair::meet(early, late, address);
+    assert_eq!(pair.to_b, peer, "the same handle");
+    pair.still_works();
+}
+
+/// Connecting twice to one address gives one handle and one connection.
+pub fn same_address_same_handle<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    assert_eq!(pair.a.connect(&pair.address.clone()), pair.to_b);
+    pair.a_sends(b"again");
+    assert_eq!(pair.b_hears().0, pair.to_a);
+    assert!(pair.b.up().is_none());
+}
+
+/// A listener that ends and another that takes its place: the caller's handle reaches the new
+/// one, and nothing of the old incarnation is left.
+pub fn a_restarted_peer_is_a_new_incarnation<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let theirs = Memory::from_vec(vec![1; 4096]);
+    let stale = pair.b.export(pair.to_a, &theirs, Access::ReadWrite);
+    for _ in 0..5 {
+        // On its way, and never read.
+        pair.a_sends(b"of the old incarnation");
+        let Pair {
+            mut a,
+            b,
+            to_b,
+            address,
+            ..
+        } = pair;
+        drop(b);
+        a.downfall(to_b);
+        let mut b = Node::new(factory.method());
+        assert_eq!(b.listen(&address), address);
+        pair = Pair::meet(a, b, address);
+        assert_eq!(pair.to_b, to_b, "the same handle");
+        pair.still_works();
+        let list = List::simple(Direction::Get, &Memory::zeroed(4096), stale);
+        assert_eq!(pair.a_transfers(&list), Err(TransferError::Protection));
+    }
+}
+
+/// A caller that ended cannot be reached through its old handle; when it calls again it is
+/// another peer.
+pub fn a_departed_caller_is_gone<F: Factory>(factory: &F) {
+    let Pair {
+        a,
+        mut b,
+        to_a,
+        address,
+        ..
+    } = Pair::new(factory);
+    drop(a);
+    b.downfall(to_a);
+    for _ in 0..2 {
+        let refused = b.method.send(to_a, &[b"still there?"]);
+        assert!(matches!(refused, Err(SendError::Gone(_))), "{refused:?}");
+        let list = List::simple(Direction::Get, &Memory::zeroed(100), NOWHERE);
+        let refused = b.offer(to_a, &list);
+        assert!(matches!(refused, Err(SendError::Gone(_))), "{refused:?}");
+        b.step();
+    }
+    let mut again = Pair::meet(Node::new(factory.method()), b, address);
+    assert_ne!(again.to_a, to_a, "a new peer has a new handle");
+    let refused = again.b.method.send(to_a, &[b"still there?"]);
+    assert!(matches!(refused, Err(SendError::Gone(_))), "{refused:?}");
+    again.still_works();
+}
+
+/// Whoever disconnects hears nothing more of the peer; the other side hears that it went.
+pub fn disconnecting_is_silent_here_and_noticed_there<F: Factory>(factory: &F) {
+    // By the side that connected.
+    let mut pair = Pair::new(factory);
+    pair.b_sends(b"not read any more");
+    pair.a.disconnect(pair.to_b);
+    pair.b.downfall(pair.to_a);
+    pair.settle();
+    assert!(pair.a.packet().is_none() && pair.a.seen.events.is_empty());
+    let refused = pair.a.method.send(pair.to_b, &[b"x"]);
+    assert!(matches!(refused, Err(SendError::Gone(_))), "{refused:?}");
+    // Connecting anew gives a fresh handle.
+    let Pair {
+        a,
+        b,
+        to_b,
+        to_a,
+        address,
+    } = pair;
+    let mut pair = Pair::meet(a, b, address);
+    assert_ne!(pair.to_b, to_b);
+    assert_ne!(pair.to_a, to_a);
+    pair.still_works();
+    // By the side that was connected to.
+    let (to_a, to_b) = (pair.to_a, pair.to_b);
+    pair.b.disconnect(to_a);
+    pair.a.downfall(to_b);
+    pair.settle();
+    assert!(pair.b.seen.events.is_empty());
+    // The caller's handle connects again.
+    let Pair { a, b, address, .. } = pair;
+    let mut pair = Pair::meet(a, b, address);
+    assert_eq!(pair.to_b, to_b);
+    assert_ne!(pair.to_a, to_a);
+    pair.still_works();
+}
+
+/// Disconnecting completes transfers with an error, and nobody reaches exported memory any more.
+pub fn disconnecting_ends_transfers_and_exports<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let theirs = Memory::from_vec(vec![1; 8 << 20]);
+    let region = pair.b.export(pair.to_a, &theirs, Access::ReadWrite);
+    let ours = Memory::zeroed(8 << 20);
+    let list = List::simple(Direction::Get, &ours, region);
+    let started = (0..20)
+        .filter_map(|_| pair.a.try_transfer(pair.to_b, &list))
+        .count();
+    // The node checks that each of them completes inside.
+    pair.a.disconnect(pair.to_b);
+    assert_eq!(pair.a.seen.done.len(), started);
+    for (_, result) in pair.a.seen.done.drain(..) {
+        let expected = [Ok(()), Err(TransferError::Peer(PeerError::Disconnected))];
+        assert!(expected.contains(&result), "{result:?}");
+    }
+    assert_eq!(
+        ours.sharers(),
+        2,
+        "the memory is free again (the list holds one clone)"
+    );
+    pair.b.downfall(pair.to_a);
+    // The exports ended with the connection that they were for.
+    let Pair { a, b, address, .. } = pair;
+    let mut pair = Pair::meet(a, b, address);
+    let list = List::simple(Direction::Get, &Memory::zeroed(100), {
+        causeway_transport::method::part_of(&region, 0, 100)
+    });
+    assert_eq!(pair.a_transfers(&list), Err(TransferError::Protection));
+    let list = List::simple(Direction::Put, &Memory::zeroed(100), {
+        causeway_transport::method::part_of(&region, 0, 100)
+    });
+    assert_eq!(pair.a_transfers(&list), Err(TransferError::Protection));
+}
+
+/// A peer that goes away while transfers with it are in progress: each completes once, with
+/// success or the peer's end, and before that end is reported (the sink checks the order).
+pub fn a_departure_ends_transfers<F: Factory>(factory: &F) {
+    const LEN: usize = 2 << 20;
+    for direction in [Direction::Get, Direction::Put] {
+        for steps in [0, 1, 5] {
+            let mut pair = Pair::new(factory);
+            let theirs = Memory::zeroed(LEN);
+            let region = pair.b.export(pair.to_a, &theirs, Access::ReadWrite);
+            let list = List::simple(direction, &Memory::zeroed(LEN), region).notifying(b"landed");
+            let started = (0..10)
+                .filter_map(|_| pair.a.try_transfer(pair.to_b, &list))
+                .count();
+            for _ in 0..steps {
+                pair.a.step();
+            }
+            let Pair { mut a, b, to_b, .. } = pair;
+            drop(b);
+            let cause = a.downfall(to_b);
+            assert_eq!((a.in_progress(), a.seen.done.len()), (0, started));
+            for (_, result) in a.seen.done {
+                let expected = [Ok(()), Err(TransferError::Peer(cause.clone()))];
+                assert!(expected.contains(&result), "{result:?}");
+            }
+            assert_eq!(
+                list.local[0].sharers(),
+                1,
+                "nobody holds the memory any more"
+            );
+        }
+    }
+}
+
+/// Handles that were never given out, or have ended, are refused by every call, and nothing
+/// panics.
+pub fn stale_handles_are_refused<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let ended = pair.to_b;
+    pair.a.disconnect(ended);
+    let index = ended.index() as u32;
+    let never = [
+        Peer(0),
+        Peer(u64::MAX),
+        Peer::new(index, u32::MAX),
+        Peer::new(u32::MAX, ended.generation()),
+        Peer::new(index, ended.generation().wrapping_sub(1)),
+        Peer::new(index, ended.generation().wrapping_add(7)),
+        Peer::new(index + 1, ended.generation()),
+    ];
+    let memory = Memory::zeroed(100);
+    for peer in std::iter::once(ended).chain(never) {
+        let node = &mut pair.a;
+        let refused = node.method.send(peer, &[b"x"]);
+        assert!(
+            matches!(refused, Err(SendError::Gone(_))),
+            "{peer:?} {refused:?}"
+        );
+        let list = List::simple(Direction::Get, &memory, NOWHERE);
+        let refused = node.offer(peer, &list);
+        assert!(
+            matches!(refused, Err(SendError::Gone(_))),
+            "{peer:?} {refused:?}"
+        );
+        assert!(node.method.export(peer, &memory, Access::Read).is_err());
+        node.method.unexport(peer, 1);
+        assert!(node.method.map(peer, &NOWHERE).is_none());
+        assert_eq!(node.method.identity(peer), None);
+        assert_eq!(node.method.address(peer), None);
+        node.disconnect(peer);
+    }
+    let Pair { a, b, address, .. } = pair;
+    Pair::meet(a, b, address).still_works();
+}
+
+/// Another method's addresses, and nonsense behind one's own scheme, are refused with a reason.
+pub fn foreign_addresses_are_refused<F: Factory>(factory: &F) {
+    let mut node = Node::new(factory.method());
+    let foreign = factory.foreign();
+    let connecting = node.method.connect(&foreign).expect_err("foreign");
+    let listening = node.method.listen(&foreign).expect_err("foreign");
+    assert!(!connecting.to_string().is_empty() && !listening.to_string().is_empty());
+    let scheme = factory.address().scheme().to_owned();
+    for nonsense in ["\0", "\u{1}\u{2}", " ", "::::", "\u{fffd}"] {
+        let address: Address = format!("{scheme}://{nonsense}")
+            .parse()
+            .expect("well-formed");
+        // Refused now or found absent later; never a panic, never somebody who is not there.
+        if let Ok(peer) = node.method.connect(&address) {
+            node.seen_as_outbound(peer);
+            if node.method.send(peer, &[b"x"]).is_ok() {
+                node.downfall(peer);
+            }
+        }
+    }
+}
+
+/// Two cannot listen at one address; the first goes on working.
+pub fn a_taken_address_is_refused<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let mut second = factory.method();
+    let refused = second.listen(&pair.address);
+    let error = refused.expect_err("somebody listens there");
+    assert!(!error.to_string().is_empty());
+    drop(second);
+    pair.still_works();
+    let Pair { b, address, .. } = pair;
+    Pair::meet(Node::new(factory.method()), b, address).still_works();
+}
+
+/// Identity, address and report of a peer, on both sides.
+pub fn who_is_there_is_known<F: Factory>(factory: &F) {
+    let pair = Pair::new(factory);
+    assert_eq!(pair.a.method.address(pair.to_b), Some(pair.address.clone()));
+    let described = pair
+        .b
+        .method
+        .address(pair.to_a)
+        .expect("a caller is described");
+    assert_eq!(described.scheme(), pair.address.scheme());
+    for (node, peer) in [(&pair.a, pair.to_b), (&pair.b, pair.to_a)] {
+        match node.method.identity(peer).expect("a connection stands") {
+            Identity::Local { pid, .. } => {
+                assert_eq!(pid as u32, std::process::id(), "we talk to ourselves");
+            }
+            Identity::Keyed => {}
+        }
+        let report = node.method.report(peer).expect("a report on a peer");
+        assert!(!report.facts.is_empty());
+        for (what, fact) in report.facts {
+            assert!(!what.is_empty() && !fact.is_empty(), "{what}: {fact}");
+        }
+    }
+}
+
+/// Methods with nobody to talk to do nothing, and say so.
+pub fn nothing_to_do_is_nothing_done<F: Factory>(factory: &F) {
+    let mut idle = Node::new(factory.method());
+    assert!(!idle.step());
+    let (mut alone, address) = Node::listening(factory);
+    let mut patience = Patience::new("a listener without callers comes to rest");
+    while alone.step() {
+        patience.spend();
+    }
+    assert!(alone.seen.events.is_empty() && alone.seen.packets.is_empty());
+    assert_eq!(alone.method.scheme(), address.scheme());
+    // It is still open for callers.
+    let mut caller = Node::new(factory.method());
+    let peer = caller.connect(&address);
+    send(&mut caller, peer, &mut alone, b"hello");
+    assert_eq!(hear(&mut alone, &mut caller).1, b"hello");
+}

@@ -1,0 +1,151 @@
+//! One suite for everything that implements [`Method`]: the other half of the contract that
+//! stands in [`causeway_transport::method`].
+//!
+//! A method joins by implementing [`Factory`] and naming it in [`crate::conformance!`]; one that
+//! works between processes also in [`crate::conformance_between_processes!`]. Parts, in reading
+//! order:
+//!
+//! - `node`: a method with a sink that checks the contract's general rules on every event: a peer
+//!   is up before its first packet, each transfer completes once and before its peer is down, …
+//! - [`packets`]: order, sizes, back-pressure, fairness, many peers, sending to oneself.
+//! - [`transfers`]: remote memory: lists of fragments, notify packets, mapping.
+//! - [`protection`]: what must not be reachable, and when it stops being so.
+//! - [`lifecycle`]: nobody there, restarts, departures, disconnecting, stale handles.
+//! - [`sleep`]: arming, waking, and that no wake-up is lost.
+//! - `puppet` and [`death`]: a peer in another process, killed in every state.
+
+mod node;
+mod puppet;
+
+pub mod death;
+pub mod lifecycle;
+pub mod packets;
+pub mod protection;
+pub mod sleep;
+pub mod transfers;
+
+use causeway_transport::{Address, Method};
+
+pub use node::{Event, Node, Pair};
+
+/// How the suite makes instances of a method.
+pub trait Factory {
+    /// The method under test.
+    type Method: Method + 'static;
+
+    /// A fresh instance that has nothing open yet.
+    fn method(&self) -> Self::Method;
+
+    /// An address to listen at, different at each call (or one that the method makes different
+    /// itself, such as port 0).
+    fn address(&self) -> Address;
+
+    /// An address of which it is certain that nobody listens there now, and at which one may
+    /// listen later.
+    fn vacant(&self) -> Address {
+        self.address()
+    }
+
+    /// An address that this method must refuse at once, however well-formed.
+    fn foreign(&self) -> Address {
+        "nosuchmethod://somewhere"
+            .parse()
+            .expect("a well-formed address")
+    }
+}
+
+/// Instantiates the suite for a method, one test per rule, in a module of the given name. The
+/// factory's expression is evaluated afresh for each test.
+#[macro_export]
+macro_rules! conformance {
+    ($name:ident, $factory:expr) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::conformance_tests! { $factory;
+                packets: keep_their_order, of_every_size_arrive, too_large_are_refused,
+                    are_held_back_by_a_receiver_that_does_not_poll, flow_both_ways_at_once,
+                    of_a_quiet_peer_are_not_starved, of_many_peers, to_oneself,
+                    of_a_poll_are_bounded;
+                transfers: move_every_byte_both_ways, with_mismatched_fragments,
+                    of_thousands_of_fragments, of_many_megabytes, of_nothing_complete,
+                    of_unequal_lengths_fail, started_by_the_accepting_side,
+                    notify_after_the_bytes_and_in_order, many_at_once_complete_each_once,
+                    to_oneself, of_allocated_memory_and_mapping, with_a_notify_too_large,
+                    both_ways_between_two_peers_at_once;
+                protection: of_unknown_keys, of_ended_exports, of_ranges, of_access,
+                    of_other_peers_exports, of_objects, failed_transfers_notify_nobody,
+                    holds_the_moment_an_export_ends;
+                lifecycle: nobody_listens, nobody_listens_for_a_transfer, somebody_listens_later,
+                    same_address_same_handle, a_restarted_peer_is_a_new_incarnation,
+                    a_departed_caller_is_gone, a_departure_ends_transfers, disconnecting_is_silent_here_and_noticed_there,
+                    disconnecting_ends_transfers_and_exports, stale_handles_are_refused,
+                    foreign_addresses_are_refused, a_taken_address_is_refused,
+                    who_is_there_is_known, nothing_to_do_is_nothing_done;
+                sleep: a_packet_wakes, a_notify_wakes, a_completion_wakes, a_departure_wakes,
+                    an_arrival_wakes, arming_with_work_pending_does_not_sleep,
+                    disarming_is_harmless, idle_methods_sleep,
+                    no_wake_up_is_lost_between_threads, room_wakes_the_sender;
+            }
+        }
+    };
+}
+
+/// Instantiates the part of the suite that needs real processes, in a module of the given name.
+#[macro_export]
+macro_rules! conformance_between_processes {
+    ($name:ident, $factory:expr) => {
+        mod $name {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::conformance_process_tests! { $factory;
+                death: of_an_idle_peer, of_a_peer_that_streams, of_a_peer_that_does_not_read,
+                    in_the_middle_of_transfers_to_it, in_the_middle_of_transfers_from_it,
+                    in_the_middle_of_its_own_transfers, of_the_listener_then_restart,
+                    of_the_caller, while_asleep, of_a_sleeper, before_anything_was_sent,
+                    of_one_leaves_the_others_alone, of_many_in_a_row, by_exit_is_an_orderly_end,
+                    packets_and_transfers_between_processes, mapping_between_processes,
+                    no_wake_up_is_lost_between_processes, a_stopped_peer_blocks_nobody;
+            }
+        }
+    };
+}
+
+/// The inner half of [`conformance!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_tests {
+    ($factory:expr; $($part:ident: $($test:ident),+;)+) => {
+        $(mod $part {
+            #[allow(unused_imports)]
+            use super::*;
+            $(
+                #[test]
+                fn $test() {
+                    $crate::conformance::$part::$test(&$factory);
+                }
+            )+
+        })+
+    };
+}
+
+/// The inner half of [`conformance_between_processes!`].
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_process_tests {
+    ($factory:expr; $($part:ident: $($test:ident),+;)+) => {
+        $(mod $part {
+            #[allow(unused_imports)]
+            use super::*;
+            $(
+                #[test]
+                fn $test() {
+                    let name = concat!(module_path!(), "::", stringify!($test));
+                    // The harness names tests without the crate.
+                    let name = name.split_once("::").map_or(name, |(_, rest)| rest);
+                    $crate::conformance::$part::$test(&$factory, name);
+                }
+            )+
+        })+
+    };
+}

@@ -1,0 +1,399 @@
+//! Packets: order, sizes, back-pressure, fairness, many peers, sending to oneself.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use causeway_transport::{Method, SendError};
+
+use super::Factory;
+use super::node::{Node, Pair, SetOnDrop, hear, send};
+use crate::patience::Patience;
+use crate::random::{Random, seed};
+
+/// How many packets may be accepted for a peer that does not poll, before a method must say that
+/// it would block: far more than any sensible queue, far less than memory.
+const MOST_HELD: usize = 1 << 20;
+/// Most bytes that may be accepted for such a peer.
+const MOST_HELD_BYTES: usize = 256 << 20;
+
+/// The `index`th packet of a stream: sizes are mostly small, sometimes up to `largest`.
+fn nth_packet(stream: u64, index: u64, largest: usize) -> Vec<u8> {
+    let mut random = Random::new(stream.wrapping_mul(0x1_0001).wrapping_add(index));
+    let len = match random.below(10) {
+        0 => 0,
+        1 => random.below(largest + 1),
+        2 => largest,
+        _ => random.below(129),
+    };
+    random.bytes(len)
+}
+
+/// A long stream of packets of random sizes, each gathered from random parts, arrives once and in
+/// order.
+pub fn keep_their_order<F: Factory>(factory: &F) {
+    const PACKETS: u64 = 20_000;
+    let mut pair = Pair::new(factory);
+    let largest = pair.a.method.limits().max_packet;
+    let stream = seed(1);
+    let mut cuts = Random::new(stream);
+    let mut patience = Patience::new("a stream of packets arrives");
+    let (mut sent, mut heard) = (0, 0);
+    while heard < PACKETS {
+        while sent < PACKETS {
+            let packet = nth_packet(stream, sent, largest);
+            let mut rest = &packet[..];
+            let mut parts = Vec::new();
+            for part in cuts.cut(packet.len(), 4) {
+                let (head, tail) = rest.split_at(part);
+                parts.push(head);
+                rest = tail;
+            }
+            match pair.a.method.send(pair.to_b, &parts) {
+                Ok(()) => sent += 1,
+                Err(SendError::WouldBlock) => break,
+                Err(error) => panic!("packet {sent}: {error}"),
+            }
+        }
+        pair.step();
+        while let Some((peer, packet)) = pair.b.packet() {
+            assert_eq!(peer, pair.to_a);
+            assert!(
+                packet == nth_packet(stream, heard, largest),
+                "packet {heard} is not what was sent ({} bytes)",
+                packet.len()
+            );
+            heard += 1;
+        }
+        patience.spend();
+    }
+    pair.still_works();
+}
+
+/// Zero bytes, one byte, every size around the powers of two, and the largest size.
+pub fn of_every_size_arrive<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let largest = pair.a.method.limits().max_packet;
+    assert!(largest >= 4096 + 256, "the contract asks for this much");
+    let mut sizes: Vec<usize> = (0..=80).collect();
+    let mut power = 128;
+    while power <= largest {
+        sizes.extend(power - 9..=power + 9);
+        power *= 2;
+    }
+    sizes.extend(largest - 20..=largest);
+    sizes.retain(|size| *size <= largest);
+    for size in sizes {
+        let bytes = Random::new(size as u64).bytes(size);
+        pair.a_sends(&bytes);
+        let (_, there) = pair.b_hears();
+        assert!(there == bytes, "{size} bytes from a to b");
+        pair.b_sends(&bytes);
+        let (_, back) = pair.a_hears();
+        assert!(back == bytes, "{size} bytes from b to a");
+    }
+    // No parts, and parts without bytes, are a packet of zero bytes.
+    pair.a
+        .method
+        .send(pair.to_b, &[])
+        .expect("room for nothing");
+    assert_eq!(pair.b_hears().1, b"");
+    let hollow: &[&[u8]] = &[b"", b"x", b"", b"y", b""];
+    pair.a
+        .method
+        .send(pair.to_b, hollow)
+        .expect("room for two bytes");
+    assert_eq!(pair.b_hears().1, b"xy");
+}
+
+/// A packet above the limit is refused whole, and the error says both numbers.
+pub fn too_large_are_refused<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let limit = pair.a.method.limits().max_packet;
+    let bytes = vec![7; limit + 1];
+    let refused = SendError::TooLarge {
+        len: limit + 1,
+        limit,
+    };
+    assert_eq!(
+        pair.a.method.send(pair.to_b, &[&bytes]),
+        Err(refused.clone())
+    );
+    let (head, tail) = bytes.split_at(limit / 2);
+    assert_eq!(pair.a.method.send(pair.to_b, &[head, tail]), Err(refused));
+    pair.still_works();
+}
+
+/// A receiver that does not poll holds its sender back: soon the sender is told that it would
+/// block; once the receiver polls again, the sender is told that there is room; and exactly the
+/// accepted packets arrive.
+pub fn are_held_back_by_a_receiver_that_does_not_poll<F: Factory>(factory: &F) {
+    for size in [0, 8, 1000, 4096] {
+        let mut pair = Pair::new(factory);
+        let mut packet = vec![0; size];
+        let number = |packet: &mut [u8], n: u64| {
+            if let Some(front) = packet.first_chunk_mut() {
+                *front = n.to_le_bytes();
+            }
+        };
+        let mut sent = 0_u64;
+        let mut refusals = 0;
+        // A sender that polls in between may get on a little further, but not for ever.
+        while refusals < 200 {
+            number(&mut packet, sent);
+            if pair.a.try_send(pair.to_b, &packet) {
+                sent += 1;
+                assert!(
+                    (sent as usize) < MOST_HELD && sent as usize * size < MOST_HELD_BYTES,
+                    "{sent} packets of {size} bytes are held for a peer that does not poll"
+                );
+            } else {
+                refusals += 1;
+                pair.a.step();
+            }
+        }
+        pair.a.writable(pair.to_b);
+        let mut patience = Patience::new("room is announced when the receiver polls again");
+        let mut heard = 0_u64;
+        let mut take = |pair: &mut Pair<F::Method>| {
+            while let Some((_, bytes)) = pair.b.packet() {
+                assert_eq!(bytes.len(), size);
+                if let Some(front) = bytes.first_chunk() {
+                    assert_eq!(u64::from_le_bytes(*front), heard);
+                }
+                heard += 1;
+            }
+            heard
+        };
+        while !pair.a.writable(pair.to_b) {
+            pair.step();
+            take(&mut pair);
+            patience.spend();
+        }
+        number(&mut packet, sent);
+        pair.a_sends(&packet);
+        sent += 1;
+        while take(&mut pair) < sent {
+            pair.step();
+            patience.spend();
+        }
+        pair.settle();
+        assert_eq!(take(&mut pair), sent, "no packet came twice");
+        pair.still_works();
+    }
+}
+
+/// Both sides send as much as they can, at the same time, and neither blocks the other for good.
+pub fn flow_both_ways_at_once<F: Factory>(factory: &F) {
+    const PACKETS: u64 = 5_000;
+    let mut pair = Pair::new(factory);
+    let largest = pair.a.method.limits().max_packet;
+    let (mut a_sent, mut b_sent, mut a_heard, mut b_heard) = (0, 0, 0, 0);
+    let mut patience = Patience::new("two streams cross");
+    while a_heard < PACKETS || b_heard < PACKETS {
+        while a_sent < PACKETS && pair.a.try_send(pair.to_b, &nth_packet(3, a_sent, largest)) {
+            a_sent += 1;
+        }
+        while b_sent < PACKETS && pair.b.try_send(pair.to_a, &nth_packet(4, b_sent, largest)) {
+            b_sent += 1;
+        }
+        pair.step();
+        while let Some((_, packet)) = pair.b.packet() {
+            assert!(
+                packet == nth_packet(3, b_heard, largest),
+                "packet {b_heard}"
+            );
+            b_heard += 1;
+        }
+        while let Some((_, packet)) = pair.a.packet() {
+            assert!(
+                packet == nth_packet(4, a_heard, largest),
+                "packet {a_heard}"
+            );
+            a_heard += 1;
+        }
+        patience.spend();
+    }
+}
+
+/// While one peer fills its queue again after every poll, the single packet of another arrives
+/// within a few polls.
+pub fn of_a_quiet_peer_are_not_starved<F: Factory>(factory: &F) {
+    const POLLS: usize = 200;
+    let Pair {
+        a: mut flooder,
+        b: mut receiver,
+        to_b: flood,
+        address,
+        ..
+    } = Pair::new(factory);
+    let mut quiet = Node::new(factory.method());
+    let to_receiver = quiet.connect(&address);
+    send(&mut quiet, to_receiver, &mut receiver, b"hello");
+    let (quiet_peer, _) = hear(&mut receiver, &mut quiet);
+    let packet = [1; 2048];
+    for round in 0..20 {
+        while flooder.try_send(flood, &packet) {}
+        send(&mut quiet, to_receiver, &mut receiver, &[round]);
+        let mut polls = 0;
+        loop {
+            receiver.step();
+            quiet.step();
+            let theirs = |(peer, _): &(_, Vec<u8>)| *peer == quiet_peer;
+            let arrived = receiver.seen.packets.iter().any(theirs);
+            receiver.seen.packets.clear();
+            if arrived {
+                break;
+            }
+            polls += 1;
+            assert!(polls < POLLS, "a quiet peer waits behind a flood");
+            flooder.step();
+            while flooder.try_send(flood, &packet) {}
+        }
+    }
+}
+
+/// 200 peers: everybody is heard, in order, and everybody hears its own answers.
+pub fn of_many_peers<F: Factory>(factory: &F) {
+    const PEERS: usize = 200;
+    const ROUNDS: u8 = 5;
+    raise_descriptor_limit();
+    let (mut hub, address) = Node::listening(factory);
+    let mut spokes: Vec<_> = (0..PEERS)
+        .map(|_| {
+            let mut spoke = Node::new(factory.method());
+            let peer = spoke.connect(&address);
+            (spoke, peer, 0_u8, 0_u8)
+        })
+        .collect();
+    let mut names: HashMap<_, usize> = HashMap::new();
+    let mut rounds: HashMap<_, u8> = HashMap::new();
+    let mut answers = Vec::new();
+    let mut patience = Patience::new("200 peers are served");
+    while spokes.iter().any(|(.., answered)| *answered < ROUNDS) {
+        for (index, (spoke, peer, sent, answered)) in spokes.iter_mut().enumerate() {
+            if sent == answered && *sent < ROUNDS {
+                let mut packet = (index as u64).to_le_bytes().to_vec();
+                packet.push(*sent);
+                if spoke.try_send(*peer, &packet) {
+                    *sent += 1;
+                }
+            }
+            spoke.step();
+            if let Some((_, packet)) = spoke.packet() {
+                let mut expected = (index as u64).to_le_bytes().to_vec();
+                expected.push(*answered);
+                assert_eq!(packet, expected);
+                *answered += 1;
+            }
+        }
+        hub.step();
+        while let Some((peer, packet)) = hub.packet() {
+            let index = u64::from_le_bytes(*packet.first_chunk().expect("nine bytes")) as usize;
+            assert_eq!(*names.entry(peer).or_insert(index), index, "one name each");
+            let round = rounds.entry(peer).or_default();
+            assert_eq!(packet[8], *round);
+            *round += 1;
+            answers.push((peer, packet));
+        }
+        answers.retain(|(peer, packet)| !hub.try_send(*peer, packet));
+        patience.spend();
+    }
+    assert_eq!(names.len(), PEERS);
+    let ups: HashSet<_> = std::iter::from_fn(|| hub.up()).collect();
+    assert_eq!(ups.len(), PEERS);
+    // They all leave; each departure is noticed once (the sink checks the rest).
+    drop(spokes);
+    let mut patience = Patience::new("200 departures are noticed");
+    let mut left: HashSet<_> = names.into_keys().collect();
+    while !left.is_empty() {
+        hub.step();
+        left.retain(|peer| hub.down(*peer).is_none());
+        patience.spend();
+    }
+}
+
+/// A process may listen and send to its own address.
+pub fn to_oneself<F: Factory>(factory: &F) {
+    const PACKETS: u64 = 2_000;
+    let (mut node, address) = Node::listening(factory);
+    let me = node.connect(&address);
+    let mut patience = Patience::new("a process hears itself");
+    let (mut sent, mut heard) = (0, 0);
+    let mut from = None;
+    while heard < PACKETS {
+        while sent < PACKETS && node.try_send(me, &nth_packet(5, sent, 4096)) {
+            sent += 1;
+        }
+        node.step();
+        while let Some((peer, packet)) = node.packet() {
+            assert_eq!(*from.get_or_insert(peer), peer);
+            assert!(packet == nth_packet(5, heard, 4096), "packet {heard}");
+            heard += 1;
+        }
+        patience.spend();
+    }
+    // And answers itself.
+    let back = from.expect("something arrived");
+    while !node.try_send(back, b"answer") {
+        node.step();
+        patience.spend();
+    }
+    loop {
+        if let Some((_, packet)) = node.packet() {
+            assert_eq!(packet, b"answer");
+            break;
+        }
+        node.step();
+        patience.spend();
+    }
+}
+
+/// One poll does a bounded amount of work, even while a peer in another thread sends without end.
+pub fn of_a_poll_are_bounded<F: Factory>(factory: &F)
+where
+    F::Method: Send,
+{
+    const POLLS: usize = 300;
+    const MOST_PER_POLL: usize = 1 << 16;
+    let Pair {
+        a: mut flooder,
+        b: mut receiver,
+        to_b,
+        ..
+    } = Pair::new(factory);
+    let enough = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _end = SetOnDrop(&enough);
+        scope.spawn(|| {
+            while !enough.load(Ordering::Relaxed) {
+                if !flooder.try_send(to_b, b"again") {
+                    flooder.step();
+                }
+            }
+        });
+        let mut patience = Patience::new("polls under a flood return");
+        let mut with_packets = 0;
+        while with_packets < POLLS {
+            receiver.step();
+            let packets = receiver.seen.packets.len();
+            receiver.seen.packets.clear();
+            assert!(
+                packets < MOST_PER_POLL,
+                "one poll delivered {packets} packets"
+            );
+            with_packets += usize::from(packets > 0);
+            patience.spend();
+        }
+    });
+}
+
+/// Many peers in one process need many descriptors.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current < limit.maximum {
+        limit.current = limit.maximum;
+        // Where this is refused the test goes on with what there is.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+}

@@ -1,0 +1,412 @@
+//! A peer in another process that does what packets tell it.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use causeway_sys::memory::Memory;
+use causeway_transport::{Access, Address, Direction, Method, Peer};
+use causeway_wire::codec::{Malformed, Reader, Wire, Writer};
+use causeway_wire::region::RegionDescriptor;
+
+use super::Factory;
+use super::node::{List, Node};
+use super::sleep::Sleeper;
+use crate::patience::Patience;
+use crate::process::{Child, Part, part};
+
+/// What a puppet is told to do.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Order {
+    /// Send these bytes back.
+    Echo(Vec<u8>),
+    /// Export memory of this many bytes with this fill, allocated by the method or plain; answer
+    /// the descriptor.
+    Export { len: u64, fill: u8, allocated: bool },
+    /// Move all bytes of the region again and again, several transfers at a time.
+    Hammer(Direction, RegionDescriptor),
+    /// Move all bytes of the region once (those put have this value), notify with `landed`, and
+    /// answer the last byte of the local memory.
+    Transfer(Direction, RegionDescriptor, u8),
+    /// Send numbered packets of this size without end.
+    Flood(u32),
+    /// Answer so many bytes from this offset of the memory last exported.
+    Peek(u64, u32),
+    /// Write this byte at this offset of the memory last exported; answer it.
+    Poke(u64, u8),
+    /// Never poll again.
+    Stall,
+    /// End in an orderly way.
+    Exit,
+}
+
+impl Wire for Order {
+    fn encode(&self, out: &mut Writer) {
+        let direction = |out: &mut Writer, direction: &Direction| {
+            out.bool(*direction == Direction::Put);
+        };
+        match self {
+            Order::Echo(bytes) => {
+                out.u8(0);
+                out.bytes(bytes);
+            }
+            Order::Export {
+                len,
+                fill,
+                allocated,
+            } => {
+                out.u8(1);
+                out.u64(*len);
+                out.u8(*fill);
+                out.bool(*allocated);
+            }
+            Order::Hammer(way, region) => {
+                out.u8(2);
+                direction(out, way);
+                region.encode(out);
+            }
+            Order::Transfer(way, region, fill) => {
+                out.u8(3);
+                direction(out, way);
+                region.encode(out);
+                out.u8(*fill);
+            }
+            Order::Flood(len) => {
+                out.u8(4);
+                out.u32(*len);
+            }
+            Order::Peek(offset, len) => {
+                out.u8(5);
+                out.u64(*offset);
+                out.u32(*len);
+            }
+            Order::Poke(offset, value) => {
+                out.u8(6);
+                out.u64(*offset);
+                out.u8(*value);
+            }
+            Order::Stall => out.u8(7),
+            Order::Exit => out.u8(8),
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        fn direction(input: &mut Reader<'_>) -> Result<Direction, Malformed> {
+            Ok(match input.bool("direction")? {
+                true => Direction::Put,
+                false => Direction::Get,
+            })
+        }
+        Ok(match input.u8("order")? {
+            0 => Order::Echo(input.bytes(usize::MAX, "echo")?.to_vec()),
+            1 => Order::Export {
+                len: input.u64("length")?,
+                fill: input.u8("fill")?,
+                allocated: input.bool("allocated")?,
+            },
+            2 => Order::Hammer(direction(input)?, RegionDescriptor::decode(input)?),
+            3 => Order::Transfer(
+                direction(input)?,
+                RegionDescriptor::decode(input)?,
+                input.u8("fill")?,
+            ),
+            4 => Order::Flood(input.u32("size")?),
+            5 => Order::Peek(input.u64("offset")?, input.u32("length")?),
+            6 => Order::Poke(input.u64("offset")?, input.u8("value")?),
+            7 => Order::Stall,
+            8 => Order::Exit,
+            value => {
+                return Err(Malformed::Unknown {
+                    field: "order",
+                    value: value.into(),
+                });
+            }
+        })
+    }
+}
+
+/// The stage of a test between processes: a node here and a puppet there that have met.
+pub(super) struct Stage<M: Method> {
+    /// Our side.
+    pub(super) node: Node<M>,
+    /// Our handle for the puppet.
+    pub(super) peer: Peer,
+    /// The puppet's process.
+    pub(super) child: Child,
+    /// Where the listening side of the two listens.
+    pub(super) address: Address,
+}
+
+/// Plays the puppet if this process is one; a test calls this first and returns if it was.
+pub(super) fn played<F: Factory>(factory: &F) -> bool {
+    let Some(part) = part() else {
+        return false;
+    };
+    Puppet::new(factory, &part).play();
+    true
+}
+
+/// Starts a puppet that listens at `address`; answers it and where it listens in fact.
+pub(super) fn listening_puppet(test: &str, address: &Address) -> (Child, Address) {
+    let child = Child::spawn(test, "listen", &[&address.to_string()]);
+    let address = child.hear().parse().expect("the puppet says its address");
+    (child, address)
+}
+
+impl<M: Method> Stage<M> {
+    /// We call a puppet that listens.
+    pub(super) fn calling(factory: &impl Factory<Method = M>, test: &str) -> Self {
+        let node = Node::new(factory.method());
+        Self::call_from(node, factory, test)
+    }
+
+    /// `node` calls a puppet that listens.
+    pub(super) fn call_from(
+        mut node: Node<M>,
+        factory: &impl Factory<Method = M>,
+        test: &str,
+    ) -> Self {
+        let (child, address) = listening_puppet(test, &factory.address());
+        let peer = node.connect(&address);
+        let mut stage = Self {
+            node,
+            peer,
+            child,
+            address,
+        };
+        stage.still_works();
+        stage
+    }
+
+    /// A puppet calls us.
+    pub(super) fn called(factory: &impl Factory<Method = M>, test: &str) -> Self {
+        let (node, address) = Node::listening(factory);
+        Self::called_at(node, address, test)
+    }
+
+    /// A puppet calls `node`, which listens at `address`.
+    pub(super) fn called_at(mut node: Node<M>, address: Address, test: &str) -> Self {
+        let child = Child::spawn(test, "call", &[&address.to_string()]);
+        let mut patience = Patience::new("the puppet calls");
+        let peer = loop {
+            if let Some((peer, packet)) = node.packet() {
+                assert_eq!(packet, b"hello");
+                break peer;
+            }
+            node.step();
+            patience.spend();
+        };
+        assert_eq!(node.up(), Some(peer));
+        let mut stage = Self {
+            node,
+            peer,
+            child,
+            address,
+        };
+        stage.still_works();
+        stage
+    }
+
+    /// Gives an order.
+    pub(super) fn order(&mut self, order: &Order) {
+        let bytes = order.to_bytes();
+        let mut patience = Patience::new("room for an order");
+        while !self.node.try_send(self.peer, &bytes) {
+            self.node.step();
+            patience.spend();
+        }
+    }
+
+    /// The puppet's next packet.
+    pub(super) fn hear(&mut self) -> Vec<u8> {
+        let mut patience = Patience::new("the puppet answers");
+        loop {
+            if let Some((peer, packet)) = self.node.packet() {
+                assert_eq!(peer, self.peer);
+                return packet;
+            }
+            self.node.step();
+            patience.spend();
+        }
+    }
+
+    /// Makes the puppet export memory.
+    pub(super) fn exported(&mut self, len: usize, fill: u8, allocated: bool) -> RegionDescriptor {
+        self.order(&Order::Export {
+            len: len as u64,
+            fill,
+            allocated,
+        });
+        RegionDescriptor::from_bytes(&self.hear()).expect("the puppet answers a descriptor")
+    }
+
+    /// Proves that packets pass both ways and nothing else is on the way.
+    pub(super) fn still_works(&mut self) {
+        self.order(&Order::Echo(b"there?".to_vec()));
+        assert_eq!(self.hear(), b"there?");
+        assert!(self.node.packet().is_none());
+    }
+}
+
+/// The puppet's side.
+struct Puppet<M: Method> {
+    node: Node<M>,
+    master: Option<Peer>,
+    answers: VecDeque<Vec<u8>>,
+    exported: Memory,
+    hammers: Vec<List>,
+    /// The local memory of a single transfer in progress.
+    single: Option<(u64, Memory)>,
+    flood: Option<(usize, u64)>,
+    sleeper: Sleeper,
+}
+
+impl<M: Method> Puppet<M> {
+    fn new(factory: &impl Factory<Method = M>, part: &Part) -> Self {
+        let mut node = Node::new(factory.method());
+        let address = part.arguments[0].parse().expect("an address");
+        let mut answers = VecDeque::new();
+        let master = match part.role.as_str() {
+            "call" => {
+                answers.push_back(b"hello".to_vec());
+                Some(node.connect(&address))
+            }
+            _ => {
+                let address = node.listen(&address);
+                part.say(&address.to_string());
+                None
+            }
+        };
+        Self {
+            node,
+            master,
+            answers,
+            exported: Memory::zeroed(0),
+            hammers: Vec::new(),
+            single: None,
+            flood: None,
+            sleeper: Sleeper::new(u64::from(std::process::id())),
+        }
+    }
+
+    /// Obeys until told to exit, or until the test ends it.
+    fn play(mut self) {
+        loop {
+            let worked = self.node.step();
+            while let Some((peer, packet)) = self.node.packet() {
+                self.master = Some(peer);
+                // The notify packet of a transfer that says nothing.
+                if packet.is_empty() {
+                    continue;
+                }
+                let order = Order::from_bytes(&packet).expect("an order");
+                if order == Order::Exit {
+                    return;
+                }
+                self.obey(order);
+            }
+            let busy = self.work();
+            if !worked && !busy {
+                let alarm = Instant::now() + LONGEST_NAP;
+                self.sleeper.rest(&mut self.node, alarm);
+            }
+        }
+    }
+
+    fn master(&self) -> Peer {
+        self.master.expect("somebody gave orders")
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Echo(bytes) => self.answers.push_back(bytes),
+            Order::Export {
+                len,
+                fill,
+                allocated,
+            } => {
+                let len = len as usize;
+                self.exported = match allocated {
+                    true => self.node.method.allocate(len).expect("memory"),
+                    false => Memory::zeroed(len),
+                };
+                self.exported.write_at(0, &vec![fill; len]);
+                let memory = self.exported.clone();
+                let region = self.node.export(self.master(), &memory, Access::ReadWrite);
+                self.answers.push_back(region.to_bytes());
+            }
+            Order::Hammer(direction, region) => {
+                let local = Memory::from_vec(vec![0xaa; region.len as usize]);
+                self.hammers.push(List::simple(direction, &local, region));
+            }
+            Order::Transfer(direction, region, fill) => {
+                let local = Memory::from_vec(vec![fill; region.len as usize]);
+                let list = List::simple(direction, &local, region).notifying(b"landed");
+                let token = self
+                    .node
+                    .try_transfer(self.master(), &list)
+                    .expect("room for one transfer");
+                self.single = Some((token, local));
+            }
+            Order::Flood(len) => self.flood = Some((len as usize, 0)),
+            Order::Peek(offset, len) => {
+                let mut bytes = vec![0; len as usize];
+                self.exported.read_at(offset as usize, &mut bytes);
+                self.answers.push_back(bytes);
+            }
+            Order::Poke(offset, value) => {
+                self.exported.write_at(offset as usize, &[value]);
+                self.answers.push_back(vec![value]);
+            }
+            Order::Stall => loop {
+                std::thread::park_timeout(Duration::from_secs(1));
+            },
+            Order::Exit => unreachable!("handled by the caller"),
+        }
+    }
+
+    /// Answers, hammers and floods as far as there is room; answers whether it got anywhere.
+    fn work(&mut self) -> bool {
+        let mut busy = false;
+        while let Some(answer) = self.answers.front() {
+            if !self.node.try_send(self.master(), answer) {
+                break;
+            }
+            self.answers.pop_front();
+            busy = true;
+        }
+        while let Some((token, result)) = self.node.seen.done.pop_front() {
+            let whose = self.single.take_if(|(single, _)| *single == token);
+            if let Some((_, local)) = whose {
+                let mut last = [0];
+                local.read_at(local.len() - 1, &mut last);
+                self.answers.push_back(match result {
+                    Ok(()) => last.to_vec(),
+                    Err(error) => error.to_string().into_bytes(),
+                });
+            }
+            busy = true;
+        }
+        for list in &self.hammers {
+            if self.node.in_progress() < 4 * self.hammers.len() {
+                let master = self.master.expect("somebody gave orders");
+                busy |= self.node.offer(master, list).is_ok();
+            }
+        }
+        if let Some((len, mut number)) = self.flood {
+            let mut packet = vec![0; len.max(8)];
+            for _ in 0..100 {
+                packet[..8].copy_from_slice(&u64::to_le_bytes(number));
+                if !self.node.try_send(self.master(), &packet) {
+                    break;
+                }
+                number += 1;
+                busy = true;
+            }
+            self.flood = Some((len, number));
+        }
+        busy
+    }
+}
+
+/// How long a puppet sleeps at most: its timers are the method's affair, its death the test's.
+const LONGEST_NAP: Duration = Duration::from_secs(30);

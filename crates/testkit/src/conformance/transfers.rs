@@ -1,0 +1,522 @@
+//! Remote memory: lists of fragments with one completion, notify packets, mapping.
+
+use std::collections::HashMap;
+
+use causeway_sys::memory::Memory;
+use causeway_transport::method::part_of;
+use causeway_transport::{Access, Direction, Method, SendError, TransferError};
+use causeway_wire::region::RegionDescriptor;
+
+use super::Factory;
+use super::node::{List, Node, Pair};
+use crate::patience::Patience;
+use crate::random::{Random, seed};
+
+const BOTH: [Direction; 2] = [Direction::Get, Direction::Put];
+
+/// Cuts `memory` into at most `most` fragments in order.
+fn fragments(memory: &Memory, random: &mut Random, most: usize) -> Vec<Memory> {
+    let mut at = 0;
+    let cut = |len| {
+        let part = memory.slice(at..at + len);
+        at += len;
+        part
+    };
+    random
+        .cut(memory.len(), most)
+        .into_iter()
+        .map(cut)
+        .collect()
+}
+
+/// Cuts `region` into at most `most` descriptors in order.
+fn parts(region: &RegionDescriptor, random: &mut Random, most: usize) -> Vec<RegionDescriptor> {
+    let mut at = 0;
+    let cut = |len| {
+        let part = part_of(region, at, len as u64);
+        at += len as u64;
+        part
+    };
+    let lens = random.cut(region.len as usize, most);
+    lens.into_iter().map(cut).collect()
+}
+
+/// Random bytes of `len`, as memory and as the vector they came from.
+fn content(seed: u64, len: usize) -> (Memory, Vec<u8>) {
+    let bytes = Random::new(seed).bytes(len);
+    (Memory::from_vec(bytes.clone()), bytes)
+}
+
+/// Moves `len` bytes each way in one fragment and checks every byte and its neighbours.
+fn move_plainly<F: Factory>(pair: &mut Pair<F::Method>, len: usize) {
+    const MARGIN: usize = 64;
+    for direction in BOTH {
+        let (ours, ours_before) = content(1, len + 2 * MARGIN);
+        let (theirs, theirs_before) = content(2, len + 2 * MARGIN);
+        let inner = theirs.slice(MARGIN..MARGIN + len);
+        let region = pair.b.export(pair.to_a, &inner, Access::ReadWrite);
+        let local = ours.slice(MARGIN..MARGIN + len);
+        let list = List::simple(direction, &local, region);
+        assert_eq!(pair.a_transfers(&list), Ok(()), "{direction:?} {len}");
+        let (from, mut expected, to) = match direction {
+            Direction::Get => (&theirs_before, ours_before.clone(), &ours),
+            Direction::Put => (&ours_before, theirs_before.clone(), &theirs),
+        };
+        expected[MARGIN..MARGIN + len].copy_from_slice(&from[MARGIN..MARGIN + len]);
+        assert!(to.to_vec() == expected, "{direction:?} of {len} bytes");
+        pair.b.method.unexport(pair.to_a, region.key);
+    }
+}
+
+/// Every size around powers of two, both directions, nothing beside the range is touched.
+pub fn move_every_byte_both_ways<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let piece = pair.a.method.limits().max_piece;
+    let mut sizes = vec![
+        1, 2, 3, 7, 8, 63, 64, 65, 4095, 4096, 4097, 65_535, 65_536, 65_537,
+    ];
+    let near = piece.min(4 << 20);
+    sizes.extend([near - 1, near, near + 1, 2 * near + 1]);
+    for size in sizes {
+        move_plainly::<F>(&mut pair, size);
+    }
+    pair.still_works();
+}
+
+/// Local and remote lists are cut at different places, with empty fragments among them, over
+/// several exports in a random order.
+pub fn with_mismatched_fragments<F: Factory>(factory: &F) {
+    const EXPORTS: usize = 3;
+    let mut pair = Pair::new(factory);
+    let mut random = Random::new(seed(2));
+    for round in 0..60 {
+        let most = 1 << random.below(9);
+        let direction = BOTH[random.below(2)];
+        let spans: Vec<_> = (0..EXPORTS)
+            .map(|_| {
+                let len = random.spread(19) + 1;
+                let theirs = Memory::from_vec(random.bytes(len));
+                let region = pair.b.export(pair.to_a, &theirs, Access::ReadWrite);
+                (theirs, region)
+            })
+            .collect();
+        let total = spans.iter().map(|(memory, _)| memory.len()).sum();
+        let ours = Memory::from_vec(random.bytes(total));
+        let mut remote = Vec::new();
+        for (_, region) in &spans {
+            remote.extend(parts(region, &mut random, most));
+        }
+        let list = List {
+            direction,
+            local: fragments(&ours, &mut random, most),
+            remote,
+            notify: None,
+        };
+        let theirs_before: Vec<u8> = spans.iter().flat_map(|(m, _)| m.to_vec()).collect();
+        let expected = match direction {
+            Direction::Get => theirs_before,
+            Direction::Put => ours.to_vec(),
+        };
+        assert_eq!(pair.a_transfers(&list), Ok(()), "round {round}");
+        let theirs_after: Vec<u8> = spans.iter().flat_map(|(m, _)| m.to_vec()).collect();
+        assert!(ours.to_vec() == expected, "round {round}, here");
+        assert!(theirs_after == expected, "round {round}, there");
+        for (_, region) in spans {
+            pair.b.method.unexport(pair.to_a, region.key);
+        }
+    }
+}
+
+/// Fragments in an order that is neither ascending nor contiguous, thousands of them, one
+/// completion.
+pub fn of_thousands_of_fragments<F: Factory>(factory: &F) {
+    const FRAGMENTS: usize = 20_000;
+    const BYTES: usize = 32;
+    let mut pair = Pair::new(factory);
+    let mut random = Random::new(seed(3));
+    let mut order: Vec<usize> = (0..FRAGMENTS).collect();
+    for index in (1..FRAGMENTS).rev() {
+        order.swap(index, random.below(index + 1));
+    }
+    for direction in BOTH {
+        let (ours, ours_before) = content(31, FRAGMENTS * BYTES);
+        let (theirs, theirs_before) = content(32, FRAGMENTS * BYTES);
+        let region = pair.b.export(pair.to_a, &theirs, Access::ReadWrite);
+        let list = List {
+            direction,
+            local: (0..FRAGMENTS)
+                .map(|index| ours.slice(index * BYTES..(index + 1) * BYTES))
+                .collect(),
+            remote: (order.iter())
+                .map(|index| part_of(&region, (index * BYTES) as u64, BYTES as u64))
+                .collect(),
+            notify: Some(b"all of them".to_vec()),
+        };
+        assert_eq!(pair.a_transfers(&list), Ok(()));
+        assert_eq!(pair.b_hears().1, b"all of them");
+        let (ours, theirs) = (ours.to_vec(), theirs.to_vec());
+        for (index, there) in order.iter().enumerate() {
+            let (here, there) = (index * BYTES, there * BYTES);
+            let expected = match direction {
+                Direction::Get => &theirs_before[there..there + BYTES],
+                Direction::Put => &ours_before[here..here + BYTES],
+            };
+            assert_eq!(&ours[here..here + BYTES], expected, "fragment {index} here");
+            assert_eq!(
+                &theirs[there..there + BYTES],
+                expected,
+                "fragment {index} there"
+            );
+        }
+        pair.b.method.unexport(pair.to_a, region.key);
+    }
+    pair.still_works();
+}
+
+/// Several MiB in one list, more than any queue or socket buffer holds.
+pub fn of_many_megabytes<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    move_plainly::<F>(&mut pair, (24 << 20) + 13);
+    pair.still_works();
+}
+
+/// No fragments, and fragments without bytes, complete with success, and notify.
+pub fn of_nothing_complete<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let theirs = Memory::from_vec(vec![5; 100]);
+    let region = pair.b.export(pair.to_a, &theirs, Access::ReadWrite);
+    let ours = Memory::zeroed(100);
+    for direction in BOTH {
+        let nothing = List {
+            direction,
+            local: Vec::new(),
+            remote: Vec::new(),
+            notify: None,
+        };
+        assert_eq!(pair.a_transfers(&nothing), Ok(()));
+        let hollow = List {
+            direction,
+            local: vec![ours.slice(10..10), ours.slice(100..100)],
+            remote: vec![
+                part_of(&region, 0, 0),
+                part_of(&region, 50, 0),
+                part_of(&region, 100, 0),
+            ],
+            notify: Some(b"hollow".to_vec()),
+        };
+        assert_eq!(pair.a_transfers(&hollow), Ok(()));
+        assert_eq!(pair.b_hears().1, b"hollow");
+        assert_eq!(pair.a_transfers(&nothing.notifying(b"")), Ok(()));
+        assert_eq!(pair.b_hears().1, b"");
+    }
+    // An export of nothing is an export all the same.
+    let empty = pair
+        .b
+        .export(pair.to_a, &Memory::zeroed(0), Access::ReadWrite);
+    let list = List::simple(Direction::Get, &ours.slice(0..0), empty);
+    assert_eq!(pair.a_transfers(&list), Ok(()));
+    assert_eq!(ours.to_vec(), vec![0; 100]);
+    assert_eq!(theirs.to_vec(), vec![5; 100]);
+}
+
+/// Lists of different lengths fail before a byte moves.
+pub fn of_unequal_lengths_fail<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let theirs = Memory::from_vec(vec![5; 100]);
+    let region = pair.b.export(pair.to_a, &theirs, Access::ReadWrite);
+    let ours = Memory::from_vec(vec![1; 101]);
+    for direction in BOTH {
+        for len in [0, 99, 101] {
+            let list = List::simple(direction, &ours.slice(0..len), region).notifying(b"never");
+            let mismatch = TransferError::Length {
+                local: len as u64,
+                remote: 100,
+            };
+            assert_eq!(
+                pair.a_transfers(&list),
+                Err(mismatch),
+                "{direction:?} {len}"
+            );
+        }
+        // Lengths whose sum overflows are not equal to anything.
+        let mut huge = region;
+        huge.len = u64::MAX;
+        let mut list = List::simple(direction, &ours, huge);
+        list.remote.push(huge);
+        assert!(pair.a_transfers(&list).is_err());
+    }
+    pair.still_works();
+    assert_eq!(ours.to_vec(), vec![1; 101]);
+    assert_eq!(theirs.to_vec(), vec![5; 100]);
+}
+
+/// The side that was connected to may start transfers just as well.
+pub fn started_by_the_accepting_side<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    for len in [1, 100, 5000, 3 << 20] {
+        for direction in BOTH {
+            let (theirs, _) = content(7, len);
+            let (ours, _) = content(8, len);
+            let region = pair.a.export(pair.to_b, &theirs, Access::ReadWrite);
+            let expected = match direction {
+                Direction::Get => theirs.to_vec(),
+                Direction::Put => ours.to_vec(),
+            };
+            let list = List::simple(direction, &ours, region).notifying(b"landed");
+            assert_eq!(pair.b_transfers(&list), Ok(()));
+            assert_eq!(pair.a_hears(), (pair.to_b, b"landed".to_vec()));
+            assert!(ours.to_vec() == expected && theirs.to_vec() == expected);
+            pair.a.method.unexport(pair.to_b, region.key);
+        }
+    }
+}
+
+/// When the notify packet of a transfer is seen, its last byte has landed; packets that were sent
+/// before the transfer started come before it, those sent after it completed come after it.
+pub fn notify_after_the_bytes_and_in_order<F: Factory>(factory: &F) {
+    const ROUNDS: u64 = 300;
+    let mut pair = Pair::new(factory);
+    let mut random = Random::new(seed(4));
+    let theirs = Memory::zeroed(1 << 20);
+    let region = pair.b.export(pair.to_a, &theirs, Access::ReadWrite);
+    for round in 1..=ROUNDS {
+        let len = 8 + random.spread(20);
+        let direction = BOTH[random.below(2)];
+        let mut bytes = random.bytes(len);
+        bytes[len - 8..].copy_from_slice(&round.to_le_bytes());
+        let ours = Memory::from_vec(bytes.clone());
+        let list = List::simple(direction, &ours, part_of(&region, 0, len as u64))
+            .notifying(&round.to_le_bytes());
+        let mut patience = Patience::new("a transfer, its notify packet and a later packet");
+        pair.a_sends(b"before");
+        while pair.a.try_transfer(pair.to_b, &list).is_none() {
+            pair.step();
+            patience.spend();
+        }
+        let mut checked = direction == Direction::Get;
+        while pair.a.seen.done.is_empty() || !checked {
+            pair.step();
+            if !checked && pair.b.seen.packets.len() == 2 {
+                let there = theirs.slice(0..len).to_vec();
+                assert!(
+                    there == bytes,
+                    "the bytes were there before the notify packet"
+                );
+                checked = true;
+            }
+            patience.spend();
+        }
+        assert_eq!(
+            pair.a.seen.done.pop_front().map(|(_, result)| result),
+            Some(Ok(()))
+        );
+        pair.a_sends(b"after");
+        assert_eq!(pair.b_hears().1, b"before");
+        let (_, notify) = pair.b_hears();
+        assert_eq!(notify, round.to_le_bytes(), "the notify packet is next");
+        assert_eq!(pair.b_hears().1, b"after");
+    }
+}
+
+/// As many transfers as the method takes, of all sizes, in progress at once; each completes once.
+pub fn many_at_once_complete_each_once<F: Factory>(factory: &F) {
+    const TRANSFERS: usize = 400;
+    let mut pair = Pair::new(factory);
+    let mut random = Random::new(seed(5));
+    let theirs = Memory::from_vec(random.bytes(1 << 20));
+    let region = pair.b.export(pair.to_a, &theirs, Access::Read);
+    let mut waiting = HashMap::new();
+    let mut patience = Patience::new("many transfers complete");
+    let (mut started, mut completed) = (0, 0);
+    while completed < TRANSFERS {
+        while started < TRANSFERS {
+            let len = random.spread(18);
+            let offset = random.below(theirs.len() - len);
+            let ours = Memory::zeroed(len);
+            let remote = part_of(&region, offset as u64, len as u64);
+            let list = List::simple(Direction::Get, &ours, remote);
+            let Some(token) = pair.a.try_transfer(pair.to_b, &list) else {
+                break;
+            };
+            waiting.insert(token, (ours, offset));
+            started += 1;
+        }
+        pair.step();
+        while let Some((token, result)) = pair.a.seen.done.pop_front() {
+            assert_eq!(result, Ok(()));
+            let (ours, offset) = waiting.remove(&token).expect("its own token");
+            let expected = theirs.slice(offset..offset + ours.len()).to_vec();
+            assert!(ours.to_vec() == expected, "transfer {token}");
+            completed += 1;
+        }
+        patience.spend();
+    }
+    pair.settle();
+    assert_eq!(pair.a.in_progress(), 0);
+    assert!(pair.a.seen.done.is_empty());
+}
+
+/// Remote memory of the own process.
+pub fn to_oneself<F: Factory>(factory: &F) {
+    let (mut node, address) = Node::listening(factory);
+    let me = node.connect(&address);
+    let mut patience = Patience::new("a process reaches its own memory");
+    while !node.try_send(me, b"hello") {
+        node.step();
+        patience.spend();
+    }
+    let from = loop {
+        if let Some((peer, _)) = node.packet() {
+            break peer;
+        }
+        node.step();
+        patience.spend();
+    };
+    for direction in BOTH {
+        let (theirs, _) = content(9, 2 << 20);
+        let (ours, _) = content(10, 2 << 20);
+        let region = node.export(from, &theirs, Access::ReadWrite);
+        let expected = match direction {
+            Direction::Get => theirs.to_vec(),
+            Direction::Put => ours.to_vec(),
+        };
+        let list = List::simple(direction, &ours, region).notifying(b"mine");
+        while node.try_transfer(me, &list).is_none() {
+            node.step();
+            patience.spend();
+        }
+        while node.seen.done.is_empty() || node.seen.packets.is_empty() {
+            node.step();
+            patience.spend();
+        }
+        assert_eq!(
+            node.seen.done.pop_front().map(|(_, result)| result),
+            Some(Ok(()))
+        );
+        assert_eq!(node.packet(), Some((from, b"mine".to_vec())));
+        assert!(ours.to_vec() == expected && theirs.to_vec() == expected);
+        node.method.unexport(from, region.key);
+    }
+}
+
+/// Memory that the method allocated: zeroed, of the size asked for, good for transfers; where the
+/// peer can map it, both see each other's writes; where not, the report says why.
+pub fn of_allocated_memory_and_mapping<F: Factory>(factory: &F) {
+    const LEN: usize = 300_000;
+    let mut pair = Pair::new(factory);
+    let theirs = pair.b.method.allocate(LEN).expect("300 kB");
+    assert_eq!(theirs.len(), LEN);
+    assert!(theirs.to_vec() == vec![0; LEN], "fresh memory is zero");
+    let bytes = Random::new(11).bytes(LEN);
+    theirs.write_at(0, &bytes);
+    let region = pair.b.export(pair.to_a, &theirs, Access::ReadWrite);
+    let ours = pair.a.method.allocate(LEN).expect("300 kB");
+    let list = List::simple(Direction::Get, &ours, region);
+    assert_eq!(pair.a_transfers(&list), Ok(()));
+    assert!(ours.to_vec() == bytes);
+    // A slice of allocated memory is reached at its own place.
+    let slice = theirs.slice(100_001..100_101);
+    let inner = pair.b.export(pair.to_a, &slice, Access::ReadWrite);
+    let list = List::simple(Direction::Put, &Memory::from_vec(vec![9; 100]), inner);
+    assert_eq!(pair.a_transfers(&list), Ok(()));
+    let mut expected = bytes.clone();
+    expected[100_001..100_101].fill(9);
+    assert!(theirs.to_vec() == expected);
+
+    let mut patience = Patience::new("mapping is decided");
+    let mapped = loop {
+        // A method may need a moment to fetch what it maps.
+        let mapped = pair.a.method.map(pair.to_b, &region);
+        if mapped.is_some() || patience.left() < crate::patience::GENEROUS.mul_f64(0.99) {
+            break mapped;
+        }
+        pair.step();
+        patience.spend();
+    };
+    if let Some(mapped) = mapped {
+        assert!(mapped.to_vec() == expected, "a mapping shows what is there");
+        mapped.write_at(5, b"from afar");
+        let mut near = [0; 9];
+        theirs.read_at(5, &mut near);
+        assert_eq!(&near, b"from afar");
+        theirs.write_at(50, b"from near");
+        mapped.read_at(50, &mut near);
+        assert_eq!(&near, b"from near");
+        let inner = pair.a.method.map(pair.to_b, &inner).expect("as the whole");
+        assert_eq!(inner.to_vec(), vec![9; 100]);
+    } else {
+        let report = pair.a.method.report(pair.to_b).expect("a report on a peer");
+        assert!(!report.facts.is_empty(), "the reason is on record");
+    }
+    // Ordinary memory is no object; where it can be mapped all the same, it is the same bytes.
+    let plain = pair.b.export(
+        pair.to_a,
+        &Memory::from_vec(vec![7; 100]),
+        Access::ReadWrite,
+    );
+    assert!(plain.object.is_none());
+    if let Some(mapped) = pair.a.method.map(pair.to_b, &plain) {
+        assert_eq!(mapped.to_vec(), vec![7; 100]);
+    }
+    // Zero bytes can be had, and an absurd amount is refused, not fatal.
+    assert_eq!(pair.a.method.allocate(0).expect("nothing").len(), 0);
+    assert!(pair.a.method.allocate(usize::MAX / 2).is_err());
+    pair.still_works();
+}
+
+/// A notify packet above the limit is refused as a packet would be, before anything moves.
+pub fn with_a_notify_too_large<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let limit = pair.a.method.limits().max_packet;
+    let theirs = Memory::zeroed(100);
+    let region = pair.b.export(pair.to_a, &theirs, Access::Write);
+    let ours = Memory::from_vec(vec![1; 100]);
+    let list = List::simple(Direction::Put, &ours, region);
+    let too_large = list.clone().notifying(&vec![3; limit + 1]);
+    assert_eq!(
+        pair.a.offer(pair.to_b, &too_large),
+        Err(SendError::TooLarge {
+            len: limit + 1,
+            limit
+        })
+    );
+    pair.settle();
+    assert_eq!(theirs.to_vec(), vec![0; 100]);
+    let largest = list.notifying(&vec![3; limit]);
+    assert_eq!(pair.a_transfers(&largest), Ok(()));
+    assert!(pair.b_hears().1 == vec![3; limit]);
+    assert_eq!(theirs.to_vec(), vec![1; 100]);
+}
+
+/// Both sides read and write large memory of each other at the same time.
+pub fn both_ways_between_two_peers_at_once<F: Factory>(factory: &F) {
+    const LEN: usize = 4 << 20;
+    let mut pair = Pair::new(factory);
+    let (of_a, a_bytes) = content(21, LEN);
+    let (of_b, b_bytes) = content(22, LEN);
+    let in_a = pair.a.export(pair.to_b, &of_a, Access::Read);
+    let in_b = pair.b.export(pair.to_a, &of_b, Access::Read);
+    let (space_a, space_b) = (Memory::zeroed(LEN), Memory::zeroed(LEN));
+    let to_a = pair.a.export(pair.to_b, &space_a, Access::Write);
+    let to_b = pair.b.export(pair.to_a, &space_b, Access::Write);
+    let (got_a, got_b) = (Memory::zeroed(LEN), Memory::zeroed(LEN));
+    let mut a_todo = vec![
+        List::simple(Direction::Get, &got_a, in_b),
+        List::simple(Direction::Put, &of_a, to_b),
+    ];
+    let mut b_todo = vec![
+        List::simple(Direction::Get, &got_b, in_a),
+        List::simple(Direction::Put, &of_b, to_a),
+    ];
+    let mut patience = Patience::new("four large transfers cross");
+    while pair.a.seen.done.len() + pair.b.seen.done.len() < 4 {
+        a_todo.retain(|list| pair.a.try_transfer(pair.to_b, list).is_none());
+        b_todo.retain(|list| pair.b.try_transfer(pair.to_a, list).is_none());
+        pair.step();
+        patience.spend();
+    }
+    let results = pair.a.seen.done.iter().chain(&pair.b.seen.done);
+    assert!(results.into_iter().all(|(_, result)| result.is_ok()));
+    assert!(got_a.to_vec() == b_bytes && space_a.to_vec() == b_bytes);
+    assert!(got_b.to_vec() == a_bytes && space_b.to_vec() == a_bytes);
+}

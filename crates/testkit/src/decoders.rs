@@ -1,0 +1,308 @@
+//! Bodies that feed bytes from elsewhere to every decoder: shared by the fuzz targets under
+//! `fuzz/` and by `tests/decoders.rs`, which feeds them seeded random and mutated inputs.
+//!
+//! A body panics when a decoder breaks a promise: nothing that arrives makes it panic, and what it
+//! accepts is encoded to the very bytes that it accepted, so that no two encodings mean the same.
+//!
+//! [`all`] lists them; `samples` has well-formed inputs for mutations to start from;
+//! [`mutate`] changes inputs.
+
+mod samples;
+
+use std::fmt::Debug;
+use std::str::FromStr;
+
+use causeway_fs::config::Configuration;
+use causeway_transport::Address;
+use causeway_wire::codec::Wire;
+use causeway_wire::region::RegionDescriptor;
+use causeway_wire::{bmi, fs, shm, store, tcp};
+
+use crate::random::Random;
+
+/// A decoder with a promise to keep.
+#[derive(Debug, Clone, Copy)]
+pub struct Decoder {
+    /// Its name, which is also that of its fuzz target.
+    pub name: &'static str,
+    /// Feeds it.
+    pub feed: fn(&[u8]),
+    /// Well-formed inputs.
+    pub samples: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every decoder of bytes from elsewhere.
+pub fn all() -> &'static [Decoder] {
+    &[
+        Decoder {
+            name: "region",
+            feed: canonical::<RegionDescriptor>,
+            samples: samples::regions,
+        },
+        Decoder {
+            name: "fs_request",
+            feed: canonical::<fs::Request>,
+            samples: samples::requests,
+        },
+        Decoder {
+            name: "fs_reply",
+            feed: canonical::<fs::Reply>,
+            samples: samples::replies,
+        },
+        Decoder {
+            name: "store_record",
+            feed: store_record,
+            samples: samples::records,
+        },
+        Decoder {
+            name: "store_key",
+            feed: store_key,
+            samples: samples::keys,
+        },
+        Decoder {
+            name: "bmi_packet",
+            feed: bmi_packet,
+            samples: samples::packets,
+        },
+        Decoder {
+            name: "tcp_opening",
+            feed: tcp_opening,
+            samples: samples::openings,
+        },
+        Decoder {
+            name: "tcp_frames",
+            feed: tcp_frames,
+            samples: samples::frames,
+        },
+        Decoder {
+            name: "shm_record",
+            feed: shm_record,
+            samples: samples::shm_records,
+        },
+        Decoder {
+            name: "shm_ring",
+            feed: shm_ring,
+            samples: samples::rings,
+        },
+        Decoder {
+            name: "address",
+            feed: address,
+            samples: samples::addresses,
+        },
+        Decoder {
+            name: "configuration",
+            feed: configuration,
+            samples: samples::configurations,
+        },
+    ]
+}
+
+/// The decoder called `name`; for fuzz targets.
+///
+/// # Panics
+/// If there is none.
+pub fn feed(name: &str, bytes: &[u8]) {
+    let decoder = all().iter().find(|decoder| decoder.name == name);
+    (decoder.expect("a decoder of this name").feed)(bytes);
+}
+
+/// What is accepted has exactly one encoding.
+fn canonical<T: Wire + PartialEq + Debug>(bytes: &[u8]) {
+    if let Ok(value) = T::from_bytes(bytes) {
+        assert!(value.to_bytes() == bytes, "another encoding: {value:?}");
+    }
+}
+
+/// The first byte chooses the kind of record.
+fn store_record(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else {
+        return;
+    };
+    match kind % 6 {
+        0 => canonical::<store::Superblock>(bytes),
+        1 => canonical::<store::Counter>(bytes),
+        2 => canonical::<store::Counters>(bytes),
+        3 => canonical::<store::ObjectRecord>(bytes),
+        4 => canonical::<store::EntryRecord>(bytes),
+        _ => {
+            canonical::<store::RemovalRecord>(bytes);
+            canonical::<store::SessionRecord>(bytes);
+        }
+    }
+}
+
+fn store_key(bytes: &[u8]) {
+    if let Ok(key) = store::Key::parse(bytes) {
+        assert!(key.to_bytes() == bytes, "another encoding: {key:?}");
+    }
+}
+
+/// What is encoded again is understood the same way.
+fn bmi_packet(bytes: &[u8]) {
+    let Ok((header, body)) = bmi::decode(bytes) else {
+        return;
+    };
+    let again = match &body {
+        bmi::Body::Announcement(body) => bmi::encode_announcement(header, body),
+        bmi::Body::Clearance(body) => bmi::encode_clearance(header, body),
+        bmi::Body::Refusal(body) => bmi::encode_refusal(header, *body),
+        bmi::Body::Payload(len) => {
+            assert_eq!(bmi::HEADER_BYTES + len, bytes.len());
+            let mut again = header.encode().to_vec();
+            again.extend_from_slice(&bytes[bmi::HEADER_BYTES..]);
+            again
+        }
+        bmi::Body::Empty => header.encode().to_vec(),
+    };
+    let (header_again, body_again) = bmi::decode(&again).expect("our own encoding");
+    assert_eq!(body_again, body);
+    assert_eq!(
+        (
+            header_again.kind,
+            header_again.flags,
+            header_again.credit,
+            header_again.word
+        ),
+        (header.kind, header.flags, header.credit, header.word)
+    );
+}
+
+/// A hello and the handshake's steps behind it.
+fn tcp_opening(bytes: &[u8]) {
+    let Some((hello, mut rest)) = bytes.split_first_chunk() else {
+        return;
+    };
+    let Ok(parsed) = tcp::Hello::decode(hello) else {
+        return;
+    };
+    assert_eq!(parsed.encode(), *hello);
+    while let Ok(Some((step, len))) = tcp::Step::decode(rest) {
+        let mut again = Vec::new();
+        step.encode(&mut again);
+        assert!(again == rest[..len], "another encoding: {step:?}");
+        rest = &rest[len..];
+    }
+}
+
+/// Frames one behind the other, and the prefixes of encrypted records.
+fn tcp_frames(bytes: &[u8]) {
+    if let Some(prefix) = bytes.first_chunk()
+        && let Ok(len) = tcp::record::decode(*prefix)
+    {
+        assert_eq!(tcp::record::encode(len), *prefix);
+    }
+    let mut rest = bytes;
+    while let Some((head, behind)) = rest.split_first_chunk() {
+        let Ok(header) = tcp::Header::decode(head) else {
+            return;
+        };
+        assert_eq!(header.encode(), *head);
+        assert!(header.payload_len() <= header.kind.max_payload());
+        let Some((payload, behind)) = behind.split_at_checked(header.payload_len()) else {
+            return;
+        };
+        if header.kind == tcp::Kind::Get
+            && let Ok(list) = tcp::Fragment::decode_list(payload)
+        {
+            let mut again = Vec::new();
+            list.iter().for_each(|fragment| fragment.encode(&mut again));
+            assert!(again == payload, "another encoding: {list:?}");
+        }
+        rest = behind;
+    }
+}
+
+/// A refusal's text is for people, and read as far as it is text.
+fn shm_record(bytes: &[u8]) {
+    match shm::Record::from_bytes(bytes) {
+        Ok(shm::Record::Refused { reason, .. }) => {
+            assert!(reason.len() <= 3 * shm::MAX_REASON_BYTES);
+        }
+        _ => canonical::<shm::Record>(bytes),
+    }
+}
+
+/// The first word of a slot, and the methods' own packets.
+fn shm_ring(bytes: &[u8]) {
+    if let Some((word, packet)) = bytes.split_first_chunk() {
+        let word = u64::from_le_bytes(*word);
+        if let Ok(slot) = shm::SlotWord::unpack(word) {
+            assert_eq!(slot.pack(), word);
+            // However long it claims to be, the number of slots is computed without overflow.
+            let _ = shm::slots_of(slot.len as usize);
+        }
+        canonical::<shm::Internal>(packet);
+    }
+}
+
+fn address(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Ok(address) = Address::from_str(text) {
+        assert_eq!(address.to_string(), text);
+        assert_eq!(format!("{}://{}", address.scheme(), address.rest()), text);
+    }
+}
+
+/// A configuration that is accepted prints a file that means the same; one that is not says where.
+fn configuration(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match Configuration::parse(text, "fuzz.toml") {
+        Ok(parsed) => {
+            let printed = parsed.to_toml();
+            let again = Configuration::parse(&printed, "printed.toml");
+            assert_eq!(again.as_ref(), Ok(&parsed), "printed as:\n{printed}");
+        }
+        Err(error) => {
+            assert!(error.line <= text.lines().count() + 1, "{error}");
+            assert!(!error.message.is_empty());
+        }
+    }
+}
+
+/// Values that decoders are bad at.
+const EDGES: [u64; 8] = [0, 1, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX];
+
+/// Changes `bytes` in one to four ways: bits, bytes, fields, cuts, repetitions, insertions.
+pub fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        match random.below(8) {
+            0 | 1 => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+            2 => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte = random.next_u64() as u8;
+                }
+            }
+            3 => {
+                let edge = EDGES[random.below(EDGES.len())].to_le_bytes();
+                let width = 1 << random.below(4);
+                for (byte, new) in bytes.iter_mut().skip(at).zip(&edge[..width]) {
+                    *byte = *new;
+                }
+            }
+            4 => bytes.truncate(at),
+            5 => {
+                let len = random.spread(10);
+                let inserted = random.bytes(len);
+                bytes.splice(at..at, inserted);
+            }
+            6 => {
+                let end = at + random.below(bytes.len() - at + 1);
+                let repeated = bytes[at..end].to_vec();
+                bytes.splice(end..end, repeated);
+            }
+            _ => {
+                let end = at + random.below(bytes.len() - at + 1);
+                bytes.drain(at..end);
+            }
+        }
+    }
+}

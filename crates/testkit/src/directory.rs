@@ -1,0 +1,41 @@
+//! Temporary directories whose names are short enough for Unix sockets.
+
+use std::path::Path;
+
+use tempfile::TempDir;
+
+/// Longest path of a Unix socket on Linux, without the terminating zero.
+const MAX_SOCKET_PATH_BYTES: usize = 107;
+/// Room that a test's own file names need below the directory.
+const NAME_BYTES: usize = 40;
+
+/// A fresh directory, removed with everything in it when dropped. Its name is short enough for the
+/// path of a Unix socket inside it, wherever `TMPDIR` points.
+///
+/// # Panics
+/// If no directory can be made.
+pub fn fresh() -> TempDir {
+    let usual = std::env::temp_dir();
+    let place = if usual.as_os_str().len() + NAME_BYTES < MAX_SOCKET_PATH_BYTES {
+        usual.as_path()
+    } else {
+        Path::new("/tmp")
+    };
+    tempfile::Builder::new()
+        .prefix("cw-")
+        .tempdir_in(place)
+        .unwrap_or_else(|error| panic!("no temporary directory in {}: {error}", place.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_directory_is_fresh_and_vanishes() {
+        let (one, other) = (super::fresh(), super::fresh());
+        assert_ne!(one.path(), other.path());
+        let path = one.path().to_owned();
+        std::fs::write(path.join("file"), b"x").expect("writable");
+        drop(one);
+        assert!(!path.exists());
+    }
+}

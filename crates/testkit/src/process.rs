@@ -1,0 +1,214 @@
+//! Tests that run a part of themselves in another process, so that it can be stopped and killed
+//! for real.
+//!
+//! A test calls [`part`] first: in the ordinary run it answers `None` and the test goes on; in a
+//! child it answers what the child shall do. [`Child::spawn`] runs the test binary again with
+//! exactly that test selected:
+//!
+//! ```no_run
+//! use causeway_testkit::process::{self, Child};
+//!
+//! // #[test]
+//! fn a_dead_writer_is_noticed() {
+//!     if let Some(part) = process::part() {
+//!         part.say("ready");
+//!         loop {
+//!             std::thread::park();
+//!         }
+//!     }
+//!     let mut child = Child::spawn("tests::a_dead_writer_is_noticed", "writer", &[]);
+//!     assert_eq!(child.hear(), "ready");
+//!     child.kill();
+//! }
+//! ```
+//!
+//! A child talks to its test in lines; whatever the test harness prints is passed over.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::patience::GENEROUS;
+
+const ROLE: &str = "CAUSEWAY_TEST_ROLE";
+const ARGUMENT: &str = "CAUSEWAY_TEST_ARGUMENT_";
+/// Starts the lines that are meant for the parent.
+const MARK: &str = "@causeway ";
+
+/// What this process shall do, if it is a child.
+#[derive(Debug)]
+pub struct Part {
+    /// The role that [`Child::spawn`] named.
+    pub role: String,
+    /// The arguments that it gave.
+    pub arguments: Vec<String>,
+}
+
+/// The part that this process plays; `None` if it is no child of [`Child::spawn`]. A child ends
+/// with its parent, however that ends.
+pub fn part() -> Option<Part> {
+    let role = std::env::var(ROLE).ok()?;
+    std::thread::spawn(|| {
+        // The parent never writes: reading ends when its end of the pipe is closed.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(1);
+    });
+    let arguments = (0..)
+        .map_while(|index| std::env::var(format!("{ARGUMENT}{index}")).ok())
+        .collect();
+    Some(Part { role, arguments })
+}
+
+impl Part {
+    /// Says a line to the parent.
+    ///
+    /// # Panics
+    /// If the parent is gone: the child ends with it.
+    pub fn say(&self, line: &str) {
+        let mut out = std::io::stdout().lock();
+        // The harness may have left its own line unfinished.
+        writeln!(out, "\n{MARK}{line}").expect("the parent listens");
+        out.flush().expect("the parent listens");
+    }
+}
+
+/// A child process; killed when dropped.
+#[derive(Debug)]
+pub struct Child {
+    process: std::process::Child,
+    said: Receiver<String>,
+}
+
+impl Child {
+    /// Runs the test `test` (its full name, as the harness prints it) of this binary again as a
+    /// child that plays `role`.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    pub fn spawn(test: &str, role: &str, arguments: &[&str]) -> Self {
+        let binary = std::env::current_exe().expect("the test knows its own binary");
+        let mut command = Command::new(binary);
+        command
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        for (index, argument) in arguments.iter().enumerate() {
+            command.env(format!("{ARGUMENT}{index}"), argument);
+        }
+        let mut process = command.spawn().expect("the test binary runs again");
+        let out = process.stdout.take().expect("its output is piped");
+        let (tell, said) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                if let Some(message) = line.strip_prefix(MARK)
+                    && tell.send(message.to_owned()).is_err()
+                {
+                    break;
+                }
+            }
+        });
+        Self { process, said }
+    }
+
+    /// The next line that the child says.
+    ///
+    /// # Panics
+    /// If it ends or stays silent for too long.
+    #[track_caller]
+    pub fn hear(&self) -> String {
+        match self.said.recv_timeout(GENEROUS) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => panic!("the child is silent"),
+            Err(RecvTimeoutError::Disconnected) => {
+                panic!("the child ended without a word: is the test's name right?")
+            }
+        }
+    }
+
+    /// The child's process id.
+    pub fn pid(&self) -> i32 {
+        self.handle().as_raw_nonzero().get()
+    }
+
+    fn handle(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+
+    /// Stops the child where it stands; the operation is over when it no longer runs.
+    pub fn stop(&self) {
+        kill_process(self.handle(), Signal::STOP).expect("our own child can be stopped");
+        let path = format!("/proc/{}/stat", self.pid());
+        crate::patience::eventually("the child stands still", || {
+            let stat = std::fs::read_to_string(&path).ok()?;
+            let state = stat.rsplit_once(") ")?.1;
+            assert!(!state.starts_with('Z'), "the child has ended by itself");
+            state.starts_with('T').then_some(())
+        });
+    }
+
+    /// Lets a stopped child go on.
+    pub fn resume(&self) {
+        kill_process(self.handle(), Signal::CONT).expect("our own child can be resumed");
+    }
+
+    /// Kills the child with SIGKILL and waits for its end.
+    pub fn kill(&mut self) {
+        // An error means that it has ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    /// Waits for the child to end by itself.
+    ///
+    /// # Panics
+    /// If it does not, for too long.
+    pub fn finish(&mut self) -> ExitStatus {
+        crate::patience::eventually("the child ends", || {
+            self.process.try_wait().expect("our own child")
+        })
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_speaks_stops_and_dies() {
+        if let Some(part) = part() {
+            part.say(&format!("{} {}", part.role, part.arguments.join("+")));
+            loop {
+                std::thread::park();
+            }
+        }
+        let mut child = Child::spawn(
+            "process::tests::a_child_speaks_stops_and_dies",
+            "parrot",
+            &["one", "two"],
+        );
+        assert_eq!(child.hear(), "parrot one+two");
+        child.stop();
+        child.resume();
+        child.kill();
+        let status = child.process.wait().expect("our own child");
+        assert!(!status.success(), "killed, not ended by itself");
+    }
+
+    #[test]
+    fn a_child_may_end_by_itself() {
+        if part().is_some() {
+            return;
+        }
+        let mut child = Child::spawn("process::tests::a_child_may_end_by_itself", "mayfly", &[]);
+        assert!(child.finish().success());
+    }
+}

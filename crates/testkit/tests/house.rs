@@ -1,0 +1,434 @@
+//! Keeps the house in order: a test for style and structure, each rule with what to do instead.
+//!
+//! [`tree`] reads the repository, [`rust`] knows just enough of Rust's syntax; the rules are here.
+
+#[path = "house/rust.rs"]
+mod rust;
+#[path = "house/tree.rs"]
+mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use tree::{File, Tree};
+
+/// Which rooms a room may use (`ARCHITECTURE.md`). Dev-dependencies do not count.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("wire", &[]),
+    ("sys", &[]),
+    ("transport", &["wire", "sys"]),
+    ("bmi", &["transport", "wire", "sys"]),
+    ("fs", &["bmi", "wire", "sys"]),
+    ("cli", &["fs", "bmi", "transport", "wire", "sys"]),
+    ("testkit", &["fs", "bmi", "transport", "wire", "sys"]),
+];
+
+/// The rooms that may use `unsafe`; clippy sees to it that every block says why it is sound.
+const UNSAFE_ROOMS: &[&str] = &["sys", "transport"];
+
+/// A file of more lines asks for a reason.
+const MOST_LINES: usize = 800;
+/// Files that have one.
+const LONG_FILES: &[(&str, &str)] = &[
+    (
+        "crates/bmi/src/lib.rs",
+        "the whole interface with its documentation, in one page",
+    ),
+    (
+        "crates/transport/src/tcp/progress.rs",
+        "the life of a connection from its first byte to its end, in one page",
+    ),
+];
+
+/// Where code counts as a test, or as a tool for tests.
+fn is_test(path: &str) -> bool {
+    path.starts_with("crates/testkit/")
+        || path.starts_with("fuzz/")
+        || path.split('/').any(|part| {
+            matches!(part, "tests" | "tests.rs" | "benches") || part.ends_with("_tests.rs")
+        })
+}
+
+/// What must not be written, where, and what to write instead.
+struct Ban {
+    /// In halves, so that this file does not contain it.
+    text: (&'static str, &'static str),
+    /// Whether tests may.
+    tests_may: bool,
+    /// Where it is banned: paths that begin so.
+    within: &'static str,
+    /// Paths below that may all the same.
+    but: &'static [&'static str],
+    instead: &'static str,
+}
+
+const BANS: &[Ban] = &[
+    Ban {
+        text: ("todo", "!("),
+        tests_may: false,
+        within: "",
+        but: &[],
+        instead: "build it, or leave the function out",
+    },
+    Ban {
+        text: ("unimplemented", "!("),
+        tests_may: false,
+        within: "",
+        but: &[],
+        instead: "build it, or answer Error::Unsupported",
+    },
+    Ban {
+        text: ("dbg", "!("),
+        tests_may: false,
+        within: "",
+        but: &[],
+        instead: "tracing::debug!",
+    },
+    Ban {
+        text: ("#[", "ignore"),
+        tests_may: false,
+        within: "",
+        but: &[],
+        instead: "make the test fast, or give it a make target of its own and a knob",
+    },
+    Ban {
+        text: ("FIX", "ME"),
+        tests_may: false,
+        within: "",
+        but: &[],
+        instead: "fix it",
+    },
+    Ban {
+        text: (".unwrap", "()"),
+        tests_may: true,
+        within: "",
+        but: &[],
+        instead: "`?`, or expect() with the invariant that makes it impossible",
+    },
+    Ban {
+        text: ("thread::", "sleep("),
+        tests_may: true,
+        within: "",
+        but: SLEEPERS,
+        instead: "wait for the event: bmi.wait, pollable, or a deadline in tick",
+    },
+    Ban {
+        text: ("process::", "exit("),
+        tests_may: true,
+        within: "",
+        but: EXITS,
+        instead: "return an error; only the command decides when the process ends",
+    },
+    Ban {
+        text: ("to_ne", "_bytes"),
+        tests_may: false,
+        within: "crates/wire/",
+        but: &[],
+        instead: "to_le_bytes: every format is little-endian",
+    },
+    Ban {
+        text: ("transm", "ute"),
+        tests_may: false,
+        within: "",
+        but: &[],
+        instead: "from_le_bytes, or a pointer cast that says what it means",
+    },
+];
+
+/// Who may sleep by the clock: whoever watches processes start and end.
+const SLEEPERS: &[&str] = &[
+    "crates/cli/src/",
+    "crates/fs/src/dev.rs",
+    // Another process holds the lock, for moments; there is nothing to wait on.
+    "crates/sys/src/socket.rs",
+];
+/// Who may end the process.
+const EXITS: &[&str] = &["crates/cli/src/shutdown.rs"];
+
+/// What must not stand in any file: places of one machine, and sources of packages other than
+/// the public registry.
+fn private_places() -> Vec<String> {
+    [
+        ("/wo", "rk/"),
+        ("/ro", "ot/"),
+        ("/ho", "me/"),
+        ("/Us", "ers/"),
+        ("mirror.", "internal"),
+        ("artifact", "ory"),
+    ]
+    .iter()
+    .map(|(front, back)| format!("{front}{back}"))
+    .collect()
+}
+
+fn fail_if_any(rule: &str, found: &[String]) {
+    assert!(found.is_empty(), "{rule}:\n  {}", found.join("\n  "));
+}
+
+#[test]
+fn rooms_use_only_what_they_may() {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
+        .current_dir(tree::root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "cargo metadata");
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
+    let mut found = Vec::new();
+    let mut rooms = BTreeSet::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        let name = package["name"].as_str().expect("a name");
+        let Some(room) = name.strip_prefix("causeway-") else {
+            found.push(format!("{name}: a room's crate is called causeway-…"));
+            continue;
+        };
+        rooms.insert(room.to_owned());
+        let Some((_, allowed)) = ARROWS.iter().find(|(from, _)| *from == room) else {
+            found.push(format!(
+                "{room}: give it a row in ARROWS and in ARCHITECTURE.md"
+            ));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            let used = dependency["name"].as_str().expect("a name");
+            let is_dev = dependency["kind"].as_str() == Some("dev");
+            if let Some(used) = used.strip_prefix("causeway-")
+                && !is_dev
+                && !allowed.contains(&used)
+            {
+                found.push(format!("{room} must not use {used}"));
+            }
+        }
+    }
+    for (room, _) in ARROWS {
+        if !rooms.contains(*room) {
+            found.push(format!("{room}: has a row in ARROWS, but is no crate"));
+        }
+    }
+    fail_if_any("arrows between rooms", &found);
+}
+
+#[test]
+fn unsafe_stays_in_its_rooms() {
+    let tree = Tree::read();
+    let mut found = Vec::new();
+    for file in tree.rust() {
+        let root = ["src/lib.rs", "src/main.rs"]
+            .iter()
+            .any(|root| file.path.ends_with(root));
+        let room = file.room();
+        if !root || UNSAFE_ROOMS.contains(&room) || room.is_empty() {
+            continue;
+        }
+        if !file.text.contains("#![forbid(unsafe_code)]") {
+            found.push(format!("{}: lacks #![forbid(unsafe_code)]", file.path));
+        }
+    }
+    fail_if_any("unsafe code", &found);
+}
+
+#[test]
+fn files_can_be_held_in_the_head() {
+    let tree = Tree::read();
+    let mut found = Vec::new();
+    for file in tree.rust() {
+        let lines = file.text.lines().count();
+        let reason = LONG_FILES.iter().find(|(path, _)| *path == file.path);
+        match reason {
+            None if lines > MOST_LINES => found.push(format!(
+                "{}: {lines} lines; cut it, or give LONG_FILES a reason",
+                file.path
+            )),
+            Some(_) if lines <= MOST_LINES => {
+                found.push(format!("{}: needs no exception any more", file.path));
+            }
+            _ => {}
+        }
+    }
+    for (path, reason) in LONG_FILES {
+        assert!(!reason.is_empty() && tree.get(path).is_some(), "{path}");
+    }
+    fail_if_any("long files", &found);
+}
+
+fn bans_broken(file: &File) -> Vec<String> {
+    let is_test_file = is_test(&file.path);
+    let mut found = Vec::new();
+    for ban in BANS {
+        let excepted = ban.but.iter().any(|path| file.path.starts_with(path));
+        if excepted || !file.path.starts_with(ban.within) || (ban.tests_may && is_test_file) {
+            continue;
+        }
+        let text = format!("{}{}", ban.text.0, ban.text.1);
+        for line in rust::code_lines(&file.text) {
+            if line.code.contains(&text) && !(ban.tests_may && line.in_tests) {
+                found.push(format!(
+                    "{}:{}: `{text}`; instead: {}",
+                    file.path, line.number, ban.instead
+                ));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn banned_calls_are_not_made() {
+    let tree = Tree::read();
+    let found: Vec<_> = tree.rust().flat_map(bans_broken).collect();
+    fail_if_any("banned calls", &found);
+    for path in BANS.iter().flat_map(|ban| ban.but) {
+        let known = tree.files.iter().any(|file| file.path.starts_with(path));
+        assert!(known, "{path}: an exception for nothing");
+    }
+}
+
+/// The alarm itself works.
+#[test]
+fn banned_calls_would_be_found() {
+    let text = "fn a() { b().unwrap(); }\n// c.unwrap() in words\n#[cfg(test)]\nmod tests {\n    \
+                fn d() { e.unwrap(); std::thread::sleep(f); }\n}\nfn g() { h.unwrap() }\n";
+    let in_room = |path: &str| {
+        bans_broken(&File {
+            path: path.into(),
+            text: text.into(),
+        })
+        .len()
+    };
+    assert_eq!(in_room("crates/wire/src/x.rs"), 2);
+    assert_eq!(in_room("crates/wire/src/x/tests.rs"), 0);
+}
+
+#[test]
+fn nothing_names_one_machine() {
+    let tree = Tree::read();
+    let mut found = Vec::new();
+    for file in &tree.files {
+        for place in private_places() {
+            for (number, line) in file.text.lines().enumerate() {
+                if line.contains(&place) {
+                    found.push(format!("{}:{}: {place}", file.path, number + 1));
+                }
+            }
+        }
+    }
+    let lock = tree.get("Cargo.lock").expect("a lock file");
+    const PUBLIC: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
+    for line in lock.text.lines().filter(|line| line.starts_with("source")) {
+        if line != PUBLIC {
+            found.push(format!("Cargo.lock: {line}"));
+        }
+    }
+    fail_if_any("places of one machine", &found);
+}
+
+#[test]
+fn every_format_is_drawn() {
+    let tree = Tree::read();
+    let wire = tree
+        .get("crates/wire/src/lib.rs")
+        .expect("the room of formats");
+    let found: Vec<_> = rust::modules(&wire.text)
+        .into_iter()
+        .map(|module| format!("docs/formats/{}.md", module.name))
+        .filter(|page| tree.get(page).is_none())
+        .map(|page| format!("{page}: is missing"))
+        .collect();
+    fail_if_any("formats without a page", &found);
+}
+
+#[test]
+fn every_rust_file_is_part_of_something() {
+    let tree = Tree::read();
+    let mut reached: BTreeSet<String> = BTreeSet::new();
+    let mut todo: Vec<String> = tree
+        .rust()
+        .filter(|file| rust::is_crate_root(&file.path))
+        .map(|file| file.path.clone())
+        .collect();
+    while let Some(path) = todo.pop() {
+        let Some(file) = tree.get(&path) else {
+            continue;
+        };
+        if !reached.insert(path.clone()) {
+            continue;
+        }
+        for module in rust::modules(&file.text) {
+            todo.extend(module.candidates(&path));
+        }
+    }
+    let found: Vec<_> = tree
+        .rust()
+        .filter(|file| !reached.contains(&file.path))
+        .map(|file| format!("{}: no `mod` reaches it", file.path))
+        .collect();
+    fail_if_any("dead files", &found);
+}
+
+#[test]
+fn every_crate_takes_part_in_the_house_rules() {
+    let tree = Tree::read();
+    let mut found = Vec::new();
+    for (room, _) in ARROWS {
+        let path = format!("crates/{room}/Cargo.toml");
+        let manifest = tree.get(&path).expect("a manifest");
+        for line in ["[lints]\nworkspace = true", "publish.workspace = true"] {
+            if !manifest.text.contains(line) {
+                found.push(format!("{path}: lacks `{}`", line.replace('\n', " ")));
+            }
+        }
+    }
+    fail_if_any("manifests", &found);
+}
+
+/// Links between our own pages lead somewhere, and pages name only `make` targets that exist.
+#[test]
+fn pages_tell_the_truth_about_files_and_targets() {
+    let tree = Tree::read();
+    let makefile = &tree.get("Makefile").expect("a Makefile").text;
+    let targets: BTreeSet<_> = makefile
+        .lines()
+        .filter_map(|line| line.split_once(": ")?.0.split_whitespace().next())
+        .collect();
+    let mut found = Vec::new();
+    for page in tree.files.iter().filter(|file| file.path.ends_with(".md")) {
+        let folder = Path::new(&page.path).parent().expect("a relative path");
+        for link in tree::links(&page.text) {
+            let target = folder.join(&link);
+            if !tree::root().join(&target).exists() {
+                found.push(format!("{}: the link {link} leads nowhere", page.path));
+            }
+        }
+        for target in tree::make_targets(&page.text) {
+            if !targets.contains(target.as_str()) {
+                found.push(format!("{}: there is no `make {target}`", page.path));
+            }
+        }
+    }
+    fail_if_any("pages", &found);
+}
+
+/// Each body in `testkit::decoders` has a fuzz target, and each target a body.
+#[test]
+fn every_decoder_has_a_fuzz_target() {
+    let tree = Tree::read();
+    let bodies: BTreeMap<_, _> = causeway_testkit::decoders::all()
+        .iter()
+        .map(|body| (body.name, ()))
+        .collect();
+    let targets: BTreeSet<_> = tree
+        .rust()
+        .filter_map(|file| file.path.strip_prefix("fuzz/fuzz_targets/"))
+        .filter_map(|name| name.strip_suffix(".rs"))
+        .collect();
+    let bodies: BTreeSet<_> = bodies.into_keys().collect();
+    assert_eq!(bodies, targets, "bodies against fuzz/fuzz_targets");
+    let manifest = &tree.get("fuzz/Cargo.toml").expect("fuzz's manifest").text;
+    for target in targets {
+        let line = format!("name = \"{target}\"");
+        assert!(manifest.contains(&line), "fuzz/Cargo.toml lacks {line}");
+    }
+}

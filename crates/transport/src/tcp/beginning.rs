@@ -1,0 +1,347 @@
+//! What becomes of a connection until both sides trust each other: connecting, accepting, the
+//! handshake, and the question who is there.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use causeway_sys::net;
+use causeway_wire::tcp::{Auth, Holder, Refusal};
+use rustix::event::epoll;
+use rustix::io::Errno;
+
+use super::ending::Silence;
+use super::handshake::{Agreement, Handshake, Role};
+use super::link::{Link, Phase, broken};
+use super::slots::{FIRST_RESERVED_GENERATION, Origin, PeerState};
+use super::{Tcp, TcpConfig, resolve};
+use crate::error::PeerError;
+use crate::method::{Identity, Peer, Sink};
+
+/// The most connections that one poll accepts per listener.
+const ACCEPTS_PER_POLL: usize = 32;
+
+/// How long a listener rests when there are no descriptors or no places.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A half-open connection may be put out for a new one after this.
+const HALF_OPEN_GRACE: Duration = Duration::from_secs(1);
+
+/// The kernel's overflow group, for processes whose group is not known.
+const NO_GROUP: u32 = 65534;
+
+impl Tcp {
+    fn handshake(config: &TcpConfig, role: Role, socket: &OwnedFd) -> Handshake {
+        let holder = Holder {
+            pid: std::process::id(),
+            descriptor: socket.as_raw_fd().unsigned_abs(),
+        };
+        Handshake::new(role, config.key, config.encrypt, holder)
+    }
+
+    /// Begins to connect to the next target that can be tried. Failure is reported by the next poll.
+    pub(super) fn begin_to_connect(&mut self, peer: Peer) {
+        let Some(state) = self.slots.get_mut(peer) else {
+            return;
+        };
+        let now = Instant::now();
+        let deadline = now + self.config.connect_timeout;
+        if let Err(cause) = Self::try_targets(&self.epoll, state, now, deadline) {
+            state.failed = Some(cause);
+            Self::make_due(&mut self.due, state);
+            return;
+        }
+        Self::make_timed(&mut self.timed, state);
+    }
+
+    /// Begins with the target at hand, or one behind it.
+    fn try_targets(
+        epoll: &OwnedFd,
+        state: &mut PeerState,
+        now: Instant,
+        deadline: Instant,
+    ) -> Result<(), PeerError> {
+        let Origin::Connected { targets, at } = &mut state.origin else {
+            return Err(PeerError::Disconnected);
+        };
+        let mut last = PeerError::Refused("it has no address".to_owned());
+        while let Some(target) = targets.get(*at) {
+            let begun = net::connect(target).and_then(|socket| {
+                let data = epoll::EventData::new_u64(state.handle.0);
+                epoll::add(epoll, &socket, data, epoll::EventFlags::OUT)?;
+                Ok(socket)
+            });
+            match begun {
+                Ok(socket) => {
+                    state.link = Some(Link::new(socket, Phase::Connecting, now, deadline));
+                    return Ok(());
+                }
+                Err(error) => last = connect_error(&error, target),
+            }
+            *at += 1;
+        }
+        *at = 0;
+        Err(last)
+    }
+
+    /// A TCP connection stands, or not.
+    pub(super) fn finish_connecting(&mut self, peer: Peer, sink: &mut dyn Sink) {
+        let vanished = self.config.liveness_timeout;
+        let Some(state) = self.slots.get_mut(peer) else {
+            return;
+        };
+        let Some(link) = &mut state.link else { return };
+        let deadline = link.trust_deadline;
+        let outcome = net::connected(&link.socket).and_then(|()| {
+            net::tune(&link.socket, vanished)?;
+            let data = epoll::EventData::new_u64(peer.0);
+            Ok(epoll::modify(
+                &self.epoll,
+                &link.socket,
+                data,
+                epoll::EventFlags::IN,
+            )?)
+        });
+        if let Err(error) = outcome {
+            state.link = None;
+            let Origin::Connected { targets, at } = &mut state.origin else {
+                return self.end(peer, broken(&error), sink);
+            };
+            let cause = match targets.get(*at) {
+                Some(target) => connect_error(&error, target),
+                None => broken(&error),
+            };
+            *at += 1;
+            let more = *at < targets.len();
+            let next = match more {
+                true => Self::try_targets(&self.epoll, state, Instant::now(), deadline),
+                false => Err(cause),
+            };
+            if let Err(cause) = next {
+                self.end(peer, cause, sink);
+            }
+            return;
+        }
+        let mut handshake = Self::handshake(&self.config, Role::Initiator, &link.socket);
+        let hello = handshake.take_output();
+        link.phase = Phase::Shaking(Box::new(handshake));
+        if let Err(cause) = link.send_step(&hello) {
+            self.end(peer, cause, sink);
+        }
+    }
+
+    /// Accepts what waits at a listener. Answers whether anybody came.
+    pub(super) fn accept_some(&mut self, index: usize) -> bool {
+        for _ in 0..ACCEPTS_PER_POLL {
+            if !self.has_place() {
+                self.pause_listener(index);
+                return true;
+            }
+            let Some(listener) = self.listeners.get(index) else {
+                return false;
+            };
+            match net::accept(&listener.socket) {
+                Ok(Some(socket)) => self.welcome(socket),
+                Ok(None) => return true,
+                Err(error) => {
+                    tracing::warn!(%error, "accepting TCP connections pauses");
+                    self.pause_listener(index);
+                    return true;
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether one more half-open connection may stand. Puts out one that takes too long if that
+    /// makes the place.
+    fn has_place(&mut self) -> bool {
+        if self.half_open < self.config.max_half_open {
+            return true;
+        }
+        let now = Instant::now();
+        let oldest = self
+            .timed
+            .iter()
+            .filter_map(|&peer| self.slots.get(peer))
+            .filter(|state| state.is_half_open())
+            .filter_map(|state| Some((state.link.as_ref()?.trust_deadline, state.handle)))
+            .min();
+        match oldest {
+            Some((deadline, peer))
+                if now + self.config.connect_timeout >= deadline + HALF_OPEN_GRACE =>
+            {
+                self.end(peer, PeerError::TimedOut(1000), &mut Silence);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn pause_listener(&mut self, index: usize) {
+        if let Some(listener) = self.listeners.get_mut(index) {
+            listener.paused_until = Some(Instant::now() + PAUSE);
+            self.watch_listener(index, epoll::EventFlags::empty());
+        }
+    }
+
+    pub(super) fn watch_listener(&self, index: usize, flags: epoll::EventFlags) {
+        let Some(listener) = self.listeners.get(index) else {
+            return;
+        };
+        let token = Peer::new(index as u32, FIRST_RESERVED_GENERATION);
+        let data = epoll::EventData::new_u64(token.0);
+        if let Err(error) = epoll::modify(&self.epoll, &listener.socket, data, flags) {
+            tracing::error!(%error, "epoll does not change what it watches a listener for");
+        }
+    }
+
+    /// Somebody has connected to us.
+    fn welcome(&mut self, socket: OwnedFd) {
+        let now = Instant::now();
+        let Ok(remote) = net::peer_address(&socket) else {
+            return; // it has gone already
+        };
+        let Some(address) = resolve::describe(remote) else {
+            return;
+        };
+        if net::tune(&socket, self.config.liveness_timeout).is_err() {
+            return; // likewise
+        }
+        let mut handshake = Self::handshake(&self.config, Role::Responder, &socket);
+        if self.slots.len() >= self.config.max_peers {
+            tracing::warn!(%address, limit = self.config.max_peers, "a TCP peer is turned away");
+            handshake.refuse(Refusal::Full);
+            let bytes = handshake.take_output();
+            let _ = net::send_pieces(&socket, &[net::Piece::Bytes(&bytes)]);
+            return;
+        }
+        let deadline = now + self.config.connect_timeout;
+        let bounds = self.bounds();
+        let peer = self.slots.insert(|handle| {
+            PeerState::new(handle, Origin::Accepted { told: false }, address, bounds)
+        });
+        self.half_open += 1;
+        let data = epoll::EventData::new_u64(peer.0);
+        let watched = epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN);
+        if let Some(state) = self.slots.get_mut(peer) {
+            let phase = Phase::Shaking(Box::new(handshake));
+            state.link = Some(Link::new(socket, phase, now, deadline));
+            Self::make_timed(&mut self.timed, state);
+        }
+        if let Err(error) = watched {
+            self.end(peer, broken(&error.into()), &mut Silence);
+        }
+    }
+
+    /// Goes on with a handshake.
+    pub(super) fn shake(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
+        let Some(state) = self.slots.get_mut(peer) else {
+            return false;
+        };
+        let Some(link) = &mut state.link else {
+            return false;
+        };
+        let bytes = match link.read_raw(&mut self.buffers) {
+            Ok(Some(bytes)) => bytes.to_vec(),
+            Ok(None) => return false,
+            Err(cause) => {
+                self.end(peer, cause, sink);
+                return true;
+            }
+        };
+        let Phase::Shaking(handshake) = &mut link.phase else {
+            return false;
+        };
+        let mut identity = None;
+        let socket = &link.socket;
+        let outcome = handshake.input(&bytes, &mut |holder| {
+            identity = Some(same_user(socket, holder)?);
+            Ok(())
+        });
+        let output = handshake.take_output();
+        let sent = link.send_step(&output);
+        let agreement = match (outcome, sent) {
+            (Err(cause), _) | (Ok(_), Err(cause)) => {
+                self.end(peer, cause, sink);
+                return true;
+            }
+            (Ok(None), Ok(())) => {
+                state.identity = identity.or(state.identity);
+                return true;
+            }
+            (Ok(Some(agreement)), Ok(())) => agreement,
+        };
+        state.identity = match agreement.auth {
+            Auth::ClusterKey => Some(Identity::Keyed),
+            Auth::SameUser => identity.or(state.identity),
+        };
+        self.come_up(peer, agreement, sink);
+        true
+    }
+
+    fn come_up(&mut self, peer: Peer, agreement: Agreement, sink: &mut dyn Sink) {
+        let Some(state) = self.slots.get_mut(peer) else {
+            return;
+        };
+        let Some(link) = &mut state.link else { return };
+        let rest = link.agree(agreement);
+        link.last_heard = Instant::now();
+        if let Origin::Accepted { told } = &mut state.origin {
+            *told = true;
+            self.half_open -= 1;
+            sink.peer_up(peer);
+        }
+        let sink: &mut dyn Sink = match state.is_lingering() {
+            true => &mut Silence,
+            false => sink,
+        };
+        let Some(link) = &mut state.link else { return };
+        if let Err(cause) = link.input(&rest, &mut state.session, peer, &mut self.buffers, sink) {
+            return self.end(peer, cause, sink);
+        }
+        Self::make_due(&mut self.due, state);
+        self.heat(peer);
+    }
+}
+
+fn connect_error(error: &io::Error, target: &SocketAddr) -> PeerError {
+    match Errno::from_io_error(error) {
+        Some(Errno::CONNREFUSED) => PeerError::Refused(format!("at {target}: {error}")),
+        _ => PeerError::Broken(format!("connecting to {target}: {error}")),
+    }
+}
+
+/// Without a key: whether the other end of this connection is a process of our user on this host,
+/// or one of us is root.
+fn same_user(socket: &OwnedFd, holder: Holder) -> Result<Identity, String> {
+    let unknown =
+        |error: io::Error| format!("the kernel does not say whose process it is: {error}");
+    let ours = net::local_address(socket).map_err(unknown)?;
+    let theirs = net::peer_address(socket).map_err(unknown)?;
+    if !resolve::is_loopback(ours) || !resolve::is_loopback(theirs) {
+        return Err(format!(
+            "{theirs} is not on this host, and there is no cluster key"
+        ));
+    }
+    let me = rustix::process::geteuid().as_raw();
+    let Some(owner) = net::owner_of_other_end(ours, theirs).map_err(unknown)? else {
+        return Err(format!("no process holds the other end at {theirs}"));
+    };
+    let uid = owner.uid;
+    if uid != me && uid != 0 && me != 0 {
+        return Err(format!(
+            "the process at {theirs} belongs to user {uid}, this one to user {me}; \
+             different users need a cluster key"
+        ));
+    }
+    // A claim that the kernel does not bear out (another name space of processes, or a process of
+    // root that we may not look into) says nothing.
+    let confirmed = net::holder_of(owner.inode, holder.pid, holder.descriptor);
+    Ok(Identity::Local {
+        pid: confirmed.map_or(0, |_| holder.pid as i32),
+        uid,
+        gid: confirmed.map_or(NO_GROUP, |process| process.gid),
+    })
+}

@@ -1,0 +1,274 @@
+//! What becomes of a connection in the end: its own, ours, or that of patience.
+
+use std::time::{Duration, Instant};
+
+use rustix::event::{Timespec, epoll};
+
+use super::Tcp;
+use super::link::Phase;
+use super::progress::POLLS_PER_EPOLL;
+use super::session::Session;
+use super::slots::{Origin, PeerState};
+use crate::error::{PeerError, TransferError};
+use crate::method::{Packet, Peer, Sink, Token};
+
+/// Takes nothing: for peers that nobody is to hear of any more.
+pub(super) struct Silence;
+
+impl Sink for Silence {
+    fn packet(&mut self, _: Peer, _: Packet<'_>) {}
+    fn transfer_done(&mut self, _: Peer, _: Token, _: Result<(), TransferError>) {}
+    fn peer_up(&mut self, _: Peer) {}
+    fn peer_down(&mut self, _: Peer, _: PeerError) {}
+    fn writable(&mut self, _: Peer) {}
+}
+
+impl Tcp {
+    /// A connection, or the attempt to make one, is over.
+    pub(super) fn end(&mut self, peer: Peer, cause: PeerError, sink: &mut dyn Sink) {
+        self.hot.retain(|&hot| hot != peer);
+        let bounds = self.bounds();
+        let Some(state) = self.slots.get_mut(peer) else {
+            return;
+        };
+        state.hot = false;
+        if let (Some(link), PeerError::Protocol(text)) = (&mut state.link, &cause)
+            && link.is_up()
+            && !state.session.has_output()
+        {
+            // The other side may like to know; if it cannot be told now, it cannot.
+            state.session.complain(text);
+            link.flush(&mut state.session, &mut self.buffers);
+        }
+        state.link = None;
+        state.identity = None;
+        match state.origin {
+            Origin::Connected { ref mut at, .. } => {
+                *at = 0;
+                state.session.fail(&cause, peer, sink);
+                state.session = Session::new(bounds);
+                sink.peer_down(peer, cause);
+            }
+            Origin::Accepted { told: true } => {
+                state.session.fail(&cause, peer, sink);
+                state.session = Session::new(bounds);
+                state.gone = Some(cause.clone());
+                sink.peer_down(peer, cause);
+            }
+            Origin::Accepted { told: false } => {
+                tracing::debug!(address = %state.address, %cause, "a TCP connection came to nothing");
+                self.half_open -= 1;
+                self.slots.remove(peer);
+            }
+            Origin::Lingering { .. } => {
+                self.slots.remove(peer);
+            }
+        }
+    }
+
+    /// The caller drops a peer. What was accepted for it is still sent, if that is possible soon.
+    pub(super) fn drop_peer(&mut self, peer: Peer, sink: &mut dyn Sink) {
+        if !matches!(self.slots.get(peer), Some(state) if !state.is_half_open() && !state.is_lingering())
+        {
+            return;
+        }
+        self.hot.retain(|&hot| hot != peer);
+        let Some(mut state) = self.slots.remove(peer) else {
+            return;
+        };
+        if self.by_address.get(&state.address) == Some(&peer) {
+            self.by_address.remove(&state.address);
+        }
+        state.session.abandon(&PeerError::Disconnected, peer, sink);
+        let Some(link) = &state.link else {
+            return;
+        };
+        if link.broken.is_some() {
+            return;
+        }
+        state.session.goodbye();
+        let until = Instant::now() + self.config.linger_timeout;
+        let socket_watch = if matches!(link.phase, Phase::Connecting) {
+            epoll::EventFlags::OUT
+        } else {
+            epoll::EventFlags::IN
+        };
+        let peer = self.slots.insert(|handle| {
+            state.handle = handle;
+            state.due = false;
+            state.timed = false;
+            state.hot = false;
+            // While it is connecting it keeps its targets' first choice only.
+            state.origin = Origin::Lingering { until };
+            state
+        });
+        let Some(state) = self.slots.get_mut(peer) else {
+            return;
+        };
+        if let Some(link) = &mut state.link {
+            link.watches_room = false;
+            let data = epoll::EventData::new_u64(peer.0);
+            if epoll::modify(&self.epoll, &link.socket, data, socket_watch).is_err() {
+                self.slots.remove(peer);
+                return;
+            }
+        }
+        Self::make_timed(&mut self.timed, state);
+        self.serve(peer, &mut Silence);
+    }
+
+    /// Drops every peer and waits at most `most` for their packets to leave.
+    pub(super) fn close_all(&mut self, most: Duration) {
+        let until = Instant::now() + most;
+        let peers: Vec<Peer> = self
+            .slots
+            .iter_mut()
+            .filter(|state| state.link.is_some())
+            .map(|state| state.handle)
+            .collect();
+        for peer in peers {
+            self.drop_peer(peer, &mut Silence);
+        }
+        self.listeners.clear();
+        while self.still_sends() && Instant::now() < until {
+            self.due.clear();
+            let wait = Timespec {
+                tv_sec: 0,
+                tv_nsec: 10_000_000,
+            };
+            let mut descriptor = [rustix::event::PollFd::new(
+                &self.epoll,
+                rustix::event::PollFlags::IN,
+            )];
+            let _ = rustix::event::poll(&mut descriptor, Some(&wait));
+            self.polls_without_epoll = POLLS_PER_EPOLL;
+            self.make_progress(&mut Silence);
+            let all: Vec<Peer> = self.slots.iter_mut().map(|state| state.handle).collect();
+            for peer in all {
+                self.serve(peer, &mut Silence);
+            }
+        }
+        self.drain_all();
+    }
+
+    /// Throws away what has come: closing a socket with unread bytes would reset the connection,
+    /// and what we sent last could be lost.
+    fn drain_all(&mut self) {
+        for state in self.slots.iter_mut() {
+            if let Some(link) = &state.link {
+                while let Ok(Some(_)) = link.read_raw(&mut self.buffers) {}
+            }
+        }
+    }
+
+    fn still_sends(&mut self) -> bool {
+        self.slots.iter_mut().any(|state| {
+            let PeerState { link, session, .. } = state;
+            link.as_ref()
+                .is_some_and(|link| link.broken.is_none() && !link.has_sent_all(session))
+        })
+    }
+}
+
+/// Time.
+impl Tcp {
+    /// Has ticks look whether this peer is still alive.
+    pub(super) fn watch_liveness(&mut self, peer: Peer) {
+        if let Some(state) = self.slots.get_mut(peer)
+            && !state.timed
+        {
+            Self::make_timed(&mut self.timed, state);
+            if let Some(link) = &mut state.link {
+                link.last_heard = Instant::now();
+                link.probed = false;
+            }
+        }
+    }
+
+    pub(super) fn check_deadlines(&mut self, now: Instant, sink: &mut dyn Sink) {
+        for index in 0..self.listeners.len() {
+            if let Some(listener) = self.listeners.get_mut(index)
+                && listener.paused_until.is_some_and(|until| until <= now)
+            {
+                listener.paused_until = None;
+                self.watch_listener(index, epoll::EventFlags::IN);
+            }
+        }
+        let mut at = 0;
+        while let Some(&peer) = self.timed.get(at) {
+            if self.check_deadline(peer, now, sink) {
+                at += 1;
+            } else {
+                self.timed.swap_remove(at);
+                if let Some(state) = self.slots.get_mut(peer) {
+                    state.timed = false;
+                }
+            }
+        }
+    }
+
+    /// Answers whether the peer still has a deadline.
+    fn check_deadline(&mut self, peer: Peer, now: Instant, sink: &mut dyn Sink) -> bool {
+        let liveness = self.config.liveness_timeout;
+        let connect_ms = self.config.connect_timeout.as_millis() as u64;
+        let Some(state) = self.slots.get_mut(peer) else {
+            return false;
+        };
+        if let Origin::Lingering { until } = state.origin {
+            if now < until {
+                return true;
+            }
+            self.end(peer, PeerError::Disconnected, &mut Silence);
+            return false;
+        }
+        let Some(link) = &mut state.link else {
+            return false;
+        };
+        if !link.is_up() {
+            if now < link.trust_deadline {
+                return true;
+            }
+            self.end(peer, PeerError::TimedOut(connect_ms), sink);
+            return false;
+        }
+        if std::mem::take(&mut link.heard) {
+            link.last_heard = now;
+            link.probed = false;
+        }
+        if !state.session.is_outstanding() {
+            return false;
+        }
+        let silent = now.saturating_duration_since(link.last_heard);
+        if silent >= liveness {
+            self.end(peer, PeerError::TimedOut(liveness.as_millis() as u64), sink);
+            return false;
+        }
+        if silent >= liveness / 3 && !link.probed {
+            link.probed = true;
+            state.session.probe();
+            Self::make_due(&mut self.due, state);
+        }
+        true
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let liveness = self.config.liveness_timeout;
+        let peers = self.timed.iter().filter_map(|&peer| {
+            let state = self.slots.get(peer)?;
+            if let Origin::Lingering { until } = state.origin {
+                return Some(until);
+            }
+            let link = state.link.as_ref()?;
+            Some(match (link.is_up(), link.probed) {
+                (false, _) => link.trust_deadline,
+                (true, false) => link.last_heard + liveness / 3,
+                (true, true) => link.last_heard + liveness,
+            })
+        });
+        let listeners = self
+            .listeners
+            .iter()
+            .filter_map(|listener| listener.paused_until);
+        peers.chain(listeners).min()
+    }
+}

@@ -1,0 +1,353 @@
+//! Two sessions wired to each other without sockets: random commands, random split points, checked
+//! against plain vectors; and random bytes, which must never do more than end the session.
+
+use std::collections::{HashMap, VecDeque};
+
+use causeway_sys::memory::Memory;
+use causeway_sys::net::{MAX_PIECES, Piece};
+use causeway_wire::region::RegionDescriptor;
+
+use super::*;
+use crate::method::part_of;
+
+/// A small generator, seeded: the same seed gives the same run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() >> 11) as usize % bound.max(1)
+    }
+    /// Mostly small, sometimes near `most`.
+    fn length(&mut self, most: usize) -> usize {
+        let shift = self.below(18);
+        self.below((most >> shift) + 1)
+    }
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        (0..len).map(|_| self.next() as u8).collect()
+    }
+}
+
+#[derive(Default)]
+struct Seen {
+    packets: VecDeque<Vec<u8>>,
+    done: HashMap<Token, Result<(), TransferError>>,
+}
+
+impl Sink for Seen {
+    fn packet(&mut self, _: Peer, packet: Packet<'_>) {
+        self.packets.push_back(packet.to_vec(0));
+    }
+    fn transfer_done(&mut self, _: Peer, token: Token, result: Result<(), TransferError>) {
+        assert!(self.done.insert(token, result).is_none(), "completed twice");
+    }
+    fn peer_up(&mut self, _: Peer) {}
+    fn peer_down(&mut self, _: Peer, _: PeerError) {}
+    fn writable(&mut self, _: Peer) {}
+}
+
+const BOUNDS: Bounds = Bounds {
+    queue_bytes: 1 << 20,
+    max_transfers: 64,
+};
+const PEER: Peer = Peer(0);
+
+struct Side {
+    session: Session,
+    seen: Seen,
+    /// Bytes on their way to this side.
+    wire: VecDeque<u8>,
+}
+
+impl Side {
+    fn new() -> Self {
+        Self {
+            session: Session::new(BOUNDS),
+            seen: Seen::default(),
+            wire: VecDeque::new(),
+        }
+    }
+}
+
+/// Moves a random number of bytes from one side's session to the wire to the other.
+fn transmit(from: &mut Side, to: &mut Side, random: &mut Random) {
+    from.session.refill();
+    let mut pieces = [Piece::Bytes(&[]); MAX_PIECES];
+    let count = from.session.outbox.pieces(&mut pieces);
+    let mut budget = random.length(400_000);
+    let mut sent = 0;
+    for piece in &pieces[..count] {
+        let bytes = match piece {
+            Piece::Bytes(bytes) => bytes.to_vec(),
+            Piece::Memory(memory) => memory.to_vec(),
+        };
+        let now = budget.min(bytes.len());
+        to.wire.extend(&bytes[..now]);
+        budget -= now;
+        sent += now;
+    }
+    from.session.outbox.advance(sent);
+}
+
+/// Lets a side take a random number of bytes from its wire, directly if it can and luck will.
+fn receive(side: &mut Side, random: &mut Random) {
+    let count = random.length(400_000).min(side.wire.len());
+    let mut bytes: Vec<u8> = side.wire.drain(..count).collect();
+    let mut spans = Vec::new();
+    if random.below(2) == 0 && side.session.direct(1 + random.below(4), &mut spans) {
+        let mut taken = 0;
+        for span in &spans {
+            let now = span.len().min(bytes.len() - taken);
+            span.write_at(0, &bytes[taken..taken + now]);
+            taken += now;
+        }
+        spans.clear();
+        side.session.direct_done(taken);
+        bytes.drain(..taken);
+    }
+    side.session.input(&bytes, PEER, &mut side.seen).unwrap();
+}
+
+fn split(memory: &Memory, random: &mut Random) -> Vec<Memory> {
+    let mut list = Vec::new();
+    let mut at = 0;
+    while at < memory.len() {
+        let len = random.length(memory.len()).min(memory.len() - at);
+        list.push(memory.slice(at..at + len));
+        at += len;
+    }
+    list
+}
+
+fn split_region(
+    region: &RegionDescriptor,
+    len: usize,
+    random: &mut Random,
+) -> Vec<RegionDescriptor> {
+    let mut list = Vec::new();
+    let mut at = 0;
+    while at < len {
+        let now = random.length(len).min(len - at);
+        list.push(part_of(region, at as u64, now as u64));
+        at += now;
+    }
+    list
+}
+
+/// A transfer in progress with what must hold when it has succeeded.
+struct Expected {
+    direction: Direction,
+    ours: Memory,
+    theirs: Memory,
+    before: Vec<u8>,
+}
+
+#[test]
+fn whatever_the_split_points_everything_arrives_once_and_in_order() {
+    for seed in 1..=60 {
+        run(seed);
+    }
+}
+
+fn run(seed: u64) {
+    const MOST: usize = 700_000;
+    let random = &mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let (mut a, mut b) = (Side::new(), Side::new());
+    let mut packets = VecDeque::new();
+    let mut expected: HashMap<Token, Expected> = HashMap::new();
+    let mut notifies = Vec::new();
+    let mut arrived = Vec::new();
+    for step in 0..400_u64 {
+        match random.below(8) {
+            0 => {
+                let len = random.length(MAX_PACKET - 1);
+                let bytes = [&[0][..], &random.bytes(len)].concat();
+                if a.session.send(&[&bytes[..1], &bytes[1..]]).is_ok() {
+                    packets.push_back(bytes);
+                }
+            }
+            1 if expected.len() < 12 => {
+                let theirs = Memory::from_vec(random.bytes(MOST));
+                let region = b.session.export(step + 1, &theirs, Access::ReadWrite);
+                let len = random.length(MOST);
+                let ours = Memory::from_vec(random.bytes(len));
+                let direction = [Direction::Put, Direction::Get][random.below(2)];
+                let before = match direction {
+                    Direction::Put => ours.to_vec(),
+                    Direction::Get => theirs.slice(0..len).to_vec(),
+                };
+                let notify = (random.below(2) == 0).then(|| {
+                    let bytes = [&[1][..], &step.to_le_bytes()].concat();
+                    notifies.push(bytes.clone());
+                    bytes
+                });
+                let transfer = Transfer {
+                    direction,
+                    local: split(&ours, random),
+                    remote: split_region(&region, len, random),
+                    notify,
+                    token: step,
+                };
+                a.session.transfer(transfer).unwrap();
+                let entry = Expected {
+                    direction,
+                    ours,
+                    theirs,
+                    before,
+                };
+                expected.insert(step, entry);
+            }
+            2 | 3 => transmit(&mut a, &mut b, random),
+            4 => transmit(&mut b, &mut a, random),
+            5 | 6 => receive(&mut b, random),
+            _ => receive(&mut a, random),
+        }
+        check(&mut a, &mut b, &mut packets, &mut expected, &mut arrived);
+    }
+    for _ in 0..5000 {
+        if packets.is_empty() && expected.is_empty() && arrived.len() == notifies.len() {
+            break;
+        }
+        transmit(&mut a, &mut b, random);
+        receive(&mut b, random);
+        transmit(&mut b, &mut a, random);
+        receive(&mut a, random);
+        check(&mut a, &mut b, &mut packets, &mut expected, &mut arrived);
+    }
+    assert!(packets.is_empty() && expected.is_empty(), "seed {seed}");
+    assert!(!a.session.is_outstanding() && a.session.is_between_frames());
+    assert!(b.session.is_between_frames());
+    arrived.sort();
+    notifies.sort();
+    assert_eq!(arrived, notifies, "seed {seed}");
+    assert_eq!((a.session.transfers, a.session.notify_bytes), (0, 0));
+}
+
+fn check(
+    a: &mut Side,
+    b: &mut Side,
+    packets: &mut VecDeque<Vec<u8>>,
+    expected: &mut HashMap<Token, Expected>,
+    arrived: &mut Vec<Vec<u8>>,
+) {
+    a.session.deliver(PEER, &mut a.seen);
+    for packet in b.seen.packets.drain(..) {
+        match packet[0] {
+            0 => assert!(Some(&packet) == packets.pop_front().as_ref(), "order"),
+            _ => {
+                let token = u64::from_le_bytes(packet[1..].try_into().unwrap());
+                if let Some(transfer) = expected.get(&token) {
+                    assert_moved(transfer);
+                }
+                arrived.push(packet);
+            }
+        }
+    }
+    for (token, result) in a.seen.done.drain() {
+        assert_eq!(result, Ok(()));
+        let transfer = expected.remove(&token).expect("ours");
+        assert_moved(&transfer);
+        b.session.unexport(token + 1);
+        assert_eq!(transfer.ours.sharers(), 1, "nothing is kept");
+        assert_eq!(transfer.theirs.sharers(), 1, "nothing is kept");
+    }
+}
+
+fn assert_moved(transfer: &Expected) {
+    let len = transfer.before.len();
+    match transfer.direction {
+        Direction::Put => assert!(transfer.theirs.slice(0..len).to_vec() == transfer.before),
+        Direction::Get => assert!(transfer.ours.to_vec() == transfer.before),
+    }
+}
+
+#[test]
+fn random_frames_do_no_more_than_end_the_session() {
+    let mut ended = 0;
+    for seed in 1..=3000_u64 {
+        let random = &mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut side = Side::new();
+        let exported = Memory::zeroed(5000);
+        let beside = Memory::zeroed(100);
+        side.session.export(7, &exported, Access::Write);
+        side.session.export(8, &beside, Access::Read);
+        for token in 0..4 {
+            let transfer = Transfer {
+                direction: [Direction::Put, Direction::Get][token as usize % 2],
+                local: vec![Memory::zeroed(3000)],
+                remote: vec![RegionDescriptor {
+                    key: 1,
+                    base: FIRST_BASE,
+                    len: 3000,
+                    object: None,
+                }],
+                notify: Some(vec![1]),
+                token,
+            };
+            side.session.transfer(transfer).unwrap();
+        }
+        let mut over = false;
+        for _ in 0..30 {
+            let bytes = hostile(random);
+            side.session.refill();
+            if random.below(2) == 0 {
+                let most = side.session.outbox.lined_up();
+                side.session.outbox.advance(random.below(most + 1));
+            }
+            let (front, back) = bytes.split_at(random.below(bytes.len()));
+            let fed = side
+                .session
+                .input(front, PEER, &mut side.seen)
+                .and_then(|()| side.session.input(back, PEER, &mut side.seen));
+            if fed.is_err() {
+                over = true;
+                break;
+            }
+            assert!(side.session.owned_bytes() < 2 << 20);
+        }
+        ended += usize::from(over);
+        side.session.fail(&PeerError::Closed, PEER, &mut side.seen);
+        assert_eq!(side.seen.done.len(), 4, "each exactly once");
+        assert_eq!(exported.sharers(), 1);
+        assert_eq!(beside.to_vec(), [0; 100], "not exported for writing");
+    }
+    assert!(ended > 1000, "most of it is nonsense");
+}
+
+/// A frame that is well-formed more often than not.
+fn hostile(random: &mut Random) -> Vec<u8> {
+    let kind = 1 + random.below(11) as u8;
+    let len = random.length(4000);
+    let mut frame = vec![0; HEADER_BYTES + len];
+    frame[0] = kind;
+    frame[1] = (random.below(4) == 0).into();
+    let announced = match random.below(8) {
+        0 => random.next() as u32,
+        _ => len as u32,
+    };
+    frame[4..8].copy_from_slice(&announced.to_le_bytes());
+    let small = |random: &mut Random| random.below(10) as u64;
+    if matches!(kind, 2..=7) {
+        frame[8..16].copy_from_slice(&small(random).to_le_bytes());
+    }
+    if kind == 2 {
+        frame[16..24].copy_from_slice(&small(random).to_le_bytes());
+    }
+    if matches!(kind, 2 | 6) {
+        let base = match kind {
+            2 => FIRST_BASE + random.below(6000) as u64,
+            _ => random.below(2) as u64 * 100,
+        };
+        frame[24..32].copy_from_slice(&base.to_le_bytes());
+    }
+    if random.below(6) == 0 {
+        let at = random.below(frame.len());
+        frame[at] ^= 1 << random.below(8);
+    }
+    frame
+}

@@ -1,0 +1,355 @@
+//! Encodings of requests, replies and what they are made of (`docs/formats/fs.md`).
+//!
+//! Integers are little-endian; a list is a `u32` count and its items; bytes and text are a `u32`
+//! length and the bytes; an option is a byte 0 or 1 and the value; an enumeration is a byte and the
+//! variant's fields. Numbers of variants are never used again for something else.
+//!
+//! The tables here are the format: fields travel in the order in which they stand. A number in
+//! parentheses is the largest length that is accepted (bytes, text) or the fewest bytes that an item
+//! occupies (lists); every list is also bounded by the message's own length.
+
+use self::fields::*;
+use super::*;
+use crate::codec::{Malformed, Reader, Wire, Writer};
+
+mod fields;
+
+/// First byte of every request and reply. Another number is another protocol.
+pub const PROTOCOL_VERSION: u8 = 1;
+/// Longest sentence in a [`Failure`], in bytes; a longer one is cut.
+pub const MAX_FAILURE_BYTES: usize = 1024;
+/// Longest finding of a check, in bytes; a longer one is cut.
+pub const MAX_FINDING_BYTES: usize = 8 << 10;
+/// Longest server name and program version in an [`Answer::Pong`], in bytes; a longer one is cut.
+pub const MAX_LABEL_BYTES: usize = 255;
+
+/// Fewest bytes of a region's descriptor: key, base, length, no object.
+const MIN_DESCRIPTOR_BYTES: usize = 25;
+/// Fewest bytes of an entry: an empty name, object, kind, no attributes.
+const MIN_ENTRY_BYTES: usize = 14;
+
+variants!(Operation, "operation", {
+    1 => Lookup { place: wire, follow: bool, content: bool },
+    2 => GetNode { object: wire, content: bool },
+    3 => Create {
+        place: wire,
+        exclusive: bool,
+        mode: u16,
+        distribution: option,
+        content: bytes(MAX_STUFFED_BYTES),
+    },
+    4 => MakeDirectory { place: wire, mode: u16, distribution: option },
+    5 => SymbolicLink { place: wire, target: bytes(MAX_PATH_BYTES) },
+    6 => HardLink { object: wire, place: wire },
+    7 => Rename { from: wire, to: wire, no_replace: bool },
+    8 => Unlink { place: wire },
+    9 => RemoveDirectory { place: wire },
+    10 => ReadDirectory {
+        object: wire,
+        after: bytes(MAX_NAME_BYTES),
+        limit: u32,
+        attributes: bool,
+    },
+    11 => SetAttributes { object: wire, set: wire },
+    12 => Truncate { object: wire, size: u64 },
+    13 => FinishTruncate { object: wire, version: u64 },
+    14 => Extend { object: wire, end: u64, modified: wire },
+    15 => WriteStuffed { object: wire, offset: u64, data: bytes(MAX_STUFFED_BYTES) },
+    16 => BeginUnstuff { object: wire },
+    17 => FinishUnstuff { object: wire },
+    18 => Commit,
+    19 => MetadataStatus,
+    20 => Exist { objects: list(8) },
+    21 => Check { after: bytes(MAX_CURSOR_BYTES), repair: bool },
+
+    64 => Read { object: wire, regions: wire, memory: list(MIN_DESCRIPTOR_BYTES) },
+    65 => Write {
+        object: wire,
+        regions: wire,
+        memory: list(MIN_DESCRIPTOR_BYTES),
+        inline: bytes(MAX_MESSAGE_BYTES),
+    },
+    66 => Seed { object: wire, content: bytes(MAX_STUFFED_BYTES) },
+    67 => TruncateData { object: wire, size: u64, version: u64 },
+    68 => Flush { object: wire },
+    69 => Remove { objects: list(8) },
+    70 => ListData { after: wire, limit: u32 },
+    71 => StorageStatus,
+
+    128 => Ping,
+});
+
+variants!(Answer, "answer", {
+    1 => Done,
+    2 => Node(node: boxed),
+    3 => Entries { entries: list(MIN_ENTRY_BYTES), end: bool },
+    4 => Transferred { bytes: u64, size: u64, inline: bytes(MAX_MESSAGE_BYTES) },
+    5 => Objects(objects: list(8)),
+    6 => Datafiles { datafiles: list(16), end: bool },
+    7 => Checked {
+        next: bytes(MAX_CURSOR_BYTES),
+        records: u64,
+        findings: texts(MAX_FINDING_BYTES),
+        mended: u64,
+    },
+    8 => MetadataStatus { objects: u64, removals: u64 },
+    9 => StorageStatus { total: u64, free: u64, written: u64, read: u64, busy: u32 },
+    10 => Pong {
+        file_system: u128,
+        server: text(MAX_LABEL_BYTES),
+        pid: u32,
+        uptime_ms: u64,
+        version: text(MAX_LABEL_BYTES),
+    },
+});
+
+variants!(Regions, "regions", {
+    1 => Here(regions: list(16)),
+    2 => There { count: u64, list: wire },
+    3 => Strided { offset: u64, len: u64, stride: u64, count: u64 },
+});
+
+variants!(Body, "body", {
+    1 => Directory(hint: wire),
+    2 => Link(target: bytes(MAX_PATH_BYTES)),
+    3 => Stuffed { distribution: wire, content: option_bytes(MAX_STUFFED_BYTES), moving: bool },
+    4 => Striped { distribution: wire, version: u64, truncating: option_u64 },
+});
+
+variants!(Kind, "kind", { 1 => File, 2 => Directory, 3 => SymbolicLink });
+
+record!(Caller {
+    uid: u32,
+    gid: u32,
+    groups: u32s(MAX_GROUPS)
+});
+record!(Place {
+    base: wire,
+    path: bytes(MAX_PATH_BYTES)
+});
+record!(Region {
+    offset: u64,
+    len: u64
+});
+record!(DistributionHint {
+    strip_size: u32,
+    servers: u16,
+    start: u16
+});
+record!(Attributes {
+    kind: wire,
+    mode: u16,
+    uid: u32,
+    gid: u32,
+    links: u32,
+    size: u64,
+    accessed: wire,
+    modified: wire,
+    changed: wire,
+});
+record!(Node {
+    object: wire,
+    attributes: wire,
+    body: wire
+});
+record!(Failure {
+    errno: wire,
+    message: text(MAX_FAILURE_BYTES)
+});
+record!(Entry {
+    name: bytes(MAX_NAME_BYTES),
+    object: wire,
+    kind: wire,
+    attributes: option
+});
+
+impl Request {
+    /// The reply tag of bytes that may not be a whole request, so that a malformed one can be
+    /// answered.
+    pub fn reply_tag_of(bytes: &[u8]) -> Option<u64> {
+        let mut input = Reader::new(bytes);
+        input.u8("protocol version").ok()?;
+        input.u64("reply tag").ok()
+    }
+}
+
+impl Wire for Request {
+    fn encode(&self, out: &mut Writer) {
+        out.u8(PROTOCOL_VERSION);
+        out.u64(self.reply_tag);
+        out.u128(self.client);
+        out.u16(self.slot);
+        out.u64(self.sequence);
+        self.caller.encode(out);
+        self.operation.encode(out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        check_envelope(input)?;
+        Ok(Self {
+            reply_tag: input.u64("reply tag")?,
+            client: input.u128("client")?,
+            slot: input.u16("slot")?,
+            sequence: input.u64("sequence")?,
+            caller: Caller::decode(input)?,
+            operation: Operation::decode(input)?,
+        })
+    }
+}
+
+impl Wire for Reply {
+    fn encode(&self, out: &mut Writer) {
+        out.u8(PROTOCOL_VERSION);
+        match &self.result {
+            Ok(answer) => {
+                out.u8(0);
+                answer.encode(out);
+            }
+            Err(failure) => {
+                out.u8(1);
+                failure.encode(out);
+            }
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        check_envelope(input)?;
+        let result = match input.u8("reply kind")? {
+            0 => Ok(Answer::decode(input)?),
+            1 => Err(Failure::decode(input)?),
+            value => return unknown("reply kind", value),
+        };
+        Ok(Self { result })
+    }
+}
+
+/// Checks the message's length and takes its first byte.
+fn check_envelope(input: &mut Reader<'_>) -> Result<(), Malformed> {
+    if input.remaining() > MAX_MESSAGE_BYTES {
+        return Err(Malformed::TooLarge {
+            field: "message length",
+            value: input.remaining() as u64,
+            limit: MAX_MESSAGE_BYTES as u64,
+        });
+    }
+    match input.u8("protocol version")? {
+        PROTOCOL_VERSION => Ok(()),
+        value => unknown("protocol version", value),
+    }
+}
+
+impl Wire for ObjectId {
+    fn encode(&self, out: &mut Writer) {
+        out.u64(self.0);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        input.u64("object").map(ObjectId)
+    }
+}
+
+impl Wire for Errno {
+    fn encode(&self, out: &mut Writer) {
+        out.u16(self.0);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        input.u16("errno").map(Errno)
+    }
+}
+
+/// A datafile and its size.
+impl Wire for (ObjectId, u64) {
+    fn encode(&self, out: &mut Writer) {
+        self.0.encode(out);
+        out.u64(self.1);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        Ok((ObjectId::decode(input)?, input.u64("datafile size")?))
+    }
+}
+
+impl Wire for Timestamp {
+    fn encode(&self, out: &mut Writer) {
+        out.i64(self.seconds);
+        out.u32(self.nanoseconds);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let seconds = input.i64("seconds")?;
+        match input.u32("nanoseconds")? {
+            nanoseconds @ 0..=999_999_999 => Ok(Self {
+                seconds,
+                nanoseconds,
+            }),
+            value => unknown("nanoseconds", value),
+        }
+    }
+}
+
+/// A byte with one bit per attribute that is present, then those.
+impl Wire for SetAttributes {
+    fn encode(&self, out: &mut Writer) {
+        let present = [
+            self.mode.is_some(),
+            self.uid.is_some(),
+            self.gid.is_some(),
+            self.accessed.is_some(),
+            self.modified.is_some(),
+            self.distribution.is_some(),
+        ];
+        let bits = present
+            .iter()
+            .rev()
+            .fold(0, |bits, present| bits << 1 | u8::from(*present));
+        out.u8(bits);
+        self.mode.iter().for_each(|mode| out.u16(*mode));
+        self.uid.iter().for_each(|uid| out.u32(*uid));
+        self.gid.iter().for_each(|gid| out.u32(*gid));
+        self.accessed.iter().for_each(|time| time.encode(out));
+        self.modified.iter().for_each(|time| time.encode(out));
+        self.distribution.iter().for_each(|hint| hint.encode(out));
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let bits = input.u8("attributes to set")?;
+        if bits >= 1 << 6 {
+            return unknown("attributes to set", bits);
+        }
+        let has = |bit: u8| bits & (1 << bit) != 0;
+        Ok(Self {
+            mode: has(0).then(|| input.u16("mode")).transpose()?,
+            uid: has(1).then(|| input.u32("uid")).transpose()?,
+            gid: has(2).then(|| input.u32("gid")).transpose()?,
+            accessed: has(3).then(|| Timestamp::decode(input)).transpose()?,
+            modified: has(4).then(|| Timestamp::decode(input)).transpose()?,
+            distribution: has(5)
+                .then(|| DistributionHint::decode(input))
+                .transpose()?,
+        })
+    }
+}
+
+/// A strip size and servers, neither of them nothing: a client divides by them.
+impl Wire for Distribution {
+    fn encode(&self, out: &mut Writer) {
+        out.u32(self.strip_size);
+        put!(u16s(MAX_STRIPE_SERVERS), &self.servers, out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let strip_size = input.u32("strip size")?;
+        if strip_size == 0 {
+            return unknown("strip size", strip_size);
+        }
+        let servers = take!(u16s(MAX_STRIPE_SERVERS), input, "servers");
+        if servers.is_empty() {
+            return unknown("number of servers", 0u8);
+        }
+        Ok(Self {
+            strip_size,
+            servers,
+        })
+    }
+}

@@ -1,0 +1,97 @@
+//! Error numbers: Linux's own (`asm-generic/errno*.h`), and Causeway's above 1000.
+
+use super::Errno;
+
+macro_rules! errnos {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
+        impl Errno {
+            $(
+                #[doc = concat!("`", stringify!($name), "`: ", $text, ".")]
+                $(#[$doc])*
+                pub const $name: Errno = Errno($number);
+            )*
+
+            /// The symbol, such as `ENOENT`; `None` for a number that is not listed here.
+            pub fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $($number => Some(stringify!($name)),)*
+                    _ => None,
+                }
+            }
+
+            /// What the number means, for people.
+            pub fn text(self) -> &'static str {
+                match self.0 {
+                    $($number => $text,)*
+                    _ => "unknown error",
+                }
+            }
+
+            /// Every number listed here.
+            pub const ALL: &'static [Errno] = &[$(Errno($number)),*];
+        }
+    };
+}
+
+errnos! {
+    EPERM = 1, "operation not permitted";
+    ENOENT = 2, "no such file or directory";
+    EIO = 5, "input/output error";
+    EBADF = 9, "bad handle";
+    EAGAIN = 11, "try again";
+    ENOMEM = 12, "out of memory";
+    EACCES = 13, "permission denied";
+    EFAULT = 14, "bad address";
+    EBUSY = 16, "busy";
+    EEXIST = 17, "file exists";
+    EXDEV = 18, "on another file system";
+    ENOTDIR = 20, "not a directory";
+    EISDIR = 21, "is a directory";
+    EINVAL = 22, "invalid argument";
+    EFBIG = 27, "file too large";
+    ENOSPC = 28, "no space left";
+    EROFS = 30, "read-only file system";
+    EMLINK = 31, "too many links";
+    ERANGE = 34, "out of range";
+    ENAMETOOLONG = 36, "name too long";
+    ENOSYS = 38, "not implemented";
+    ENOTEMPTY = 39, "directory not empty";
+    ELOOP = 40, "too many symbolic links";
+    EPROTO = 71, "protocol error";
+    EOVERFLOW = 75, "value too large";
+    EMSGSIZE = 90, "message too long";
+    EOPNOTSUPP = 95, "not supported";
+    ECONNRESET = 104, "connection reset";
+    ENOBUFS = 105, "no buffer space";
+    ETIMEDOUT = 110, "timed out";
+    ECONNREFUSED = 111, "connection refused";
+    EHOSTUNREACH = 113, "host unreachable";
+    ESTALE = 116, "stale handle: the object is gone";
+    EDQUOT = 122, "quota exceeded";
+    ECANCELED = 125, "cancelled";
+    /// The client asks for the node again and goes on with datafiles.
+    NOT_STUFFED = 1001, "the file's content is not (or no longer) stored beside its metadata";
+    /// The client goes on with [`super::Operation::BeginUnstuff`], then asks again.
+    STUFFED = 1002, "the file's content is still stored beside its metadata";
+    /// The content is frozen while it moves to its first server: finish that, then go on.
+    MOVING = 1003, "the file's content is on its way to its first server";
+    /// A slot answers only its latest sequence number again.
+    STALE_SEQUENCE = 1004, "the slot has answered a later request already";
+    /// Nothing is wrong; the same request may succeed in a moment.
+    RETRY = 1005, "not now: try again";
+    /// The request names a server that does not serve this kind of operation.
+    WRONG_SERVER = 1006, "this server does not serve that operation";
+    /// The truncation is older than the last one.
+    STALE_VERSION = 1007, "a later truncation has overtaken this one";
+    /// The stored bytes are not what was written.
+    CORRUPT = 1008, "stored data is damaged";
+}
+
+impl std::fmt::Display for Errno {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.name() {
+            Some(name) => write!(out, "{} ({name})", self.text()),
+            None => write!(out, "error {}", self.0),
+        }
+    }
+}

@@ -1,0 +1,712 @@
+//! Golden bytes of each kind, round trips, and inputs that are none.
+
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+use super::*;
+use crate::codec::{Malformed, Wire};
+use crate::region::{ObjectSpan, RegionDescriptor};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Encodes to these bytes, and they decode to it.
+#[track_caller]
+fn golden<T: Wire + PartialEq + std::fmt::Debug>(value: &T, expected: &str) {
+    let expected: String = expected.split_whitespace().collect();
+    let bytes = value.to_bytes();
+    assert_eq!(hex(&bytes), expected, "{value:?}");
+    assert_eq!(T::from_bytes(&bytes).as_ref(), Ok(value));
+}
+
+fn place() -> Place {
+    Place {
+        base: ObjectId(1),
+        path: b"a/b".to_vec(),
+    }
+}
+
+const PLACE: &str = "0100000000000000 03000000 612f62";
+
+fn descriptor() -> RegionDescriptor {
+    RegionDescriptor {
+        key: 0x11,
+        base: 0x1000,
+        len: 0x20,
+        object: None,
+    }
+}
+
+const DESCRIPTOR: &str = "1100000000000000 0010000000000000 2000000000000000 00";
+
+#[test]
+fn golden_requests() {
+    let request = Request {
+        reply_tag: 0x0102,
+        client: 0xff,
+        slot: 3,
+        sequence: 4,
+        caller: Caller {
+            uid: 1000,
+            gid: 100,
+            groups: vec![5],
+        },
+        operation: Operation::Ping,
+    };
+    golden(
+        &request,
+        "01 0201000000000000 ff000000000000000000000000000000 0300 0400000000000000
+         e8030000 64000000 01000000 05000000 80",
+    );
+    assert_eq!(
+        Request::reply_tag_of(&request.to_bytes()[..9]),
+        Some(0x0102)
+    );
+    assert_eq!(Request::reply_tag_of(&request.to_bytes()[..8]), None);
+}
+
+#[test]
+fn golden_operations_on_names() {
+    let hint = DistributionHint {
+        strip_size: 65536,
+        servers: 4,
+        start: 1,
+    };
+    let (object, from, to) = (ObjectId(9), place(), place());
+    let cases = [
+        (
+            Operation::Lookup {
+                place: place(),
+                follow: true,
+                content: false,
+            },
+            format!("01 {PLACE} 01 00"),
+        ),
+        (
+            Operation::GetNode {
+                object,
+                content: true,
+            },
+            "02 0900000000000000 01".into(),
+        ),
+        (
+            Operation::Create {
+                place: place(),
+                exclusive: true,
+                mode: 0o644,
+                distribution: Some(hint),
+                content: vec![7],
+            },
+            format!("03 {PLACE} 01 a401 01 00000100 0400 0100 01000000 07"),
+        ),
+        (
+            Operation::MakeDirectory {
+                place: place(),
+                mode: 0o755,
+                distribution: None,
+            },
+            format!("04 {PLACE} ed01 00"),
+        ),
+        (
+            Operation::SymbolicLink {
+                place: place(),
+                target: b"x".to_vec(),
+            },
+            format!("05 {PLACE} 01000000 78"),
+        ),
+        (
+            Operation::HardLink {
+                object,
+                place: place(),
+            },
+            format!("06 0900000000000000 {PLACE}"),
+        ),
+        (
+            Operation::Rename {
+                from,
+                to,
+                no_replace: true,
+            },
+            format!("07 {PLACE} {PLACE} 01"),
+        ),
+        (Operation::Unlink { place: place() }, format!("08 {PLACE}")),
+        (
+            Operation::RemoveDirectory { place: place() },
+            format!("09 {PLACE}"),
+        ),
+        (
+            Operation::ReadDirectory {
+                object,
+                after: b"m".to_vec(),
+                limit: 16,
+                attributes: true,
+            },
+            "0a 0900000000000000 01000000 6d 10000000 01".into(),
+        ),
+    ];
+    for (operation, expected) in cases {
+        golden(&operation, &expected);
+    }
+}
+
+#[test]
+fn golden_operations_on_objects() {
+    let object = ObjectId(9);
+    let time = Timestamp {
+        seconds: -1,
+        nanoseconds: 2,
+    };
+    let cases = [
+        (
+            Operation::SetAttributes {
+                object,
+                set: SetAttributes {
+                    uid: Some(8),
+                    modified: Some(time),
+                    ..SetAttributes::default()
+                },
+            },
+            "0b 0900000000000000 12 08000000 ffffffffffffffff 02000000",
+        ),
+        (
+            Operation::Truncate { object, size: 5 },
+            "0c 0900000000000000 0500000000000000",
+        ),
+        (
+            Operation::FinishTruncate { object, version: 5 },
+            "0d 0900000000000000 0500000000000000",
+        ),
+        (
+            Operation::Extend {
+                object,
+                end: 5,
+                modified: time,
+            },
+            "0e 0900000000000000 0500000000000000 ffffffffffffffff 02000000",
+        ),
+        (
+            Operation::WriteStuffed {
+                object,
+                offset: 5,
+                data: vec![1, 2],
+            },
+            "0f 0900000000000000 0500000000000000 02000000 0102",
+        ),
+        (Operation::BeginUnstuff { object }, "10 0900000000000000"),
+        (Operation::FinishUnstuff { object }, "11 0900000000000000"),
+        (Operation::Commit, "12"),
+        (Operation::MetadataStatus, "13"),
+        (
+            Operation::Exist {
+                objects: vec![object],
+            },
+            "14 01000000 0900000000000000",
+        ),
+        (
+            Operation::Check {
+                after: vec![3],
+                repair: true,
+            },
+            "15 01000000 03 01",
+        ),
+        (Operation::Ping, "80"),
+    ];
+    for (operation, expected) in cases {
+        golden(&operation, expected);
+    }
+}
+
+#[test]
+fn golden_operations_on_data() {
+    let object = ObjectId(9);
+    let region = Region { offset: 1, len: 2 };
+    let cases = [
+        (
+            Operation::Read {
+                object,
+                regions: Regions::Here(vec![region]),
+                memory: vec![descriptor()],
+            },
+            format!(
+                "40 0900000000000000 01 01000000 0100000000000000 0200000000000000
+                 01000000 {DESCRIPTOR}"
+            ),
+        ),
+        (
+            Operation::Write {
+                object,
+                regions: Regions::There {
+                    count: 7,
+                    list: descriptor(),
+                },
+                memory: vec![],
+                inline: vec![6],
+            },
+            format!("41 0900000000000000 02 0700000000000000 {DESCRIPTOR} 00000000 01000000 06"),
+        ),
+        (
+            Operation::Read {
+                object,
+                regions: Regions::Strided {
+                    offset: 1,
+                    len: 2,
+                    stride: 3,
+                    count: 4,
+                },
+                memory: vec![],
+            },
+            "40 0900000000000000 03 0100000000000000 0200000000000000 0300000000000000
+             0400000000000000 00000000"
+                .into(),
+        ),
+        (
+            Operation::Seed {
+                object,
+                content: vec![5],
+            },
+            "42 0900000000000000 01000000 05".into(),
+        ),
+        (
+            Operation::TruncateData {
+                object,
+                size: 1,
+                version: 2,
+            },
+            "43 0900000000000000 0100000000000000 0200000000000000".into(),
+        ),
+        (Operation::Flush { object }, "44 0900000000000000".into()),
+        (
+            Operation::Remove {
+                objects: vec![object],
+            },
+            "45 01000000 0900000000000000".into(),
+        ),
+        (
+            Operation::ListData {
+                after: object,
+                limit: 3,
+            },
+            "46 0900000000000000 03000000".into(),
+        ),
+        (Operation::StorageStatus, "47".into()),
+    ];
+    for (operation, expected) in cases {
+        golden(&operation, &expected);
+    }
+}
+
+const ATTRIBUTES: &str = "01 a401 01000000 02000000 03000000 0400000000000000
+    0000000000000000 00000000 0100000000000000 02000000 0000000000000000 00000000";
+
+fn attributes() -> Attributes {
+    Attributes {
+        kind: Kind::File,
+        mode: 0o644,
+        uid: 1,
+        gid: 2,
+        links: 3,
+        size: 4,
+        accessed: Timestamp::default(),
+        modified: Timestamp {
+            seconds: 1,
+            nanoseconds: 2,
+        },
+        changed: Timestamp::default(),
+    }
+}
+
+#[test]
+fn golden_nodes() {
+    let distribution = Distribution {
+        strip_size: 65536,
+        servers: vec![2, 0],
+    };
+    let dealt = "00000100 02000000 0200 0000";
+    let bodies = [
+        (
+            Body::Directory(DistributionHint::default()),
+            "01 00000000 0000 0000".into(),
+        ),
+        (Body::Link(b"t".to_vec()), "02 01000000 74".into()),
+        (
+            Body::Stuffed {
+                distribution: distribution.clone(),
+                content: Some(vec![9]),
+                moving: true,
+            },
+            format!("03 {dealt} 01 01000000 09 01"),
+        ),
+        (
+            Body::Striped {
+                distribution,
+                version: 3,
+                truncating: Some(4),
+            },
+            format!("04 {dealt} 0300000000000000 01 0400000000000000"),
+        ),
+    ];
+    for (body, expected) in bodies {
+        let node = Node {
+            object: ObjectId(9),
+            attributes: attributes(),
+            body,
+        };
+        let reply = Reply {
+            result: Ok(Answer::Node(Box::new(node))),
+        };
+        golden(
+            &reply,
+            &format!("01 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
+        );
+    }
+}
+
+#[test]
+fn golden_answers() {
+    let failure = Reply {
+        result: Err(Failure {
+            errno: Errno::ENOENT,
+            message: "no".into(),
+        }),
+    };
+    golden(&failure, "01 01 0200 02000000 6e6f");
+    let entry = |attributes| Entry {
+        name: b"n".to_vec(),
+        object: ObjectId(9),
+        kind: Kind::Directory,
+        attributes,
+    };
+    let cases = [
+        (Answer::Done, "01".into()),
+        (
+            Answer::Entries {
+                entries: vec![entry(None), entry(Some(attributes()))],
+                end: true,
+            },
+            format!(
+                "03 02000000 01000000 6e 0900000000000000 02 00
+                 01000000 6e 0900000000000000 02 01 {ATTRIBUTES} 01"
+            ),
+        ),
+        (
+            Answer::Transferred {
+                bytes: 1,
+                size: 2,
+                inline: vec![3],
+            },
+            "04 0100000000000000 0200000000000000 01000000 03".into(),
+        ),
+        (
+            Answer::Objects(vec![ObjectId(9)]),
+            "05 01000000 0900000000000000".into(),
+        ),
+        (
+            Answer::Datafiles {
+                datafiles: vec![(ObjectId(9), 1)],
+                end: false,
+            },
+            "06 01000000 0900000000000000 0100000000000000 00".into(),
+        ),
+        (
+            Answer::Checked {
+                next: vec![1],
+                records: 2,
+                findings: vec!["f".into()],
+                mended: 1,
+            },
+            "07 01000000 01 0200000000000000 01000000 01000000 66 0100000000000000".into(),
+        ),
+        (
+            Answer::MetadataStatus {
+                objects: 1,
+                removals: 2,
+            },
+            "08 0100000000000000 0200000000000000".into(),
+        ),
+        (
+            Answer::StorageStatus {
+                total: 1,
+                free: 2,
+                written: 3,
+                read: 4,
+                busy: 5,
+            },
+            "09 0100000000000000 0200000000000000 0300000000000000 0400000000000000 05000000"
+                .into(),
+        ),
+        (
+            Answer::Pong {
+                file_system: 1,
+                server: "s".into(),
+                pid: 2,
+                uptime_ms: 3,
+                version: "v".into(),
+            },
+            "0a 01000000000000000000000000000000 01000000 73 02000000 0300000000000000
+             01000000 76"
+                .into(),
+        ),
+    ];
+    for (answer, expected) in cases {
+        golden(&answer, &expected);
+    }
+}
+
+#[test]
+fn refuses_what_is_out_of_bounds() {
+    let unknown = |result: Result<Operation, Malformed>| {
+        assert!(
+            matches!(result, Err(Malformed::Unknown { .. })),
+            "{result:?}"
+        );
+    };
+    for code in [0, 22, 63, 72, 127, 129, 255] {
+        unknown(Operation::from_bytes(&[code]));
+    }
+    let path = Place {
+        base: ObjectId(1),
+        path: vec![b'x'; MAX_PATH_BYTES + 1],
+    };
+    let too_large = Place::from_bytes(&path.to_bytes());
+    assert!(
+        matches!(too_large, Err(Malformed::TooLarge { .. })),
+        "{too_large:?}"
+    );
+    let caller = Caller {
+        groups: vec![0; MAX_GROUPS + 1],
+        ..Caller::default()
+    };
+    assert!(matches!(
+        Caller::from_bytes(&caller.to_bytes()),
+        Err(Malformed::TooLarge { .. })
+    ));
+    // No divisor that is zero reaches a client.
+    assert!(Distribution::from_bytes(&[0, 0, 0, 0, 1, 0, 0, 0, 0, 0]).is_err());
+    assert!(Distribution::from_bytes(&[1, 0, 0, 0, 0, 0, 0, 0]).is_err());
+    let time = Timestamp {
+        seconds: 0,
+        nanoseconds: 1_000_000_000,
+    };
+    assert!(Timestamp::from_bytes(&time.to_bytes()).is_err());
+    let other_protocol = [PROTOCOL_VERSION + 1, 0, 1];
+    assert!(Reply::from_bytes(&other_protocol).is_err());
+    let mut long = Reply {
+        result: Ok(Answer::Done),
+    }
+    .to_bytes();
+    long.resize(MAX_MESSAGE_BYTES + 1, 0);
+    assert!(matches!(
+        Reply::from_bytes(&long),
+        Err(Malformed::TooLarge { .. })
+    ));
+}
+
+#[test]
+fn long_sentences_are_cut_between_characters() {
+    let failure = Failure {
+        errno: Errno::EIO,
+        message: "é".repeat(MAX_FAILURE_BYTES),
+    };
+    let decoded = Failure::from_bytes(&failure.to_bytes()).expect("decodes");
+    assert_eq!(decoded.message, "é".repeat(MAX_FAILURE_BYTES / 2));
+}
+
+#[test]
+fn errors_have_names_and_words() {
+    assert_eq!(
+        Errno::ENOENT.to_string(),
+        "no such file or directory (ENOENT)"
+    );
+    assert_eq!(Errno(999).to_string(), "error 999");
+    let mut numbers: Vec<_> = Errno::ALL.iter().map(|errno| errno.0).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), Errno::ALL.len());
+}
+
+fn any_place() -> impl Strategy<Value = Place> {
+    (any::<u64>(), vec(any::<u8>(), 0..60)).prop_map(|(base, path)| Place {
+        base: ObjectId(base),
+        path,
+    })
+}
+
+fn any_time() -> impl Strategy<Value = Timestamp> {
+    (any::<i64>(), 0..1_000_000_000u32).prop_map(|(seconds, nanoseconds)| Timestamp {
+        seconds,
+        nanoseconds,
+    })
+}
+
+fn any_hint() -> impl Strategy<Value = DistributionHint> {
+    (any::<u32>(), any::<u16>(), any::<u16>()).prop_map(|(strip_size, servers, start)| {
+        DistributionHint {
+            strip_size,
+            servers,
+            start,
+        }
+    })
+}
+
+fn any_set() -> impl Strategy<Value = SetAttributes> {
+    let (mode, uid, gid) = (
+        any::<Option<u16>>(),
+        any::<Option<u32>>(),
+        any::<Option<u32>>(),
+    );
+    let times = (option::of(any_time()), option::of(any_time()));
+    (mode, uid, gid, times, option::of(any_hint())).prop_map(|(mode, uid, gid, times, hint)| {
+        SetAttributes {
+            mode,
+            uid,
+            gid,
+            accessed: times.0,
+            modified: times.1,
+            distribution: hint,
+        }
+    })
+}
+
+fn any_descriptor() -> impl Strategy<Value = RegionDescriptor> {
+    let object = option::of(any::<(u64, u64)>());
+    (any::<u64>(), any::<u64>(), any::<u64>(), object).prop_map(|(key, base, len, object)| {
+        RegionDescriptor {
+            key,
+            base,
+            len,
+            object: object.map(|(object, offset)| ObjectSpan { object, offset }),
+        }
+    })
+}
+
+fn any_regions() -> impl Strategy<Value = Regions> {
+    let region = any::<(u64, u64)>().prop_map(|(offset, len)| Region { offset, len });
+    prop_oneof![
+        vec(region, 0..20).prop_map(Regions::Here),
+        (any::<u64>(), any_descriptor()).prop_map(|(count, list)| Regions::There { count, list }),
+        any::<[u64; 4]>().prop_map(|[offset, len, stride, count]| Regions::Strided {
+            offset,
+            len,
+            stride,
+            count,
+        }),
+    ]
+}
+
+fn any_operation() -> impl Strategy<Value = Operation> {
+    let object = || any::<u64>().prop_map(ObjectId);
+    let bytes = || vec(any::<u8>(), 0..100);
+    prop_oneof![
+        (any_place(), any::<u16>(), option::of(any_hint()), bytes()).prop_map(
+            |(place, mode, distribution, content)| Operation::Create {
+                place,
+                exclusive: mode % 2 == 0,
+                mode,
+                distribution,
+                content,
+            }
+        ),
+        (any_place(), any_place(), any::<bool>()).prop_map(|(from, to, no_replace)| {
+            Operation::Rename {
+                from,
+                to,
+                no_replace,
+            }
+        }),
+        (object(), any_set()).prop_map(|(object, set)| Operation::SetAttributes { object, set }),
+        (object(), any::<u64>(), any_time()).prop_map(|(object, end, modified)| {
+            Operation::Extend {
+                object,
+                end,
+                modified,
+            }
+        }),
+        (
+            object(),
+            any_regions(),
+            vec(any_descriptor(), 0..9),
+            bytes()
+        )
+            .prop_map(|(object, regions, memory, inline)| Operation::Write {
+                object,
+                regions,
+                memory,
+                inline,
+            }),
+        vec(object(), 0..30).prop_map(|objects| Operation::Exist { objects }),
+        (bytes(), any::<bool>()).prop_map(|(after, repair)| Operation::Check { after, repair }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn requests_round_trip(
+        reply_tag: u64,
+        client: u128,
+        slot: u16,
+        sequence: u64,
+        ids: (u32, u32),
+        groups in vec(any::<u32>(), 0..=MAX_GROUPS),
+        operation in any_operation(),
+    ) {
+        let caller = Caller { uid: ids.0, gid: ids.1, groups };
+        let request = Request { reply_tag, client, slot, sequence, caller, operation };
+        let bytes = request.to_bytes();
+        prop_assert_eq!(Request::from_bytes(&bytes), Ok(request));
+        // Every shorter input is refused, and none panics.
+        for end in 0..bytes.len() {
+            prop_assert!(Request::from_bytes(&bytes[..end]).is_err());
+        }
+    }
+
+    #[test]
+    fn random_bytes_are_refused_or_canonical(bytes in vec(any::<u8>(), 0..400)) {
+        if let Ok(request) = Request::from_bytes(&bytes) {
+            prop_assert_eq!(request.to_bytes(), bytes.clone());
+        }
+        if let Ok(operation) = Operation::from_bytes(&bytes) {
+            prop_assert_eq!(operation.to_bytes(), bytes.clone());
+        }
+        if let Ok(reply) = Reply::from_bytes(&bytes) {
+            prop_assert_eq!(reply.to_bytes(), bytes.clone());
+        }
+    }
+
+    #[test]
+    fn flipped_bits_never_panic(
+        operation in any_operation(),
+        flips in vec((any::<prop::sample::Index>(), 0..8u8), 1..6),
+    ) {
+        let mut bytes = operation.to_bytes();
+        for (index, bit) in flips {
+            let index = index.index(bytes.len());
+            bytes[index] ^= 1 << bit;
+        }
+        if let Ok(decoded) = Operation::from_bytes(&bytes) {
+            prop_assert_eq!(decoded.to_bytes(), bytes);
+        }
+    }
+}
+
+/// A count that claims more than the input holds is refused before anything is allocated for it.
+#[test]
+fn counts_beyond_the_input_are_refused() {
+    for code in [20u8, 69] {
+        let mut bytes = vec![code];
+        bytes.extend_from_slice(&8192u32.to_le_bytes());
+        bytes.extend_from_slice(&[0; 64]);
+        let result = Operation::from_bytes(&bytes);
+        assert!(
+            matches!(result, Err(Malformed::Truncated { .. })),
+            "{result:?}"
+        );
+        bytes[1..5].copy_from_slice(&u32::MAX.to_le_bytes());
+        let result = Operation::from_bytes(&bytes);
+        assert!(
+            matches!(result, Err(Malformed::TooLarge { .. })),
+            "{result:?}"
+        );
+    }
+}

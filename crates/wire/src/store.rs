@@ -1,0 +1,409 @@
+//! Records of the metadata store (`docs/formats/store.md`).
+//!
+//! The store is one ordered space of keys. A key's first byte says what kind of record it names, and
+//! numbers in keys are big-endian, so that records lie in the order in which they are walked: the
+//! entries of a directory side by side, by name. Values start with [`RECORD_VERSION`].
+//!
+//! | key | value |
+//! |---|---|
+//! | `m` | [`Superblock`] |
+//! | `i` | [`Counter`]: object ids below this may be in use |
+//! | `n` | [`Counters`]: how many objects and removals there are |
+//! | `o` object | [`ObjectRecord`] |
+//! | `c` object | the content of a stuffed file, without a version |
+//! | `e` directory name | [`EntryRecord`] |
+//! | `l` object directory name | nothing: a further name of an object, beside the one in its record |
+//! | `r` object | [`RemovalRecord`] |
+//! | `s` client slot | [`SessionRecord`] |
+
+use crate::codec::{Malformed, Reader, Wire, Writer};
+use crate::fs::{
+    Body, Distribution, DistributionHint, Kind, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, ObjectId,
+    Timestamp,
+};
+
+/// First byte of every value but contents. Another number is another format.
+pub const RECORD_VERSION: u8 = 1;
+
+/// Key of the [`Superblock`].
+pub const SUPERBLOCK_KEY: &[u8] = b"m";
+/// Key of the [`Counter`] of object ids.
+pub const NEXT_OBJECT_KEY: &[u8] = b"i";
+/// Key of the [`Counters`].
+pub const COUNTERS_KEY: &[u8] = b"n";
+
+/// What a key names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Key {
+    /// See [`SUPERBLOCK_KEY`].
+    Superblock,
+    /// See [`NEXT_OBJECT_KEY`].
+    NextObject,
+    /// See [`COUNTERS_KEY`].
+    Counters,
+    /// An object.
+    Object(ObjectId),
+    /// The content of a stuffed file.
+    Content(ObjectId),
+    /// A directory entry.
+    Entry(ObjectId, Vec<u8>),
+    /// A further name of an object.
+    Link(ObjectId, ObjectId, Vec<u8>),
+    /// A file whose datafiles are still to be removed.
+    Removal(ObjectId),
+    /// The last change by a client's slot.
+    Session(u128, u16),
+}
+
+impl Key {
+    /// The key's bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Key::Superblock => SUPERBLOCK_KEY.to_vec(),
+            Key::NextObject => NEXT_OBJECT_KEY.to_vec(),
+            Key::Counters => COUNTERS_KEY.to_vec(),
+            Key::Object(object) => object_key(*object),
+            Key::Content(object) => content_key(*object),
+            Key::Entry(directory, name) => entry_key(*directory, name),
+            Key::Link(object, directory, name) => link_key(*object, *directory, name),
+            Key::Removal(object) => removal_key(*object),
+            Key::Session(client, slot) => session_key(*client, *slot),
+        }
+    }
+
+    /// What `bytes` name.
+    pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut input = Reader::new(bytes);
+        let kind = input.u8("key kind")?;
+        let id = |input: &mut Reader<'_>| -> Result<ObjectId, Malformed> {
+            input
+                .u64("key's object")
+                .map(|raw| ObjectId(raw.swap_bytes()))
+        };
+        let name = |input: &mut Reader<'_>| -> Result<Vec<u8>, Malformed> {
+            match input.remaining() {
+                len if len > MAX_NAME_BYTES => Err(Malformed::TooLarge {
+                    field: "key's name",
+                    value: len as u64,
+                    limit: MAX_NAME_BYTES as u64,
+                }),
+                len => Ok(input.take(len, "key's name")?.to_vec()),
+            }
+        };
+        let key = match kind {
+            b'm' => Key::Superblock,
+            b'i' => Key::NextObject,
+            b'n' => Key::Counters,
+            b'o' => Key::Object(id(&mut input)?),
+            b'c' => Key::Content(id(&mut input)?),
+            b'e' => Key::Entry(id(&mut input)?, name(&mut input)?),
+            b'l' => Key::Link(id(&mut input)?, id(&mut input)?, name(&mut input)?),
+            b'r' => Key::Removal(id(&mut input)?),
+            b's' => Key::Session(
+                input.u128("key's client")?.swap_bytes(),
+                input.u16("key's slot")?.swap_bytes(),
+            ),
+            value => {
+                return Err(Malformed::Unknown {
+                    field: "key kind",
+                    value: value.into(),
+                });
+            }
+        };
+        input.finish()?;
+        Ok(key)
+    }
+}
+
+fn key(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(1 + parts.iter().map(|part| part.len()).sum::<usize>());
+    bytes.push(kind);
+    for part in parts {
+        bytes.extend_from_slice(part);
+    }
+    bytes
+}
+
+/// Key of an [`ObjectRecord`].
+pub fn object_key(object: ObjectId) -> Vec<u8> {
+    key(b'o', &[&object.0.to_be_bytes()])
+}
+
+/// Key of a stuffed file's content.
+pub fn content_key(object: ObjectId) -> Vec<u8> {
+    key(b'c', &[&object.0.to_be_bytes()])
+}
+
+/// Key of an [`EntryRecord`]; with an empty name, the prefix of a directory's entries.
+pub fn entry_key(directory: ObjectId, name: &[u8]) -> Vec<u8> {
+    key(b'e', &[&directory.0.to_be_bytes(), name])
+}
+
+/// Key of a further name.
+pub fn link_key(object: ObjectId, directory: ObjectId, name: &[u8]) -> Vec<u8> {
+    key(
+        b'l',
+        &[&object.0.to_be_bytes(), &directory.0.to_be_bytes(), name],
+    )
+}
+
+/// Prefix of the keys of an object's further names.
+pub fn links_prefix(object: ObjectId) -> Vec<u8> {
+    key(b'l', &[&object.0.to_be_bytes()])
+}
+
+/// Key of a [`RemovalRecord`].
+pub fn removal_key(object: ObjectId) -> Vec<u8> {
+    key(b'r', &[&object.0.to_be_bytes()])
+}
+
+/// Key of a [`SessionRecord`].
+pub fn session_key(client: u128, slot: u16) -> Vec<u8> {
+    key(b's', &[&client.to_be_bytes(), &slot.to_be_bytes()])
+}
+
+/// What the store is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Superblock {
+    /// The file system's identity.
+    pub file_system: u128,
+}
+
+/// A number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counter(pub u64);
+
+/// How much there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Objects of all kinds.
+    pub objects: u64,
+    /// [`RemovalRecord`]s.
+    pub removals: u64,
+}
+
+/// An object: its attributes, one of its names, and where its content is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectRecord {
+    /// Permission bits.
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Number of names; of a directory 2 plus its sub-directories.
+    pub links: u32,
+    /// Bytes of a file or of a link's target; entries of a directory.
+    pub size: u64,
+    /// Last access, as set.
+    pub accessed: Timestamp,
+    /// Last change of content.
+    pub modified: Timestamp,
+    /// Last change of attributes.
+    pub changed: Timestamp,
+    /// The directory that holds the object's first name; the root's is itself.
+    pub parent: ObjectId,
+    /// The object's first name; the root's is empty.
+    pub name: Vec<u8>,
+    /// Where the content is. A stuffed file's content is never in here.
+    pub body: Body,
+}
+
+impl ObjectRecord {
+    /// What kind of object this is.
+    pub fn kind(&self) -> Kind {
+        match self.body {
+            Body::Directory(_) => Kind::Directory,
+            Body::Link(_) => Kind::SymbolicLink,
+            Body::Stuffed { .. } | Body::Striped { .. } => Kind::File,
+        }
+    }
+
+    /// A file's distribution.
+    pub fn distribution(&self) -> Option<&Distribution> {
+        match &self.body {
+            Body::Stuffed { distribution, .. } | Body::Striped { distribution, .. } => {
+                Some(distribution)
+            }
+            Body::Directory(_) | Body::Link(_) => None,
+        }
+    }
+
+    /// A directory's default for new files.
+    pub fn default_distribution(&self) -> Option<DistributionHint> {
+        match self.body {
+            Body::Directory(hint) => Some(hint),
+            _ => None,
+        }
+    }
+}
+
+/// What a name names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryRecord {
+    /// The object.
+    pub object: ObjectId,
+    /// What kind of object it is.
+    pub kind: Kind,
+}
+
+/// A file that is gone but whose datafiles may still be there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemovalRecord {
+    /// Servers that may hold one.
+    pub servers: Vec<u16>,
+}
+
+/// The last change that a client's slot asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRecord {
+    /// Its number.
+    pub sequence: u64,
+    /// When, in seconds since the epoch.
+    pub used: i64,
+    /// The encoded reply.
+    pub reply: Vec<u8>,
+}
+
+/// Takes the first byte of a value.
+fn check_version(input: &mut Reader<'_>) -> Result<(), Malformed> {
+    match input.u8("record version")? {
+        RECORD_VERSION => Ok(()),
+        value => Err(Malformed::Unknown {
+            field: "record version",
+            value: value.into(),
+        }),
+    }
+}
+
+impl Wire for Superblock {
+    fn encode(&self, out: &mut Writer) {
+        out.u8(RECORD_VERSION);
+        out.u128(self.file_system);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        check_version(input)?;
+        Ok(Self {
+            file_system: input.u128("file system")?,
+        })
+    }
+}
+
+impl Wire for Counter {
+    fn encode(&self, out: &mut Writer) {
+        out.u8(RECORD_VERSION);
+        out.u64(self.0);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        check_version(input)?;
+        input.u64("counter").map(Counter)
+    }
+}
+
+impl Wire for Counters {
+    fn encode(&self, out: &mut Writer) {
+        out.u8(RECORD_VERSION);
+        out.u64(self.objects);
+        out.u64(self.removals);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        check_version(input)?;
+        Ok(Self {
+            objects: input.u64("objects")?,
+            removals: input.u64("removals")?,
+        })
+    }
+}
+
+impl Wire for ObjectRecord {
+    fn encode(&self, out: &mut Writer) {
+        out.u8(RECORD_VERSION);
+        out.u16(self.mode);
+        for value in [self.uid, self.gid, self.links] {
+            out.u32(value);
+        }
+        out.u64(self.size);
+        for time in [self.accessed, self.modified, self.changed] {
+            time.encode(out);
+        }
+        self.parent.encode(out);
+        out.bytes(&self.name);
+        self.body.encode(out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        check_version(input)?;
+        Ok(Self {
+            mode: input.u16("mode")?,
+            uid: input.u32("uid")?,
+            gid: input.u32("gid")?,
+            links: input.u32("links")?,
+            size: input.u64("size")?,
+            accessed: Timestamp::decode(input)?,
+            modified: Timestamp::decode(input)?,
+            changed: Timestamp::decode(input)?,
+            parent: ObjectId::decode(input)?,
+            name: input.bytes(MAX_NAME_BYTES, "name")?.to_vec(),
+            body: Body::decode(input)?,
+        })
+    }
+}
+
+impl Wire for EntryRecord {
+    fn encode(&self, out: &mut Writer) {
+        out.u8(RECORD_VERSION);
+        self.object.encode(out);
+        self.kind.encode(out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        check_version(input)?;
+        Ok(Self {
+            object: ObjectId::decode(input)?,
+            kind: Kind::decode(input)?,
+        })
+    }
+}
+
+impl Wire for RemovalRecord {
+    fn encode(&self, out: &mut Writer) {
+        out.u8(RECORD_VERSION);
+        out.count(self.servers.len());
+        for server in &self.servers {
+            out.u16(*server);
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        check_version(input)?;
+        let count = input.count(crate::fs::MAX_STRIPE_SERVERS, 2, "servers")?;
+        let servers = (0..count)
+            .map(|_| input.u16("server"))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { servers })
+    }
+}
+
+impl Wire for SessionRecord {
+    fn encode(&self, out: &mut Writer) {
+        out.u8(RECORD_VERSION);
+        out.u64(self.sequence);
+        out.i64(self.used);
+        out.bytes(&self.reply);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        check_version(input)?;
+        Ok(Self {
+            sequence: input.u64("sequence")?,
+            used: input.i64("used")?,
+            reply: input.bytes(MAX_MESSAGE_BYTES, "reply")?.to_vec(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

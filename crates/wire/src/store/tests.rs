@@ -1,0 +1,143 @@
+//! Golden bytes and order of keys, golden bytes and round trips of records.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[track_caller]
+fn golden<T: Wire + PartialEq + std::fmt::Debug>(value: &T, expected: &str) {
+    let expected: String = expected.split_whitespace().collect();
+    assert_eq!(hex(&value.to_bytes()), expected, "{value:?}");
+    assert_eq!(T::from_bytes(&value.to_bytes()).as_ref(), Ok(value));
+}
+
+#[test]
+fn golden_keys() {
+    let cases = [
+        (Key::Superblock, "6d"),
+        (Key::NextObject, "69"),
+        (Key::Counters, "6e"),
+        (Key::Object(ObjectId(0x0102)), "6f 0000000000000102"),
+        (Key::Content(ObjectId(2)), "63 0000000000000002"),
+        (
+            Key::Entry(ObjectId(2), b"ab".to_vec()),
+            "65 0000000000000002 6162",
+        ),
+        (
+            Key::Link(ObjectId(2), ObjectId(3), b"a".to_vec()),
+            "6c 0000000000000002 0000000000000003 61",
+        ),
+        (Key::Removal(ObjectId(2)), "72 0000000000000002"),
+        (
+            Key::Session(0x0203, 4),
+            "73 00000000000000000000000000000203 0004",
+        ),
+    ];
+    for (key, expected) in cases {
+        let expected: String = expected.split_whitespace().collect();
+        assert_eq!(hex(&key.to_bytes()), expected, "{key:?}");
+        assert_eq!(Key::parse(&key.to_bytes()), Ok(key));
+    }
+    assert!(Key::parse(b"").is_err());
+    assert!(Key::parse(b"x").is_err());
+    assert!(Key::parse(b"o1234567").is_err());
+    assert!(Key::parse(b"o123456789").is_err());
+    assert!(Key::parse(&entry_key(ObjectId(1), &[b'n'; MAX_NAME_BYTES + 1])).is_err());
+}
+
+fn record() -> ObjectRecord {
+    ObjectRecord {
+        mode: 0o640,
+        uid: 1,
+        gid: 2,
+        links: 3,
+        size: 4,
+        accessed: Timestamp::default(),
+        modified: Timestamp {
+            seconds: 5,
+            nanoseconds: 6,
+        },
+        changed: Timestamp::default(),
+        parent: ObjectId(7),
+        name: b"n".to_vec(),
+        body: Body::Link(b"t".to_vec()),
+    }
+}
+
+#[test]
+fn golden_records() {
+    golden(
+        &record(),
+        "01 a001 01000000 02000000 03000000 0400000000000000 0000000000000000 00000000
+         0500000000000000 06000000 0000000000000000 00000000 0700000000000000 01000000 6e
+         02 01000000 74",
+    );
+    golden(
+        &Superblock { file_system: 2 },
+        "01 02000000000000000000000000000000",
+    );
+    golden(&Counter(9), "01 0900000000000000");
+    let counters = Counters {
+        objects: 1,
+        removals: 2,
+    };
+    golden(&counters, "01 0100000000000000 0200000000000000");
+    let entry = EntryRecord {
+        object: ObjectId(9),
+        kind: Kind::File,
+    };
+    golden(&entry, "01 0900000000000000 01");
+    golden(&RemovalRecord { servers: vec![3] }, "01 01000000 0300");
+    let session = SessionRecord {
+        sequence: 1,
+        used: 2,
+        reply: vec![3],
+    };
+    golden(&session, "01 0100000000000000 0200000000000000 01000000 03");
+}
+
+#[test]
+fn another_version_is_refused() {
+    let mut bytes = record().to_bytes();
+    bytes[0] = RECORD_VERSION + 1;
+    assert!(ObjectRecord::from_bytes(&bytes).is_err());
+}
+
+proptest! {
+    #[test]
+    fn keys_sort_as_they_are_walked(
+        one in (any::<u64>(), vec(any::<u8>(), 0..20)),
+        other in (any::<u64>(), vec(any::<u8>(), 0..20)),
+    ) {
+        let keys = (entry_key(ObjectId(one.0), &one.1), entry_key(ObjectId(other.0), &other.1));
+        prop_assert_eq!(keys.0.cmp(&keys.1), one.cmp(&other));
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in vec(any::<u8>(), 0..200)) {
+        if let Ok(key) = Key::parse(&bytes) {
+            prop_assert_eq!(key.to_bytes(), bytes.clone());
+        }
+        if let Ok(record) = ObjectRecord::from_bytes(&bytes) {
+            prop_assert_eq!(record.to_bytes(), bytes.clone());
+        }
+        if let Ok(record) = SessionRecord::from_bytes(&bytes) {
+            prop_assert_eq!(record.to_bytes(), bytes.clone());
+        }
+        if let Ok(record) = RemovalRecord::from_bytes(&bytes) {
+            prop_assert_eq!(record.to_bytes(), bytes.clone());
+        }
+    }
+
+    #[test]
+    fn truncated_records_are_refused(end in 0..80usize) {
+        let bytes = record().to_bytes();
+        let end = end.min(bytes.len() - 1);
+        prop_assert!(ObjectRecord::from_bytes(&bytes[..end]).is_err());
+    }
+}
