@@ -8,11 +8,11 @@
 //! Read [`types`] first, then [`Bmi`]. A [`Bmi`] belongs to one thread at a time; a process may have
 //! several.
 //!
-//! Inside, the protocol's state ([`core`]) is apart from the methods: read `core` (what is delivered
+//! Inside, the protocol's state (`core`) is apart from the methods: read `core` (what is delivered
 //! and what is left to do), `op` and `peer` (states), then `connect`, `eager` with `credit`,
 //! `rendezvous` with `transfers`, `cancel`. `slab`, `matching` and `fragments` are the tables that
-//! make the path of a small message short; `wait` spins and sleeps; `loopback` is how a process
-//! sends to itself. The packets are defined in `causeway_wire::bmi`.
+//! make the path of a small message short; `progress` polls, with `wait` to spin and sleep;
+//! `loopback` is how a process sends to itself. The packets are defined in `causeway_wire::bmi`.
 //!
 //! What this room does not do: order messages of different tags, understand what they contain, or
 //! retry what failed.
@@ -29,6 +29,7 @@ mod matching;
 mod methods;
 mod op;
 mod peer;
+mod progress;
 mod rendezvous;
 mod slab;
 mod transfers;
@@ -38,7 +39,7 @@ mod wait;
 #[cfg(test)]
 mod tests;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use causeway_transport::TransferError;
 use causeway_transport::registry::{Registry, Settings};
@@ -48,14 +49,14 @@ pub use causeway_transport::{Access, Direction, Identity, PeerError, PeerReport}
 pub use causeway_wire::region::RegionDescriptor;
 pub use types::*;
 
-use crate::core::{Core, Delivery, MAX_OPERATIONS, NOBODY, Tuning};
+use crate::core::{Core, MAX_OPERATIONS, NOBODY, Tuning};
 use crate::eager::Sent;
 use crate::fragments::{Fragments, total};
 use crate::loopback::Loopback;
 use crate::methods::Methods;
 use crate::op::{Op, Remote, State, What};
 use crate::peer::{EarlyBody, Peer, Phase};
-use crate::wait::{Pace, Sleeper, Spin, Woken};
+use crate::wait::{Pace, Sleeper, Spin};
 
 /// What an operation that completed at once is called in its [`Completion`].
 const AT_ONCE: OpId = OpId(0);
@@ -333,21 +334,19 @@ impl Bmi {
 
     /// Tests one operation, making progress and sleeping at most `idle`.
     pub fn test(&mut self, op: OpId, idle: Duration) -> Result<Option<Completion>, Error> {
-        if let Some(done) = self.core.take_done(op)? {
-            return Ok(Some(done));
+        let index = self.core.ops.find(op.0).ok_or(Error::Stale("operation"))?;
+        // One whose context was closed is gone once it is done.
+        let is_done = |core: &Core| {
+            let op = core.ops.get(index);
+            op.is_none_or(|op| matches!(op.state, State::Done(_)))
+        };
+        if !is_done(&self.core) {
+            self.progress();
+            if !is_done(&self.core) && (idle.is_zero() || !self.wait_until(idle, is_done)) {
+                return Ok(None);
+            }
         }
-        self.progress();
-        if let Some(done) = self.core.take_done(op)? {
-            return Ok(Some(done));
-        }
-        if !idle.is_zero() {
-            let index = self.core.ops.find(op.0);
-            self.wait_until(idle, |core| {
-                index.is_none_or(|op| matches!(core.ops[op].state, State::Done(_)))
-            });
-            return self.core.take_done(op);
-        }
-        Ok(None)
+        self.core.take_done(op)
     }
 
     /// Tests some operations; appends those that completed to `out` and answers how many.
@@ -363,8 +362,8 @@ impl Bmi {
             indices.push(index.ok_or(Error::Stale("operation"))?);
         }
         let any_done = |core: &Core| {
-            let mut states = indices.iter().map(|op| &core.ops[*op].state);
-            states.any(|state| matches!(state, State::Done(_)))
+            let mut ops = indices.iter().map(|op| core.ops.get(*op));
+            ops.any(|op| op.is_none_or(|op| matches!(op.state, State::Done(_))))
         };
         if !any_done(&self.core) {
             self.progress();
@@ -721,109 +720,6 @@ impl Bmi {
         match self.core.take_done(id) {
             Ok(Some(done)) => at_once(user, done.result),
             _ => Posted::Pending(id),
-        }
-    }
-
-    /// Does what the last call has left to do.
-    #[inline]
-    fn settle(&mut self) {
-        if self.core.has_work() {
-            self.core.run(&mut self.methods);
-        }
-    }
-
-    /// Polls the methods once; answers whether anything happened.
-    #[inline]
-    fn progress(&mut self) -> bool {
-        let sample = self.pace.count();
-        let mut any = false;
-        for (method, slot) in self.methods.slots.iter_mut().enumerate() {
-            if slot.skip && !sample {
-                continue;
-            }
-            let polled = slot.method.poll(&mut Delivery {
-                core: &mut self.core,
-                method,
-            });
-            slot.polled(polled);
-            any |= polled;
-        }
-        self.settle();
-        if sample {
-            self.methods.choose();
-            let now = Instant::now();
-            if self.pace.sample(now) {
-                self.tick(now);
-            }
-        }
-        any
-    }
-
-    #[cold]
-    fn tick(&mut self, now: Instant) {
-        for (method, slot) in self.methods.slots.iter_mut().enumerate() {
-            slot.method.tick(
-                now,
-                &mut Delivery {
-                    core: &mut self.core,
-                    method,
-                },
-            );
-        }
-        self.settle();
-        let deadlines = self.methods.slots.iter();
-        let deadline = deadlines.filter_map(|slot| slot.method.deadline()).min();
-        self.pace.ticked(now, deadline);
-    }
-
-    /// Makes progress until `ready`, at most for `idle` or until another thread wakes us; answers
-    /// whether it is ready.
-    fn wait_until(&mut self, idle: Duration, ready: impl Fn(&Core) -> bool) -> bool {
-        let start = Instant::now();
-        let until = start.checked_add(idle);
-        loop {
-            if self.spin_until(start, idle, &ready) {
-                self.spin.came_after(start.elapsed());
-                return true;
-            }
-            if until.is_some_and(|until| Instant::now() >= until) {
-                return false;
-            }
-            let woken = self.sleeper.sleep(&mut self.methods, until);
-            self.tick(Instant::now());
-            self.progress();
-            if ready(&self.core) {
-                self.spin.came_after(start.elapsed());
-                return true;
-            }
-            if woken == Woken::Waker {
-                return false;
-            }
-        }
-    }
-
-    /// Spins as long as is worth while.
-    fn spin_until(
-        &mut self,
-        start: Instant,
-        idle: Duration,
-        ready: &impl Fn(&Core) -> bool,
-    ) -> bool {
-        const POLLS_PER_READING: u32 = 16;
-        let budget = self.spin.budget().min(idle);
-        let spun = Instant::now();
-        loop {
-            for _ in 0..POLLS_PER_READING {
-                self.progress();
-                if ready(&self.core) {
-                    return true;
-                }
-            }
-            let now = Instant::now();
-            if now - spun >= budget || now.saturating_duration_since(start) >= idle {
-                return false;
-            }
-            self.spin.pause(now - spun);
         }
     }
 }

@@ -15,8 +15,9 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use crate::methods::Methods;
 use crate::types::Waker;
 
-/// The clock is read about this often while the instance is used all the time.
-const SAMPLE: Duration = Duration::from_micros(10);
+/// The clock is read, and quiet methods are polled, about this often while the instance is used all
+/// the time. Polling a quiet `tcp` is a system call, about 0.3 µs: 2 % of this.
+const SAMPLE: Duration = Duration::from_micros(16);
 /// Most progress calls between two readings.
 const MAX_INTERVAL: u32 = 64;
 /// Methods want to be ticked at least this often.
@@ -97,6 +98,18 @@ impl Spin {
         } else {
             MIN_SPIN.min(self.limit)
         }
+    }
+
+    /// How often to poll before the clock is looked at.
+    pub(crate) fn free_polls(&self) -> u32 {
+        const FREE_POLLS: u32 = 32;
+        if self.limit.is_zero() { 0 } else { FREE_POLLS }
+    }
+
+    /// Something has come before the clock was looked at.
+    #[inline]
+    pub(crate) fn came_at_once(&mut self) {
+        self.usual_ns -= self.usual_ns / 8;
     }
 
     /// Something has come after `waited`.

@@ -263,7 +263,21 @@ fn contexts_are_apart() {
     assert_eq!((out.len(), out[0].user), (1, 2));
     let posted = b.bmi.post_recv(from, &[Memory::zeroed(8)], 3, other, 3);
     let op = b.note(posted);
+    // A message that is being moved when its context is closed is moved to its end.
+    a.send(to, &[memory(0, 1 << 20)], 4, 4);
+    let posted = b
+        .bmi
+        .post_recv(from, &[Memory::zeroed(1 << 20)], 4, other, 4);
+    let moving = b.note(posted);
+    while b.bmi.get_info(None).transfers == 0 {
+        a.step();
+        b.step();
+    }
     b.bmi.close_context(other);
+    assert_eq!(b.bmi.get_info(None).operations, 1);
+    while let Ok(done) = b.bmi.test(moving, Duration::from_millis(10)) {
+        assert_eq!(done, None);
+    }
     assert!(matches!(
         b.bmi.test(op, NOW),
         Err(Error::Stale("operation"))
