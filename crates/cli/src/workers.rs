@@ -94,9 +94,15 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         let doing = || format!("telling worker {number} what to do");
         let mut line = serde_json::to_vec(message).doing(doing)?;
         line.push(b'\n');
-        let input = self.workers.get_mut(number).and_then(|hand| hand.input.as_mut());
+        let input = self
+            .workers
+            .get_mut(number)
+            .and_then(|hand| hand.input.as_mut());
         let input = input.ok_or("it has been let go").doing(doing)?;
-        input.write_all(&line).and_then(|()| input.flush()).doing(doing)
+        input
+            .write_all(&line)
+            .and_then(|()| input.flush())
+            .doing(doing)
     }
 
     /// Tells a worker that nothing more comes.
@@ -124,7 +130,10 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
             let Some((number, event)) = self.event(left) else {
                 return Err(Failure::new(
                     what,
-                    format!("{missing} of {} workers did not answer within {within:?}", self.len()),
+                    format!(
+                        "{missing} of {} workers did not answer within {within:?}",
+                        self.len()
+                    ),
                 ));
             };
             match event {
@@ -192,7 +201,9 @@ fn listen<M: DeserializeOwned>(
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = (&mut output).take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
+        let read = (&mut output)
+            .take(MAX_LINE_BYTES)
+            .read_until(b'\n', &mut line);
         if !matches!(read, Ok(count) if count > 0) {
             break;
         }
@@ -268,7 +279,9 @@ fn write_line<M: Serialize>(line: &Line<M>) -> Outcome {
     let mut bytes = serde_json::to_vec(line).doing(doing)?;
     bytes.push(b'\n');
     let mut out = std::io::stdout().lock();
-    out.write_all(&bytes).and_then(|()| out.flush()).doing(doing)
+    out.write_all(&bytes)
+        .and_then(|()| out.flush())
+        .doing(doing)
 }
 
 /// All workers may start.
