@@ -60,8 +60,8 @@ pub(crate) struct Core {
     /// Unexpected messages that have arrived and were not taken.
     pub(crate) unexpected_waiting: usize,
     pub(crate) budget: Budget,
-    /// Peers with large unexpected messages that wait for memory, by key.
-    pub(crate) starved_fetches: VecDeque<u64>,
+    /// Peers with large unexpected messages to be fetched, by key, in turn.
+    pub(crate) fetch_ring: VecDeque<u64>,
     pub(crate) transfers: crate::transfers::Transfers,
     pub(crate) tasks: VecDeque<Task>,
     /// Peers with something to send.
@@ -114,7 +114,7 @@ impl Core {
             ring: VecDeque::new(),
             unexpected_waiting: 0,
             budget: Budget::new(early_memory),
-            starved_fetches: VecDeque::new(),
+            fetch_ring: VecDeque::new(),
             transfers: Default::default(),
             tasks: VecDeque::new(),
             dirty: Vec::new(),
@@ -162,7 +162,7 @@ impl Core {
                 self.with_peer(key, |core, peer| core.drop_condemned(methods, peer, reason));
             }
             Task::Release(key) => self.with_peer(key, |core, peer| core.maybe_drop(methods, peer)),
-            Task::Fetch => self.retry_fetches(),
+            Task::Fetch => self.fetch_in_turn(),
             Task::Transfers => self.kick_transfers(methods),
         }
     }

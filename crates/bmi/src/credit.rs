@@ -9,9 +9,9 @@
 use causeway_wire::bmi::EARLY_RECORD_BYTES;
 
 /// What a peer is granted when it appears.
-const FIRST_WINDOW: u32 = 16 << 10;
+const FIRST_WINDOW: u32 = 32 << 10;
 /// What it is granted when half of the budget is committed.
-const SMALL_WINDOW: u32 = 4 << 10;
+const SMALL_WINDOW: u32 = 8 << 10;
 /// No window grows beyond this: it covers the bandwidth-delay product of a fast local network.
 const MAX_WINDOW: u32 = 1 << 20;
 
@@ -78,6 +78,11 @@ impl Budget {
             self.pulled = self.pulled.saturating_add(bytes);
         }
         fits
+    }
+
+    /// Whether memory for large unexpected messages runs short.
+    pub(crate) fn pulls_are_tight(&self) -> bool {
+        self.pulled > self.pulls / 2
     }
 
     /// Gives back what [`Budget::reserve_pull`] reserved.
@@ -227,10 +232,15 @@ impl Grant {
 }
 
 /// What we may send to one peer.
+///
+/// Expected messages leave half of the window to unexpected ones: they may lie at the receiver
+/// until it has heard of them by an unexpected message, which must get through.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     credit: u32,
     window: u32,
+    /// The window has shrunk since that half was left: it may not come back.
+    cornered: bool,
     /// Messages wait, and the peer has been told.
     pub(crate) told_starved: bool,
 }
@@ -238,13 +248,17 @@ pub(crate) struct Account {
 impl Account {
     /// Whether a message of this cost may be sent now.
     #[inline]
-    pub(crate) fn affords(&self, cost: u32) -> bool {
-        cost <= self.credit
+    pub(crate) fn affords(&self, cost: u32, unexpected: bool) -> bool {
+        let reserve = if unexpected { 0 } else { self.window / 2 };
+        self.credit
+            .checked_sub(cost)
+            .is_some_and(|rest| rest >= reserve)
     }
 
-    /// Whether a message of this cost can be sent once credit has come back.
-    pub(crate) fn may_ever_afford(&self, cost: u32) -> bool {
-        cost <= self.window
+    /// Whether an unexpected message of this cost can surely be sent once the receiver has taken
+    /// those before it.
+    pub(crate) fn will_afford(&self, cost: u32) -> bool {
+        cost <= self.window / 2 && !self.cornered
     }
 
     /// A message of this cost was sent.
@@ -259,12 +273,19 @@ impl Account {
         self.told_starved = false;
         self.credit = self.credit.saturating_add(credit);
         self.window = self.window.max(self.credit);
+        if self.credit >= self.window / 2 {
+            self.cornered = false;
+        }
         self.credit <= 1 << 30
     }
 
     /// The peer says how large the window is.
     pub(crate) fn set_window(&mut self, window: u64) {
-        self.window = window.min(1 << 30) as u32;
+        let window = window.min(1 << 30) as u32;
+        if window < self.window && self.credit < window / 2 {
+            self.cornered = true;
+        }
+        self.window = window;
     }
 
     /// The peer shrinks the window: takes out what is above and answers it.
@@ -304,7 +325,7 @@ mod tests {
                 let (grant, account, early) = &mut peers[who];
                 let cost = cost(len);
                 match what {
-                    0..3 => if account.affords(cost) {
+                    0..3 => if account.affords(cost, what == 0) {
                         account.spend(cost);
                         prop_assert!(grant.arrive(cost));
                         early.push(cost);

@@ -46,7 +46,7 @@ impl Core {
             || entry.blocked
             || !queue.is_empty()
             || !entry.control.is_empty()
-            || !entry.account.affords(cost(size as usize))
+            || !entry.account.affords(cost(size as usize), unexpected)
         {
             return Sent::NotNow;
         }
@@ -150,8 +150,10 @@ impl Core {
     /// Queues a packet with credit if one is due that nothing else has carried.
     fn tell_credit(&mut self, peer: u32) {
         let entry = &mut self.peers[peer];
-        if entry.grant.is_due() || entry.tell_window {
+        let wanted = entry.starving && entry.grant.owed() > 0;
+        if wanted || entry.tell_window || entry.grant.is_due() {
             entry.tell_window = false;
+            entry.starving = false;
             let window = entry.grant.window().into();
             let packet = Header::new(Kind::Credit, window).encode().to_vec();
             entry.control.push_back(packet);
@@ -173,7 +175,7 @@ impl Core {
             let (size, tag) = (self.ops[op].size, self.ops[op].tag);
             let cost = cost(usize::try_from(size).unwrap_or(usize::MAX));
             let eager = size <= entry.eager_max;
-            if eager && entry.account.affords(cost) {
+            if eager && entry.account.affords(cost, unexpected) {
                 let data = std::mem::take(&mut self.ops[op].fragments);
                 let list = data.as_slice();
                 let sent = self.send_eager(methods, peer, list, size as usize, tag, unexpected);
@@ -183,7 +185,7 @@ impl Core {
                 }
                 self.dequeue(peer, unexpected);
                 self.complete(op, Ok(size));
-            } else if unexpected && eager && entry.account.may_ever_afford(cost) {
+            } else if unexpected && eager && entry.account.will_afford(cost) {
                 self.tell_starved(peer);
                 return true;
             } else if *entry.announced(unexpected) < max_announced(unexpected) {
@@ -235,6 +237,7 @@ impl Core {
     /// The peer waits for credit.
     pub(crate) fn starving(&mut self, peer: u32) {
         let entry = &mut self.peers[peer];
+        entry.starving = true;
         if entry.grant.enlarge(&mut self.budget) {
             entry.tell_window = true;
         } else if self.budget.is_tight() {
@@ -292,7 +295,7 @@ impl Core {
     pub(crate) fn discharge(&mut self, peer: u32, len: usize) {
         let entry = &mut self.peers[peer];
         entry.grant.leave(cost(len), &mut self.budget);
-        if entry.grant.is_due() && entry.is_up() {
+        if (entry.grant.is_due() || entry.starving) && entry.is_up() {
             self.mark_dirty(peer);
         }
     }
@@ -378,13 +381,21 @@ impl Core {
         self.ring_if_ready(peer);
     }
 
-    /// Puts a peer into the ring if its first unexpected message can be taken.
+    /// Puts a peer into the ring if its first unexpected message can be taken, and sees to it that
+    /// it can be some day.
     #[inline]
     pub(crate) fn ring_if_ready(&mut self, peer: u32) {
         let entry = &mut self.peers[peer];
-        if !entry.in_ring && entry.first_is_ready() {
-            entry.in_ring = true;
-            self.ring.push_back(peer);
+        match entry.arrived.front() {
+            Some(Arrived::Ready { .. }) if !entry.in_ring => {
+                entry.in_ring = true;
+                self.ring.push_back(peer);
+            }
+            Some(Arrived::Announced { .. }) if !entry.in_fetch_ring => {
+                self.queue_fetch(peer);
+                self.tasks.push_back(Task::Fetch);
+            }
+            _ => {}
         }
     }
 

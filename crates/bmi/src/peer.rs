@@ -68,6 +68,8 @@ pub(crate) struct Peer {
     pub(crate) blocked: bool,
     /// In the list of peers to flush.
     pub(crate) dirty: bool,
+    /// The peer waits for credit: it gets all that there is at once.
+    pub(crate) starving: bool,
     /// Tell the peer how large its window is.
     pub(crate) tell_window: bool,
     /// Transfers in progress.
@@ -81,6 +83,8 @@ pub(crate) struct Peer {
     pub(crate) arrived: VecDeque<Arrived>,
     /// In the ring of peers whose first unexpected message is ready.
     pub(crate) in_ring: bool,
+    /// In the ring of peers whose unexpected messages are to be fetched.
+    pub(crate) in_fetch_ring: bool,
 }
 
 /// An expected message that came before its receive.
@@ -147,12 +151,14 @@ impl Peer {
             announcements_unexpected: 0,
             blocked: false,
             dirty: false,
+            starving: false,
             tell_window: false,
             transfers: 0,
             ops: List::default(),
             early: List::default(),
             arrived: VecDeque::new(),
             in_ring: false,
+            in_fetch_ring: false,
         }
     }
 
@@ -174,6 +180,7 @@ impl Peer {
         self.account = Account::default();
         self.grant.open(budget);
         self.blocked = false;
+        self.starving = false;
         self.announced = 0;
         self.announced_unexpected = 0;
         self.announcements = 0;

@@ -446,38 +446,60 @@ impl Core {
             .arrived
             .push_back(Arrived::Announced { tag, incoming });
         self.unexpected_waiting += 1;
-        let key = self.peers.key(peer);
-        self.starved_fetches.push_back(key);
+        self.queue_fetch(peer);
         self.tasks.push_back(Task::Fetch);
     }
 
-    /// Starts to fetch large unexpected messages, in the order in which they were announced, as far
-    /// as there is memory.
-    pub(crate) fn retry_fetches(&mut self) {
-        while let Some(&key) = self.starved_fetches.front() {
-            let peer = self.peers.find(key);
-            if let Some(peer) = peer
-                && !self.fetch_next(peer)
-            {
-                return;
-            }
-            self.starved_fetches.pop_front();
+    /// Puts a peer into the ring of those whose unexpected messages are to be fetched.
+    pub(crate) fn queue_fetch(&mut self, peer: u32) {
+        let entry = &mut self.peers[peer];
+        if !entry.in_fetch_ring {
+            entry.in_fetch_ring = true;
+            let key = self.peers.key(peer);
+            self.fetch_ring.push_back(key);
         }
     }
 
-    /// Starts to fetch a peer's next message; `false` if there is no memory for it.
-    fn fetch_next(&mut self, peer: u32) -> bool {
-        let arrived = &mut self.peers[peer].arrived;
-        let next = arrived.iter_mut().find_map(|arrived| match arrived {
-            Arrived::Announced { tag, incoming } => Some((*tag, incoming.announcement.size)),
+    /// Starts to fetch large unexpected messages, from each peer in turn, as far as there is memory.
+    pub(crate) fn fetch_in_turn(&mut self) {
+        while let Some(&key) = self.fetch_ring.front() {
+            let Some(peer) = self.peers.find(key) else {
+                self.fetch_ring.pop_front();
+                continue;
+            };
+            match self.fetch_next(peer) {
+                None => return,
+                Some(more) => {
+                    self.fetch_ring.pop_front();
+                    self.peers[peer].in_fetch_ring = false;
+                    if more {
+                        self.queue_fetch(peer);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts to fetch a peer's next message; answers whether there are more to fetch, or nothing if
+    /// there is no memory for it.
+    fn fetch_next(&mut self, peer: u32) -> Option<bool> {
+        let arrived = &self.peers[peer].arrived;
+        let mut waiting = arrived.iter().enumerate().filter_map(|(at, a)| match a {
+            Arrived::Announced { tag, incoming } => Some((at, *tag, incoming.announcement.size)),
             _ => None,
         });
-        let Some((tag, size)) = next else {
-            return true;
+        let Some((at, tag, size)) = waiting.next() else {
+            return Some(false);
         };
+        let more = waiting.next().is_some();
+        if at > 0 && self.budget.pulls_are_tight() {
+            // Others need the memory for what comes next of theirs. This peer's turn comes again
+            // when the message is its first.
+            return Some(false);
+        }
         let cost = size.max(wire::EARLY_RECORD_BYTES.into());
         if !self.budget.reserve_pull(cost) {
-            return false;
+            return None;
         }
         let memory = Memory::zeroed(size as usize);
         let op = self.add_op(Op::new(
@@ -488,23 +510,16 @@ impl Core {
             (Fragments::One(memory), size),
             State::Queued,
         ));
-        let mut incoming = None;
-        for arrived in &mut self.peers[peer].arrived {
-            if matches!(arrived, Arrived::Announced { .. }) {
-                let fetching = Arrived::Fetching { op };
-                if let Arrived::Announced {
-                    incoming: found, ..
-                } = std::mem::replace(arrived, fetching)
-                {
-                    incoming = Some(found);
-                }
-                break;
-            }
-        }
-        if let Some(incoming) = incoming {
+        let from = &mut self.peers[peer];
+        // From here on the sender may learn of it and announce another one.
+        from.announcements_unexpected = from.announcements_unexpected.saturating_sub(1);
+        let entry = &mut from.arrived[at];
+        if let Arrived::Announced { incoming, .. } =
+            std::mem::replace(entry, Arrived::Fetching { op })
+        {
             self.match_announced(op, incoming);
         }
-        true
+        Some(more)
     }
 
     /// A large unexpected message is here, or will not come.
@@ -515,7 +530,6 @@ impl Core {
         };
         let cost = entry.size.max(wire::EARLY_RECORD_BYTES.into());
         let from = &mut self.peers[peer];
-        from.announcements_unexpected = from.announcements_unexpected.saturating_sub(1);
         let at = from.arrived.iter().position(
             |arrived| matches!(arrived, Arrived::Fetching { op: fetching } if *fetching == op),
         );

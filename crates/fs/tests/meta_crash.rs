@@ -21,7 +21,7 @@ mod meta_support;
 use meta_support::{ask, dump, findings, place, request, time};
 
 const CHILD: &str = "CAUSEWAY_META_CRASH_CHILD";
-const ROUNDS: u64 = 40;
+const ROUNDS: u64 = 30;
 const DIRECTORIES: u64 = 5;
 const FIRST_TIME: i64 = 1_800_000_000;
 

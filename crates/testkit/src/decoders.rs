@@ -16,7 +16,7 @@ use causeway_fs::config::Configuration;
 use causeway_transport::Address;
 use causeway_wire::codec::Wire;
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::{bmi, fs, store};
+use causeway_wire::{bmi, fs, shm, store, tcp};
 
 use crate::random::Random;
 
@@ -63,6 +63,26 @@ pub fn all() -> &'static [Decoder] {
             name: "bmi_packet",
             feed: bmi_packet,
             samples: samples::packets,
+        },
+        Decoder {
+            name: "tcp_opening",
+            feed: tcp_opening,
+            samples: samples::openings,
+        },
+        Decoder {
+            name: "tcp_frames",
+            feed: tcp_frames,
+            samples: samples::frames,
+        },
+        Decoder {
+            name: "shm_record",
+            feed: shm_record,
+            samples: samples::shm_records,
+        },
+        Decoder {
+            name: "shm_ring",
+            feed: shm_ring,
+            samples: samples::rings,
         },
         Decoder {
             name: "address",
@@ -145,6 +165,74 @@ fn bmi_packet(bytes: &[u8]) {
         ),
         (header.kind, header.flags, header.credit, header.word)
     );
+}
+
+/// A hello and the handshake's steps behind it.
+fn tcp_opening(bytes: &[u8]) {
+    let Some((hello, mut rest)) = bytes.split_first_chunk() else {
+        return;
+    };
+    let Ok(parsed) = tcp::Hello::decode(hello) else {
+        return;
+    };
+    assert_eq!(parsed.encode(), *hello);
+    while let Ok(Some((step, len))) = tcp::Step::decode(rest) {
+        let mut again = Vec::new();
+        step.encode(&mut again);
+        assert!(again == rest[..len], "another encoding: {step:?}");
+        rest = &rest[len..];
+    }
+}
+
+/// Frames one behind the other, and the prefixes of encrypted records.
+fn tcp_frames(bytes: &[u8]) {
+    if let Some(prefix) = bytes.first_chunk()
+        && let Ok(len) = tcp::record::decode(*prefix)
+    {
+        assert_eq!(tcp::record::encode(len), *prefix);
+    }
+    let mut rest = bytes;
+    while let Some((head, behind)) = rest.split_first_chunk() {
+        let Ok(header) = tcp::Header::decode(head) else {
+            return;
+        };
+        assert_eq!(header.encode(), *head);
+        assert!(header.payload_len() <= header.kind.max_payload());
+        let Some((payload, behind)) = behind.split_at_checked(header.payload_len()) else {
+            return;
+        };
+        if header.kind == tcp::Kind::Get
+            && let Ok(list) = tcp::Fragment::decode_list(payload)
+        {
+            let mut again = Vec::new();
+            list.iter().for_each(|fragment| fragment.encode(&mut again));
+            assert!(again == payload, "another encoding: {list:?}");
+        }
+        rest = behind;
+    }
+}
+
+/// A refusal's text is for people, and read as far as it is text.
+fn shm_record(bytes: &[u8]) {
+    match shm::Record::from_bytes(bytes) {
+        Ok(shm::Record::Refused { reason, .. }) => {
+            assert!(reason.len() <= 3 * shm::MAX_REASON_BYTES);
+        }
+        _ => canonical::<shm::Record>(bytes),
+    }
+}
+
+/// The first word of a slot, and the methods' own packets.
+fn shm_ring(bytes: &[u8]) {
+    if let Some((word, packet)) = bytes.split_first_chunk() {
+        let word = u64::from_le_bytes(*word);
+        if let Ok(slot) = shm::SlotWord::unpack(word) {
+            assert_eq!(slot.pack(), word);
+            // However long it claims to be, the number of slots is computed without overflow.
+            let _ = shm::slots_of(slot.len as usize);
+        }
+        canonical::<shm::Internal>(packet);
+    }
 }
 
 fn address(bytes: &[u8]) {

@@ -143,7 +143,9 @@ impl Child {
         let path = format!("/proc/{}/stat", self.pid());
         crate::patience::eventually("the child stands still", || {
             let stat = std::fs::read_to_string(&path).ok()?;
-            stat.rsplit_once(") ")?.1.starts_with('T').then_some(())
+            let state = stat.rsplit_once(") ")?.1;
+            assert!(!state.starts_with('Z'), "the child has ended by itself");
+            state.starts_with('T').then_some(())
         });
     }
 

@@ -14,12 +14,15 @@
 //!   try again; trying earlier is allowed.
 //! - Every transfer that was accepted completes exactly once, with success or an error, in
 //!   [`Sink::transfer_done`]; those of a dead peer complete before its [`Sink::peer_down`].
-//! - A notify packet of a transfer arrives after the last byte of the list has landed, and in order
-//!   with other packets sent to that peer later. A failed transfer's notify packet is never delivered.
+//! - A notify packet of a transfer arrives after the last byte of the list has landed. Packets that
+//!   were sent before the transfer started come before it, those sent after the transfer completed
+//!   come after it. A failed transfer's notify packet is never delivered.
 //! - [`Method::unexport`] returns once the peer can no longer touch the memory through that key: at
 //!   once, or after the piece that it is copying at this moment (bounded by the copy of
 //!   [`Limits::max_piece`] bytes, or by the peer's death).
 //! - [`Sink::peer_up`] is called once before the first packet of a peer that connected to us.
+//! - Where nobody is, [`Method::send`] and [`Method::transfer`] may accept, or answer
+//!   [`SendError::WouldBlock`]; either way [`Sink::peer_down`] follows.
 //! - After [`Sink::peer_down`], a peer that *we* connected to is reconnected by the next send or transfer
 //!   on the same handle, as a new incarnation; one that connected to us answers
 //!   [`SendError::Gone`].

@@ -15,6 +15,6 @@ pub mod bmi;
 pub mod codec;
 pub mod fs;
 pub mod region;
-pub mod store;
 pub mod shm;
+pub mod store;
 pub mod tcp;

@@ -181,3 +181,36 @@ fn tiny_queues_underneath_only_slow_it_down() {
         assert_eq!(into.to_vec()[..size], bytes(n, size));
     }
 }
+
+#[test]
+fn a_request_passes_the_data_that_was_sent_before_it() {
+    for early_memory in [0, 40_000, 1 << 20] {
+        let config = Config {
+            early_memory,
+            ..Config::default()
+        };
+        let name = format!("behind-{early_memory}");
+        let (mut a, mut b, to, from) = pair(&name, config, Options::default());
+        for n in 0..300 {
+            a.send(to, &[memory(n, 1500)], n as u64, n as u64);
+        }
+        for size in [8000, 10] {
+            a.send_unexpected(to, &memory(1, size), 0, 1000 + size as u64);
+        }
+        // Only the request tells the receiver what to receive.
+        drive(&mut [&mut a, &mut b], |nodes| {
+            nodes[1].collect_unexpected();
+            nodes[1].unexpected.len() == 2
+        });
+        let into: Vec<_> = (0..300).map(|_| Memory::zeroed(1500)).collect();
+        for n in 0..300 {
+            b.recv(from, &into[n..=n], n as u64, n as u64);
+        }
+        drive(&mut [&mut a, &mut b], |nodes| {
+            nodes[0].done.len() == 302 && nodes[1].done.len() == 300
+        });
+        for (n, into) in into.iter().enumerate() {
+            assert_eq!(into.to_vec(), bytes(n, 1500));
+        }
+    }
+}

@@ -102,7 +102,7 @@ fn run(case: u64, steps: Vec<Step>, config: Config, options: Options, policy: Re
         node.bmi.set_info(None, option).unwrap();
     }
     let mut model = Model::default();
-    let mut post = |model: &mut Model| {
+    let post = |model: &mut Model| {
         model.posts += 1;
         model.posts
     };
@@ -228,7 +228,7 @@ fn compare(nodes: &[Node], addrs: &[Vec<Addr>], model: &Model) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { ..ProptestConfig::default() })]
     #[test]
     fn agrees_with_the_reference(
         steps in prop::collection::vec(step(), 1..150),

@@ -70,8 +70,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     println!();
-    println!("| service on fjall | operations per commit | creates/s | unlinks/s | look-ups/s |");
-    println!("|---|---|---|---|---|");
+    println!(
+        "| service | operations per commit | creates/s | CPU us per create | unlinks/s | look-ups/s |"
+    );
+    println!("|---|---|---|---|---|---|");
     for (durability, group) in [
         (Durability::Synced, 1),
         (Durability::Synced, 8),
@@ -82,8 +84,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         let directory = directory
             .path()
             .join(format!("service-{durability:?}-{group}"));
-        let (creates, unlinks, stats) = service::run(&directory, durability, group, duration)?;
-        println!("| {durability:?} | {group} | {creates:.0} | {unlinks:.0} | {stats:.0} |");
+        let service::Rates {
+            creates,
+            create_cpu_us,
+            unlinks,
+            lookups,
+        } = service::run(&directory, durability, group, duration)?;
+        println!(
+            "| {durability:?} | {group} | {creates:.0} | {create_cpu_us:.1} | {unlinks:.0} | {lookups:.0} |"
+        );
     }
     Ok(())
 }

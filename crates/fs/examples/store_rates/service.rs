@@ -8,13 +8,21 @@ use causeway_fs::config::Durability;
 use causeway_fs::meta::{Service, Settings};
 use causeway_wire::fs::{Caller, ObjectId, Operation, Place, Request, Timestamp};
 
+/// What one run came to.
+pub(crate) struct Rates {
+    pub(crate) creates: f64,
+    pub(crate) create_cpu_us: f64,
+    pub(crate) unlinks: f64,
+    pub(crate) lookups: f64,
+}
+
 /// Creates and unlinks in batches of `group`, each request by another client; rates per second.
 pub(crate) fn run(
     directory: &Path,
     durability: Durability,
     group: u64,
     duration: Duration,
-) -> Result<(f64, f64, f64), Box<dyn Error>> {
+) -> Result<Rates, Box<dyn Error>> {
     let settings = Settings {
         durability,
         io_servers: 4,
@@ -37,7 +45,9 @@ pub(crate) fn run(
     let unlink = |name: String| Operation::Unlink {
         place: place(&name),
     };
+    let cpu = cpu_seconds();
     let (creates, created) = rate(&mut service, group, duration, u64::MAX, create)?;
+    let create_cpu_us = (cpu_seconds() - cpu) * 1e6 / created as f64;
     let start = Instant::now();
     let reader = service.reader();
     for number in 0..created {
@@ -50,9 +60,20 @@ pub(crate) fn run(
             .answer(&request(number, lookup))
             .ok_or("a look-up is answered")?;
     }
-    let stats = created as f64 / start.elapsed().as_secs_f64();
+    let lookups = created as f64 / start.elapsed().as_secs_f64();
     let (unlinks, _) = rate(&mut service, group, duration, created, unlink)?;
-    Ok((creates, unlinks, stats))
+    Ok(Rates {
+        creates,
+        create_cpu_us,
+        unlinks,
+        lookups,
+    })
+}
+
+/// Processor time of this thread: what the service itself costs, however busy the machine is.
+fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 fn rate(

@@ -140,7 +140,7 @@ impl Client {
     ) -> Result<(), Trouble> {
         let mut total: u64 = 0;
         for region in regions {
-            let end = region.offset.checked_add(region.len).unwrap_or(u64::MAX);
+            let end = region.offset.saturating_add(region.len);
             check_end(end)?;
             total = total.saturating_add(region.len);
         }

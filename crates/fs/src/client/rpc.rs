@@ -291,15 +291,16 @@ impl Rpc {
             }
             let mut next = deadline;
             let mut open = false;
-            for index in 0..flights.len() {
-                if let State::Waiting { until } = flights[index].state {
-                    if until <= now {
-                        self.launch(&mut flights[index], index);
-                    } else {
-                        next = next.min(until);
-                    }
+            for (index, flight) in flights.iter_mut().enumerate() {
+                if let State::Waiting { until } = flight.state
+                    && until <= now
+                {
+                    self.launch(flight, index);
                 }
-                open |= !matches!(flights[index].state, State::Done(_));
+                if let State::Waiting { until } = flight.state {
+                    next = next.min(until);
+                }
+                open |= !matches!(flight.state, State::Done(_));
             }
             if !open {
                 break;

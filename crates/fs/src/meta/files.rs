@@ -204,11 +204,11 @@ impl Change<'_> {
     /// Freezes a small file's content and answers it; does nothing to one that has moved.
     pub(super) fn begin_unstuff(&mut self, object: ObjectId) -> Outcome<Answer> {
         let mut found = self.writable_file(object)?;
-        if let Body::Stuffed { moving, .. } = &mut found.record.body {
-            if !*moving {
-                *moving = true;
-                self.put_object(object, &found.record);
-            }
+        if let Body::Stuffed { moving, .. } = &mut found.record.body
+            && !*moving
+        {
+            *moving = true;
+            self.put_object(object, &found.record);
         }
         self.query().node(found, true)
     }

@@ -10,8 +10,11 @@ pub(super) struct Overlay {
     base: Box<dyn View>,
     changes: Batch,
     /// What the keys changed since [`Overlay::begin`] had in `changes` before, oldest first.
-    undo: Vec<(Vec<u8>, Option<Option<Vec<u8>>>)>,
+    undo: Vec<(Vec<u8>, Option<Changed>)>,
 }
+
+/// A key's new value; `None` removes the key.
+type Changed = Option<Vec<u8>>;
 
 impl Overlay {
     pub(super) fn new(base: Box<dyn View>) -> Self {

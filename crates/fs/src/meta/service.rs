@@ -50,6 +50,8 @@ pub struct Service {
     sessions: Sessions,
     next_object: u64,
     reserved_until: u64,
+    /// When the disk's free space was looked up, in seconds, and whether it was too little.
+    full: (i64, bool),
 }
 
 /// Answers requests that change nothing, from the last committed state. Cheap to clone.
@@ -97,6 +99,7 @@ impl Service {
             sessions: Sessions::default(),
             next_object: 0,
             reserved_until: 0,
+            full: (i64::MIN, false),
         };
         service.reopen()?;
         Ok(service)
@@ -112,6 +115,14 @@ impl Service {
     /// Executes requests in order and commits their changes together. The replies are in the same
     /// order; what they promise holds when the call returns.
     pub fn apply(&mut self, requests: &[Request], now: Timestamp) -> Vec<Reply> {
+        if self.store().is_err()
+            && let Err(failure) = self.reopen()
+        {
+            let reply = Reply {
+                result: Err(failure),
+            };
+            return vec![reply; requests.len()];
+        }
         match self.try_apply(requests, now) {
             Ok(replies) => replies,
             Err(failure) => self.settle(requests, &failure),
@@ -122,7 +133,7 @@ impl Service {
         let store = self.store()?;
         let mut state = Overlay::new(store.snapshot()?);
         let before = self.counters;
-        let full = self.is_full();
+        let full = self.is_full(now.seconds);
         let mut commit = false;
         let mut replies = Vec::with_capacity(requests.len());
         for request in requests {
@@ -344,15 +355,18 @@ impl Service {
         current(&self.store)
     }
 
-    /// Whether the disk is too full for requests that need space.
-    fn is_full(&self) -> bool {
+    /// Whether the disk is too full for requests that need space; looked up once in a second.
+    fn is_full(&mut self, now: i64) -> bool {
         let Some(directory) = &self.directory else {
             return false;
         };
-        match rustix::fs::statvfs(directory) {
-            Ok(disk) => disk.f_bavail.saturating_mul(disk.f_frsize) < self.settings.reserve_bytes,
-            Err(_) => false,
+        if self.full.0 != now {
+            let reserve = self.settings.reserve_bytes;
+            let full = rustix::fs::statvfs(directory)
+                .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < reserve);
+            self.full = (now, full);
         }
+        self.full.1
     }
 
     fn describe_full(&self) -> String {

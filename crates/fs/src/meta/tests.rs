@@ -10,6 +10,7 @@ use super::{Service, Settings};
 
 mod check;
 mod contents;
+mod faults;
 mod names;
 mod permissions;
 mod sessions;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, OpId, Posted, Unexpected, Waker};
+use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
     Answer, Caller, Errno, Failure, MAX_MESSAGE_BYTES, ObjectId, Operation, Reply, Request,
@@ -83,7 +83,7 @@ pub(super) enum EntryState {
     /// Data is moved.
     Moving(Box<Job>),
     /// Its reply is on the way.
-    Replying(OpId),
+    Replying,
 }
 
 /// What another thread has finished.
@@ -269,16 +269,17 @@ impl Loop {
         let can_run = !self.starved.is_empty() && self.staging.may_take();
         let idle = if can_run || !self.runnable.is_empty() {
             Duration::ZERO
-        } else if self.busy() > 0 || !takes_more {
+        } else if self.busy() > 0 || !takes_more || self.staging.has_idle() {
             PATROL
         } else {
             IDLE
         };
-        if self.busy() == 0 {
-            self.staging.shrink();
-        }
         if takes_more {
-            self.bmi.wait(self.context, idle);
+            let anything = self.bmi.wait(self.context, idle);
+            // Buffers are made again within a request, but not for nothing.
+            if !anything && idle == PATROL && self.busy() == 0 {
+                self.staging.shrink();
+            }
             return Ok(());
         }
         // Messages that wait to be taken must not keep the loop awake now.
@@ -414,9 +415,9 @@ impl Loop {
         let message = Memory::from_vec(bytes);
         let posted = self.bmi.post_send(to, &[message], tag, self.context, user);
         match posted {
-            Ok(Posted::Pending(op)) => {
+            Ok(Posted::Pending(_)) => {
                 if let Some(entry) = self.entry(ticket) {
-                    entry.state = EntryState::Replying(op);
+                    entry.state = EntryState::Replying;
                 }
             }
             Ok(Posted::Complete(completion)) => self.completed(completion),
@@ -612,24 +613,28 @@ impl Loop {
         self.mailbox.clone()
     }
 
-    /// Cancels what clients that have stopped to take part keep from ending.
+    /// Drops the connections of clients that take no part in their requests any more: what they hold
+    /// up ends, and they connect again should they ever wake up.
     fn patrol(&mut self) {
         let now = Instant::now();
         let mut stuck = Vec::new();
         for entry in self.entries.iter_mut().flatten() {
-            if now.duration_since(entry.moved) < self.timeout {
-                continue;
+            let waits_for_client = match &entry.state {
+                EntryState::Elsewhere => false,
+                EntryState::Replying => true,
+                EntryState::Moving(job) => job.waits_for_client(),
+            };
+            if waits_for_client
+                && now.duration_since(entry.moved) >= self.timeout
+                && !stuck.contains(&entry.from)
+            {
+                stuck.push(entry.from);
             }
-            match &entry.state {
-                EntryState::Elsewhere => continue,
-                EntryState::Replying(op) => stuck.push(*op),
-                EntryState::Moving(job) => stuck.extend(job.operations()),
-            }
-            tracing::warn!("a client takes no part in its request any more; giving it up");
-            entry.moved = now;
         }
-        for op in stuck {
-            self.bmi.cancel(op);
+        for addr in stuck {
+            let client = self.bmi.reverse_lookup(addr).unwrap_or_default();
+            tracing::warn!(client, "a client takes no part in its request any more");
+            self.bmi.disconnect(addr);
         }
     }
 }

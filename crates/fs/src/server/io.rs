@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use causeway_bmi::{Addr, Direction, Memory, OpError, OpId, Posted, RegionDescriptor};
+use causeway_bmi::{Addr, Direction, Memory, OpError, Posted, RegionDescriptor};
 use causeway_wire::fs::{Answer, Errno, Failure, ObjectId, Regions, Reply};
 
 use super::Ticket;
@@ -45,7 +45,8 @@ pub(super) struct Job {
     /// Size of the datafile when a read began.
     size: u64,
     pieces: [Option<Flight>; WINDOW],
-    list: Option<(OpId, Memory)>,
+    /// The buffer that a part of the list of regions is on its way to.
+    list: Option<Memory>,
     failure: Option<Failure>,
 }
 
@@ -65,14 +66,14 @@ struct Flight {
     len: u64,
     /// The buffer and the client's memory, of a piece that needs them.
     staged: Option<(Memory, Vec<RegionDescriptor>)>,
-    op: Option<OpId>,
+    /// Its transfer is in progress.
+    moving: bool,
 }
 
 impl Job {
-    /// Operations in the message layer.
-    pub(super) fn operations(&self) -> impl Iterator<Item = OpId> + '_ {
-        let pieces = self.pieces.iter().flatten().filter_map(|flight| flight.op);
-        pieces.chain(self.list.as_ref().map(|list| list.0))
+    /// Whether it is the client that holds the job up.
+    pub(super) fn waits_for_client(&self) -> bool {
+        self.list.is_some() || self.pieces.iter().flatten().any(|flight| flight.moving)
     }
 
     fn in_flight(&self) -> bool {
@@ -282,7 +283,7 @@ impl Loop {
         entry.moved = Instant::now();
         match std::mem::replace(&mut entry.state, EntryState::Elsewhere) {
             EntryState::Moving(job) => Some((entry.from, job)),
-            EntryState::Elsewhere | EntryState::Replying(_) => None,
+            EntryState::Elsewhere | EntryState::Replying => None,
         }
     }
 
@@ -354,7 +355,7 @@ impl Loop {
             },
             len,
             staged: None,
-            op: None,
+            moving: false,
         };
         match (&mut job.memory, buffer) {
             (MemorySide::Local(stream), _) => flight.piece.memory = stream.take(len),
@@ -410,8 +411,8 @@ impl Loop {
             user,
         );
         match posted {
-            Ok(Posted::Pending(op)) => {
-                flight.op = Some(op);
+            Ok(Posted::Pending(_)) => {
+                flight.moving = true;
                 Step::Again
             }
             Ok(Posted::Complete(completion)) => match completion.result {
@@ -524,7 +525,7 @@ impl Loop {
             return;
         };
         if let Some(Some(flight)) = job.pieces.get_mut(index) {
-            flight.op = None;
+            flight.moving = false;
         }
         match result {
             Ok(_) if job.write && job.failure.is_none() => {
@@ -580,8 +581,8 @@ impl Loop {
             self.bmi
                 .post_transfer(from, Direction::Get, &[into], &[wanted], self.context, user);
         match posted {
-            Ok(Posted::Pending(op)) => {
-                job.list = Some((op, buffer));
+            Ok(Posted::Pending(_)) => {
+                job.list = Some(buffer);
                 Step::Wait
             }
             Ok(Posted::Complete(completion)) => {
@@ -601,7 +602,7 @@ impl Loop {
         let Some((_, mut job)) = self.take_job(ticket) else {
             return;
         };
-        if let (Some((_, buffer)), Some(wanted)) = (job.list.take(), job.regions.list_wanted()) {
+        if let (Some(buffer), Some(wanted)) = (job.list.take(), job.regions.list_wanted()) {
             self.take_list(&mut job, buffer, wanted.len, result);
         }
         self.put_job(ticket, job);

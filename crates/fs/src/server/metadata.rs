@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request, Timestamp};
 
@@ -22,6 +23,8 @@ use crate::meta::{Reader, Service, Settings};
 const COMMIT_EACH: &str = "CAUSEWAY_COMMIT_EACH";
 /// Most changes of one batch.
 const MAX_BATCH: usize = 512;
+/// Longest time that a commit waits for company.
+const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
 /// The service as several threads share it.
 pub(super) type SharedService = Arc<Mutex<Service>>;
@@ -56,7 +59,29 @@ struct Queue {
 #[derive(Default)]
 struct QueueState {
     requests: VecDeque<(Ticket, Request)>,
+    /// How many must wait before the commit thread is woken.
+    wanted: usize,
     stopping: bool,
+}
+
+/// How many requests the next commit waits for, and how long.
+///
+/// Clients that were answered just now tend to ask again at once. Without waiting for them, they
+/// and those that asked during the commit take turns as two half-sized groups, each of which pays
+/// for a sync. So a commit waits until as many are there as were answered last or waited then, but
+/// never longer than half of what the last commit took; a client on its own never waits.
+#[derive(Default)]
+struct Pace {
+    company: usize,
+    patience: Duration,
+}
+
+impl Pace {
+    /// Takes in that a commit of `answered` requests took `elapsed`, while `waiting` others came.
+    fn observe(&mut self, answered: usize, waiting: usize, elapsed: Duration) {
+        self.company = answered + waiting;
+        self.patience = (elapsed / 2).min(LONGEST_PATIENCE);
+    }
 }
 
 /// Where the writer's replies go.
@@ -157,8 +182,12 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("commit".to_owned())
             .spawn(move || {
-                while let Some(batch) = shared.take(most) {
-                    deliver(apply(&service, batch));
+                let mut pace = Pace::default();
+                while let Some(batch) = shared.take(most, &pace) {
+                    let (begun, answered) = (Instant::now(), batch.len());
+                    let replies = apply(&service, batch);
+                    pace.observe(answered, shared.waiting(), begun.elapsed());
+                    deliver(replies);
                 }
             })
             .map_err(|error| Failure {
@@ -174,26 +203,41 @@ impl Writer {
 
 impl Queue {
     fn put(&self, ticket: Ticket, request: Request) {
-        lock(&self.state).requests.push_back((ticket, request));
-        self.work.notify_one();
+        let mut state = lock(&self.state);
+        state.requests.push_back((ticket, request));
+        if state.requests.len() >= state.wanted {
+            self.work.notify_one();
+        }
     }
 
-    /// What waits, at most `most`; `None` at the end.
-    fn take(&self, most: usize) -> Option<Vec<(Ticket, Request)>> {
+    fn waiting(&self) -> usize {
+        lock(&self.state).requests.len()
+    }
+
+    /// What waits, at most `most`, once there is company for it; `None` at the end.
+    fn take(&self, most: usize, pace: &Pace) -> Option<Vec<(Ticket, Request)>> {
         let mut state = lock(&self.state);
-        loop {
-            let count = state.requests.len().min(most);
-            if count > 0 {
-                return Some(state.requests.drain(..count).collect());
-            }
-            if state.stopping {
-                return None;
-            }
+        state.wanted = 1;
+        while state.requests.is_empty() && !state.stopping {
             state = self
                 .work
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+        state.wanted = pace.company.min(most);
+        let begun = Instant::now();
+        while state.requests.len() < state.wanted && !state.stopping {
+            let left = pace.patience.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                break;
+            }
+            (state, _) = self
+                .work
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let count = state.requests.len().min(most);
+        (count > 0).then(|| state.requests.drain(..count).collect())
     }
 }
 
@@ -216,5 +260,74 @@ fn now() -> Timestamp {
     Timestamp {
         seconds: since.as_secs() as i64,
         nanoseconds: since.subsec_nanos(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use causeway_wire::fs::Caller;
+
+    fn request() -> (Ticket, Request) {
+        let ticket = Ticket {
+            slot: 0,
+            generation: 0,
+        };
+        let request = Request {
+            reply_tag: 0,
+            client: 0,
+            slot: 0,
+            sequence: 0,
+            caller: Caller::default(),
+            operation: Operation::Commit,
+        };
+        (ticket, request)
+    }
+
+    fn queue_of(count: usize) -> Queue {
+        let queue = Queue::default();
+        for _ in 0..count {
+            let (ticket, request) = request();
+            queue.put(ticket, request);
+        }
+        queue
+    }
+
+    #[test]
+    fn a_commit_waits_for_company_but_not_for_ever() {
+        let mut pace = Pace::default();
+        pace.observe(2, 1, Duration::from_millis(4));
+        assert_eq!(pace.company, 3);
+        // The third never comes: the two that are there go on without it.
+        let taken = queue_of(2).take(MAX_BATCH, &pace);
+        assert_eq!(taken.map(|batch| batch.len()), Some(2));
+        let taken = queue_of(5).take(MAX_BATCH, &pace);
+        assert_eq!(taken.map(|batch| batch.len()), Some(5));
+        let taken = queue_of(5).take(1, &pace);
+        assert_eq!(taken.map(|batch| batch.len()), Some(1));
+    }
+
+    #[test]
+    fn company_that_comes_during_the_wait_joins_the_commit() {
+        let queue = Arc::new(queue_of(1));
+        let pace = Pace {
+            company: 2,
+            patience: Duration::from_secs(60),
+        };
+        let other = Arc::clone(&queue);
+        let second = std::thread::spawn(move || {
+            let (ticket, request) = request();
+            other.put(ticket, request);
+        });
+        let taken = queue.take(MAX_BATCH, &pace);
+        assert_eq!(taken.map(|batch| batch.len()), Some(2));
+        assert!(second.join().is_ok());
+    }
+
+    #[test]
+    fn the_end_wakes_a_waiting_commit() {
+        let queue = Queue::default();
+        lock(&queue.state).stopping = true;
+        assert!(queue.take(MAX_BATCH, &Pace::default()).is_none());
     }
 }

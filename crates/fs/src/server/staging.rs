@@ -46,6 +46,11 @@ impl Staging {
         }
     }
 
+    /// Whether there is something that [`Staging::shrink`] would free.
+    pub(super) fn has_idle(&self) -> bool {
+        !self.idle.is_empty()
+    }
+
     /// Frees what is idle.
     pub(super) fn shrink(&mut self) {
         self.idle.clear();

@@ -1,5 +1,7 @@
 //! Asking a metadata service, and writing down all that it holds.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use causeway_fs::meta::Service;
 use causeway_wire::fs::{
     Answer, Body, Caller, Entry, Node, ObjectId, Operation, Place, Reply, Request, Timestamp,
@@ -82,6 +84,15 @@ pub(crate) fn dump(service: &Service) -> Vec<String> {
         let node = get(service, object);
         let attributes = &node.attributes;
         let body = match &node.body {
+            Body::Stuffed {
+                content: Some(content),
+                moving,
+                ..
+            } if content.len() > 64 => {
+                let mut hash = DefaultHasher::new();
+                content.hash(&mut hash);
+                format!("{:016x} {moving}", hash.finish())
+            }
             Body::Stuffed {
                 content, moving, ..
             } => format!("{content:?} {moving}"),

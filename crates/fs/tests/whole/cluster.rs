@@ -33,7 +33,7 @@ impl Default for Shape {
 /// A running file system and its directory.
 pub(crate) struct Fixture {
     pub(crate) cluster: DevCluster,
-    pub(crate) directory: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 /// Runs this test program as a server: see `server_process` in `main.rs`.
@@ -85,7 +85,10 @@ impl Fixture {
         change(&mut configuration);
         let file = directory.path().join("causeway.toml");
         let cluster = DevCluster::create(configuration, &file, server_command()).unwrap();
-        Self { cluster, directory }
+        Self {
+            cluster,
+            _directory: directory,
+        }
     }
 
     pub(crate) fn client(&self) -> Client {

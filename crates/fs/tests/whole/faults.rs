@@ -20,6 +20,22 @@ fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid as i32).unwrap(), signal).unwrap();
 }
 
+/// Stops a process, and waits until it has stopped.
+fn halt(pid: u32) {
+    signal(pid, Signal::STOP);
+    let until = Instant::now() + GENEROUS;
+    let is_stopped = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit(')')
+            .next()
+            .is_some_and(|rest| rest.trim().starts_with('T'))
+    };
+    while !is_stopped() {
+        assert!(Instant::now() < until, "process {pid} does not stop");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Files that lie on one I/O server only.
 fn on_server(number: u16) -> CreateOptions {
     CreateOptions {
@@ -76,7 +92,7 @@ fn dead_and_hung_servers_give_clear_errors_in_time() {
         client.write_at(&mut other, 0, &bytes).unwrap();
     };
     // Server 2 of the configuration is I/O server 1.
-    signal(fixture.cluster.pid(2).unwrap(), Signal::STOP);
+    halt(fixture.cluster.pid(2).unwrap());
     expect_failure(&mut client, &mut file);
     signal(fixture.cluster.pid(2).unwrap(), Signal::CONT);
     let mut into = vec![0; bytes.len()];
@@ -251,17 +267,26 @@ fn killed_and_hung_clients_leave_nothing_behind() {
                 child.kill().unwrap();
             } else {
                 // It takes no part any more, in the middle of whatever it was doing.
-                signal(child.id(), Signal::STOP);
+                halt(child.id());
             }
+            let started = Instant::now();
             let mut file = client.create(b"/mine", &CreateOptions::default()).unwrap();
             let bytes = pattern(round, 1 << 20);
             client.write_at(&mut file, 0, &bytes).unwrap();
             let mut back = vec![0; bytes.len()];
             client.read_at(&mut file, 0, &mut back).unwrap();
             assert!(back == bytes, "tcp {tcp}, round {round}");
+            eprintln!(
+                "tcp {tcp}, round {round}: served others after {:?}",
+                started.elapsed()
+            );
             for server in [1, 2] {
                 await_idle(&mut client, server);
             }
+            eprintln!(
+                "tcp {tcp}, round {round}: idle after {:?}",
+                started.elapsed()
+            );
             if round % 2 == 1 {
                 child.kill().unwrap();
             }

@@ -61,6 +61,7 @@ impl Worker {
             _ => self.create(client),
         };
         if let Err(error) = outcome {
+            eprintln!("an operation failed: {error}");
             assert!(
                 matches!(
                     error.errno,

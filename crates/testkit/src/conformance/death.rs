@@ -44,12 +44,7 @@ pub fn of_an_idle_peer<F: Factory>(factory: &F, test: &str) {
         assert_eq!(pid, stage.child.pid(), "the kernel vouches for the process");
     }
     kill(&mut stage);
-    let mut patience = Patience::new("room");
-    while !stage.node.try_send(stage.peer, b"anybody?") {
-        stage.node.step();
-        patience.spend();
-    }
-    let cause = stage.node.downfall(stage.peer);
+    let cause = stage.node.find_absent(stage.peer);
     assert!(is_absence(&cause), "{cause:?}");
 }
 
@@ -280,12 +275,7 @@ pub fn before_anything_was_sent<F: Factory>(factory: &F, test: &str) {
     let peer = node.connect(&address);
     node.step();
     child.kill();
-    let mut patience = Patience::new("room");
-    while !node.try_send(peer, b"too late") {
-        node.step();
-        patience.spend();
-    }
-    let cause = node.downfall(peer);
+    let cause = node.find_absent(peer);
     assert!(is_absence(&cause), "{cause:?}");
 }
 

@@ -78,7 +78,7 @@ macro_rules! conformance {
                     holds_the_moment_an_export_ends;
                 lifecycle: nobody_listens, nobody_listens_for_a_transfer, somebody_listens_later,
                     same_address_same_handle, a_restarted_peer_is_a_new_incarnation,
-                    a_departed_caller_is_gone, disconnecting_is_silent_here_and_noticed_there,
+                    a_departed_caller_is_gone, a_departure_ends_transfers, disconnecting_is_silent_here_and_noticed_there,
                     disconnecting_ends_transfers_and_exports, stale_handles_are_refused,
                     foreign_addresses_are_refused, a_taken_address_is_refused,
                     who_is_there_is_known, nothing_to_do_is_nothing_done;

@@ -170,6 +170,21 @@ impl<M: Method> Node<M> {
         }
     }
 
+    /// Tries to send to `peer`, where nobody is, and answers how it is reported down. The packet may
+    /// be accepted first, or not at all: [`SendError::WouldBlock`] until the news is there.
+    pub fn find_absent(&mut self, peer: Peer) -> PeerError {
+        let mut patience = Patience::new(format!("the absence of {peer:?} is noticed"));
+        let mut accepted = false;
+        loop {
+            if let Some(cause) = self.down(peer) {
+                return cause;
+            }
+            accepted = accepted || self.try_send(peer, b"anybody?");
+            self.step();
+            patience.spend();
+        }
+    }
+
     /// One poll, and a tick when it is time; answers whether anything happened.
     pub fn step(&mut self) -> bool {
         let worked = self.method.poll(&mut self.seen);

@@ -294,6 +294,10 @@ impl<M: Method> Puppet<M> {
             let worked = self.node.step();
             while let Some((peer, packet)) = self.node.packet() {
                 self.master = Some(peer);
+                // The notify packet of a transfer that says nothing.
+                if packet.is_empty() {
+                    continue;
+                }
                 let order = Order::from_bytes(&packet).expect("an order");
                 if order == Order::Exit {
                     return;

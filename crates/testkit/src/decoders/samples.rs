@@ -7,7 +7,7 @@ use causeway_wire::fs::{
     Node, ObjectId, Operation, Place, Region, Regions, Reply, Request, SetAttributes, Timestamp,
 };
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
-use causeway_wire::store;
+use causeway_wire::{shm, store, tcp};
 
 const HINT: DistributionHint = DistributionHint {
     strip_size: 65_536,
@@ -427,6 +427,151 @@ pub(super) fn packets() -> Vec<Vec<u8>> {
         all.push(bmi::encode_refusal(header(bmi::Kind::Refuse, 0), refusal));
     }
     all
+}
+
+pub(super) fn openings() -> Vec<Vec<u8>> {
+    let hello = tcp::Hello {
+        version: tcp::VERSION,
+        auth: tcp::Auth::SameUser,
+        encrypt: true,
+        holder: tcp::Holder {
+            pid: 1234,
+            descriptor: 5,
+        },
+    };
+    let steps = [
+        (tcp::StepKind::Noise, tcp::Refusal::None, &[7_u8; 48][..]),
+        (tcp::StepKind::Accept, tcp::Refusal::None, b""),
+        (tcp::StepKind::Refuse, tcp::Refusal::WrongKey, b""),
+    ];
+    (steps.into_iter())
+        .map(|(kind, refusal, payload)| {
+            let mut bytes = hello.encode().to_vec();
+            let step = tcp::Step {
+                kind,
+                refusal,
+                payload,
+            };
+            step.encode(&mut bytes);
+            step.encode(&mut bytes);
+            bytes
+        })
+        .collect()
+}
+
+pub(super) fn frames() -> Vec<Vec<u8>> {
+    let mut list = Vec::new();
+    for base in [4096, 8192] {
+        tcp::Fragment {
+            key: 9,
+            base,
+            len: 100,
+        }
+        .encode(&mut list);
+    }
+    let frame = |header: tcp::Header, payload: &[u8]| {
+        let mut bytes = header.encode().to_vec();
+        bytes.extend_from_slice(payload);
+        bytes
+    };
+    let mut put = tcp::Header::new(tcp::Kind::Put, 5).with_id(1);
+    (put.key, put.base) = (9, 4096);
+    let mut all = vec![
+        frame(tcp::Header::new(tcp::Kind::Packet, 5), b"hello"),
+        frame(put, b"bytes"),
+        frame(
+            tcp::Header::new(tcp::Kind::PutEnd, 4)
+                .with_id(1)
+                .with_flag(true),
+            b"done",
+        ),
+        frame(tcp::Header::new(tcp::Kind::PutDone, 0).with_id(1), b""),
+        frame(
+            tcp::Header::new(tcp::Kind::Get, list.len()).with_id(2),
+            &list,
+        ),
+        frame(tcp::Header::new(tcp::Kind::GetData, 3).with_id(2), b"abc"),
+        frame(tcp::Header::new(tcp::Kind::GetDone, 0).with_id(2), b""),
+        frame(tcp::Header::new(tcp::Kind::Probe, 0), b""),
+        frame(tcp::Header::new(tcp::Kind::Error, 3), b"why"),
+        tcp::record::encode(100).to_vec(),
+    ];
+    all.push(all.concat());
+    all
+}
+
+fn process() -> shm::Process {
+    shm::Process {
+        incarnation: 0x0123_4567_89ab_cdef,
+        doorbell_bit: 3,
+        probe_address: 0x7fff_0000,
+        probe_value: 11,
+    }
+}
+
+pub(super) fn shm_records() -> Vec<Vec<u8>> {
+    [
+        shm::Record::Hello(shm::Hello {
+            flags: shm::FLAG_MEMBARRIER,
+            ring_bytes: 32 << 10,
+            region_slots: 1024,
+            process: process(),
+        }),
+        shm::Record::Welcome(shm::Welcome {
+            flags: 0,
+            process: process(),
+        }),
+        shm::Record::Refused {
+            reason: "another version".into(),
+            unauthorised: false,
+        },
+        shm::Record::Wake,
+        shm::Record::Goodbye,
+        shm::Record::Object {
+            object: 5,
+            len: 4096,
+        },
+        shm::Record::Forgot { object: 5 },
+        shm::Record::Retired { object: 5 },
+        shm::Record::Bulk,
+    ]
+    .iter()
+    .map(Wire::to_bytes)
+    .collect()
+}
+
+pub(super) fn rings() -> Vec<Vec<u8>> {
+    let word = shm::SlotWord {
+        kind: shm::SlotKind::Internal,
+        len: 40,
+    };
+    let fragment = |base| shm::CopyFragment {
+        key: 9,
+        base,
+        len: 100,
+    };
+    [
+        shm::Internal::Copy(shm::CopyRequest {
+            piece: 2,
+            into_regions: true,
+            fragments: vec![fragment(4096), fragment(8192)],
+        }),
+        shm::Internal::Copied {
+            piece: 1,
+            outcome: shm::CopyOutcome::Done,
+        },
+        shm::Internal::Copied {
+            piece: 0,
+            outcome: shm::CopyOutcome::Protection,
+        },
+    ]
+    .iter()
+    .map(|packet| {
+        let mut bytes = word.pack().to_le_bytes().to_vec();
+        bytes.extend(packet.to_bytes());
+        bytes
+    })
+    .collect()
 }
 
 pub(super) fn addresses() -> Vec<Vec<u8>> {

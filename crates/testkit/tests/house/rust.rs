@@ -1,18 +1,18 @@
 //! Just enough of Rust's syntax for the rules: comments, test modules, `mod` lines.
 
 /// A line with its comment and the contents of its strings taken off.
-pub struct Line {
+pub(crate) struct Line {
     /// From 1.
-    pub number: usize,
+    pub(crate) number: usize,
     /// What is left.
-    pub code: String,
+    pub(crate) code: String,
     /// Inside `#[cfg(test)] mod … { … }`.
-    pub in_tests: bool,
+    pub(crate) in_tests: bool,
 }
 
 /// The lines of a file. A test module is taken to end at the first line that has nothing but a
 /// closing brace at its own indentation, as rustfmt writes it.
-pub fn code_lines(text: &str) -> Vec<Line> {
+pub(crate) fn code_lines(text: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut after_cfg_test = false;
     let mut tests_end: Option<String> = None;
@@ -51,7 +51,9 @@ fn without_words(line: &str) -> String {
                 code.push(c);
             }
             _ if in_string => {}
+            // A quote as a character begins no string.
             '\'' if chars.peek() == Some(&'"') => {
+                chars.next();
                 chars.next();
             }
             '/' if chars.peek() == Some(&'/') => break,
@@ -62,14 +64,14 @@ fn without_words(line: &str) -> String {
 }
 
 /// A `mod name;` line.
-pub struct Module {
+pub(crate) struct Module {
     /// The name.
-    pub name: String,
+    pub(crate) name: String,
     path: Option<String>,
 }
 
 /// The modules that a file declares without a body.
-pub fn modules(text: &str) -> Vec<Module> {
+pub(crate) fn modules(text: &str) -> Vec<Module> {
     let mut found = Vec::new();
     let mut path = None;
     for line in text.lines().map(str::trim) {
@@ -101,7 +103,7 @@ pub fn modules(text: &str) -> Vec<Module> {
 
 impl Module {
     /// The files that a declaration in `declaring` may mean.
-    pub fn candidates(&self, declaring: &str) -> Vec<String> {
+    pub(crate) fn candidates(&self, declaring: &str) -> Vec<String> {
         let (folder, file) = declaring.rsplit_once('/').unwrap_or(("", declaring));
         if let Some(path) = &self.path {
             return vec![format!("{folder}/{path}")];
@@ -121,7 +123,7 @@ impl Module {
 }
 
 /// Whether cargo starts compiling at this file.
-pub fn is_crate_root(path: &str) -> bool {
+pub(crate) fn is_crate_root(path: &str) -> bool {
     let parts: Vec<_> = path.split('/').collect();
     match parts[..] {
         ["crates", _, "src", "lib.rs" | "main.rs"] | ["crates", _, "build.rs"] => true,

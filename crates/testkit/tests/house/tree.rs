@@ -8,16 +8,16 @@ const SKIPPED: &[&str] = &["target", ".git", "corpus", "artifacts", "coverage"];
 const MOST_BYTES: u64 = 2 << 20;
 
 /// A text file.
-pub struct File {
+pub(crate) struct File {
     /// Relative to the repository, with slashes.
-    pub path: String,
+    pub(crate) path: String,
     /// Its content.
-    pub text: String,
+    pub(crate) text: String,
 }
 
 impl File {
     /// The room that it belongs to, or nothing.
-    pub fn room(&self) -> &str {
+    pub(crate) fn room(&self) -> &str {
         self.path
             .strip_prefix("crates/")
             .and_then(|rest| rest.split('/').next())
@@ -26,13 +26,13 @@ impl File {
 }
 
 /// All text files.
-pub struct Tree {
+pub(crate) struct Tree {
     /// In the order of their paths.
-    pub files: Vec<File>,
+    pub(crate) files: Vec<File>,
 }
 
 /// The repository.
-pub fn root() -> &'static Path {
+pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .nth(2)
@@ -41,7 +41,7 @@ pub fn root() -> &'static Path {
 
 impl Tree {
     /// Reads everything.
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let mut files = Vec::new();
         let mut todo = vec![PathBuf::new()];
         while let Some(folder) = todo.pop() {
@@ -69,18 +69,18 @@ impl Tree {
     }
 
     /// The Rust files.
-    pub fn rust(&self) -> impl Iterator<Item = &File> {
+    pub(crate) fn rust(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.path.ends_with(".rs"))
     }
 
     /// One file.
-    pub fn get(&self, path: &str) -> Option<&File> {
+    pub(crate) fn get(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| file.path == path)
     }
 }
 
 /// Targets of Markdown links to files of the repository, without anchors.
-pub fn links(text: &str) -> Vec<String> {
+pub(crate) fn links(text: &str) -> Vec<String> {
     text.split("](")
         .skip(1)
         .filter_map(|rest| rest.split(')').next())
@@ -91,7 +91,7 @@ pub fn links(text: &str) -> Vec<String> {
 }
 
 /// The targets in every `make …` that stands in code marks or on a line of its own.
-pub fn make_targets(text: &str) -> Vec<String> {
+pub(crate) fn make_targets(text: &str) -> Vec<String> {
     text.lines()
         .flat_map(|line| {
             let spans = line.split('`').skip(1).step_by(2);

@@ -65,10 +65,12 @@ pub(super) fn collect(bell: &impl BellMemory, rung: &mut Vec<u32>) {
 /// Announces sleep. The caller fences (for cold rings: the heavy fence) before it looks at
 /// [`is_rung`].
 pub(super) fn arm(bell: &impl BellMemory) {
-    bell.armed().store(1, SeqCst);
+    // Swapped, not stored, here and in `disarm`, so that a ringer's swap finds a definite place between
+    // the two.
+    bell.armed().swap(1, SeqCst);
 }
 
 /// Takes the announcement back.
 pub(super) fn disarm(bell: &impl BellMemory) {
-    bell.armed().store(0, Relaxed);
+    bell.armed().swap(0, AcqRel);
 }

@@ -1,14 +1,14 @@
 //! Shared memory between processes of one user on one host.
 //!
 //! Each pair of processes shares one memory file: a ring of cache lines for each direction
-//! ([`ring`]) and a table of exported regions for each side ([`regions`]). Each process shares one
-//! page, its [`doorbell`], with all its peers. A Unix socket between the two, over which both were
-//! passed ([`handshake`]), stays open: its end is the peer's death, its descriptors are memory that can be
-//! mapped ([`objects`]), and a record on it wakes a sleeper. Large transfers copy once, straight between
-//! the two address spaces ([`transfer`]), or through a shared area where that is refused ([`bulk`]).
+//! (`ring`) and a table of exported regions for each side (`regions`). Each process shares one
+//! page, its `doorbell`, with all its peers. A Unix socket between the two, over which both were
+//! passed (`handshake`), stays open: its end is the peer's death, its descriptors are memory that can be
+//! mapped (`objects`), and a record on it wakes a sleeper. Large transfers copy once, straight between
+//! the two address spaces (`transfer`), or through a shared area where that is refused (`bulk`).
 //!
-//! Reading order: [`ring`], [`doorbell`], [`memory`], [`regions`], [`pair`], [`handshake`],
-//! [`progress`], [`transfer`], [`bulk`], [`objects`]; `causeway_wire::shm` and `docs/formats/shm.md` have
+//! Reading order: `ring`, `doorbell`, `memory`, `regions`, `pair`, `handshake`,
+//! `progress`, `transfer`, `bulk`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
 //! the bytes. `model.rs` explores the queue's and the doorbell's interleavings.
 //!
 //! Memory that a peer maps ([`Method::map`]) stays reachable for that peer until it drops the mapping:

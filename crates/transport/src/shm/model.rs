@@ -221,7 +221,7 @@ fn explore(packets: u64, preemptions: usize) {
 /// Sleepers of both kinds: the receiver has caught up, the sender has filled the ring.
 #[test]
 fn loom_no_wake_up_is_lost_over_a_full_ring() {
-    explore(6, 2);
+    explore(5, 2);
 }
 
 #[test]

@@ -156,13 +156,13 @@ impl<M: RingMemory> Producer<M> {
         if end < self.limit {
             return Sent::Published;
         }
-        self.memory.wants_room().store(1, Relaxed);
+        self.memory.wants_room().swap(1, Relaxed);
         self.memory.full_fence();
         if !self.refresh() {
             return Sent::Corrupt;
         }
         if end < self.limit {
-            self.memory.wants_room().store(0, Relaxed);
+            self.memory.wants_room().swap(0, Relaxed);
             return Sent::Published;
         }
         Sent::Full

@@ -19,7 +19,7 @@ use crate::method::{Peer, Sink};
 pub(super) const MAX_HOT: usize = 3;
 
 /// While there are hot connections, epoll is asked in every so many polls.
-pub(super) const POLLS_PER_EPOLL: u32 = 8;
+pub(super) const POLLS_PER_EPOLL: u32 = 16;
 
 /// A hot connection that had nothing this many times in a row is left to epoll.
 const COLD_AFTER_MISSES: u32 = 4096;

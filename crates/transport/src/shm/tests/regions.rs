@@ -154,7 +154,7 @@ fn what_is_not_exported_is_refused_and_harms_nothing_else() {
         let region = met.export(&far, Access::Read);
         let near = Memory::from_vec(vec![1; 4096]);
         let protection = Err(TransferError::Protection);
-        let mut attempt = |met: &mut Met, direction, remote| {
+        let attempt = |met: &mut Met, direction, remote| {
             met.transfer(direction, vec![near.clone()], vec![remote], Some(b"never"))
         };
         assert_eq!(attempt(&mut met, Direction::Put, region), protection);

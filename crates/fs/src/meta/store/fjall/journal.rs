@@ -17,6 +17,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
@@ -79,8 +80,7 @@ fn trim_file(journal: PathBuf) -> io::Result<Option<Torn>> {
     let mut file = OpenOptions::new().read(true).write(true).open(&journal)?;
     let len = file.metadata()?.len();
     let at = whole_batches(BufReader::with_capacity(CHUNK_BYTES, &file), len)?;
-    file.seek(SeekFrom::Start(at))?;
-    let bytes = last_nonzero(BufReader::with_capacity(CHUNK_BYTES, &file))?;
+    let bytes = last_nonzero(&file, at)?;
     if bytes == 0 {
         return Ok(None);
     }
@@ -102,20 +102,28 @@ fn trim_file(journal: PathBuf) -> io::Result<Option<Torn>> {
     }))
 }
 
-/// Number of bytes up to the last one that is not zero.
-fn last_nonzero(mut input: impl Read) -> io::Result<u64> {
-    let (mut position, mut last) = (0, 0);
+/// Number of bytes behind `start` up to the last one that is not zero. The engine makes journals of
+/// 64 MiB in advance, most of which is a hole, and holes are not read.
+fn last_nonzero(file: &File, start: u64) -> io::Result<u64> {
+    let (mut at, mut last) = (start, start);
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
-        let count = input.read(&mut chunk)?;
+        at = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(rustix::io::Errno::NXIO) => return Ok(last - start),
+            // Not every file system knows its holes.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => at,
+            Err(error) => return Err(error.into()),
+        };
+        let count = file.read_at(&mut chunk, at)?;
         if count == 0 {
-            return Ok(last);
+            return Ok(last - start);
         }
         let read = chunk.get(..count).unwrap_or_default();
         if let Some(index) = read.iter().rposition(|byte| *byte != 0) {
-            last = position + index as u64 + 1;
+            last = at + index as u64 + 1;
         }
-        position += count as u64;
+        at += count as u64;
     }
 }
 

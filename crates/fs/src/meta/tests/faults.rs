@@ -1,0 +1,201 @@
+//! Stores that fail, disks that are full.
+
+use std::sync::Mutex;
+
+use super::super::store::{Batch, Persist, StoreErrorKind, View};
+use super::*;
+
+/// What the next commits shall do.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Plan {
+    Work,
+    /// Fail, and nothing of the batch is there afterwards.
+    FailBefore,
+    /// Fail although the batch is there afterwards, as when only the sync failed.
+    FailAfter,
+}
+
+/// A store that refuses everything after a failure, until it is opened again.
+struct Flaky {
+    inner: Arc<Memory>,
+    plan: Arc<Mutex<Plan>>,
+    broken: Mutex<bool>,
+}
+
+fn error() -> StoreError {
+    StoreError {
+        store: "flaky",
+        doing: "commit",
+        kind: StoreErrorKind::Full,
+        message: "no space".into(),
+    }
+}
+
+impl Store for Flaky {
+    fn name(&self) -> &'static str {
+        "flaky"
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn View>, StoreError> {
+        self.inner.snapshot()
+    }
+
+    fn commit(&self, batch: &Batch, persist: Persist) -> Result<(), StoreError> {
+        let mut broken = self.broken.lock().expect("not poisoned");
+        let plan = std::mem::replace(&mut *self.plan.lock().expect("not poisoned"), Plan::Work);
+        if *broken || plan == Plan::FailBefore {
+            *broken = true;
+            return Err(error());
+        }
+        self.inner.commit(batch, persist)?;
+        match plan {
+            Plan::FailAfter => {
+                *broken = true;
+                Err(error())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+fn flaky() -> (Bench, Arc<Mutex<Plan>>) {
+    let mut bench = Bench::new();
+    let plan = Arc::new(Mutex::new(Plan::Work));
+    let (inner, shared) = (bench.store.clone(), plan.clone());
+    let open = move || -> Result<Arc<dyn Store>, StoreError> {
+        Ok(Arc::new(Flaky {
+            inner: inner.clone(),
+            plan: shared.clone(),
+            broken: Mutex::new(false),
+        }))
+    };
+    bench.service = Service::with_opener(Box::new(open), Settings::default()).expect("opens");
+    bench.node(create("first"));
+    (bench, plan)
+}
+
+fn batch(bench: &Bench) -> Vec<Request> {
+    [create("/a"), mkdir("/d"), lookup("/a"), unlink("/nothing")]
+        .into_iter()
+        .enumerate()
+        .map(|(slot, operation)| Request {
+            slot: slot as u16,
+            sequence: 1,
+            ..bench.request(operation)
+        })
+        .collect()
+}
+
+#[test]
+fn a_failed_commit_is_an_error_and_can_be_asked_again() {
+    let (mut bench, plan) = flaky();
+    let requests = batch(&bench);
+    *plan.lock().expect("not poisoned") = Plan::FailBefore;
+    let time = bench.time();
+    for reply in bench.service.apply(&requests, time) {
+        assert_eq!(
+            reply.result.map_err(|failure| failure.errno),
+            Err(Errno::ENOSPC)
+        );
+    }
+    assert_eq!(bench.list("/"), ["first"]);
+    let replies = bench.service.apply(&requests, time);
+    assert!(replies[0].result.is_ok() && replies[1].result.is_ok());
+    assert_eq!(bench.list("/"), ["a", "d", "first"]);
+    assert_eq!(bench.check(false), [""; 0]);
+}
+
+#[test]
+fn a_commit_that_failed_too_late_is_found_to_have_happened() {
+    let (mut bench, plan) = flaky();
+    let requests = batch(&bench);
+    *plan.lock().expect("not poisoned") = Plan::FailAfter;
+    let time = bench.time();
+    let replies = bench.service.apply(&requests, time);
+    assert!(
+        replies[0].result.is_ok() && replies[1].result.is_ok(),
+        "{replies:?}"
+    );
+    // What changes nothing, or failed, is not remembered.
+    assert!(replies[2].result.is_err() && replies[3].result.is_err());
+    assert_eq!(bench.list("/"), ["a", "d", "first"]);
+    assert_eq!(bench.service.apply(&requests[..2], time), replies[..2]);
+    assert_eq!(bench.check(false), [""; 0]);
+}
+
+#[test]
+fn a_failed_reclaim_is_asked_again() {
+    let (mut bench, plan) = flaky();
+    let object = bench.stat("first").object;
+    bench.node(Operation::BeginUnstuff { object });
+    bench.done(unlink("first"));
+    *plan.lock().expect("not poisoned") = Plan::FailBefore;
+    assert!(bench.service.removed(&[object]).is_err());
+    assert_eq!(bench.service.removals(9).expect("lists").len(), 1);
+    bench.service.removed(&[object]).expect("forgets");
+    assert_eq!(bench.service.removals(9).expect("lists").len(), 0);
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_again_answers_errors_until_it_can() {
+    let mut bench = Bench::new();
+    let works = Arc::new(Mutex::new(true));
+    let (inner, switch) = (bench.store.clone(), works.clone());
+    let plan = Arc::new(Mutex::new(Plan::Work));
+    let shared = plan.clone();
+    let open = move || -> Result<Arc<dyn Store>, StoreError> {
+        match *switch.lock().expect("not poisoned") {
+            true => Ok(Arc::new(Flaky {
+                inner: inner.clone(),
+                plan: shared.clone(),
+                broken: Mutex::new(false),
+            })),
+            false => Err(error()),
+        }
+    };
+    bench.service = Service::with_opener(Box::new(open), Settings::default()).expect("opens");
+    let reader = bench.service.reader();
+    bench.node(create("first"));
+    *works.lock().expect("not poisoned") = false;
+    *plan.lock().expect("not poisoned") = Plan::FailBefore;
+    assert_eq!(bench.errno(create("f")), Errno::ENOSPC);
+    assert_eq!(bench.errno(create("f")), Errno::ENOSPC);
+    let reply = reader
+        .answer(&bench.request(lookup("/")))
+        .expect("is answered");
+    assert!(reply.result.is_err());
+    *works.lock().expect("not poisoned") = true;
+    bench.node(create("f"));
+    let reply = reader
+        .answer(&bench.request(lookup("/f")))
+        .expect("is answered");
+    assert!(reply.result.is_ok());
+}
+
+#[test]
+fn a_full_disk_refuses_what_needs_space_and_lets_go_what_gives_it_back() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let mut bench = Bench::new();
+    let open = |reserve_bytes| {
+        let settings = Settings {
+            reserve_bytes,
+            ..Settings::default()
+        };
+        Service::open(directory.path(), settings).expect("opens")
+    };
+    bench.service = open(0);
+    bench.node(create("f"));
+    bench.service = {
+        drop(std::mem::replace(&mut bench.service, Bench::new().service));
+        open(u64::MAX)
+    };
+    let failure = bench.run(create("g")).expect_err("there is no space");
+    assert_eq!(failure.errno, Errno::ENOSPC);
+    assert!(failure.message.contains("reserve"), "{}", failure.message);
+    assert!(bench.run(lookup("f")).is_ok());
+    bench.done(unlink("f"));
+}
