@@ -13,7 +13,7 @@ impl Core {
     /// Makes sure that a connection is on its way, for an operation that was just posted. Fails the
     /// peer's operations if none can be made.
     pub(crate) fn connect(&mut self, methods: &mut Methods, peer: u32) {
-        if self.peers[peer].phase != Phase::Closed {
+        if !matches!(self.peers[peer].phase, Phase::Closed) {
             return;
         }
         self.peers[peer].attempt = 0;

@@ -210,9 +210,7 @@ impl Core {
     pub(crate) fn add_op(&mut self, op: Op) -> u32 {
         let peer = op.peer;
         let index = self.ops.insert(op);
-        let mut list = self.peers[peer].ops;
-        list.push_back(&mut self.ops, index);
-        self.peers[peer].ops = list;
+        self.peers[peer].ops.push_back(&mut self.ops, index);
         index
     }
 
@@ -220,10 +218,9 @@ impl Core {
     #[inline]
     fn unlist_op(&mut self, op: u32) {
         let peer = self.ops[op].peer;
-        let mut list = self.peers[peer].ops;
-        list.remove(&mut self.ops, op);
-        self.peers[peer].ops = list;
-        if list.is_empty() && self.peers[peer].refs == 0 {
+        let entry = &mut self.peers[peer];
+        entry.ops.remove(&mut self.ops, op);
+        if entry.refs == 0 && entry.ops.is_empty() {
             self.tasks.push_back(Task::Release(self.peers.key(peer)));
         }
     }
@@ -238,14 +235,12 @@ impl Core {
         self.completions += 1;
         let entry = &mut self.ops[op];
         entry.fragments = Default::default();
-        entry.state = State::Done(result);
+        entry.state = State::Done(result.map_err(Box::new));
         let context = entry.context;
         if context == NOBODY {
             self.ops.remove(op);
         } else {
-            let mut list = self.contexts[context];
-            list.push_back(&mut self.ops, op);
-            self.contexts[context] = list;
+            self.contexts[context].push_back(&mut self.ops, op);
         }
     }
 
@@ -290,15 +285,16 @@ impl Core {
     pub(crate) fn take(&mut self, op: u32) -> Option<Completion> {
         let id = OpId(self.ops.key(op));
         let context = self.ops[op].context;
-        let mut list = self.contexts[context];
-        list.remove(&mut self.ops, op);
-        self.contexts[context] = list;
-        let entry = self.ops.remove(op)?;
-        match entry.state {
+        self.contexts[context].remove(&mut self.ops, op);
+        let entry = &mut self.ops[op];
+        let user = entry.user;
+        let state = std::mem::replace(&mut entry.state, State::Finishing);
+        self.ops.discard(op);
+        match state {
             State::Done(result) => Some(Completion {
                 op: id,
-                user: entry.user,
-                result,
+                user,
+                result: result.map_err(|error| *error),
             }),
             _ => None,
         }
@@ -383,8 +379,7 @@ impl Sink for Delivery<'_> {
 impl Core {
     #[inline]
     fn packet(&mut self, peer: u32, header: Header, packet: Packet<'_>) {
-        let entry = &mut self.peers[peer];
-        if entry.phase != Phase::Up {
+        if !self.peers[peer].is_up() {
             return self.first_packet(peer, header, packet);
         }
         if header.credit != 0 && !self.credit(peer, header.credit) {
@@ -401,7 +396,7 @@ impl Core {
     }
 
     fn first_packet(&mut self, peer: u32, header: Header, packet: Packet<'_>) {
-        if self.peers[peer].phase != Phase::Greeting {
+        if !matches!(self.peers[peer].phase, Phase::Greeting) {
             return;
         }
         match header.kind {

@@ -334,17 +334,13 @@ impl Core {
             body,
         });
         self.early[index].node = self.early_table.push_back(peer, tag, index);
-        let mut list = self.peers[peer].early;
-        list.push_back(&mut self.early, index);
-        self.peers[peer].early = list;
+        self.peers[peer].early.push_back(&mut self.early, index);
     }
 
     /// Takes an early message that is out of the table already, with its accounts.
     pub(crate) fn take_early(&mut self, index: u32) -> Option<EarlyBody> {
         let peer = self.early[index].peer;
-        let mut list = self.peers[peer].early;
-        list.remove(&mut self.early, index);
-        self.peers[peer].early = list;
+        self.peers[peer].early.remove(&mut self.early, index);
         let body = self.early.remove(index)?.body;
         match &body {
             EarlyBody::Whole(data) => self.discharge(peer, data.len()),

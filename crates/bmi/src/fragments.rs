@@ -7,7 +7,7 @@ use crate::types::Error;
 
 /// Below this many bytes a copy through the stack is cheaper than cutting a [`Memory`], which
 /// counts references.
-const SMALL_BYTES: usize = 256;
+const SMALL_BYTES: usize = 64;
 
 /// The memory of an operation. One fragment, the usual case, needs no allocation.
 #[derive(Debug, Default)]

@@ -88,7 +88,10 @@ impl MatchTable {
         loop {
             let node = &mut self.nodes[at];
             if node.tag == tag && node.peer == peer {
-                return self.remove(at);
+                let value = node.value;
+                self.buckets[bucket].remove(&mut self.nodes, at);
+                self.nodes.discard(at);
+                return Some(value);
             }
             at = node.links().next()?;
         }

@@ -89,8 +89,8 @@ pub(crate) enum State {
     Moving,
     /// Its exports are being ended.
     Finishing,
-    /// It can be tested for.
-    Done(Result<u64, OpError>),
+    /// It can be tested for. An error, which is rare, does not make every operation larger.
+    Done(Result<u64, Box<OpError>>),
 }
 
 /// A message that is still with its sender.

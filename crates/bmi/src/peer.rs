@@ -10,7 +10,7 @@ use crate::slab::{Linked, Links, List};
 use crate::types::Tag;
 
 /// Where a peer's connection stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum Phase {
     /// An address that we looked up, without a connection. The next operation makes one.
     Closed,
@@ -191,7 +191,7 @@ impl Peer {
     /// Whether messages may flow.
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
-        self.phase == Phase::Up
+        matches!(self.phase, Phase::Up)
     }
 
     /// The number of our announcements of this kind that may lie unmatched there.

@@ -65,6 +65,20 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// Drops an entry where it lies; its key is stale from now on.
+    #[inline]
+    pub(crate) fn discard(&mut self, index: u32) {
+        if let Some(entry) = self.entries.get_mut(index as usize)
+            && entry.value.is_some()
+        {
+            entry.value = None;
+            entry.generation = entry.generation.wrapping_add(1).max(1);
+            entry.next_free = self.free;
+            self.free = index;
+            self.len -= 1;
+        }
+    }
+
     /// The key of the entry at `index`.
     #[inline]
     pub(crate) fn key(&self, index: u32) -> u64 {
