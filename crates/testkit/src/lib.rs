@@ -1,7 +1,7 @@
 //! Conformance suites and the pieces that tests of several rooms share. For tests only: no room
 //! depends on this one outside its dev-dependencies.
 //!
-//! Read [`conformance`] first: one suite for everything that implements
+//! Read [`mod@conformance`] first: one suite for everything that implements
 //! [`causeway_transport::Method`], instantiated per method in `tests/conformance.rs`. Then
 //! [`decoders`] (bodies that feed hostile bytes to every decoder, shared by `fuzz/` and by an
 //! ordinary test), [`process`] (tests that run a part of themselves in another process, to be

@@ -125,14 +125,15 @@ impl Module {
 /// Whether cargo starts compiling at this file.
 pub(crate) fn is_crate_root(path: &str) -> bool {
     let parts: Vec<_> = path.split('/').collect();
-    match parts[..] {
-        ["crates", _, "src", "lib.rs" | "main.rs"] | ["crates", _, "build.rs"] => true,
-        ["crates", _, "tests" | "benches" | "examples", _] => true,
-        ["crates", _, "src", "bin", _] => true,
-        ["crates", _, "tests" | "benches" | "examples", _, "main.rs"] => true,
-        ["fuzz", "fuzz_targets", _] => true,
-        _ => false,
-    }
+    matches!(
+        parts[..],
+        ["crates", _, "src", "lib.rs" | "main.rs"]
+            | ["crates", _, "build.rs"]
+            | ["crates", _, "tests" | "benches" | "examples", _]
+            | ["crates", _, "tests" | "benches" | "examples", _, "main.rs"]
+            | ["crates", _, "src", "bin", _]
+            | ["fuzz", "fuzz_targets", _]
+    )
 }
 
 #[test]
