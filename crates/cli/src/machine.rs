@@ -82,12 +82,12 @@ pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
 
 /// Bytes that are free in the file system that holds `path`, and whether that is a tmpfs.
 pub(crate) fn free_space(path: &std::path::Path) -> std::io::Result<(u64, bool)> {
-    const TMPFS_MAGIC: i64 = 0x0102_1994;
     let space = rustix::fs::statvfs(path)?;
     let kind = rustix::fs::statfs(path)?;
     Ok((
         space.f_bavail.saturating_mul(space.f_frsize),
-        i64::from(kind.f_type) == TMPFS_MAGIC,
+        // TMPFS_MAGIC of linux/magic.h.
+        kind.f_type == 0x0102_1994,
     ))
 }
 

@@ -4,9 +4,9 @@
 //! input first, then messages both ways, as the task wants. It ends when its standard input closes,
 //! so nothing outlives the command. [`Pool`] is the command's side, [`Desk`] the worker's.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -114,10 +114,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
 
     /// The next event, waiting at most so long; `None` if there was none.
     pub(crate) fn event(&self, wait: Duration) -> Option<(usize, Event<M>)> {
-        match self.events.recv_timeout(wait) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.events.recv_timeout(wait).ok()
     }
 
     /// The next message of every worker, in the order of workers.
@@ -223,8 +220,6 @@ fn listen<M: DeserializeOwned>(
     // The command may have gone on without us.
     let _ = sender.send((number, Event::Ended(reason)));
 }
-
-use std::io::Read;
 
 /// A worker's side of the conversation.
 pub(crate) struct Desk {

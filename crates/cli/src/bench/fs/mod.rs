@@ -87,6 +87,9 @@ pub(crate) struct Arguments {
 /// Groups of measurements.
 const GROUPS: [&str; 6] = ["sequential", "names", "small", "commit", "tiles", "idle"];
 
+/// Measures one of them.
+type Group = fn(&mut Bench) -> Outcome;
+
 /// Everything that measurements share.
 pub(crate) struct Bench {
     /// Rows so far.
@@ -147,7 +150,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     bench.introduce(quick)?;
     let wanted =
         |group: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == group);
-    let groups: [(&str, fn(&mut Bench) -> Outcome); 6] = [
+    let groups: [(&str, Group); 6] = [
         ("sequential", sequential::run),
         ("names", names::run),
         ("small", names::small_files),

@@ -369,9 +369,12 @@ impl Worker {
         let started = monotonic_ns();
         if tile.list {
             match write {
-                true => self.client.write_list(file, &regions, &[memory.clone()])?,
+                true => self
+                    .client
+                    .write_list(file, &regions, std::slice::from_ref(&memory))?,
                 false => {
-                    self.client.read_list(file, &regions, &[memory.clone()])?;
+                    self.client
+                        .read_list(file, &regions, std::slice::from_ref(&memory))?;
                 }
             }
         } else {
