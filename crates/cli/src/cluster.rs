@@ -52,7 +52,12 @@ impl Cluster {
         };
         let running = DevCluster::create(configuration, &file, command).map_err(failed(doing()))?;
         let mut cluster = Self {
-            registrations: running.configuration().servers.iter().map(|_| None).collect(),
+            registrations: running
+                .configuration()
+                .servers
+                .iter()
+                .map(|_| None)
+                .collect(),
             running,
         };
         for index in 0..cluster.registrations.len() {
@@ -73,7 +78,10 @@ impl Cluster {
 
     /// A server's name.
     pub(crate) fn name(&self, index: usize) -> &str {
-        self.configuration().servers.get(index).map_or("?", |server| &server.name)
+        self.configuration()
+            .servers
+            .get(index)
+            .map_or("?", |server| &server.name)
     }
 
     /// A running server's process id.
@@ -107,7 +115,9 @@ impl Cluster {
     }
 
     fn register(&mut self, index: usize) -> Outcome {
-        let Some(pid) = self.running.pid(index) else { return Ok(()) };
+        let Some(pid) = self.running.pid(index) else {
+            return Ok(());
+        };
         let registration = shutdown::register_process(pid)?;
         if let Some(slot) = self.registrations.get_mut(index) {
             *slot = Some(registration);

@@ -51,6 +51,14 @@ impl Failure {
         }
     }
 
+    /// Says which item of many it was.
+    pub(crate) fn about(self, item: impl fmt::Display) -> Self {
+        Self {
+            what: format!("{item}: {}", self.what),
+            ..self
+        }
+    }
+
     /// Adds what to do.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

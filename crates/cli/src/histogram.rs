@@ -70,9 +70,17 @@ impl Histogram {
 
     /// Buckets that are used: lower end, upper end (both microseconds) and count.
     pub(crate) fn buckets(&self) -> impl Iterator<Item = (f64, f64, u64)> + '_ {
-        self.counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(bucket, count)| {
-            (bucket_start_us(bucket as f64), bucket_start_us(bucket as f64 + 1.0), *count)
-        })
+        self.counts
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+            .map(|(bucket, count)| {
+                (
+                    bucket_start_us(bucket as f64),
+                    bucket_start_us(bucket as f64 + 1.0),
+                    *count,
+                )
+            })
     }
 }
 
@@ -93,7 +101,11 @@ mod tests {
             high.add(f64::from(value) + 1000.0);
         }
         let near = |value: f64, wanted: f64| (value / wanted - 1.0).abs() < 0.1;
-        assert!(near(low.quantile_us(0.5), 500.0), "{}", low.quantile_us(0.5));
+        assert!(
+            near(low.quantile_us(0.5), 500.0),
+            "{}",
+            low.quantile_us(0.5)
+        );
         assert!(near(low.quantile_us(0.99), 990.0));
         low.merge(&high);
         assert_eq!(low.count(), 2000);

@@ -64,7 +64,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         table.row(vec![(*name).to_owned(), now.clone(), most.clone()]);
     }
     output.line(&table.text());
-    let servers = match (arguments.config.is_some(), find(arguments.config.as_deref())) {
+    let servers = match (
+        arguments.config.is_some(),
+        find(arguments.config.as_deref()),
+    ) {
         (_, Ok(file)) => look_at_servers(&output, &file)?,
         (true, Err(failure)) => return Err(failure),
         (false, Err(_)) => {
@@ -85,7 +88,14 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 }
 
 fn probe() -> Vec<Capability> {
-    vec![probe_attach(), probe_memfd(), probe_sockets(), probe_tcp(), probe_uring(), probe_cores()]
+    vec![
+        probe_attach(),
+        probe_memfd(),
+        probe_sockets(),
+        probe_tcp(),
+        probe_uring(),
+        probe_cores(),
+    ]
 }
 
 /// Copies from a child's memory, as large transfers between processes do.
@@ -99,7 +109,9 @@ fn probe_attach() -> Capability {
     let fails = |why: String| Capability {
         name,
         works: false,
-        detail: format!("{why}; large transfers between processes are copied through shared memory"),
+        detail: format!(
+            "{why}; large transfers between processes are copied through shared memory"
+        ),
     };
     // A process of our own that waits: the kernel's answer for it is the answer for any peer of
     // this user. Address 0 is never mapped, so a permitted call answers "bad address".
@@ -126,8 +138,14 @@ fn probe_attach() -> Capability {
     match answer.as_ref().map_err(std::io::Error::raw_os_error) {
         Ok(_) | Err(Some(14)) => works("large transfers between processes are copied once"),
         Err(Some(1)) => fails(format!("refused by the kernel (EPERM{scope})")),
-        Err(Some(38)) => fails("not in this kernel (ENOSYS), or forbidden by a container".to_owned()),
-        Err(_) => fails(answer.err().map_or_else(String::new, |error| error.to_string())),
+        Err(Some(38)) => {
+            fails("not in this kernel (ENOSYS), or forbidden by a container".to_owned())
+        }
+        Err(_) => fails(
+            answer
+                .err()
+                .map_or_else(String::new, |error| error.to_string()),
+        ),
     }
 }
 
@@ -144,7 +162,8 @@ fn probe_memfd() -> Capability {
         name: "memfd with seals",
         works: made.is_ok(),
         detail: match made {
-            Ok(_) => "shared memory leaves nothing behind; the size of /dev/shm does not matter".to_owned(),
+            Ok(_) => "shared memory leaves nothing behind; the size of /dev/shm does not matter"
+                .to_owned(),
             Err(error) => format!("{error}; the shm method is not available, tcp is used"),
         },
     }
@@ -181,7 +200,10 @@ fn probe_uring() -> Capability {
     // Set-up is known to be there from Linux 5.1 on; the switch exists from 6.6 on.
     let (works, detail) = match (switched_off, kernel_at_least(5, 1)) {
         (Some(2), _) => (false, "switched off (kernel.io_uring_disabled is 2)"),
-        (Some(1), _) => (false, "for privileged processes only (kernel.io_uring_disabled is 1)"),
+        (Some(1), _) => (
+            false,
+            "for privileged processes only (kernel.io_uring_disabled is 1)",
+        ),
         (_, false) => (false, "this kernel is older than 5.1"),
         (_, true) => (true, "there, but not needed"),
     };
@@ -193,8 +215,13 @@ fn probe_uring() -> Capability {
 }
 
 fn kernel_at_least(major: u32, minor: u32) -> bool {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|text| text.parse().ok());
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
+    let mut numbers = release
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|text| text.parse().ok());
     let mut next = || numbers.next().flatten().unwrap_or(0_u32);
     (next(), next()) >= (major, minor)
 }
@@ -233,12 +260,19 @@ fn look_at_servers(output: &Output, file: &Path) -> Outcome<Vec<serde_json::Valu
         json: output.json,
     })?;
     output.line("");
-    output.line(&format!("file system {} ({})", session.configuration.name, file.display()));
+    output.line(&format!(
+        "file system {} ({})",
+        session.configuration.name,
+        file.display()
+    ));
     let mut objects = Vec::new();
     for (index, server) in session.configuration.servers.iter().enumerate() {
         let mut client = session.client()?;
         let answer = client.ping(index);
-        let facts = client.report(index).map(|report| report.facts).unwrap_or_default();
+        let facts = client
+            .report(index)
+            .map(|report| report.facts)
+            .unwrap_or_default();
         let error = answer.err().map(|error| error.to_string());
         let verdict = match &error {
             None => paint("reached", Style::Green),

@@ -28,9 +28,8 @@ impl Machine {
     /// Looks around.
     pub(crate) fn here() -> Self {
         let system = rustix::system::uname();
-        let processor = first_value("/proc/cpuinfo", "model name").unwrap_or_else(|| {
-            format!("unknown {}", system.machine().to_string_lossy())
-        });
+        let processor = first_value("/proc/cpuinfo", "model name")
+            .unwrap_or_else(|| format!("unknown {}", system.machine().to_string_lossy()));
         let memory_kib = first_value("/proc/meminfo", "MemTotal")
             .and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -83,17 +82,19 @@ pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
 
 /// Bytes that are free in the file system that holds `path`, and whether that is a tmpfs.
 pub(crate) fn free_space(path: &std::path::Path) -> std::io::Result<(u64, bool)> {
-    const TMPFS_MAGIC: i64 = 0x0102_1994;
     let space = rustix::fs::statvfs(path)?;
     let kind = rustix::fs::statfs(path)?;
     Ok((
         space.f_bavail.saturating_mul(space.f_frsize),
-        i64::from(kind.f_type) == TMPFS_MAGIC,
+        // TMPFS_MAGIC of linux/magic.h.
+        kind.f_type == 0x0102_1994,
     ))
 }
 
 /// Seconds since the epoch, now.
 pub(crate) fn now_seconds() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+    since.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
 }

@@ -56,7 +56,12 @@ enum Room {
 }
 
 fn version() -> &'static str {
-    concat!(env!("CARGO_PKG_VERSION"), " (", env!("CAUSEWAY_COMMIT"), ")")
+    concat!(
+        env!("CARGO_PKG_VERSION"),
+        " (",
+        env!("CAUSEWAY_COMMIT"),
+        ")"
+    )
 }
 
 fn main() {
@@ -87,12 +92,18 @@ fn run(cli: Cli) -> Outcome {
 
 /// Prints help, the version or what is wrong with the arguments; answers the exit code.
 fn wrong_use(error: &clap::Error) -> u8 {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+    if matches!(
+        error.kind(),
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
+    ) {
         // A closed pipe ends `causeway --help | head` quietly.
         let _ = error.print();
         return 0;
     }
     let text = error.render().to_string();
-    output::note(&format!("causeway: {}", text.strip_prefix("error: ").unwrap_or(&text).trim_end()));
+    output::note(&format!(
+        "causeway: {}",
+        text.strip_prefix("error: ").unwrap_or(&text).trim_end()
+    ));
     2
 }

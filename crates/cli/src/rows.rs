@@ -190,7 +190,16 @@ mod tests {
     fn rows_have_the_promised_fields() {
         let row = Row::new("a/b", "causeway", 8, "latency_us", &[1.0]).unwrap();
         let json = serde_json::to_value(&row).unwrap();
-        for field in ["case", "who", "size_bytes", "metric", "median", "min", "max", "runs"] {
+        for field in [
+            "case",
+            "who",
+            "size_bytes",
+            "metric",
+            "median",
+            "min",
+            "max",
+            "runs",
+        ] {
             assert!(json.get(field).is_some(), "{field}");
         }
     }
@@ -202,6 +211,9 @@ mod tests {
         table.row(vec!["a".to_owned(), "1".to_owned()]);
         table.row(vec!["bcdefg".to_owned(), "20000".to_owned()]);
         table.row(vec!["short".to_owned()]);
-        assert_eq!(table.text(), "name     size\na           1\nbcdefg  20000\nshort");
+        assert_eq!(
+            table.text(),
+            "name     size\na           1\nbcdefg  20000\nshort"
+        );
     }
 }

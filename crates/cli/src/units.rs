@@ -77,7 +77,11 @@ pub(crate) fn duration_text(duration: Duration) -> String {
     } else if seconds < 60.0 {
         format!("{seconds:.1} s")
     } else {
-        format!("{} min {:02} s", duration.as_secs() / 60, duration.as_secs() % 60)
+        format!(
+            "{} min {:02} s",
+            duration.as_secs() / 60,
+            duration.as_secs() % 60
+        )
     }
 }
 
@@ -142,7 +146,11 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (year, month, day)
 }

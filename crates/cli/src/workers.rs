@@ -4,9 +4,9 @@
 //! input first, then messages both ways, as the task wants. It ends when its standard input closes,
 //! so nothing outlives the command. [`Pool`] is the command's side, [`Desk`] the worker's.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
@@ -94,9 +94,15 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         let doing = || format!("telling worker {number} what to do");
         let mut line = serde_json::to_vec(message).doing(doing)?;
         line.push(b'\n');
-        let input = self.workers.get_mut(number).and_then(|hand| hand.input.as_mut());
+        let input = self
+            .workers
+            .get_mut(number)
+            .and_then(|hand| hand.input.as_mut());
         let input = input.ok_or("it has been let go").doing(doing)?;
-        input.write_all(&line).and_then(|()| input.flush()).doing(doing)
+        input
+            .write_all(&line)
+            .and_then(|()| input.flush())
+            .doing(doing)
     }
 
     /// Tells a worker that nothing more comes.
@@ -108,10 +114,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
 
     /// The next event, waiting at most so long; `None` if there was none.
     pub(crate) fn event(&self, wait: Duration) -> Option<(usize, Event<M>)> {
-        match self.events.recv_timeout(wait) {
-            Ok(event) => Some(event),
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
-        }
+        self.events.recv_timeout(wait).ok()
     }
 
     /// The next message of every worker, in the order of workers.
@@ -124,7 +127,10 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
             let Some((number, event)) = self.event(left) else {
                 return Err(Failure::new(
                     what,
-                    format!("{missing} of {} workers did not answer within {within:?}", self.len()),
+                    format!(
+                        "{missing} of {} workers did not answer within {within:?}",
+                        self.len()
+                    ),
                 ));
             };
             match event {
@@ -192,7 +198,9 @@ fn listen<M: DeserializeOwned>(
     let mut line = Vec::new();
     loop {
         line.clear();
-        let read = (&mut output).take(MAX_LINE_BYTES).read_until(b'\n', &mut line);
+        let read = (&mut output)
+            .take(MAX_LINE_BYTES)
+            .read_until(b'\n', &mut line);
         if !matches!(read, Ok(count) if count > 0) {
             break;
         }
@@ -212,8 +220,6 @@ fn listen<M: DeserializeOwned>(
     // The command may have gone on without us.
     let _ = sender.send((number, Event::Ended(reason)));
 }
-
-use std::io::Read;
 
 /// A worker's side of the conversation.
 pub(crate) struct Desk {
@@ -268,7 +274,9 @@ fn write_line<M: Serialize>(line: &Line<M>) -> Outcome {
     let mut bytes = serde_json::to_vec(line).doing(doing)?;
     bytes.push(b'\n');
     let mut out = std::io::stdout().lock();
-    out.write_all(&bytes).and_then(|()| out.flush()).doing(doing)
+    out.write_all(&bytes)
+        .and_then(|()| out.flush())
+        .doing(doing)
 }
 
 /// All workers may start.

@@ -57,8 +57,12 @@ impl Benchmark {
 
     /// Adds the ratios of two figures of the same runs.
     pub(crate) fn ratio(&mut self, case: &str, size: u64, upper: &[f64], lower: &[f64]) {
-        let ratios: Vec<f64> =
-            upper.iter().zip(lower).filter(|(_, lower)| **lower > 0.0).map(|(u, l)| u / l).collect();
+        let ratios: Vec<f64> = upper
+            .iter()
+            .zip(lower)
+            .filter(|(_, lower)| **lower > 0.0)
+            .map(|(u, l)| u / l)
+            .collect();
         self.add(case, "causeway", size, "ratio", &ratios);
     }
 
@@ -70,7 +74,9 @@ impl Benchmark {
 
     /// A row's figure.
     pub(crate) fn row(&self, case: &str, who: &str, size: u64) -> Option<&Row> {
-        self.rows.iter().find(|row| row.case == case && row.who == who && row.size_bytes == size)
+        self.rows
+            .iter()
+            .find(|row| row.case == case && row.who == who && row.size_bytes == size)
     }
 
     /// Prints the table or the JSON, and writes the report.
@@ -101,13 +107,22 @@ impl Benchmark {
             page.lines("How it was measured", "", &self.notes);
         }
         page.machine(&self.machine, &[]);
-        page.table("Rows", "The same rows as in --json.", &rows_table(&self.rows));
+        page.table(
+            "Rows",
+            "The same rows as in --json.",
+            &rows_table(&self.rows),
+        );
         page.write(path)
     }
 
     /// The rows of some cases, as a table.
     pub(crate) fn table_of(&self, wanted: impl Fn(&Row) -> bool) -> Table {
-        let rows: Vec<Row> = self.rows.iter().filter(|row| wanted(row)).cloned().collect();
+        let rows: Vec<Row> = self
+            .rows
+            .iter()
+            .filter(|row| wanted(row))
+            .cloned()
+            .collect();
         rows_table(&rows)
     }
 }

@@ -53,7 +53,11 @@ impl<'a> Drill<'a> {
 
     /// Half of the items are given out before the server is killed, the other half afterwards.
     pub(crate) fn most_items(&self, total: usize) -> usize {
-        if self.killed_ns.is_none() { total.div_ceil(2) } else { usize::MAX }
+        if self.killed_ns.is_none() {
+            total.div_ceil(2)
+        } else {
+            usize::MAX
+        }
     }
 
     /// Kills or restarts the server if it is time to.

@@ -123,7 +123,9 @@ impl Result {
     /// Every error that a client got, with the phase's and the worker's number.
     pub(crate) fn faults(&self) -> impl Iterator<Item = (usize, usize, &Fault)> {
         self.phases.iter().enumerate().flat_map(|(phase, one)| {
-            one.faults.iter().map(move |(worker, fault)| (phase, *worker, fault))
+            one.faults
+                .iter()
+                .map(move |(worker, fault)| (phase, *worker, fault))
         })
     }
 
@@ -148,13 +150,19 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if arguments.keep {
         scratch.keep();
         let place = scratch.path().join("storage").display().to_string();
-        output.line(&format!("storage kept: causeway fs dev --dir {place} serves it again"));
+        output.line(&format!(
+            "storage kept: causeway fs dev --dir {place} serves it again"
+        ));
     }
     match result.differing {
         0 => Ok(()),
         count => Err(Failure::new(
             "the demonstration",
-            format!("{} of {} comparisons differ", count_text(count), count_text(result.compared)),
+            format!(
+                "{} of {} comparisons differ",
+                count_text(count),
+                count_text(result.compared)
+            ),
         )
         .hint(format!("see {}", arguments.out.display()))),
     }
@@ -165,8 +173,14 @@ fn choose_tree(arguments: &Arguments, scratch: &Path, output: &Output) -> Outcom
         return Ok((tree::scan(top)?, top.display().to_string()));
     }
     if let Some(top) = tree::sysroot() {
-        output.line(&format!("the tree: the Rust toolchain's own files, {}", top.display()));
-        return Ok((tree::scan(&top)?, format!("the Rust toolchain, {}", top.display())));
+        output.line(&format!(
+            "the tree: the Rust toolchain's own files, {}",
+            top.display()
+        ));
+        return Ok((
+            tree::scan(&top)?,
+            format!("the Rust toolchain, {}", top.display()),
+        ));
     }
     output.line("the tree: made-up files, as there is no rustc here (choose one with --tree)");
     let top = scratch.join("source");
@@ -182,7 +196,11 @@ fn check_space(tree: &Tree, place: &Path) -> Outcome {
     }
     Err(Failure::new(
         format!("making room in {}", place.display()),
-        format!("{} are free, about {} are needed", bytes_text(free), bytes_text(needed)),
+        format!(
+            "{} are free, about {} are needed",
+            bytes_text(free),
+            bytes_text(needed)
+        ),
     )
     .hint("choose another place with --dir, or a smaller tree with --tree"))
 }
@@ -256,7 +274,14 @@ fn perform(
     let expected = store(&mut show, &cluster, tree, &mut result)?;
     verify(&mut show, "read back", tree, &[], &expected, &mut result)?;
     let copies = fail_and_recover(&mut show, &mut cluster, tree, &expected, &mut result)?;
-    verify(&mut show, "verify again", tree, &copies, &expected, &mut result)?;
+    verify(
+        &mut show,
+        "verify again",
+        tree,
+        &copies,
+        &expected,
+        &mut result,
+    )?;
     compare_names(&cluster, tree, &expected, &mut result)?;
     result.histories = sampler.finish();
     Ok(result)
@@ -280,8 +305,15 @@ impl Show<'_> {
         let bytes = work.iter().map(|work| work.bytes).sum();
         let progress = Progress::new(self.output, name, bytes);
         let started = Instant::now();
-        let phase =
-            phase::run(name, self.clients, &self.assignment, work, &progress, drill, each)?;
+        let phase = phase::run(
+            name,
+            self.clients,
+            &self.assignment,
+            work,
+            &progress,
+            drill,
+            each,
+        )?;
         progress.finish();
         self.output.line(&format!(
             "{name}: {} files, {} in {} ({})",
@@ -293,6 +325,9 @@ impl Show<'_> {
         Ok(phase)
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 /// Large files first, so that none of them is left for the end.
 fn in_order(mut work: Vec<Work>) -> Vec<Work> {
@@ -362,7 +397,9 @@ fn compare(
     match (found, expected) {
         (Some(found), Some(expected)) if found == expected => {}
         (Some(found), Some(expected)) => {
-            result.differ(format!("{phase}: {path}: read {found:?}, the source has {expected:?}"));
+            result.differ(format!(
+                "{phase}: {path}: read {found:?}, the source has {expected:?}"
+            ));
         }
         (None, _) => result.differ(format!("{phase}: {path}: was not read")),
         (_, None) => result.differ(format!("{phase}: {path}: was never stored")),
@@ -383,8 +420,12 @@ fn verify(
         item.check = Some(top.to_owned());
         Work::new(item, leaf.size)
     };
-    let mut work: Vec<Work> =
-        tree.leaves.iter().enumerate().map(|(n, leaf)| checked(n, leaf, TREE, 0)).collect();
+    let mut work: Vec<Work> = tree
+        .leaves
+        .iter()
+        .enumerate()
+        .map(|(n, leaf)| checked(n, leaf, TREE, 0))
+        .collect();
     for &number in copies {
         if let Some(leaf) = tree.leaves.get(number) {
             work.push(checked(number, leaf, COPY, total));
@@ -392,8 +433,17 @@ fn verify(
     }
     let phase = show.phase(name, in_order(work), None, &mut |done| {
         let number = done.number % total.max(1);
-        let path = tree.leaves.get(number).map_or_else(String::new, |leaf| printable(&leaf.path));
-        compare(result, name, &path, done.found.as_ref(), expected.get(&number));
+        let path = tree
+            .leaves
+            .get(number)
+            .map_or_else(String::new, |leaf| printable(&leaf.path));
+        compare(
+            result,
+            name,
+            &path,
+            done.found.as_ref(),
+            expected.get(&number),
+        );
     })?;
     note_lost(&phase, result);
     result.phases.push(phase);
@@ -420,7 +470,11 @@ fn fail_and_recover(
         if number.is_multiple_of(COPY_EVERY) {
             item.store = Some(COPY.to_owned());
             bytes += leaf.size;
-            let slash = leaf.path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+            let slash = leaf
+                .path
+                .iter()
+                .rposition(|byte| *byte == b'/')
+                .unwrap_or(0);
             let parent = leaf.path.get(..slash).unwrap_or_default();
             if made.insert(parent) {
                 make_with_parents(&mut client, &join(COPY.as_bytes(), parent), 0o755, None)?;
@@ -434,9 +488,17 @@ fn fail_and_recover(
     let mut drill = drill::Drill::new(cluster, victim, show.clients);
     let mut copies = Vec::new();
     let phase = show.phase(NAME, work, Some(&mut drill), &mut |done| {
-        let path =
-            tree.leaves.get(done.number).map_or_else(String::new, |leaf| printable(&leaf.path));
-        compare(result, NAME, &path, done.found.as_ref(), expected.get(&done.number));
+        let path = tree
+            .leaves
+            .get(done.number)
+            .map_or_else(String::new, |leaf| printable(&leaf.path));
+        compare(
+            result,
+            NAME,
+            &path,
+            done.found.as_ref(),
+            expected.get(&done.number),
+        );
         if done.stored.is_some() {
             copies.push(done.number);
         }
@@ -454,7 +516,11 @@ fn fail_and_recover(
 fn interleave(work: &mut Vec<Work>) {
     let step = 2_654_435_761_u64;
     work.sort_by_key(|work| (work.item.number as u64).wrapping_mul(step) & 0xffff_ffff);
-    let largest = work.iter().enumerate().max_by_key(|(_, work)| work.bytes).map(|(at, _)| at);
+    let largest = work
+        .iter()
+        .enumerate()
+        .max_by_key(|(_, work)| work.bytes)
+        .map(|(at, _)| at);
     if let Some(at) = largest {
         let largest = work.remove(at);
         let middle = (work.len() + 1).div_ceil(2).min(work.len());
@@ -472,11 +538,21 @@ fn compare_names(
     let mut client = Client::connect(cluster.configuration(), Default::default())?;
     let mut wanted: BTreeMap<Vec<u8>, (Kind, u64)> = BTreeMap::new();
     for (number, leaf) in tree.leaves.iter().enumerate() {
-        let kind = if leaf.link { Kind::SymbolicLink } else { Kind::File };
-        let bytes = expected.get(&number).map_or(leaf.size, |content| content.bytes);
+        let kind = if leaf.link {
+            Kind::SymbolicLink
+        } else {
+            Kind::File
+        };
+        let bytes = expected
+            .get(&number)
+            .map_or(leaf.size, |content| content.bytes);
         wanted.insert(join(TREE.as_bytes(), &leaf.path), (kind, bytes));
     }
-    for directory in tree.directories.iter().filter(|directory| !directory.path.is_empty()) {
+    for directory in tree
+        .directories
+        .iter()
+        .filter(|directory| !directory.path.is_empty())
+    {
         wanted.insert(join(TREE.as_bytes(), &directory.path), (Kind::Directory, 0));
     }
     let node = client.stat(TREE.as_bytes(), true)?;
@@ -492,7 +568,10 @@ fn compare_names(
             Kind::File | Kind::SymbolicLink => met.attributes.size,
         };
         if wanted.remove(met.path) != Some((met.attributes.kind, size)) {
-            differences.push(format!("names: {}: not as in the source", printable(met.path)));
+            differences.push(format!(
+                "names: {}: not as in the source",
+                printable(met.path)
+            ));
         }
         Ok(())
     })?;
@@ -513,12 +592,22 @@ pub(crate) fn rows(result: &Result) -> Vec<Row> {
         let seconds = phase.time().as_secs_f64().max(1e-9);
         let case = phase.name.replace(' ', "-");
         let figures = [
-            ("bandwidth", "bandwidth_mb_s", phase.bytes() as f64 / 1e6 / seconds),
+            (
+                "bandwidth",
+                "bandwidth_mb_s",
+                phase.bytes() as f64 / 1e6 / seconds,
+            ),
             ("files", "rate_per_s", phase.items as f64 / seconds),
             ("time", "seconds", seconds),
         ];
         for (what, metric, value) in figures {
-            rows.extend(Row::new(format!("{what}/{case}"), "causeway", 0, metric, &[value]));
+            rows.extend(Row::new(
+                format!("{what}/{case}"),
+                "causeway",
+                0,
+                metric,
+                &[value],
+            ));
         }
     }
     for (name, histogram) in latencies(result) {
@@ -550,7 +639,15 @@ pub(crate) fn latencies(result: &Result) -> BTreeMap<String, crate::histogram::H
 /// The phases as a table.
 pub(crate) fn phases_table(result: &Result) -> Table {
     let mut table = Table::new(&[
-        "phase", "processes", "files", "written", "read", "time", "throughput", "files/s", "errors",
+        "phase",
+        "processes",
+        "files",
+        "written",
+        "read",
+        "time",
+        "throughput",
+        "files/s",
+        "errors",
     ]);
     table.align_right(&[1, 2, 3, 4, 5, 6, 7, 8]);
     for (index, phase) in result.phases.iter().enumerate() {
@@ -572,14 +669,29 @@ pub(crate) fn phases_table(result: &Result) -> Table {
 
 /// The course of the failure, a sentence for each event.
 pub(crate) fn story(result: &Result) -> Vec<String> {
-    let at = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), |ns| format!("{:.1} s", result.seconds(ns)));
-    let mut lines = vec![format!("{}: {} is killed with SIGKILL", at(result.killed_ns), result.victim)];
-    let longest = result.faults().map(|(_, _, fault)| fault.to_ns - fault.from_ns).max();
+    let at = |ns: Option<u64>| {
+        ns.map_or_else(
+            || "?".to_owned(),
+            |ns| format!("{:.1} s", result.seconds(ns)),
+        )
+    };
+    let mut lines = vec![format!(
+        "{}: {} is killed with SIGKILL",
+        at(result.killed_ns),
+        result.victim
+    )];
+    let longest = result
+        .faults()
+        .map(|(_, _, fault)| fault.to_ns - fault.from_ns)
+        .max();
     let count = result.faults().count();
     match longest {
         None => lines.push("no client needed that server while it was away".to_owned()),
         Some(longest) => {
-            let named = result.faults().filter(|(_, _, fault)| fault.text.contains(&result.victim)).count();
+            let named = result
+                .faults()
+                .filter(|(_, _, fault)| fault.text.contains(&result.victim))
+                .count();
             lines.push(format!(
                 "clients get {count} errors, {named} of them name {}; the longest wait for one was {}, \
                  the time-out is {}",
@@ -589,7 +701,11 @@ pub(crate) fn story(result: &Result) -> Vec<String> {
             ));
         }
     }
-    lines.push(format!("{}: {} is started again", at(result.restarted_ns), result.victim));
+    lines.push(format!(
+        "{}: {} is started again",
+        at(result.restarted_ns),
+        result.victim
+    ));
     lines.push(format!(
         "{}: it answers; every file that had met an error is read or stored again",
         at(result.answered_ns)
@@ -615,7 +731,10 @@ fn summarize(result: &Result, arguments: &Arguments, output: &Output) {
         0 => paint("all alike", Style::Green),
         count => paint(&format!("{} DIFFER", count_text(count)), Style::Red),
     };
-    output.line(&format!("{} comparisons: {verdict}", count_text(result.compared)));
+    output.line(&format!(
+        "{} comparisons: {verdict}",
+        count_text(result.compared)
+    ));
     output.line(&format!("report: {}", arguments.out.display()));
     let faults: Vec<_> = result
         .faults()

@@ -17,7 +17,10 @@ const SHOWN_FAULTS: usize = 12;
 
 /// Writes the report.
 pub(crate) fn write(result: &Result, path: &Path) -> Outcome {
-    let mut page = Page::new("Causeway: a tree stored, lost a server, and verified", &lead(result));
+    let mut page = Page::new(
+        "Causeway: a tree stored, lost a server, and verified",
+        &lead(result),
+    );
     page.cards(&cards(result));
     throughput(&mut page, result);
     failure(&mut page, result);
@@ -35,15 +38,31 @@ pub(crate) fn write(result: &Result, path: &Path) -> Outcome {
     if !result.differences.is_empty() {
         page.lines("Differences", "", &result.differences);
     }
-    page.machine(&result.machine, &[
-        ("tree", result.source.clone()),
-        ("servers", format!("1 metadata server, {} I/O servers, each a process", result.servers)),
-        ("clients", format!("{} processes in each phase", result.clients)),
-        ("storage", result.storage.clone()),
-        ("durability", result.durability.to_owned()),
-        ("time-out of an operation", duration_text(result.timeout)),
-    ]);
-    page.table("Rows", "The same rows as in --json.", &rows_table(&rows(result)));
+    page.machine(
+        &result.machine,
+        &[
+            ("tree", result.source.clone()),
+            (
+                "servers",
+                format!(
+                    "1 metadata server, {} I/O servers, each a process",
+                    result.servers
+                ),
+            ),
+            (
+                "clients",
+                format!("{} processes in each phase", result.clients),
+            ),
+            ("storage", result.storage.clone()),
+            ("durability", result.durability.to_owned()),
+            ("time-out of an operation", duration_text(result.timeout)),
+        ],
+    );
+    page.table(
+        "Rows",
+        "The same rows as in --json.",
+        &rows_table(&rows(result)),
+    );
     page.write(path)
 }
 
@@ -68,10 +87,17 @@ fn cards(result: &Result) -> Vec<(String, String, Option<bool>)> {
             0 => "all alike".to_owned(),
             count => format!("{} differ", count_text(count)),
         },
-        format!("{} comparisons with the source", count_text(result.compared)),
+        format!(
+            "{} comparisons with the source",
+            count_text(result.compared)
+        ),
         Some(result.differing == 0),
     )];
-    for phase in result.phases.iter().filter(|phase| matches!(phase.name, "store" | "read back")) {
+    for phase in result
+        .phases
+        .iter()
+        .filter(|phase| matches!(phase.name, "store" | "read back"))
+    {
         let rate = phase.items as f64 / phase.time().as_secs_f64().max(1e-9);
         cards.push((
             rate_text(phase.bytes(), phase.time()),
@@ -83,15 +109,29 @@ fn cards(result: &Result) -> Vec<(String, String, Option<bool>)> {
         (Some(killed), Some(answered)) => (answered - killed) as f64 / 1e9,
         _ => 0.0,
     };
-    cards.push((format!("{away:.1} s"), format!("{} was away", result.victim), None));
-    let longest = result.faults().map(|(_, _, fault)| fault.to_ns - fault.from_ns).max();
+    cards.push((
+        format!("{away:.1} s"),
+        format!("{} was away", result.victim),
+        None,
+    ));
+    let longest = result
+        .faults()
+        .map(|(_, _, fault)| fault.to_ns - fault.from_ns)
+        .max();
     let longest = longest.map_or(0.0, |ns| ns as f64 / 1e9);
     cards.push((
         format!("{} errors", result.faults().count()),
-        format!("longest wait {longest:.1} s, time-out {}", duration_text(result.timeout)),
+        format!(
+            "longest wait {longest:.1} s, time-out {}",
+            duration_text(result.timeout)
+        ),
         None,
     ));
-    let total: f64 = result.phases.iter().map(|phase| phase.time().as_secs_f64()).sum();
+    let total: f64 = result
+        .phases
+        .iter()
+        .map(|phase| phase.time().as_secs_f64())
+        .sum();
     cards.push((format!("{total:.0} s"), "all phases".to_owned(), None));
     cards
 }
@@ -123,7 +163,12 @@ fn marks(result: &Result) -> Vec<Mark> {
 
 fn throughput(page: &mut Page, result: &Result) {
     let mut slots: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-    for slot in result.phases.iter().flat_map(|phase| &phase.slots).flatten() {
+    for slot in result
+        .phases
+        .iter()
+        .flat_map(|phase| &phase.slots)
+        .flatten()
+    {
         let sum = slots.entry(*slot.0).or_default();
         sum.0 += slot.1.0;
         sum.1 += slot.1.1;
@@ -163,18 +208,22 @@ fn throughput(page: &mut Page, result: &Result) {
         caption: "All client processes together. Bands are the phases, numbered as in the table \
                   below; many small files move few bytes, whatever their number.",
         extent: Extent::Wide,
-        legend: vec![Key::solid(0, "read by clients"), Key::solid(1, "written by clients")],
+        legend: vec![
+            Key::solid(0, "read by clients"),
+            Key::solid(1, "written by clients"),
+        ],
     };
-    page.figure(&figure, |width| plots::over_time(width, "MB/s", &series, &bands, &marks));
+    page.figure(&figure, |width| {
+        plots::over_time(width, "MB/s", &series, &bands, &marks)
+    });
 }
 
 fn failure(page: &mut Page, result: &Result) {
-    let Some((number, phase)) = result
-        .phases
-        .iter()
-        .enumerate()
-        .find(|(_, phase)| result.killed_ns.is_some_and(|at| (phase.from_ns..=phase.to_ns).contains(&at)))
-    else {
+    let Some((number, phase)) = result.phases.iter().enumerate().find(|(_, phase)| {
+        result
+            .killed_ns
+            .is_some_and(|at| (phase.from_ns..=phase.to_ns).contains(&at))
+    }) else {
         return;
     };
     let end = result.seconds(phase.to_ns);
@@ -197,10 +246,18 @@ fn failure(page: &mut Page, result: &Result) {
             let (left, right) = (at.max(from), (at + length).min(end));
             match spans.last_mut() {
                 Some(last) if left - last.2 < length / 2.0 => last.2 = right,
-                _ => spans.push((2, left, right, format!("moved {} and more", bytes_text(sum.0 + sum.1)))),
+                _ => spans.push((
+                    2,
+                    left,
+                    right,
+                    format!("moved {} and more", bytes_text(sum.0 + sum.1)),
+                )),
             }
         }
-        for (_, _, fault) in result.faults().filter(|fault| fault.0 == number && fault.1 == worker) {
+        for (_, _, fault) in result
+            .faults()
+            .filter(|fault| fault.0 == number && fault.1 == worker)
+        {
             let (left, right) = (result.seconds(fault.from_ns), result.seconds(fault.to_ns));
             spans.push((7, left, right, fault.text.clone()));
         }
@@ -216,19 +273,34 @@ fn failure(page: &mut Page, result: &Result) {
                   client waits for it and gets an error that names it. Grey: small files, which \
                   live with the metadata, or waiting.",
         extent: Extent::Wide,
-        legend: vec![Key::solid(2, "working"), Key::solid(7, "away, or waiting for an error")],
+        legend: vec![
+            Key::solid(2, "working"),
+            Key::solid(7, "away, or waiting for an error"),
+        ],
     };
-    page.figure(&figure, |width| plots::lanes(width, from, end, &lanes, &marks));
+    page.figure(&figure, |width| {
+        plots::lanes(width, from, end, &lanes, &marks)
+    });
 }
 
 fn operations(page: &mut Page, result: &Result) {
     let latencies = latencies(result);
-    let order = ["create", "write", "open", "read", "set attributes", "stat", "symlink"];
+    let order = [
+        "create",
+        "write",
+        "open",
+        "read",
+        "set attributes",
+        "stat",
+        "symlink",
+    ];
     let rows: Vec<_> = order
         .iter()
         .enumerate()
         .filter_map(|(colour, name)| {
-            latencies.get(*name).map(|histogram| ((*name).to_owned(), colour, histogram))
+            latencies
+                .get(*name)
+                .map(|histogram| ((*name).to_owned(), colour, histogram))
         })
         .collect();
     let figure = Figure {
@@ -251,7 +323,11 @@ fn servers(page: &mut Page, result: &Result) {
             name: format!(
                 "{}{}",
                 history.name,
-                if history.name == result.victim { " (killed once)" } else { "" }
+                if history.name == result.victim {
+                    " (killed once)"
+                } else {
+                    ""
+                }
             ),
             parts: vec![(1, history.written as f64), (0, history.read as f64)],
             note: format!(
@@ -269,12 +345,17 @@ fn servers(page: &mut Page, result: &Result) {
         extent: Extent::Half,
         legend: vec![Key::solid(1, "written"), Key::solid(0, "read")],
     };
-    page.figure(&figure, |width| plots::bars(width, &bars, "bytes", plots::decimal_bytes));
+    page.figure(&figure, |width| {
+        plots::bars(width, &bars, "bytes", plots::decimal_bytes)
+    });
 }
 
 /// Stages of storing, in the order in which they happen, with what they mean.
 const STAGES: [(&str, &str); 7] = [
-    ("hash the source", "SHA-256 of the source (the demonstration's own)"),
+    (
+        "hash the source",
+        "SHA-256 of the source (the demonstration's own)",
+    ),
     ("create", "create the file (content of small ones along)"),
     ("read the source", "read the source into the buffer"),
     ("write: plan", "write: deal bytes over servers"),
@@ -284,7 +365,9 @@ const STAGES: [(&str, &str); 7] = [
 ];
 
 fn stages(page: &mut Page, result: &Result) {
-    let Some(store) = result.phases.iter().find(|phase| phase.name == "store") else { return };
+    let Some(store) = result.phases.iter().find(|phase| phase.name == "store") else {
+        return;
+    };
     let mut parts = Vec::new();
     for (colour, (name, text)) in STAGES.iter().enumerate() {
         if let Some((us, count)) = store.stages.get(*name) {

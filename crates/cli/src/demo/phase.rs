@@ -126,7 +126,9 @@ pub(crate) fn run(
             drill.advance(running.given_out, running.total, &running.phase.faults)?;
         }
         let all_up = drill.as_ref().is_none_or(|drill| drill.all_up());
-        let most = drill.as_ref().map_or(usize::MAX, |drill| drill.most_items(running.total));
+        let most = drill
+            .as_ref()
+            .map_or(usize::MAX, |drill| drill.most_items(running.total));
         running.give_out(all_up, most)?;
         match running.pool.event(Duration::from_millis(20)) {
             Some((number, Event::Said(report))) => {
@@ -143,7 +145,10 @@ pub(crate) fn run(
             None if last_heard.elapsed() > PATIENCE => {
                 return Err(Failure::new(
                     format!("the phase `{name}`"),
-                    format!("no client process said anything for {} s", PATIENCE.as_secs()),
+                    format!(
+                        "no client process said anything for {} s",
+                        PATIENCE.as_secs()
+                    ),
                 ));
             }
             None => {}
@@ -190,7 +195,9 @@ impl Running<'_> {
         let mut batch: Vec<Work> = Vec::new();
         let mut bytes = 0;
         while batch.len() < BATCH_FILES && bytes < BATCH_BYTES && self.given_out < most {
-            let Some(work) = self.queue.pop_front() else { break };
+            let Some(work) = self.queue.pop_front() else {
+                break;
+            };
             bytes += work.bytes;
             if work.attempts == 0 {
                 self.given_out += 1;
@@ -223,7 +230,10 @@ impl Running<'_> {
             }
         }
         for done in results {
-            let held = self.held.get_mut(number).and_then(|held| held.remove(&done.number));
+            let held = self
+                .held
+                .get_mut(number)
+                .and_then(|held| held.remove(&done.number));
             let Some(mut work) = held else { continue };
             let Some(fault) = &done.error else {
                 self.phase.items += 1;
@@ -249,12 +259,18 @@ impl Running<'_> {
         for number in 0..self.pool.len() {
             self.pool.close(number);
         }
-        let reports =
-            self.pool.gather(Duration::from_secs(60), "collecting the clients' measurements")?;
+        let reports = self.pool.gather(
+            Duration::from_secs(60),
+            "collecting the clients' measurements",
+        )?;
         for report in reports {
             if let Report::Finished { latencies, stages } = report {
                 for (name, histogram) in latencies {
-                    self.phase.latencies.entry(name).or_default().merge(&histogram);
+                    self.phase
+                        .latencies
+                        .entry(name)
+                        .or_default()
+                        .merge(&histogram);
                 }
                 for (name, (us, count)) in stages {
                     let stage = self.phase.stages.entry(name).or_default();

@@ -53,12 +53,18 @@ impl Sampler {
     /// Stops looking.
     pub(crate) fn finish(self) -> Vec<History> {
         self.stop.store(true, Ordering::Relaxed);
-        self.threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        self.threads
+            .into_iter()
+            .filter_map(|thread| thread.join().ok())
+            .collect()
     }
 }
 
 fn watch(configuration: &Configuration, server: usize, stop: &AtomicBool) -> History {
-    let name = configuration.servers.get(server).map_or_else(String::new, |one| one.name.clone());
+    let name = configuration
+        .servers
+        .get(server)
+        .map_or_else(String::new, |one| one.name.clone());
     let mut history = History {
         name,
         written: 0,
@@ -73,8 +79,16 @@ fn watch(configuration: &Configuration, server: usize, stop: &AtomicBool) -> His
         // A server that does not answer is looked at again; that is the point of the drill.
         if let Ok(Answer::StorageStatus { written, read, .. }) = client.storage_status(server) {
             // Counters start again with the process.
-            history.written += if written >= last_written { written - last_written } else { written };
-            history.read += if read >= last_read { read - last_read } else { read };
+            history.written += if written >= last_written {
+                written - last_written
+            } else {
+                written
+            };
+            history.read += if read >= last_read {
+                read - last_read
+            } else {
+                read
+            };
             (last_written, last_read) = (written, read);
         }
         if last_look {

@@ -90,7 +90,9 @@ pub(crate) fn scan(top: &Path) -> Outcome<Tree> {
         let reading = || format!("reading {}", local.display());
         for entry in std::fs::read_dir(&local).doing(reading)? {
             let entry = entry.doing(reading)?;
-            let metadata = entry.metadata().doing(|| format!("reading {}", entry.path().display()))?;
+            let metadata = entry
+                .metadata()
+                .doing(|| format!("reading {}", entry.path().display()))?;
             let mut below = path.clone();
             if !below.is_empty() {
                 below.push(b'/');
@@ -112,13 +114,17 @@ pub(crate) fn scan(top: &Path) -> Outcome<Tree> {
     }
     // The order of a directory's entries differs from file system to file system.
     tree.leaves.sort_by(|one, other| one.path.cmp(&other.path));
-    tree.directories.sort_by(|one, other| one.path.cmp(&other.path));
+    tree.directories
+        .sort_by(|one, other| one.path.cmp(&other.path));
     Ok(tree)
 }
 
 /// The Rust toolchain's own tree, if there is a toolchain.
 pub(crate) fn sysroot() -> Option<PathBuf> {
-    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let output = Command::new("rustc")
+        .args(["--print", "sysroot"])
+        .output()
+        .ok()?;
     if !output.status.success() {
         return None;
     }
@@ -140,9 +146,10 @@ pub(crate) fn make_up(top: &Path) -> Outcome {
         random
     };
     for index in 0..MADE_UP_FILES {
-        let directory = top.join(format!("part-{:02}", index / 100)).join(format!("set-{}", index % 5));
-        std::fs::create_dir_all(&directory)
-            .doing(|| format!("making {}", directory.display()))?;
+        let directory = top
+            .join(format!("part-{:02}", index / 100))
+            .join(format!("set-{}", index % 5));
+        std::fs::create_dir_all(&directory).doing(|| format!("making {}", directory.display()))?;
         // Sizes are spread evenly over powers of two: 64 bytes to 8 MiB, large ones rarely.
         let limit = if index % 40 == 0 { 17 } else { 11 };
         let size = (64_u64 << (next() % limit)) + next() % 64;
@@ -170,10 +177,17 @@ mod tests {
         std::os::unix::fs::symlink("z", top.path().join("link")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(top.path().join("socket")).unwrap();
         let tree = scan(top.path()).unwrap();
-        let paths: Vec<&[u8]> = tree.leaves.iter().map(|leaf| leaf.path.as_slice()).collect();
+        let paths: Vec<&[u8]> = tree
+            .leaves
+            .iter()
+            .map(|leaf| leaf.path.as_slice())
+            .collect();
         assert_eq!(paths, [&b"a/b/file"[..], b"link", b"z"]);
-        let directories: Vec<&[u8]> =
-            tree.directories.iter().map(|directory| directory.path.as_slice()).collect();
+        let directories: Vec<&[u8]> = tree
+            .directories
+            .iter()
+            .map(|directory| directory.path.as_slice())
+            .collect();
         assert_eq!(directories, [&b""[..], b"a", b"a/b"]);
         assert_eq!((tree.bytes, tree.skipped), (7, 1));
         assert!(scan(&top.path().join("z")).is_err());

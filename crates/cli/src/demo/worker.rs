@@ -139,8 +139,8 @@ struct Worker {
 
 /// Runs a worker until the command closes its input.
 pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
-    let configuration = Configuration::load(&assignment.config)
-        .doing(|| "reading the configuration".to_owned())?;
+    let configuration =
+        Configuration::load(&assignment.config).doing(|| "reading the configuration".to_owned())?;
     let options = ClientOptions {
         record_stages: true,
         ..ClientOptions::default()
@@ -174,8 +174,16 @@ pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
     }
     let owned = |name: &'static str| name.to_owned();
     desk.say(&Report::Finished {
-        latencies: worker.latencies.into_iter().map(|(name, one)| (owned(name), one)).collect(),
-        stages: worker.stages.into_iter().map(|(name, one)| (owned(name), one)).collect(),
+        latencies: worker
+            .latencies
+            .into_iter()
+            .map(|(name, one)| (owned(name), one))
+            .collect(),
+        stages: worker
+            .stages
+            .into_iter()
+            .map(|(name, one)| (owned(name), one))
+            .collect(),
     })
 }
 
@@ -205,6 +213,7 @@ impl Worker {
             error: None,
         };
         if let Err(failure) = self.steps(item, &mut done) {
+            let failure = failure.about(crate::output::printable(item.path.bytes()));
             done.error = Some(Fault {
                 text: failure.to_string(),
                 from_ns,
@@ -236,7 +245,9 @@ impl Worker {
 
     fn store_file(&mut self, local: &Path, remote: &[u8]) -> Outcome<Content> {
         // The hash comes from the source itself, not from the buffer that is stored from.
-        let sha256 = self.stage("hash the source", |worker| hash_local(local, &mut worker.private))?;
+        let sha256 = self.stage("hash the source", |worker| {
+            hash_local(local, &mut worker.private)
+        })?;
         let doing = || format!("reading {}", local.display());
         let source = LocalFile::open(local).doing(doing)?;
         let metadata = source.metadata().doing(doing)?;
@@ -245,7 +256,10 @@ impl Worker {
         let small = size <= MAX_STUFFED_BYTES as u64;
         let mut content = Vec::new();
         if small {
-            (&source).take(MAX_STUFFED_BYTES as u64).read_to_end(&mut content).doing(doing)?;
+            (&source)
+                .take(MAX_STUFFED_BYTES as u64)
+                .read_to_end(&mut content)
+                .doing(doing)?;
         }
         let bytes = content.len() as u64;
         let mut file = self.timed("create", |client| {
@@ -267,7 +281,9 @@ impl Worker {
             };
             let piece = [buffer.slice(0..got)];
             let file = &mut file;
-            self.timed("write", |client| Ok(client.write_list(file, &[region], &piece)?))?;
+            self.timed("write", |client| {
+                Ok(client.write_list(file, &[region], &piece)?)
+            })?;
             self.count(0, got as u64);
             offset += got as u64;
         }
@@ -290,16 +306,20 @@ impl Worker {
             modified: Some(modified),
             ..SetAttributes::default()
         };
-        self.timed("set attributes", |client| Ok(client.set_attributes(object, set)?))?;
+        self.timed("set attributes", |client| {
+            Ok(client.set_attributes(object, set)?)
+        })?;
         Ok(())
     }
 
     fn store_link(&mut self, local: &Path, remote: &[u8]) -> Outcome<Content> {
         let target = std::fs::read_link(local).doing(|| format!("reading {}", local.display()))?;
         let target = target.as_os_str().as_bytes();
-        self.timed("symlink", |client| match client.symbolic_link(target, remote) {
-            Err(error) if exists_already(&error) => Ok(()),
-            other => other.map(|_| ()).map_err(Failure::from),
+        self.timed("symlink", |client| {
+            match client.symbolic_link(target, remote) {
+                Err(error) if exists_already(&error) => Ok(()),
+                other => other.map(|_| ()).map_err(Failure::from),
+            }
         })?;
         Ok(link_content(target))
     }
@@ -315,7 +335,9 @@ impl Worker {
             let piece = self.buffer.slice(0..want);
             let region = Region { offset, len };
             let (file, into) = (&mut file, [piece.clone()]);
-            let got = self.timed("read", |client| Ok(client.read_list(file, &[region], &into)?))?;
+            let got = self.timed("read", |client| {
+                Ok(client.read_list(file, &[region], &into)?)
+            })?;
             let got = usize::try_from(got).unwrap_or(want).min(want);
             if got == 0 {
                 break;
@@ -330,7 +352,9 @@ impl Worker {
     fn check_link(&mut self, remote: &[u8]) -> Outcome<Content> {
         let node = self.timed("stat", |client| Ok(client.stat(remote, false)?))?;
         let what = || format!("reading {}", crate::output::printable(remote));
-        let target = link_target(&node).ok_or("it is not a symbolic link").doing(what)?;
+        let target = link_target(&node)
+            .ok_or("it is not a symbolic link")
+            .doing(what)?;
         Ok(link_content(target))
     }
 

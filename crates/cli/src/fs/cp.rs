@@ -64,23 +64,39 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             for source in &arguments.sources {
                 let from = source.trimmed();
                 let to = destination.path_of(base_name(&from));
-                let found =
-                    find(&mut client, queue, &from, &to, &arguments, &progress, &mut directories);
+                let found = find(
+                    &mut client,
+                    queue,
+                    &from,
+                    &to,
+                    &arguments,
+                    &progress,
+                    &mut directories,
+                );
                 if let Err(failure) = found {
                     queue.fail(&failure, &progress);
                 }
             }
             Ok(())
         },
-        |worker, job| copy_file(worker, &job, arguments.preserve, &progress),
+        |worker, job| {
+            copy_file(worker, &job, arguments.preserve, &progress)
+                .map_err(|failure| failure.about(printable(&job.from)))
+        },
     )?;
     for (object, attributes) in directories.into_iter().rev() {
         client.set_attributes(object, kept(&attributes, arguments.preserve))?;
     }
     progress.finish();
     let (bytes, items) = progress.done();
-    session.output.line(&format!("{} items, {}", count_text(items), bytes_text(bytes)));
-    session.output.object(&json!({ "items": items, "bytes": bytes, "failures": failures }));
+    session.output.line(&format!(
+        "{} items, {}",
+        count_text(items),
+        bytes_text(bytes)
+    ));
+    session
+        .output
+        .object(&json!({ "items": items, "bytes": bytes, "failures": failures }));
     conclude(failures)
 }
 
@@ -120,7 +136,10 @@ fn find(
         return Err(Failure::new(what(), "it is a directory").hint("use -r to copy it"));
     }
     if to.starts_with(&join(from, b"")) {
-        return Err(Failure::new(what(), "a directory cannot be copied into itself"));
+        return Err(Failure::new(
+            what(),
+            "a directory cannot be copied into itself",
+        ));
     }
     walk(client, from, &node, &mut |client, met| {
         let mut to = to.to_owned();
@@ -156,7 +175,11 @@ fn make_directory(client: &mut Client, path: &[u8], mode: u16) -> Outcome<Object
         Ok(node) => Ok(node.object),
         Err(error) if exists_already(&error) => {
             let node = client.stat(path, true)?;
-            if is_directory(&node) { Ok(node.object) } else { Err(error.into()) }
+            if is_directory(&node) {
+                Ok(node.object)
+            } else {
+                Err(error.into())
+            }
         }
         Err(error) => Err(error.into()),
     }
@@ -164,8 +187,13 @@ fn make_directory(client: &mut Client, path: &[u8], mode: u16) -> Outcome<Object
 
 fn copy_file(worker: &mut Worker, job: &Job, times: bool, progress: &Progress) -> Outcome {
     let mut source = worker.client.open(&job.from)?;
-    let mut target =
-        create_or_replace(&mut worker.client, &job.to, job.attributes.mode, None, Vec::new())?;
+    let mut target = create_or_replace(
+        &mut worker.client,
+        &job.to,
+        job.attributes.mode,
+        None,
+        Vec::new(),
+    )?;
     let buffer = worker.buffer();
     let mut offset = 0;
     loop {
@@ -187,7 +215,9 @@ fn copy_file(worker: &mut Worker, job: &Job, times: bool, progress: &Progress) -
         }
     }
     if times || target.node.attributes.mode != job.attributes.mode {
-        worker.client.set_attributes(target.node.object, kept(&job.attributes, times))?;
+        worker
+            .client
+            .set_attributes(target.node.object, kept(&job.attributes, times))?;
     }
     progress.advance(0, 1);
     Ok(())

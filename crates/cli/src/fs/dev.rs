@@ -53,8 +53,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         environment: Vec::new(),
     })?;
     let file = cluster.file().display().to_string();
-    let names: Vec<String> =
-        cluster.configuration().servers.iter().map(|server| server.name.clone()).collect();
+    let names: Vec<String> = cluster
+        .configuration()
+        .servers
+        .iter()
+        .map(|server| server.name.clone())
+        .collect();
     let pids: Vec<Option<u32>> = (0..names.len()).map(|index| cluster.pid(index)).collect();
     output.line(&format!(
         "{}: {} ({})",

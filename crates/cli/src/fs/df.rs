@@ -31,8 +31,16 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                 scope.spawn(move || status(session, index))
             })
             .collect();
-        let lost = || Err(Failure::new("asking a server", "the thread that asked ended"));
-        asked.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+        let lost = || {
+            Err(Failure::new(
+                "asking a server",
+                "the thread that asked ended",
+            ))
+        };
+        asked
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| lost()))
+            .collect()
     });
     let mut table = Table::new(&["server", "total", "used", "free", "use", "written", "read"]);
     table.align_right(&[1, 2, 3, 4, 5, 6]);
@@ -54,9 +62,17 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                 objects.push(json!({
                     "server": server.name, "ok": true, "total_bytes": total, "free_bytes": free,
                     "written_bytes": written, "read_bytes": read, "busy": busy }));
-                table.row(storage_cells(&server.name, total, free, Some((written, read))));
+                table.row(storage_cells(
+                    &server.name,
+                    total,
+                    free,
+                    Some((written, read)),
+                ));
             }
-            Ok(Answer::MetadataStatus { objects: count, removals }) => {
+            Ok(Answer::MetadataStatus {
+                objects: count,
+                removals,
+            }) => {
                 objects.push(json!({
                     "server": server.name, "ok": true, "objects": count, "removals": removals }));
                 notes.push(format!(
@@ -90,7 +106,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 
 fn status(session: &Session, index: usize) -> Outcome<Answer> {
     let mut client = session.client()?;
-    let metadata = session.configuration.servers.get(index).is_some_and(|server| server.metadata);
+    let metadata = session
+        .configuration
+        .servers
+        .get(index)
+        .is_some_and(|server| server.metadata);
     Ok(match metadata {
         true => client.metadata_status()?,
         false => client.storage_status(index)?,
@@ -99,7 +119,11 @@ fn status(session: &Session, index: usize) -> Outcome<Answer> {
 
 fn storage_cells(name: &str, total: u64, free: u64, moved: Option<(u64, u64)>) -> Vec<String> {
     let used = total.saturating_sub(free);
-    let share = if total == 0 { 0.0 } else { used as f64 / total as f64 * 100.0 };
+    let share = if total == 0 {
+        0.0
+    } else {
+        used as f64 / total as f64 * 100.0
+    };
     let mut cells = vec![
         name.to_owned(),
         bytes_text(total),

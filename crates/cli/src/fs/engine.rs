@@ -64,7 +64,9 @@ impl Worker {
         let buffer = self.buffer();
         let mut offset = from;
         while offset < to {
-            let want = usize::try_from(to - offset).unwrap_or(usize::MAX).min(PIECE_BYTES);
+            let want = usize::try_from(to - offset)
+                .unwrap_or(usize::MAX)
+                .min(PIECE_BYTES);
             let got = buffer
                 .slice(0..want)
                 .read_from_file(source, offset)
@@ -76,7 +78,8 @@ impl Worker {
                 offset,
                 len: got as u64,
             };
-            self.client.write_list(file, &[region], &[buffer.slice(0..got)])?;
+            self.client
+                .write_list(file, &[region], &[buffer.slice(0..got)])?;
             offset += got as u64;
             progress.advance(got as u64, 0);
         }
@@ -115,7 +118,9 @@ impl Worker {
             let len = (to - offset).min(PIECE_BYTES as u64);
             let want = usize::try_from(len).unwrap_or(PIECE_BYTES);
             let region = Region { offset, len };
-            let got = self.client.read_list(file, &[region], &[buffer.slice(0..want)])?;
+            let got = self
+                .client
+                .read_list(file, &[region], &[buffer.slice(0..want)])?;
             let got = usize::try_from(got).unwrap_or(want).min(want);
             if got > 0 {
                 take(&buffer.slice(0..got), offset)?;
@@ -203,7 +208,10 @@ fn serve_queue<J>(
 ) {
     let mut worker = None;
     loop {
-        let job = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let job = receiver
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .recv();
         let Ok(job) = job else { return };
         if state.given_up() {
             continue;
@@ -226,7 +234,11 @@ fn serve_queue<J>(
 
 /// Ends a verb of many items: exit code 1 if any of them failed.
 pub(crate) fn conclude(failures: u64) -> Outcome {
-    if failures == 0 { Ok(()) } else { Err(Failure::reported()) }
+    if failures == 0 {
+        Ok(())
+    } else {
+        Err(Failure::reported())
+    }
 }
 
 /// How many threads to use unless told: enough to keep servers busy, more than cores because

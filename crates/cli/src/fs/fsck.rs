@@ -58,8 +58,19 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut result = Result::default();
     check_names(&mut client, arguments.repair, &mut result, &progress)?;
     for index in session.configuration.io_servers() {
-        let name = session.configuration.servers.get(index).map_or("?", |server| &server.name);
-        check_datafiles(&mut client, index, name, arguments.repair, &mut result, &progress)?;
+        let name = session
+            .configuration
+            .servers
+            .get(index)
+            .map_or("?", |server| &server.name);
+        check_datafiles(
+            &mut client,
+            index,
+            name,
+            arguments.repair,
+            &mut result,
+            &progress,
+        )?;
     }
     progress.finish();
     show(&session, arguments.repair, &result);
@@ -67,7 +78,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if left == 0 {
         return Ok(());
     }
-    let failure = Failure::new("checking the file system", format!("{left} findings are left"));
+    let failure = Failure::new(
+        "checking the file system",
+        format!("{left} findings are left"),
+    );
     Err(match arguments.repair {
         true => failure.hint("run it again; what stays needs a look at the servers' messages"),
         false => failure.hint("mend them with `causeway fs fsck --repair`"),
@@ -118,7 +132,10 @@ fn check_datafiles(
             result.orphans += 1;
             result.orphan_bytes += bytes;
             let size = bytes_text(bytes);
-            result.find(format!("{name}: datafile {} ({size}) belongs to no file", object.0));
+            result.find(format!(
+                "{name}: datafile {} ({size}) belongs to no file",
+                object.0
+            ));
         }
         if repair && !batch.found.is_empty() {
             let objects: Vec<ObjectId> = batch.found.iter().map(|found| found.0).collect();
@@ -145,7 +162,11 @@ fn show(session: &Session, repair: bool, result: &Result) {
     }
     let verdict = match (result.found, repair) {
         (0, _) => paint("clean", Style::Green),
-        (found, true) => format!("{} findings, {} mended", count_text(found), count_text(result.mended)),
+        (found, true) => format!(
+            "{} findings, {} mended",
+            count_text(found),
+            count_text(result.mended)
+        ),
         (found, false) => paint(&format!("{} findings", count_text(found)), Style::Yellow),
     };
     output.line(&format!(
@@ -155,7 +176,11 @@ fn show(session: &Session, repair: bool, result: &Result) {
         count_text(result.orphans),
         bytes_text(result.orphan_bytes)
     ));
-    let findings: Vec<Value> = result.findings.iter().map(|text| text.as_str().into()).collect();
+    let findings: Vec<Value> = result
+        .findings
+        .iter()
+        .map(|text| text.as_str().into())
+        .collect();
     output.object(&json!({
         "records": result.records, "datafiles": result.datafiles, "found": result.found,
         "mended": result.mended, "orphans": result.orphans, "orphan_bytes": result.orphan_bytes,

@@ -115,7 +115,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             for source in &arguments.sources {
                 let path = source.trimmed();
                 let local = match into {
-                    true => arguments.destination.join(OsStr::from_bytes(base_name(&path))),
+                    true => arguments
+                        .destination
+                        .join(OsStr::from_bytes(base_name(&path))),
                     false => arguments.destination.clone(),
                 };
                 let result = get.source(&mut client, queue, &path, &local, &mut directories);
@@ -247,7 +249,10 @@ impl Get<'_> {
         let file = client.open(remote)?;
         let size = file.node.attributes.size;
         let pending = PendingFile::new(local)?;
-        pending.handle.set_len(size).doing(|| format!("making {}", local.display()))?;
+        pending
+            .handle
+            .set_len(size)
+            .doing(|| format!("making {}", local.display()))?;
         let shared = Arc::new(Parts {
             file,
             what: printable(remote),
@@ -269,7 +274,9 @@ impl Get<'_> {
 
     fn link(&self, node: &Node, local: &Path) -> Outcome {
         let doing = || format!("making the link {}", local.display());
-        let target = link_target(node).ok_or("the server sent no target").doing(doing)?;
+        let target = link_target(node)
+            .ok_or("the server sent no target")
+            .doing(doing)?;
         let target = OsStr::from_bytes(target);
         if std::fs::symlink_metadata(local).is_ok_and(|there| !there.is_dir()) {
             std::fs::remove_file(local).doing(doing)?;
@@ -281,14 +288,20 @@ impl Get<'_> {
 
     fn job(&self, worker: &mut Worker, job: Job) -> Outcome {
         match job {
-            Job::Whole { remote, local } => {
-                let mut file = worker.client.open(&remote)?;
-                let pending = PendingFile::new(&local)?;
-                worker.download(&mut file, &pending.handle, 0, u64::MAX, self.progress)?;
-                self.complete(&pending, &file)
-            }
-            Job::Part { shared, from, to } => self.part(worker, &shared, from, to),
+            Job::Whole { remote, local } => self
+                .whole(worker, &remote, &local)
+                .map_err(|failure| failure.about(printable(&remote))),
+            Job::Part { shared, from, to } => self
+                .part(worker, &shared, from, to)
+                .map_err(|failure| failure.about(&shared.what)),
         }
+    }
+
+    fn whole(&self, worker: &mut Worker, remote: &[u8], local: &Path) -> Outcome {
+        let mut file = worker.client.open(remote)?;
+        let pending = PendingFile::new(local)?;
+        worker.download(&mut file, &pending.handle, 0, u64::MAX, self.progress)?;
+        self.complete(&pending, &file)
     }
 
     fn part(&self, worker: &mut Worker, shared: &Parts, from: u64, to: u64) -> Outcome {
@@ -302,7 +315,7 @@ impl Get<'_> {
         result?;
         if !complete {
             return Err(Failure::new(
-                format!("copying {}", shared.what),
+                "reading the file",
                 "it became shorter meanwhile",
             ));
         }
@@ -352,7 +365,9 @@ fn times(attributes: &Attributes) -> std::fs::FileTimes {
             true => SystemTime::UNIX_EPOCH.checked_sub(seconds),
             false => SystemTime::UNIX_EPOCH.checked_add(seconds),
         };
-        whole.and_then(|whole| whole.checked_add(nanoseconds)).unwrap_or(SystemTime::UNIX_EPOCH)
+        whole
+            .and_then(|whole| whole.checked_add(nanoseconds))
+            .unwrap_or(SystemTime::UNIX_EPOCH)
     };
     std::fs::FileTimes::new()
         .set_accessed(time(attributes.accessed))
@@ -365,7 +380,9 @@ impl PendingFile {
         if target.is_dir() {
             return Err(Failure::new(doing(), "a directory is in the way"));
         }
-        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let parent = target
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
         let file = tempfile::Builder::new()
             .prefix(".causeway-get-")
             .tempfile_in(parent.unwrap_or(Path::new(".")))

@@ -74,8 +74,10 @@ impl From<Promise> for Durability {
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let output = Output::new(arguments.json);
     let wrong = |why: String| Failure::usage("writing a configuration", why);
-    let key_file =
-        arguments.key_file.clone().unwrap_or_else(|| arguments.output.with_extension("key"));
+    let key_file = arguments
+        .key_file
+        .clone()
+        .unwrap_or_else(|| arguments.output.with_extension("key"));
     let key_path = std::path::absolute(&key_file)
         .doing(|| format!("finding the place of {}", key_file.display()))?;
     let mut configuration = Configuration::from_hosts(
@@ -99,9 +101,18 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if !arguments.force && arguments.output.exists() {
         return Err(in_the_way(&arguments.output));
     }
-    write_new(&key_file, format!("{key_text}\n").as_bytes(), 0o600, arguments.force)?;
+    write_new(
+        &key_file,
+        format!("{key_text}\n").as_bytes(),
+        0o600,
+        arguments.force,
+    )?;
     write_new(&arguments.output, text.as_bytes(), 0o644, arguments.force)?;
-    let names: Vec<&str> = configuration.servers.iter().map(|server| server.name.as_str()).collect();
+    let names: Vec<&str> = configuration
+        .servers
+        .iter()
+        .map(|server| server.name.as_str())
+        .collect();
     output.line(&format!(
         "wrote {} ({} servers: {}) and {} (keep it secret)",
         arguments.output.display(),
@@ -124,10 +135,17 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 /// Puts the metadata server on `host`, beside or apart from its I/O server.
 fn move_metadata(configuration: &mut Configuration, host: &Host, io_hosts: &[Host]) {
     let mut port = host.port;
-    while io_hosts.iter().any(|other| other.name == host.name && other.port == port) {
+    while io_hosts
+        .iter()
+        .any(|other| other.name == host.name && other.port == port)
+    {
         port = port.checked_add(1).unwrap_or(1024);
     }
-    for server in configuration.servers.iter_mut().filter(|server| server.metadata) {
+    for server in configuration
+        .servers
+        .iter_mut()
+        .filter(|server| server.metadata)
+    {
         for address in &mut server.addresses {
             if address.starts_with("tcp://") {
                 *address = format!("tcp://{}:{port}", host.name);
@@ -167,7 +185,9 @@ fn write_new(path: &Path, content: &[u8], mode: u32, force: bool) -> Outcome {
             std::io::ErrorKind::AlreadyExists => in_the_way(path),
             _ => Failure::new(doing(), error),
         })?;
-    file.write_all(content).and_then(|()| file.sync_all()).doing(doing)
+    file.write_all(content)
+        .and_then(|()| file.sync_all())
+        .doing(doing)
 }
 
 #[cfg(test)]
@@ -176,13 +196,23 @@ mod tests {
 
     #[test]
     fn metadata_moves_beside_or_apart() {
-        let hosts: Vec<Host> = ["a", "b"].iter().map(|text| text.parse().unwrap()).collect();
-        let make = || {
-            Configuration::from_hosts("x", 1, &hosts, Path::new("/srv"), None).unwrap()
-        };
+        let hosts: Vec<Host> = ["a", "b"]
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
+        let make = || Configuration::from_hosts("x", 1, &hosts, Path::new("/srv"), None).unwrap();
         let address = |configuration: &Configuration| {
-            let server = configuration.servers.iter().find(|server| server.metadata).unwrap();
-            server.addresses.iter().find(|text| text.starts_with("tcp")).unwrap().clone()
+            let server = configuration
+                .servers
+                .iter()
+                .find(|server| server.metadata)
+                .unwrap();
+            server
+                .addresses
+                .iter()
+                .find(|text| text.starts_with("tcp"))
+                .unwrap()
+                .clone()
         };
         let mut apart = make();
         move_metadata(&mut apart, &"m:9000".parse().unwrap(), &hosts);

@@ -41,13 +41,18 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     let mut client = session.client()?;
     let mut new = arguments.new.trimmed();
-    if client.stat(&new, true).is_ok_and(|node| is_directory(&node)) {
+    if client
+        .stat(&new, true)
+        .is_ok_and(|node| is_directory(&node))
+    {
         new = join(&new, base_name(&existing));
     }
     let node = match arguments.symbolic {
         true => client.symbolic_link(&existing, &new)?,
         false => client.hard_link(&existing, &new)?,
     };
-    session.output.object(&json!({ "object": node.object.0, "links": node.attributes.links }));
+    session
+        .output
+        .object(&json!({ "object": node.object.0, "links": node.attributes.links }));
     Ok(())
 }

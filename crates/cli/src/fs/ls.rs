@@ -67,7 +67,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             failures += 1;
         }
     }
-    session.output.object(&json!({ "entries": listing.entries, "failures": failures }));
+    session
+        .output
+        .object(&json!({ "entries": listing.entries, "failures": failures }));
     conclude(failures)
 }
 
@@ -107,7 +109,11 @@ impl Listing {
             self.entries.push(Value::Object(object));
             return;
         }
-        let before = if self.long { long_text(attributes) } else { String::new() };
+        let before = if self.long {
+            long_text(attributes)
+        } else {
+            String::new()
+        };
         let after = match attributes.kind {
             Kind::Directory if self.output.terminal => "/",
             _ => "",
@@ -121,7 +127,8 @@ impl Listing {
             None => self.output.named_line(&before, name, after),
             Some(style) => {
                 let shown = crate::output::printable(name);
-                self.output.line(&format!("{before}{}{after}", paint(&shown, style)));
+                self.output
+                    .line(&format!("{before}{}{after}", paint(&shown, style)));
             }
         }
     }
@@ -141,4 +148,3 @@ fn long_text(attributes: &Attributes) -> String {
         utc_text(attributes.modified.seconds)
     )
 }
-

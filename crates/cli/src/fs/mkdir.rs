@@ -57,7 +57,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                 .map_err(|error| {
                     let missing = is_missing(&error);
                     let failure = Failure::from(error);
-                    if missing { failure.hint("make the parents too with -p") } else { failure }
+                    if missing {
+                        failure.hint("make the parents too with -p")
+                    } else {
+                        failure
+                    }
                 })
         };
         if let Err(failure) = result {
@@ -66,7 +70,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         }
     }
     let made = arguments.paths.len() as u64 - failures;
-    session.output.object(&json!({ "made": made, "failures": failures }));
+    session
+        .output
+        .object(&json!({ "made": made, "failures": failures }));
     conclude(failures)
 }
 
@@ -80,10 +86,17 @@ pub(crate) fn make_with_parents(
     let mut end = 1;
     while end < path.len() {
         let rest = path.get(end..).unwrap_or_default();
-        let next = rest.iter().position(|byte| *byte == b'/').map_or(path.len(), |at| end + at);
+        let next = rest
+            .iter()
+            .position(|byte| *byte == b'/')
+            .map_or(path.len(), |at| end + at);
         let prefix = path.get(..next).unwrap_or(path);
         let last = next == path.len();
-        let (mode, distribution) = if last { (mode, distribution) } else { (0o755, None) };
+        let (mode, distribution) = if last {
+            (mode, distribution)
+        } else {
+            (0o755, None)
+        };
         match client.make_directory(prefix, mode, distribution) {
             Ok(_) => {}
             Err(error) if exists_already(&error) => {

@@ -48,6 +48,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             }
         }
     }
-    session.output.object(&json!({ "renamed": renamed, "failures": failures }));
+    session
+        .output
+        .object(&json!({ "renamed": renamed, "failures": failures }));
     conclude(failures)
 }

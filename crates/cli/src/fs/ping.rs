@@ -57,7 +57,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         asked
             .into_iter()
             .map(|(index, thread)| {
-                let lost = || Err(Failure::new("asking a server", "the thread that asked ended"));
+                let lost = || {
+                    Err(Failure::new(
+                        "asking a server",
+                        "the thread that asked ended",
+                    ))
+                };
                 (index, thread.join().unwrap_or_else(|_| lost()))
             })
             .collect()
@@ -68,7 +73,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 /// The servers meant by `--server`, or all of them.
 pub(crate) fn server_indices(session: &Session, name: Option<&str>) -> Outcome<Vec<usize>> {
     let servers = &session.configuration.servers;
-    let Some(name) = name else { return Ok((0..servers.len()).collect()) };
+    let Some(name) = name else {
+        return Ok((0..servers.len()).collect());
+    };
     match servers.iter().position(|server| server.name == name) {
         Some(index) => Ok(vec![index]),
         None => {
@@ -110,17 +117,29 @@ fn ask(session: &Session, index: usize, count: u32) -> Outcome<Heard> {
         pid,
         uptime: Duration::from_millis(uptime_ms),
         median_us: times.get(times.len() / 2).copied().unwrap_or(0.0),
-        facts: client.report(index).map(|report| report.facts).unwrap_or_default(),
+        facts: client
+            .report(index)
+            .map(|report| report.facts)
+            .unwrap_or_default(),
     })
 }
 
 fn show(session: &Session, answers: Vec<(usize, Outcome<Heard>)>) -> Outcome {
-    let mut table = Table::new(&["server", "answers in", "up for", "process", "version", "method"]);
+    let mut table = Table::new(&[
+        "server",
+        "answers in",
+        "up for",
+        "process",
+        "version",
+        "method",
+    ]);
     table.align_right(&[1, 2, 3]);
     let mut objects = Vec::new();
     let mut failures = Vec::new();
     for (index, answer) in answers {
-        let Some(server) = session.configuration.servers.get(index) else { continue };
+        let Some(server) = session.configuration.servers.get(index) else {
+            continue;
+        };
         match answer {
             Ok(heard) => {
                 let method = method_of(&heard.facts);

@@ -182,6 +182,16 @@ pub(crate) fn kept_attributes(metadata: &Metadata, keep_times: bool) -> SetAttri
     }
 }
 
+/// The name that a source has in a directory that it is copied into. `.`, `tree/.` and `/` have none:
+/// their entries go straight into the destination.
+fn own_name(source: &Path) -> &[u8] {
+    let bytes = source.as_os_str().as_bytes();
+    if bytes == b"." || bytes.ends_with(b"/.") {
+        return b"";
+    }
+    source.file_name().unwrap_or_default().as_bytes()
+}
+
 fn permission_bits(metadata: &Metadata) -> u16 {
     u16::try_from(metadata.permissions().mode() & 0o7777).unwrap_or(0o644)
 }
@@ -199,9 +209,7 @@ impl Put<'_> {
         let result = std::fs::metadata(source)
             .doing(|| format!("reading {}", source.display()))
             .and_then(|metadata| {
-                // `.` and `/` have no name: their entries go straight into the destination.
-                let name = source.file_name().unwrap_or_default();
-                let remote = destination.path_of(name.as_bytes());
+                let remote = destination.path_of(own_name(source));
                 self.item(client, queue, source, remote, metadata, directories)
             });
         if let Err(failure) = result {
@@ -290,8 +298,7 @@ impl Put<'_> {
     }
 
     fn link(&self, client: &mut Client, local: &Path, remote: &[u8]) -> Outcome {
-        let target =
-            std::fs::read_link(local).doing(|| format!("reading {}", local.display()))?;
+        let target = std::fs::read_link(local).doing(|| format!("reading {}", local.display()))?;
         let target = target.as_os_str().as_bytes();
         let made = match client.symbolic_link(target, remote) {
             Err(error) if exists_already(&error) => {
@@ -311,8 +318,12 @@ impl Put<'_> {
                 local,
                 remote,
                 metadata,
-            } => self.whole_file(worker, &local, &remote, &metadata),
-            Job::Part { shared, from, to } => self.part(worker, &shared, from, to),
+            } => self
+                .whole_file(worker, &local, &remote, &metadata)
+                .map_err(|failure| failure.about(local.display())),
+            Job::Part { shared, from, to } => self
+                .part(worker, &shared, from, to)
+                .map_err(|failure| failure.about(&shared.what)),
         }
     }
 
@@ -346,7 +357,13 @@ impl Put<'_> {
         metadata: &Metadata,
         content: Vec<u8>,
     ) -> Outcome<File> {
-        create_or_replace(client, remote, permission_bits(metadata), self.distribution, content)
+        create_or_replace(
+            client,
+            remote,
+            permission_bits(metadata),
+            self.distribution,
+            content,
+        )
     }
 
     fn finish(&self, client: &mut Client, file: &File, metadata: &Metadata) -> Outcome {
@@ -400,8 +417,8 @@ impl Put<'_> {
         let copied = result?;
         if copied < to - from {
             return Err(Failure::new(
-                format!("copying to {}", shared.what),
-                "the local file became shorter meanwhile",
+                "reading the local file",
+                "it became shorter meanwhile",
             ));
         }
         if last && shared.failed.load(Ordering::Acquire) == 0 {
@@ -425,7 +442,9 @@ impl Put<'_> {
         loop {
             let got = fill(&mut std::io::stdin().lock(), &mut bytes)
                 .doing(|| "reading standard input".to_owned())?;
-            let Some(piece) = bytes.get(..got).filter(|piece| !piece.is_empty()) else { break };
+            let Some(piece) = bytes.get(..got).filter(|piece| !piece.is_empty()) else {
+                break;
+            };
             buffer.write_at(0, piece);
             let region = Region {
                 offset,

@@ -49,8 +49,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         |queue| {
             for path in &arguments.paths {
                 let path = path.trimmed();
-                if let Err(failure) =
-                    find(&mut client, queue, &path, &arguments, &mut directories)
+                if let Err(failure) = find(&mut client, queue, &path, &arguments, &mut directories)
                 {
                     queue.fail(&failure, &progress);
                 }
@@ -75,7 +74,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     progress.finish();
     let (_, removed) = progress.done();
-    session.output.object(&json!({ "removed": removed, "failures": failures }));
+    session
+        .output
+        .object(&json!({ "removed": removed, "failures": failures }));
     conclude(failures)
 }
 

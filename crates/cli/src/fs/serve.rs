@@ -44,7 +44,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 }
 
 fn names<'a>(servers: impl IntoIterator<Item = &'a ServerEntry>) -> String {
-    let names: Vec<&str> = servers.into_iter().map(|server| server.name.as_str()).collect();
+    let names: Vec<&str> = servers
+        .into_iter()
+        .map(|server| server.name.as_str())
+        .collect();
     names.join(", ")
 }
 
@@ -61,18 +64,27 @@ fn named(configuration: &Configuration, name: String) -> Outcome<String> {
 
 /// The server whose TCP address is one of this host's.
 fn the_one_here(configuration: &Configuration) -> Outcome<String> {
-    let here: Vec<&ServerEntry> =
-        configuration.servers.iter().filter(|server| is_here(server)).collect();
+    let here: Vec<&ServerEntry> = configuration
+        .servers
+        .iter()
+        .filter(|server| is_here(server))
+        .collect();
     match here.as_slice() {
         [server] => Ok(server.name.clone()),
         [] => Err(Failure::usage(
             "choosing a server",
             "no server of the configuration has a TCP address of this host",
         )
-        .hint(format!("name one with --server: {}", names(&configuration.servers)))),
+        .hint(format!(
+            "name one with --server: {}",
+            names(&configuration.servers)
+        ))),
         several => Err(Failure::usage(
             "choosing a server",
-            format!("{} of the configuration's servers run on this host", several.len()),
+            format!(
+                "{} of the configuration's servers run on this host",
+                several.len()
+            ),
         )
         .hint(format!(
             "start each with --server: {}",

@@ -97,7 +97,11 @@ pub(crate) fn find(named: Option<&Path>) -> Outcome<PathBuf> {
     if file.is_file() {
         return Ok(file);
     }
-    let why = if file.exists() { "it is not a file" } else { "there is no such file" };
+    let why = if file.exists() {
+        "it is not a file"
+    } else {
+        "there is no such file"
+    };
     Err(
         Failure::usage(format!("reading the configuration {}", file.display()), why).hint(format!(
             "it is {source}; start a file system on this machine with `causeway fs dev`, or write a \
@@ -162,9 +166,15 @@ pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// The last component of a path; empty for the root.
 pub(crate) fn base_name(path: &[u8]) -> &[u8] {
-    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    let end = path
+        .iter()
+        .rposition(|byte| *byte != b'/')
+        .map_or(0, |last| last + 1);
     let path = path.get(..end).unwrap_or_default();
-    let start = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let start = path
+        .iter()
+        .rposition(|byte| *byte == b'/')
+        .map_or(0, |slash| slash + 1);
     path.get(start..).unwrap_or_default()
 }
 

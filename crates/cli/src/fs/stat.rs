@@ -42,7 +42,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         .map(|server| server.name.as_str())
         .collect();
     let server_name = |index: u16| {
-        io_names.get(usize::from(index)).map_or_else(|| format!("#{index}"), |name| (*name).to_owned())
+        io_names
+            .get(usize::from(index))
+            .map_or_else(|| format!("#{index}"), |name| (*name).to_owned())
     };
     let mut failures = 0;
     let mut entries = Vec::new();
@@ -66,8 +68,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             match &node.body {
                 Body::Link(target) => json_name(&mut object, "target", target),
                 Body::Stuffed { distribution, .. } | Body::Striped { distribution, .. } => {
-                    let servers: Vec<String> =
-                        distribution.servers.iter().map(|index| server_name(*index)).collect();
+                    let servers: Vec<String> = distribution
+                        .servers
+                        .iter()
+                        .map(|index| server_name(*index))
+                        .collect();
                     object.insert("strip_size".to_owned(), distribution.strip_size.into());
                     object.insert("servers".to_owned(), servers.into());
                 }
@@ -77,7 +82,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             continue;
         }
         output.named_line("     name  ", &path, "");
-        output.line(&format!("     kind  {}, object {}", kind_text(attributes.kind), node.object.0));
+        output.line(&format!(
+            "     kind  {}, object {}",
+            kind_text(attributes.kind),
+            node.object.0
+        ));
         if let Some(target) = link_target(&node) {
             output.line(&format!("   target  {}", printable(target)));
         }

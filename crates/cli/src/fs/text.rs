@@ -43,7 +43,8 @@ pub(crate) fn time_text(time: Timestamp) -> String {
 
 /// Attributes for `--json`.
 pub(crate) fn attributes_json(attributes: &Attributes) -> serde_json::Map<String, Value> {
-    let time = |time: Timestamp| json!({ "seconds": time.seconds, "nanoseconds": time.nanoseconds });
+    let time =
+        |time: Timestamp| json!({ "seconds": time.seconds, "nanoseconds": time.nanoseconds });
     let Value::Object(object) = json!({
         "kind": kind_text(attributes.kind),
         "mode": format!("{:04o}", attributes.mode),
@@ -63,8 +64,11 @@ pub(crate) fn attributes_json(attributes: &Attributes) -> serde_json::Map<String
 /// Where a file's bytes lie, in words.
 pub(crate) fn placement_text(node: &Node, server_name: impl Fn(u16) -> String) -> String {
     let dealt = |distribution: &Distribution| {
-        let names: Vec<String> =
-            distribution.servers.iter().map(|index| server_name(*index)).collect();
+        let names: Vec<String> = distribution
+            .servers
+            .iter()
+            .map(|index| server_name(*index))
+            .collect();
         format!(
             "strips of {} over {}",
             crate::units::bytes_text(u64::from(distribution.strip_size)),
@@ -85,7 +89,10 @@ pub(crate) fn placement_text(node: &Node, server_name: impl Fn(u16) -> String) -
         }
         Body::Link(_) => "with the metadata".to_owned(),
         Body::Stuffed { distribution, .. } => {
-            format!("with the metadata while small, then {}", dealt(distribution))
+            format!(
+                "with the metadata while small, then {}",
+                dealt(distribution)
+            )
         }
         Body::Striped { distribution, .. } => dealt(distribution),
     }

@@ -20,7 +20,9 @@ pub(crate) fn each_entry(
     let mut after = Vec::new();
     loop {
         let (entries, end) = client.read_directory(directory, &after, PAGE_ENTRIES, true)?;
-        let Some(last) = entries.last() else { return Ok(()) };
+        let Some(last) = entries.last() else {
+            return Ok(());
+        };
         after = last.name.clone();
         for entry in entries {
             each(client, entry)?;
@@ -65,7 +67,10 @@ fn walk_from(
 ) -> Outcome {
     if depth > MAX_DEPTH {
         let what = format!("walking {}", crate::output::printable(path));
-        return Err(Failure::new(what, format!("more than {MAX_DEPTH} directories deep")));
+        return Err(Failure::new(
+            what,
+            format!("more than {MAX_DEPTH} directories deep"),
+        ));
     }
     let met = |leaving| Met {
         path,
@@ -76,21 +81,33 @@ fn walk_from(
     each(client, met(false))?;
     let mut directories = Vec::new();
     each_entry(client, object, |client, entry| {
-        let Some(attributes) = entry.attributes else { return Ok(()) };
+        let Some(attributes) = entry.attributes else {
+            return Ok(());
+        };
         if entry.kind == Kind::Directory {
             directories.push((entry.name, entry.object, attributes));
             return Ok(());
         }
         let path = join(path, &entry.name);
-        each(client, Met {
-            path: &path,
-            object: entry.object,
-            attributes,
-            leaving: false,
-        })
+        each(
+            client,
+            Met {
+                path: &path,
+                object: entry.object,
+                attributes,
+                leaving: false,
+            },
+        )
     })?;
     for (name, object, attributes) in directories {
-        walk_from(client, &join(path, &name), object, attributes, depth + 1, each)?;
+        walk_from(
+            client,
+            &join(path, &name),
+            object,
+            attributes,
+            depth + 1,
+            each,
+        )?;
     }
     each(client, met(true))
 }

@@ -71,7 +71,11 @@ impl Page {
     pub(crate) fn new(title: &str, summary: &str) -> Self {
         Self {
             title: title.to_owned(),
-            head: format!("<h1>{}</h1>\n<p class=\"lead\">{}</p>\n", escape(title), escape(summary)),
+            head: format!(
+                "<h1>{}</h1>\n<p class=\"lead\">{}</p>\n",
+                escape(title),
+                escape(summary)
+            ),
             figures: String::new(),
             tables: String::new(),
         }
@@ -102,7 +106,10 @@ impl Page {
             Extent::Tall => "tall",
             Extent::Wide => "wide",
         };
-        let mut out = format!("<figure class=\"{class}\">\n<h2>{}</h2>\n", escape(figure.title));
+        let mut out = format!(
+            "<figure class=\"{class}\">\n<h2>{}</h2>\n",
+            escape(figure.title)
+        );
         if !figure.legend.is_empty() {
             out.push_str("<div class=\"legend\">");
             for key in &figure.legend {
@@ -115,13 +122,20 @@ impl Page {
             }
             out.push_str("</div>\n");
         }
-        let large = if figure.extent == Extent::Wide { WIDE } else { MIDDLE };
+        let large = if figure.extent == Extent::Wide {
+            WIDE
+        } else {
+            MIDDLE
+        };
         out.push_str(&format!(
             "<div class=\"large\">{}</div>\n<div class=\"small\">{}</div>\n",
             draw(large),
             draw(NARROW)
         ));
-        out.push_str(&format!("<figcaption>{}</figcaption>\n</figure>\n", escape(figure.caption)));
+        out.push_str(&format!(
+            "<figcaption>{}</figcaption>\n</figure>\n",
+            escape(figure.caption)
+        ));
         self.figures.push_str(&out);
     }
 
@@ -150,12 +164,24 @@ impl Page {
     pub(crate) fn machine(&mut self, machine: &Machine, extra: &[(&str, String)]) {
         let mut table = Table::new(&["what", "value"]);
         let mut row = |name: &str, value: String| table.row(vec![name.to_owned(), value]);
-        row("processors", format!("{} × {}", machine.cores, machine.processor));
+        row(
+            "processors",
+            format!("{} × {}", machine.cores, machine.processor),
+        );
         row("memory", crate::units::bytes_text(machine.memory_bytes));
-        row("system", format!("Linux {} {}", machine.kernel, machine.architecture));
+        row(
+            "system",
+            format!("Linux {} {}", machine.kernel, machine.architecture),
+        );
         row("load when it began", machine.load.clone());
         row("program", format!("causeway {VERSION}, commit {COMMIT}"));
-        row("made", format!("{} UTC", crate::units::utc_text(crate::machine::now_seconds())));
+        row(
+            "made",
+            format!(
+                "{} UTC",
+                crate::units::utc_text(crate::machine::now_seconds())
+            ),
+        );
         for (name, value) in extra {
             row(name, value.clone());
         }
@@ -178,13 +204,18 @@ impl Page {
 
     /// Writes the document.
     pub(crate) fn write(&self, path: &Path) -> Outcome {
-        std::fs::write(path, self.html())
-            .doing(|| format!("writing the report {}", path.display()))
+        std::fs::write(path, self.html()).doing(|| format!("writing the report {}", path.display()))
     }
 }
 
 fn table_html(table: &Table) -> String {
-    let class = |column: usize| if table.is_right(column) { " class=\"n\"" } else { "" };
+    let class = |column: usize| {
+        if table.is_right(column) {
+            " class=\"n\""
+        } else {
+            ""
+        }
+    };
     let mut out = String::from("<div class=\"scroll\"><table>\n<thead><tr>");
     for (column, head) in table.head().iter().enumerate() {
         out.push_str(&format!("<th{}>{}</th>", class(column), escape(head)));

@@ -44,7 +44,10 @@ pub(crate) fn over_time(
         bottom: height - 42.0,
     };
     let points = || series.iter().flat_map(|one| &one.points);
-    let end = points().map(|point| point.0).chain(bands.iter().map(|band| band.to)).fold(0.0, f64::max);
+    let end = points()
+        .map(|point| point.0)
+        .chain(bands.iter().map(|band| band.to))
+        .fold(0.0, f64::max);
     let x = Scale::linear(0.0, end, area.left, area.right);
     let largest = points().map(|point| point.1).fold(0.0, f64::max);
     let y = Scale::linear(0.0, round_up(largest), area.bottom, area.top);
@@ -54,9 +57,14 @@ pub(crate) fn over_time(
     }
     y_axis(&mut board, area, &y, y_title, plain);
     for one in series {
-        let points: Vec<(f64, f64)> =
-            one.points.iter().map(|&(time, figure)| (x.place(time), y.place(figure))).collect();
-        let (Some(first), Some(last)) = (points.first(), points.last()) else { continue };
+        let points: Vec<(f64, f64)> = one
+            .points
+            .iter()
+            .map(|&(time, figure)| (x.place(time), y.place(figure)))
+            .collect();
+        let (Some(first), Some(last)) = (points.first(), points.last()) else {
+            continue;
+        };
         let mut outline = vec![(first.0, area.bottom)];
         outline.extend(&points);
         outline.push((last.0, area.bottom));
@@ -64,7 +72,14 @@ pub(crate) fn over_time(
         board.path(&format!("line s{}", one.colour), &points);
     }
     draw_marks(&mut board, area, &x, marks);
-    x_axis(&mut board, area, &x, &x.ticks((width / 90.0) as usize), "seconds since the start", plain);
+    x_axis(
+        &mut board,
+        area,
+        &x,
+        &x.ticks((width / 90.0) as usize),
+        "seconds since the start",
+        plain,
+    );
     board.finish()
 }
 
@@ -75,7 +90,14 @@ fn label_rows(marks: &[Mark]) -> usize {
 fn draw_band(board: &mut Board, area: Area, x: &Scale, band: &Band, index: usize) {
     let (from, to) = (x.place(band.from), x.place(band.to));
     if index.is_multiple_of(2) {
-        board.rectangle("band", from, area.top - 18.0, to - from, area.bottom - area.top + 18.0, &band.name);
+        board.rectangle(
+            "band",
+            from,
+            area.top - 18.0,
+            to - from,
+            area.bottom - area.top + 18.0,
+            &band.name,
+        );
     }
     let number = format!("{}", index + 1);
     let full = format!("{number} {}", band.name);
@@ -95,7 +117,11 @@ fn draw_marks(board: &mut Board, area: Area, x: &Scale, marks: &[Mark]) {
         let y = 30.0 + (index % rows) as f64 * 15.0;
         board.line("mark", place, y + 3.0, place, area.bottom);
         let width = mark.name.chars().count() as f64 * CHARACTER;
-        let anchor = if place + width > area.right { Anchor::End } else { Anchor::Start };
+        let anchor = if place + width > area.right {
+            Anchor::End
+        } else {
+            Anchor::Start
+        };
         board.text("", place, y, anchor, &mark.name);
     }
 }
@@ -111,7 +137,10 @@ pub(crate) fn latencies(width: f64, rows: &[(String, usize, &Histogram)]) -> Str
         bottom: height - 42.0,
     };
     let buckets = || rows.iter().flat_map(|row| row.2.buckets());
-    let low = buckets().map(|bucket| bucket.0).fold(f64::MAX, f64::min).min(1e6);
+    let low = buckets()
+        .map(|bucket| bucket.0)
+        .fold(f64::MAX, f64::min)
+        .min(1e6);
     let high = buckets().map(|bucket| bucket.1).fold(low * 10.0, f64::max);
     let x = Scale::logarithmic(low, high, area.left, area.right);
     let mut board = Board::new(width, height);
@@ -120,7 +149,11 @@ pub(crate) fn latencies(width: f64, rows: &[(String, usize, &Histogram)]) -> Str
     }
     for (index, (name, colour, histogram)) in rows.iter().enumerate() {
         let base = area.top + (index as f64 + 1.0) * ROW;
-        let largest = histogram.buckets().map(|bucket| bucket.2).max().unwrap_or(1) as f64;
+        let largest = histogram
+            .buckets()
+            .map(|bucket| bucket.2)
+            .max()
+            .unwrap_or(1) as f64;
         for (from, to, count) in histogram.buckets() {
             // The square root keeps rare slow operations visible beside many fast ones.
             let tall = (count as f64 / largest).sqrt() * (ROW - 24.0);
@@ -132,7 +165,14 @@ pub(crate) fn latencies(width: f64, rows: &[(String, usize, &Histogram)]) -> Str
                 microseconds_text(to)
             );
             let class = format!("f{colour}");
-            board.rectangle(&class, left, base - tall, (right - left - 0.5).max(0.8), tall, &title);
+            board.rectangle(
+                &class,
+                left,
+                base - tall,
+                (right - left - 0.5).max(0.8),
+                tall,
+                &title,
+            );
         }
         board.line("axis", area.left, base, area.right, base);
         board.text("strong", area.left, base - ROW + 16.0, Anchor::Start, name);
@@ -145,10 +185,17 @@ pub(crate) fn latencies(width: f64, rows: &[(String, usize, &Histogram)]) -> Str
         board.text("soft", area.right, base - ROW + 16.0, Anchor::End, &summary);
     }
     let ticks = x.ticks((width / 60.0) as usize);
-    x_axis(&mut board, area, &x, &ticks, "time of one operation", |tick| {
-        let text = microseconds_text(tick);
-        text.replace(".00", "").replace(".0", "")
-    });
+    x_axis(
+        &mut board,
+        area,
+        &x,
+        &ticks,
+        "time of one operation",
+        |tick| {
+            let text = microseconds_text(tick);
+            text.replace(".00", "").replace(".0", "")
+        },
+    );
     board.finish()
 }
 
@@ -198,7 +245,10 @@ pub(crate) fn bars(width: f64, bars: &[Bar], axis: &str, name: impl Fn(f64) -> S
 
 /// Shares of a whole: one bar, with each part's name, share and figure below it.
 pub(crate) fn shares(width: f64, parts: &[(String, usize, f64, String)]) -> String {
-    let height = 40.0 + parts.len() as f64 * 22.0 + 6.0;
+    // Where there is little width, the figure stands below the name.
+    let narrow = width < 500.0;
+    let row = if narrow { 38.0 } else { 22.0 };
+    let height = 40.0 + parts.len() as f64 * row + 6.0;
     let whole: f64 = parts.iter().map(|part| part.2).sum::<f64>().max(1e-12);
     let (left, right) = (4.0, width - 4.0);
     let mut board = Board::new(width, height);
@@ -209,11 +259,21 @@ pub(crate) fn shares(width: f64, parts: &[(String, usize, f64, String)]) -> Stri
         let class = format!("f{colour}");
         board.rectangle(&class, from, 4.0, len, 26.0, name);
         from += len;
-        let y = 54.0 + index as f64 * 22.0;
+        let y = 54.0 + index as f64 * row;
         board.rectangle(&class, left, y - 11.0, 12.0, 12.0, "");
         board.text("", left + 20.0, y, Anchor::Start, name);
-        board.text("soft", right - 62.0, y, Anchor::End, note);
-        board.text("strong", right, y, Anchor::End, &format!("{:.1} %", share * 100.0));
+        if narrow {
+            board.text("soft", left + 20.0, y + 16.0, Anchor::Start, note);
+        } else {
+            board.text("soft", right - 62.0, y, Anchor::End, note);
+        }
+        board.text(
+            "strong",
+            right,
+            y,
+            Anchor::End,
+            &format!("{:.1} %", share * 100.0),
+        );
     }
     board.finish()
 }
@@ -249,10 +309,16 @@ pub(crate) fn by_size(
     let mut sizes: Vec<f64> = points().map(|point| point.0.max(1.0)).collect();
     sizes.sort_by(f64::total_cmp);
     sizes.dedup();
-    let (first, last) =
-        (sizes.first().copied().unwrap_or(1.0), sizes.last().copied().unwrap_or(10.0));
+    let (first, last) = (
+        sizes.first().copied().unwrap_or(1.0),
+        sizes.last().copied().unwrap_or(10.0),
+    );
     let x = Scale::logarithmic(first, last, area.left + 8.0, area.right - 8.0);
-    let low = points().map(|point| point.2).filter(|low| *low > 0.0).fold(f64::MAX, f64::min).min(1e12);
+    let low = points()
+        .map(|point| point.2)
+        .filter(|low| *low > 0.0)
+        .fold(f64::MAX, f64::min)
+        .min(1e12);
     let high = points().map(|point| point.3).fold(0.0, f64::max);
     let y = match logarithmic_y {
         true => Scale::logarithmic(low / 1.3, high * 1.3, area.bottom, area.top),
@@ -311,7 +377,14 @@ pub(crate) fn lanes(width: f64, from: f64, to: f64, lanes: &[Lane], marks: &[Mar
     for (index, lane) in lanes.iter().enumerate() {
         let y = area.top + index as f64 * ROW;
         board.text("strong", area.left, y + 12.0, Anchor::Start, &lane.name);
-        board.rectangle("band", area.left, y + 17.0, area.right - area.left, 14.0, "");
+        board.rectangle(
+            "band",
+            area.left,
+            y + 17.0,
+            area.right - area.left,
+            14.0,
+            "",
+        );
         for (colour, from, to, title) in &lane.spans {
             let (left, right) = (x.place(*from), x.place(*to));
             let class = format!("f{colour}");
@@ -319,7 +392,14 @@ pub(crate) fn lanes(width: f64, from: f64, to: f64, lanes: &[Lane], marks: &[Mar
         }
     }
     draw_marks(&mut board, area, &x, marks);
-    x_axis(&mut board, area, &x, &x.ticks((width / 90.0) as usize), "seconds since the start", plain);
+    x_axis(
+        &mut board,
+        area,
+        &x,
+        &x.ticks((width / 90.0) as usize),
+        "seconds since the start",
+        plain,
+    );
     board.finish()
 }
 
@@ -336,5 +416,7 @@ pub(crate) fn decimal_bytes(bytes: f64) -> String {
 
 /// A size for an axis: `64 KiB`, `8 B`.
 pub(crate) fn size_name(bytes: f64) -> String {
-    bytes_text(bytes as u64).replace(".00", "").replace(".0", "")
+    bytes_text(bytes as u64)
+        .replace(".00", "")
+        .replace(".0", "")
 }

@@ -77,13 +77,17 @@ impl Board {
     /// A line through points.
     pub(crate) fn path(&mut self, class: &str, points: &[(f64, f64)]) {
         let points = join(points);
-        self.put(format_args!("<polyline class=\"{class}\" points=\"{points}\"/>"));
+        self.put(format_args!(
+            "<polyline class=\"{class}\" points=\"{points}\"/>"
+        ));
     }
 
     /// A filled shape.
     pub(crate) fn shape(&mut self, class: &str, points: &[(f64, f64)]) {
         let points = join(points);
-        self.put(format_args!("<polygon class=\"{class}\" points=\"{points}\"/>"));
+        self.put(format_args!(
+            "<polygon class=\"{class}\" points=\"{points}\"/>"
+        ));
     }
 
     /// A text.
@@ -109,7 +113,10 @@ impl Board {
 }
 
 fn join(points: &[(f64, f64)]) -> String {
-    let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let points: Vec<String> = points
+        .iter()
+        .map(|(x, y)| format!("{x:.1},{y:.1}"))
+        .collect();
     points.join(" ")
 }
 
@@ -173,7 +180,10 @@ impl Scale {
         if !self.logarithmic {
             return linear_ticks(self.from, self.to, most);
         }
-        let (first, last) = (self.from.log10().floor() as i32, self.to.log10().ceil() as i32);
+        let (first, last) = (
+            self.from.log10().floor() as i32,
+            self.to.log10().ceil() as i32,
+        );
         let decades = usize::try_from(last - first).unwrap_or(1).max(1);
         let step = decades.div_ceil(most.max(1)).max(1);
         (first..=last)
@@ -251,7 +261,11 @@ pub(crate) fn round_up(largest: f64) -> f64 {
     let power = 10_f64.powf(largest.log10().floor());
     let factors = [1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
     let wanted = largest * 1.02;
-    factors.into_iter().map(|factor| factor * power).find(|end| *end >= wanted).unwrap_or(wanted)
+    factors
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|end| *end >= wanted)
+        .unwrap_or(wanted)
 }
 
 /// A tick's figure, without needless digits.
@@ -280,12 +294,18 @@ mod tests {
         assert_eq!(scale.ticks(5), [0.0, 2.0, 4.0, 6.0, 8.0]);
         let scale = Scale::logarithmic(0.5, 2e6, 0.0, 100.0);
         let ticks = scale.ticks(4);
-        assert!(ticks.len() <= 5 && ticks.iter().all(|tick| (0.5..=2e6).contains(tick)), "{ticks:?}");
+        assert!(
+            ticks.len() <= 5 && ticks.iter().all(|tick| (0.5..=2e6).contains(tick)),
+            "{ticks:?}"
+        );
     }
 
     #[test]
     fn places_stay_on_the_board_whatever_the_figure() {
-        for scale in [Scale::linear(0.0, 0.0, 10.0, 90.0), Scale::logarithmic(0.0, 0.0, 10.0, 90.0)] {
+        for scale in [
+            Scale::linear(0.0, 0.0, 10.0, 90.0),
+            Scale::logarithmic(0.0, 0.0, 10.0, 90.0),
+        ] {
             for figure in [f64::MIN, -1.0, 0.0, 1.0, f64::MAX] {
                 let place = scale.place(figure);
                 assert!((10.0..=90.0).contains(&place), "{place}");

@@ -28,10 +28,13 @@ impl Content {
 
     /// Places of the stamps in a piece of `len` bytes that lies at `offset`, with the stamps.
     pub(crate) fn stamps(offset: u64, len: usize) -> impl Iterator<Item = (usize, [u8; 8])> {
-        (0..len).step_by(PAGE).filter(move |at| at + 8 <= len).map(move |at| {
-            let place = offset + at as u64;
-            (at, mixed(place ^ 0x5eed_cafe_0000_0001).to_le_bytes())
-        })
+        (0..len)
+            .step_by(PAGE)
+            .filter(move |at| at + 8 <= len)
+            .map(move |at| {
+                let place = offset + at as u64;
+                (at, mixed(place ^ 0x5eed_cafe_0000_0001).to_le_bytes())
+            })
     }
 
     /// The place in the file of the first byte that is not as [`Content::fill`] makes it.
@@ -41,7 +44,10 @@ impl Content {
         if wanted == bytes {
             return None;
         }
-        let at = wanted.iter().zip(bytes).position(|(one, other)| one != other)?;
+        let at = wanted
+            .iter()
+            .zip(bytes)
+            .position(|(one, other)| one != other)?;
         Some(offset + at as u64)
     }
 }

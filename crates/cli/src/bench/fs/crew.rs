@@ -68,7 +68,10 @@ impl Crew {
         };
         for report in self.pool.gather(PATIENCE, "measuring")? {
             let Report::Done { at_ns, operations } = report else {
-                return Err(Failure::new("measuring", "a worker said something else than its time"));
+                return Err(Failure::new(
+                    "measuring",
+                    "a worker said something else than its time",
+                ));
             };
             let seconds = at_ns.saturating_sub(started) as f64 / 1e9;
             took.seconds = took.seconds.max(seconds);

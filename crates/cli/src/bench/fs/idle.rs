@@ -16,11 +16,20 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
          server; memory is the server's resident set, shared pages included"
     ));
     let stage = bench.start(&bench.storage.clone(), Durability::Relaxed, false)?;
-    let server = stage.cluster.configuration().io_servers().first().copied().unwrap_or(0);
+    let server = stage
+        .cluster
+        .configuration()
+        .io_servers()
+        .first()
+        .copied()
+        .unwrap_or(0);
     let resident = || {
         let pid = stage.cluster.pid(server);
         pid.and_then(resident_bytes).ok_or_else(|| {
-            Failure::new("measuring a server's memory", "its process is not there any more")
+            Failure::new(
+                "measuring a server's memory",
+                "its process is not there any more",
+            )
         })
     };
     let mebibytes = |bytes: u64| bytes as f64 / 1048576.0;
@@ -35,8 +44,16 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
         with.push(mebibytes(resident()?));
         crew.measure(|_| Order::Disconnect)?;
     }
-    bench.benchmark.add("idle-server/no-clients", "causeway", 0, "memory_mib", &before);
+    bench.benchmark.add(
+        "idle-server/no-clients",
+        "causeway",
+        0,
+        "memory_mib",
+        &before,
+    );
     let case = format!("idle-server/{clients}-clients");
-    bench.benchmark.add(&case, "causeway", 0, "memory_mib", &with);
+    bench
+        .benchmark
+        .add(&case, "causeway", 0, "memory_mib", &with);
     Ok(())
 }

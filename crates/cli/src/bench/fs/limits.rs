@@ -30,7 +30,13 @@ pub(crate) fn dd(from: &Path, to: &Path) -> Outcome<f64> {
 fn seconds_of(said: &str) -> Option<f64> {
     let line = said.lines().find(|line| line.contains(" copied, "))?;
     let after = line.split_once(" copied, ")?.1;
-    after.split_once(" s")?.0.trim().parse().ok().filter(|seconds| *seconds > 0.0)
+    after
+        .split_once(" s")?
+        .0
+        .trim()
+        .parse()
+        .ok()
+        .filter(|seconds| *seconds > 0.0)
 }
 
 #[cfg(test)]

@@ -87,6 +87,9 @@ pub(crate) struct Arguments {
 /// Groups of measurements.
 const GROUPS: [&str; 6] = ["sequential", "names", "small", "commit", "tiles", "idle"];
 
+/// Measures one of them.
+type Group = fn(&mut Bench) -> Outcome;
+
 /// Everything that measurements share.
 pub(crate) struct Bench {
     /// Rows so far.
@@ -114,26 +117,40 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     shutdown::on_signals()?;
     let benchmark = Benchmark::new("fs", Output::new(arguments.json));
     let quick = arguments.quick;
-    let size = if quick { arguments.size.min(32 << 20) } else { arguments.size };
+    let size = if quick {
+        arguments.size.min(32 << 20)
+    } else {
+        arguments.size
+    };
     if size < 1 << 20 {
-        return Err(Failure::usage("reading --size", "less than 1 MiB says nothing about transfers"));
+        return Err(Failure::usage(
+            "reading --size",
+            "less than 1 MiB says nothing about transfers",
+        ));
     }
     let mut bench = Bench {
         storage: choose_storage(arguments.dir.as_deref(), size)?,
         disk: arguments.disk.clone().unwrap_or_else(std::env::temp_dir),
-        clients: arguments.clients.iter().map(|count| usize::from(*count)).collect(),
+        clients: arguments
+            .clients
+            .iter()
+            .map(|count| usize::from(*count))
+            .collect(),
         size,
-        files: if quick { arguments.files.min(400) } else { arguments.files },
+        files: if quick {
+            arguments.files.min(400)
+        } else {
+            arguments.files
+        },
         tile_widths: arguments.tile_widths.clone(),
         runs: arguments.runs,
         idle_clients: if quick { 50 } else { 1000 },
         benchmark,
     };
     bench.introduce(quick)?;
-    let wanted = |group: &str| {
-        arguments.only.is_empty() || arguments.only.iter().any(|only| only == group)
-    };
-    let groups: [(&str, fn(&mut Bench) -> Outcome); 6] = [
+    let wanted =
+        |group: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == group);
+    let groups: [(&str, Group); 6] = [
         ("sequential", sequential::run),
         ("names", names::run),
         ("small", names::small_files),
@@ -159,7 +176,11 @@ fn choose_storage(given: Option<&Path>, size: u64) -> Outcome<PathBuf> {
         if free < needed {
             return Err(Failure::new(
                 format!("making room in {}", path.display()),
-                format!("{} are free, {} are needed", bytes_text(free), bytes_text(needed)),
+                format!(
+                    "{} are free, {} are needed",
+                    bytes_text(free),
+                    bytes_text(needed)
+                ),
             )
             .hint("choose another place with --dir, or a smaller --size"));
         }
@@ -174,8 +195,8 @@ fn choose_storage(given: Option<&Path>, size: u64) -> Outcome<PathBuf> {
 
 impl Bench {
     fn introduce(&mut self, quick: bool) -> Outcome {
-        let (_, memory) = free_space(&self.storage)
-            .doing(|| format!("looking at {}", self.storage.display()))?;
+        let (_, memory) =
+            free_space(&self.storage).doing(|| format!("looking at {}", self.storage.display()))?;
         let kind = if memory { "memory (tmpfs)" } else { "a disk" };
         self.benchmark.note(format!(
             "storage: {}, which is {kind}; {SERVERS} I/O servers and a metadata server, each a \
@@ -204,7 +225,7 @@ impl Bench {
             durability,
             tcp: false,
             timeout: Some(Duration::from_secs(30)),
-                environment,
+            environment,
         })?;
         let client = Client::connect(cluster.configuration(), ClientOptions::default())?;
         Ok(Stage {

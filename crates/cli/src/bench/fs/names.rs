@@ -54,7 +54,9 @@ impl Place {
             Self::Many => clients,
         };
         for number in 0..directories {
-            stage.client.remove_directory(self.directory(round, number).as_bytes())?;
+            stage
+                .client
+                .remove_directory(self.directory(round, number).as_bytes())?;
         }
         Ok(())
     }
@@ -104,7 +106,9 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
             let operations = ["create", "stat", "list", "unlink", "create-batch"];
             for (operation, rates) in operations.iter().zip(&rates) {
                 let case = format!("{operation}/{}/{clients}-clients", place.name());
-                bench.benchmark.add(&case, "causeway", 0, "rate_per_s", rates);
+                bench
+                    .benchmark
+                    .add(&case, "causeway", 0, "rate_per_s", rates);
             }
         }
     }
@@ -143,7 +147,9 @@ pub(super) fn small_files(bench: &mut Bench) -> Outcome {
             }
             for (what, rates) in [("write", &written), ("read", &read)] {
                 let case = format!("small-files/{what}/{clients}-clients");
-                bench.benchmark.add(&case, "causeway", size as u64, "rate_per_s", rates);
+                bench
+                    .benchmark
+                    .add(&case, "causeway", size as u64, "rate_per_s", rates);
             }
         }
     }
@@ -176,9 +182,15 @@ pub(super) fn commits(bench: &mut Bench) -> Outcome {
     }
     let [group, each] = &rates;
     let case = format!("create-synced/group-commit/{COMMIT_CLIENTS}-clients");
-    bench.benchmark.add(&case, "causeway", 0, "rate_per_s", group);
+    bench
+        .benchmark
+        .add(&case, "causeway", 0, "rate_per_s", group);
     let other = format!("create-synced/commit-each/{COMMIT_CLIENTS}-clients");
-    bench.benchmark.add(&other, "causeway", 0, "rate_per_s", each);
-    bench.benchmark.ratio(&format!("{case}/to-commit-each"), 0, group, each);
+    bench
+        .benchmark
+        .add(&other, "causeway", 0, "rate_per_s", each);
+    bench
+        .benchmark
+        .ratio(&format!("{case}/to-commit-each"), 0, group, each);
     Ok(())
 }

@@ -11,7 +11,12 @@ pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {
     page.cards(&cards(benchmark));
     sequential(benchmark, page);
     names(benchmark, page, "one-dir", "Names in one directory");
-    names(benchmark, page, "many-dirs", "Names in a directory for each client");
+    names(
+        benchmark,
+        page,
+        "many-dirs",
+        "Names in a directory for each client",
+    );
     small_files(benchmark, page);
     commits(benchmark, page);
     tiles(benchmark, page);
@@ -24,21 +29,40 @@ pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {
 
 fn cards(benchmark: &Benchmark) -> Vec<(String, String, Option<bool>)> {
     let wanted = [
-        ("sequential/write/shared-buffers/1-clients", "write, 1 client"),
-        ("sequential/write/shared-buffers/1-clients/to-dd", "of dd's writing"),
+        (
+            "sequential/write/shared-buffers/1-clients",
+            "write, 1 client",
+        ),
+        (
+            "sequential/write/shared-buffers/1-clients/to-dd",
+            "of dd's writing",
+        ),
         ("sequential/read/shared-buffers/1-clients", "read, 1 client"),
-        ("sequential/read/shared-buffers/1-clients/to-dd", "of dd's reading"),
+        (
+            "sequential/read/shared-buffers/1-clients/to-dd",
+            "of dd's reading",
+        ),
         ("create/one-dir/1-clients", "creates, 1 client"),
         ("create/one-dir/4-clients", "creates, 4 clients"),
-        ("create-synced/group-commit/8-clients", "creates, synced, 8 clients"),
-        ("create-synced/group-commit/8-clients/to-commit-each", "of a commit for each"),
+        (
+            "create-synced/group-commit/8-clients",
+            "creates, synced, 8 clients",
+        ),
+        (
+            "create-synced/group-commit/8-clients/to-commit-each",
+            "of a commit for each",
+        ),
         ("idle-server/1000-clients", "server with 1,000 idle clients"),
     ];
     wanted
         .iter()
         .filter_map(|(case, label)| {
             let row = benchmark.rows.iter().find(|row| row.case == *case)?;
-            Some((figure_text(&row.metric, row.median), (*label).to_owned(), None))
+            Some((
+                figure_text(&row.metric, row.median),
+                (*label).to_owned(),
+                None,
+            ))
         })
         .collect()
 }
@@ -46,7 +70,9 @@ fn cards(benchmark: &Benchmark) -> Vec<(String, String, Option<bool>)> {
 fn short(metric: &str) -> impl Fn(f64) -> String {
     move |value| match metric {
         "bandwidth_mb_s" if value == 0.0 => "0".to_owned(),
-        _ => figure_text(metric, value).replace(".00", "").replace(".0 ", " "),
+        _ => figure_text(metric, value)
+            .replace(".00", "")
+            .replace(".0 ", " "),
     }
 }
 
@@ -63,7 +89,11 @@ fn sequential(benchmark: &Benchmark, page: &mut Page) {
             .map(|row| {
                 let limit = row.who == "limit";
                 Bar {
-                    name: row.case.strip_prefix(&prefix).unwrap_or(&row.case).replace('/', ", "),
+                    name: row
+                        .case
+                        .strip_prefix(&prefix)
+                        .unwrap_or(&row.case)
+                        .replace('/', ", "),
                     parts: vec![(if limit { 6 } else { 0 }, row.median)],
                     note: figure_text(&row.metric, row.median),
                 }
@@ -73,7 +103,11 @@ fn sequential(benchmark: &Benchmark, page: &mut Page) {
             continue;
         }
         let size = rows.first().map_or(0, |row| row.size_bytes);
-        let title = format!("{} one file of {}", verb(what), crate::units::bytes_text(size));
+        let title = format!(
+            "{} one file of {}",
+            verb(what),
+            crate::units::bytes_text(size)
+        );
         let figure = Figure {
             title: &title,
             caption: "Medians. `dd` moves the same bytes with 4 MiB blocks on the same storage, \
@@ -88,17 +122,24 @@ fn sequential(benchmark: &Benchmark, page: &mut Page) {
 }
 
 fn verb(what: &str) -> &'static str {
-    if what == "write" { "Writing" } else { "Reading" }
+    if what == "write" {
+        "Writing"
+    } else {
+        "Reading"
+    }
 }
 
 /// A line for each operation, by number of clients.
-fn by_clients(
-    benchmark: &Benchmark,
-    name_of: impl Fn(&Row) -> Option<(String, f64)>,
-) -> Vec<Line> {
+fn by_clients(benchmark: &Benchmark, name_of: impl Fn(&Row) -> Option<(String, f64)>) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    for row in benchmark.rows.iter().filter(|row| row.metric == "rate_per_s") {
-        let Some((name, clients)) = name_of(row) else { continue };
+    for row in benchmark
+        .rows
+        .iter()
+        .filter(|row| row.metric == "rate_per_s")
+    {
+        let Some((name, clients)) = name_of(row) else {
+            continue;
+        };
         let point = (clients, row.median, row.min, row.max);
         match lines.iter_mut().find(|line| line.name == name) {
             Some(line) => line.points.push(point),
@@ -122,7 +163,10 @@ fn rates(page: &mut Page, lines: &[Line], title: &str, caption: &str) {
     if lines.is_empty() {
         return;
     }
-    let legend = lines.iter().map(|line| Key::solid(line.colour, line.name.clone())).collect();
+    let legend = lines
+        .iter()
+        .map(|line| Key::solid(line.colour, line.name.clone()))
+        .collect();
     let figure = Figure {
         title,
         caption,
@@ -132,7 +176,15 @@ fn rates(page: &mut Page, lines: &[Line], title: &str, caption: &str) {
     page.figure(&figure, |width| {
         let clients = |count: f64| format!("{count:.0}");
         let name = |rate: f64| crate::report::svg::plain(rate);
-        plots::by_size(width, lines, "per second, logarithmic", "client processes", true, clients, name)
+        plots::by_size(
+            width,
+            lines,
+            "per second, logarithmic",
+            "client processes",
+            true,
+            clients,
+            name,
+        )
     });
 }
 
@@ -146,9 +198,13 @@ fn names(benchmark: &Benchmark, page: &mut Page, place: &str, title: &str) {
             _ => None,
         }
     });
-    rates(page, &lines, title,
+    rates(
+        page,
+        &lines,
+        title,
         "Operations of all client processes together, relaxed durability. `list` counts entries with \
-         attributes; `create-batch` keeps many requests of a client in flight.");
+         attributes; `create-batch` keeps many requests of a client in flight.",
+    );
 }
 
 fn small_files(benchmark: &Benchmark, page: &mut Page) {
@@ -162,9 +218,13 @@ fn small_files(benchmark: &Benchmark, page: &mut Page) {
             _ => None,
         }
     });
-    rates(page, &lines, "Small files",
+    rates(
+        page,
+        &lines,
+        "Small files",
         "Files per second. Writing makes the file with its content in one request; reading opens it \
-         and compares the content.");
+         and compares the content.",
+    );
 }
 
 fn commits(benchmark: &Benchmark, page: &mut Page) {
@@ -173,7 +233,10 @@ fn commits(benchmark: &Benchmark, page: &mut Page) {
         .iter()
         .filter(|row| row.case.starts_with("create-synced/") && row.metric == "rate_per_s")
         .map(|row| Bar {
-            name: row.case.trim_start_matches("create-synced/").replace('/', ", "),
+            name: row
+                .case
+                .trim_start_matches("create-synced/")
+                .replace('/', ", "),
             parts: vec![(2, row.median)],
             note: figure_text(&row.metric, row.median),
         })
@@ -189,14 +252,25 @@ fn commits(benchmark: &Benchmark, page: &mut Page) {
         legend: Vec::new(),
     };
     page.figure(&figure, |width| {
-        plots::bars(width, &bars, "creates per second", crate::report::svg::plain)
+        plots::bars(
+            width,
+            &bars,
+            "creates per second",
+            crate::report::svg::plain,
+        )
     });
 }
 
 fn tiles(benchmark: &Benchmark, page: &mut Page) {
     let mut lines: Vec<Line> = Vec::new();
-    for row in benchmark.rows.iter().filter(|row| row.metric == "bandwidth_mb_s") {
-        let Some(name) = row.case.strip_prefix("tiles/") else { continue };
+    for row in benchmark
+        .rows
+        .iter()
+        .filter(|row| row.metric == "bandwidth_mb_s")
+    {
+        let Some(name) = row.case.strip_prefix("tiles/") else {
+            continue;
+        };
         let point = (row.size_bytes as f64, row.median, row.min, row.max);
         let name = name.replace('/', ", ");
         match lines.iter_mut().find(|line| line.name == name) {
@@ -229,6 +303,14 @@ fn tiles(benchmark: &Benchmark, page: &mut Page) {
     };
     page.figure(&figure, |width| {
         let name = short("bandwidth_mb_s");
-        plots::by_size(width, &lines, "per second, logarithmic", "bytes of a fragment", true, size_name, name)
+        plots::by_size(
+            width,
+            &lines,
+            "per second, logarithmic",
+            "bytes of a fragment",
+            true,
+            size_name,
+            name,
+        )
     });
 }

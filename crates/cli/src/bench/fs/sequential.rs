@@ -40,8 +40,12 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     let source = stage.scratch.path().join("source");
     let target = stage.scratch.path().join("target");
     write_source(&source, bench.size)?;
-    let counts: Vec<usize> =
-        bench.clients.iter().copied().filter(|count| *count <= MOST_CLIENTS).collect();
+    let counts: Vec<usize> = bench
+        .clients
+        .iter()
+        .copied()
+        .filter(|count| *count <= MOST_CLIENTS)
+        .collect();
     let mut values = Values::default();
     for &clients in &counts {
         let mut crew = Crew::start(&stage.cluster, clients)?;
@@ -64,16 +68,23 @@ fn one_run(
     let clients = crew.len();
     let megabytes = |seconds: f64| bench.size as f64 / 1e6 / seconds.max(1e-9);
     for shared in [true, false] {
-        let kind = if shared { "shared-buffers" } else { "ordinary-memory" };
+        let kind = if shared {
+            "shared-buffers"
+        } else {
+            "ordinary-memory"
+        };
         let part = |number: usize| part_of(bench.size, number, clients, shared);
         warm(target, bench.size)?;
         let write_limit = megabytes(limits::dd(source, target)?);
         remove(target)?;
         // The file is made anew for each run, in pages that were freed a moment ago, as dd's.
-        stage.client.create(FILE.as_bytes(), &CreateOptions {
-            exclusive: true,
-            ..CreateOptions::default()
-        })?;
+        stage.client.create(
+            FILE.as_bytes(),
+            &CreateOptions {
+                exclusive: true,
+                ..CreateOptions::default()
+            },
+        )?;
         let written = crew.measure(|number| Order::Write(part(number)))?;
         let read_limit = megabytes(limits::dd(source, Path::new("/dev/null"))?);
         let read = crew.measure(|number| Order::Read(part(number)))?;
@@ -100,7 +111,9 @@ fn show(bench: &mut Bench, values: &Values) {
             case if case.ends_with("/dd") => ("limit", "bandwidth_mb_s"),
             _ => ("causeway", "bandwidth_mb_s"),
         };
-        bench.benchmark.add(&format!("sequential/{case}"), who, size, metric, values);
+        bench
+            .benchmark
+            .add(&format!("sequential/{case}"), who, size, metric, values);
     }
 }
 
@@ -124,8 +137,11 @@ fn write_source(path: &Path, size: u64) -> Outcome {
     let mut offset = 0;
     while offset < size {
         Content::fill(offset, &mut bytes);
-        let len = usize::try_from(size - offset).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-        file.write_all(bytes.get(..len).unwrap_or_default()).doing(doing)?;
+        let len = usize::try_from(size - offset)
+            .unwrap_or(PIECE_BYTES)
+            .min(PIECE_BYTES);
+        file.write_all(bytes.get(..len).unwrap_or_default())
+            .doing(doing)?;
         offset += len as u64;
     }
     Ok(())

@@ -51,7 +51,9 @@ fn one_width(bench: &mut Bench, stage: &mut Stage, crew: &mut Crew, elements: u6
     for _ in 0..bench.runs {
         for (list, values) in [true, false].into_iter().zip(values.chunks_mut(2)) {
             // Not a small file: it is striped over the servers as any large array.
-            stage.client.create(FILE.as_bytes(), &CreateOptions::default())?;
+            stage
+                .client
+                .create(FILE.as_bytes(), &CreateOptions::default())?;
             let mut file = stage.client.open(FILE.as_bytes())?;
             stage.client.truncate(&mut file, bytes.max(8 << 20))?;
             let written = crew.measure(|number| Order::WriteTile(tile(number, list)))?;
@@ -63,13 +65,28 @@ fn one_width(bench: &mut Bench, stage: &mut Stage, crew: &mut Crew, elements: u6
         }
     }
     let [list_write, list_read, each_write, each_read] = &values;
-    for (what, list, each) in
-        [("write", list_write, each_write), ("read", list_read, each_read)]
-    {
+    for (what, list, each) in [
+        ("write", list_write, each_write),
+        ("read", list_read, each_read),
+    ] {
         let case = format!("tiles/{what}");
-        bench.benchmark.add(&format!("{case}/list"), "causeway", width, "bandwidth_mb_s", list);
-        bench.benchmark.add(&format!("{case}/each"), "causeway", width, "bandwidth_mb_s", each);
-        bench.benchmark.ratio(&format!("{case}/list-to-each"), width, list, each);
+        bench.benchmark.add(
+            &format!("{case}/list"),
+            "causeway",
+            width,
+            "bandwidth_mb_s",
+            list,
+        );
+        bench.benchmark.add(
+            &format!("{case}/each"),
+            "causeway",
+            width,
+            "bandwidth_mb_s",
+            each,
+        );
+        bench
+            .benchmark
+            .ratio(&format!("{case}/list-to-each"), width, list, each);
     }
     Ok(())
 }

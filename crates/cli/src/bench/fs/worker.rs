@@ -36,13 +36,22 @@ pub(crate) enum Order {
     /// Reads its part of a file and compares every byte.
     Compare(Part),
     /// Makes files.
-    Create { directory: String, count: u64, size: usize, batch: bool },
+    Create {
+        directory: String,
+        count: u64,
+        size: usize,
+        batch: bool,
+    },
     /// Asks for the attributes of the files made.
     Stat { directory: String, count: u64 },
     /// Lists the directory with attributes.
     List { directory: String },
     /// Reads the files made, and compares their content.
-    ReadFiles { directory: String, count: u64, size: usize },
+    ReadFiles {
+        directory: String,
+        count: u64,
+        size: usize,
+    },
     /// Removes the files made.
     Unlink { directory: String, count: u64 },
     /// Writes a tile of a two-dimensional array.
@@ -101,8 +110,8 @@ struct Worker {
 
 /// Runs a worker until the command closes its input.
 pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
-    let configuration = Configuration::load(&assignment.config)
-        .doing(|| "reading the configuration".to_owned())?;
+    let configuration =
+        Configuration::load(&assignment.config).doing(|| "reading the configuration".to_owned())?;
     let mut client = Client::connect(&configuration, ClientOptions::default())?;
     // Every server is met before anything is timed.
     for server in 0..configuration.servers.len() {
@@ -202,7 +211,8 @@ impl Worker {
                     offset,
                     len: len as u64,
                 };
-                self.client.write_list(file, &[region], &[self.shared.slice(0..len)])?;
+                self.client
+                    .write_list(file, &[region], &[self.shared.slice(0..len)])?;
             } else {
                 for (at, stamp) in Content::stamps(offset, len) {
                     if let Some(place) = self.private.get_mut(at..at + stamp.len()) {
@@ -236,7 +246,10 @@ impl Worker {
             };
             if got != len as u64 {
                 let what = format!("reading {} at {offset}", part.path);
-                return Err(Failure::new(what, format!("{got} bytes came instead of {len}")));
+                return Err(Failure::new(
+                    what,
+                    format!("{got} bytes came instead of {len}"),
+                ));
             }
             if compare {
                 self.compare(part, offset, len)?;
@@ -256,13 +269,19 @@ impl Worker {
             None => Ok(()),
             Some(at) => {
                 let what = format!("comparing {}", part.path);
-                Err(Failure::new(what, format!("byte {at} is not what was written")))
+                Err(Failure::new(
+                    what,
+                    format!("byte {at} is not what was written"),
+                ))
             }
         }
     }
 
     fn name(&self, directory: &str, index: u64) -> Vec<u8> {
-        join(directory.as_bytes(), format!("c{}-{index:07}", self.number).as_bytes())
+        join(
+            directory.as_bytes(),
+            format!("c{}-{index:07}", self.number).as_bytes(),
+        )
     }
 
     fn create(&mut self, directory: &str, count: u64, size: usize, batch: bool) -> Outcome<u64> {
@@ -274,8 +293,9 @@ impl Worker {
             ..CreateOptions::default()
         };
         if batch {
-            let files: Vec<_> =
-                (0..count).map(|index| (self.name(directory, index), options.clone())).collect();
+            let files: Vec<_> = (0..count)
+                .map(|index| (self.name(directory, index), options.clone()))
+                .collect();
             for result in self.client.create_many(&files) {
                 result?;
             }
@@ -349,9 +369,12 @@ impl Worker {
         let started = monotonic_ns();
         if tile.list {
             match write {
-                true => self.client.write_list(file, &regions, &[memory.clone()])?,
+                true => self
+                    .client
+                    .write_list(file, &regions, std::slice::from_ref(&memory))?,
                 false => {
-                    self.client.read_list(file, &regions, &[memory.clone()])?;
+                    self.client
+                        .read_list(file, &regions, std::slice::from_ref(&memory))?;
                 }
             }
         } else {
@@ -391,5 +414,7 @@ impl Worker {
 }
 
 fn piece(left: u64) -> usize {
-    usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES)
+    usize::try_from(left)
+        .unwrap_or(PIECE_BYTES)
+        .min(PIECE_BYTES)
 }

@@ -21,6 +21,9 @@ use worker::{Assignment, Order, Report};
 
 /// How long one measurement may take.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Smallest message whose bandwidth is held against copying: smaller copies stay in the innermost cache
+/// and say nothing about messages.
+const COPY_BYTES: u64 = 64 << 10;
 /// Largest message whose rate is shown beside its bandwidth.
 const RATE_BYTES: u64 = 4096;
 
@@ -75,10 +78,17 @@ const FOLLOW: usize = 1;
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     shutdown::on_signals()?;
     if let Some(size) = arguments.sizes.iter().find(|size| **size > 256 << 20) {
-        return Err(Failure::usage("reading --sizes", format!("{size} bytes are too many"))
-            .hint("messages up to 256 MiB are measured"));
+        return Err(
+            Failure::usage("reading --sizes", format!("{size} bytes are too many"))
+                .hint("messages up to 256 MiB are measured"),
+        );
     }
     let mut benchmark = Benchmark::new("messages", Output::new(arguments.json));
+    benchmark.note(
+        "each run is cut into up to 40 parts; the run's figure is that of the median part, so that \
+         moments in which another process had the processor do not decide"
+            .to_owned(),
+    );
     let mut pair = Pair::start(&mut benchmark, arguments.quick)?;
     for method in &arguments.methods {
         benchmark.output.line(&format!("{method}:"));
@@ -94,8 +104,8 @@ impl Pair {
         let doing = || "sharing words between processes".to_owned();
         let words = SharedWords::new(64).doing(doing)?;
         let inherited = words.inheritable().doing(doing)?;
-        let processors = causeway_sys::pin::allowed_cpus()
-            .doing(|| "finding the processors".to_owned())?;
+        let processors =
+            causeway_sys::pin::allowed_cpus().doing(|| "finding the processors".to_owned())?;
         let pinned = processors.len() > 1;
         if pinned {
             benchmark.note(format!(
@@ -112,7 +122,10 @@ impl Pair {
         }
         let mut pool = Pool::new();
         for leads in [true, false] {
-            let processor = processors.get(usize::from(!leads)).copied().filter(|_| pinned);
+            let processor = processors
+                .get(usize::from(!leads))
+                .copied()
+                .filter(|_| pinned);
             pool.start(&Task::BenchMessages(Assignment {
                 leads,
                 processor,
@@ -141,7 +154,10 @@ impl Pair {
             match self.pool.event(PATIENCE) {
                 Some((FOLLOW, Event::Said(Report::Listening(place)))) => break place,
                 Some((_, Event::Ended(reason))) => {
-                    return Err(Failure::new(what, reason.unwrap_or("one of them ended".to_owned())));
+                    return Err(Failure::new(
+                        what,
+                        reason.unwrap_or("one of them ended".to_owned()),
+                    ));
                 }
                 Some(_) => {}
                 None => return Err(Failure::new(what, "the listening one does not answer")),
@@ -171,7 +187,10 @@ impl Pair {
         let reports = self.pool.gather(PATIENCE, "exchanging messages")?;
         match reports.into_iter().next() {
             Some(Report::Took(seconds)) => Ok(seconds),
-            other => Err(Failure::new("exchanging messages", format!("no time but {other:?}"))),
+            other => Err(Failure::new(
+                "exchanging messages",
+                format!("no time but {other:?}"),
+            )),
         }
     }
 
@@ -245,7 +264,13 @@ fn latency(
             _ => "latency/bare-tcp-polling",
         };
         benchmark.add(limit_case, "limit", size, "latency_us", &limit);
-        benchmark.add("latency/bare-tcp-blocking", "limit", size, "latency_us", &blocking);
+        benchmark.add(
+            "latency/bare-tcp-blocking",
+            "limit",
+            size,
+            "latency_us",
+            &blocking,
+        );
         benchmark.ratio(&format!("{case}/to-limit"), size, &ours, &limit);
     }
     Ok(())
@@ -257,7 +282,11 @@ fn stream(
     method: &str,
     arguments: &Arguments,
 ) -> Outcome {
-    let kinds: &[bool] = if method == "shm" { &[false, true] } else { &[false] };
+    let kinds: &[bool] = if method == "shm" {
+        &[false, true]
+    } else {
+        &[false]
+    };
     for &allocate in kinds {
         for &size in arguments.sizes.iter().filter(|size| **size > 0) {
             let bytes = usize::try_from(size).unwrap_or(usize::MAX);
@@ -278,6 +307,9 @@ fn stream(
                 })?;
                 let messages = rounds as f64 * window as f64;
                 ours.push(messages * size as f64 / 1e6 / seconds.max(1e-9));
+                if size < COPY_BYTES {
+                    continue;
+                }
                 let rounds = pair.rounds(size, 1_000_000);
                 let seconds = pair.measure(&Order::Copy {
                     size: bytes,

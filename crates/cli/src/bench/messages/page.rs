@@ -10,17 +10,35 @@ use crate::rows::figure_text;
 pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {
     page.cards(&cards(benchmark));
     let latency = lines(benchmark, "latency_us", "latency/");
-    by_size(page, &latency, "latency_us", "One-way latency", "µs, logarithmic",
+    by_size(
+        page,
+        &latency,
+        "latency_us",
+        "One-way latency",
+        "µs, logarithmic",
         "Half of a round trip between two processes, each on a processor of its own. Dashed: what \
-         the machine allows at best. Whiskers: all runs.");
+         the machine allows at best. Whiskers: all runs.",
+    );
     let bandwidth = lines(benchmark, "bandwidth_mb_s", "bandwidth/");
-    by_size(page, &bandwidth, "bandwidth_mb_s", "Bandwidth", "per second, logarithmic",
+    by_size(
+        page,
+        &bandwidth,
+        "bandwidth_mb_s",
+        "Bandwidth",
+        "per second, logarithmic",
         "Windows of up to 64 messages, each window acknowledged. `shared-buffers` come from the \
          message layer's own allocation. Copying memory inside one process is the limit; two \
-         processes that copy a half each can pass it.");
+         processes that copy a half each can pass it.",
+    );
     let rate = lines(benchmark, "rate_per_s", "rate/");
-    by_size(page, &rate, "rate_per_s", "Message rate", "messages per second",
-        "Small messages of the same windows, counted instead of weighed.");
+    by_size(
+        page,
+        &rate,
+        "rate_per_s",
+        "Message rate",
+        "messages per second",
+        "Small messages of the same windows, counted instead of weighed.",
+    );
     page.table(
         "Ratios to the limits",
         "From the same runs, so that a slow moment of the machine hits both. Below 1 is better for \
@@ -42,7 +60,11 @@ fn cards(benchmark: &Benchmark) -> Vec<(String, String, Option<bool>)> {
         .iter()
         .filter_map(|(case, size, label)| {
             let row = benchmark.row(case, "causeway", *size)?;
-            Some((figure_text(&row.metric, row.median), (*label).to_owned(), None))
+            Some((
+                figure_text(&row.metric, row.median),
+                (*label).to_owned(),
+                None,
+            ))
         })
         .collect()
 }
@@ -51,7 +73,9 @@ fn cards(benchmark: &Benchmark) -> Vec<(String, String, Option<bool>)> {
 fn lines(benchmark: &Benchmark, metric: &str, prefix: &str) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for row in benchmark.rows.iter().filter(|row| row.metric == metric) {
-        let Some(name) = row.case.strip_prefix(prefix) else { continue };
+        let Some(name) = row.case.strip_prefix(prefix) else {
+            continue;
+        };
         let point = (row.size_bytes as f64, row.median, row.min, row.max);
         match lines.iter_mut().find(|line| line.name == name) {
             Some(line) if line.points.iter().all(|known| known.0 != point.0) => {
@@ -89,7 +113,15 @@ fn by_size(page: &mut Page, lines: &[Line], metric: &str, title: &str, axis: &st
     };
     page.figure(&figure, |width| {
         let name = |value: f64| tick_text(metric, value);
-        plots::by_size(width, lines, axis, "bytes of a message", true, size_name, name)
+        plots::by_size(
+            width,
+            lines,
+            axis,
+            "bytes of a message",
+            true,
+            size_name,
+            name,
+        )
     });
 }
 

@@ -44,13 +44,26 @@ pub(crate) enum Order {
     /// Bounces a cache line.
     CacheLine { rounds: u64 },
     /// Bounces bytes over the bare socket.
-    Bare { size: usize, rounds: u64, blocking: bool },
+    Bare {
+        size: usize,
+        rounds: u64,
+        blocking: bool,
+    },
     /// Copies inside one process.
     Copy { size: usize, rounds: u64 },
     /// Bounces messages.
-    Latency { size: usize, rounds: u64, allocate: bool },
+    Latency {
+        size: usize,
+        rounds: u64,
+        allocate: bool,
+    },
     /// Sends windows of messages, each window acknowledged.
-    Stream { size: usize, window: usize, rounds: u64, allocate: bool },
+    Stream {
+        size: usize,
+        window: usize,
+        rounds: u64,
+        allocate: bool,
+    },
     /// Sends one message with a known content, which the other end compares.
     Check { size: usize, allocate: bool },
 }
@@ -62,8 +75,52 @@ pub(crate) enum Report {
     Ready,
     /// Where it listens.
     Listening(String),
-    /// Seconds that the order took; 0 from the end that does not lead.
+    /// Seconds that the order took, by the median of its parts; 0 from the end that does not lead.
     Took(f64),
+}
+
+/// Times of equal parts of a measurement. Their median, times their number, is the time reported: a
+/// part in which another process took the processor away does not count for all.
+struct Batches {
+    parts: Vec<f64>,
+    rounds: u64,
+    every: u64,
+    done: u64,
+    since: Instant,
+}
+
+impl Batches {
+    /// Most parts of a measurement.
+    const PARTS: u64 = 40;
+
+    fn start(rounds: u64) -> Self {
+        Self {
+            parts: Vec::with_capacity(Self::PARTS as usize + 1),
+            rounds,
+            every: rounds.div_ceil(Self::PARTS).max(1),
+            done: 0,
+            since: Instant::now(),
+        }
+    }
+
+    /// A round is over.
+    #[inline]
+    fn round(&mut self) {
+        self.done += 1;
+        if self.done == self.every {
+            let now = Instant::now();
+            self.parts
+                .push(now.duration_since(self.since).as_secs_f64());
+            self.since = now;
+            self.done = 0;
+        }
+    }
+
+    /// Seconds for all rounds, from the median part.
+    fn seconds(mut self) -> f64 {
+        self.parts.sort_by(f64::total_cmp);
+        crate::rows::median(&self.parts) / self.every as f64 * self.rounds as f64
+    }
 }
 
 struct End {
@@ -161,19 +218,30 @@ impl End {
         let leads = self.leads;
         match &mut self.layer {
             Some(layer) => Ok(Turn { layer, leads }),
-            None => Err(Failure::new("exchanging messages", "the layer has not been started")),
+            None => Err(Failure::new(
+                "exchanging messages",
+                "the layer has not been started",
+            )),
         }
     }
 
     /// Two words on cache lines of their own, each written by one end and watched by the other.
     fn cache_line(&self, rounds: u64) -> Outcome<f64> {
-        let (Some(one), Some(other)) = (self.words.words().first(), self.words.words().get(16)) else {
-            return Err(Failure::new("bouncing a cache line", "there are too few shared words"));
+        let (Some(one), Some(other)) = (self.words.words().first(), self.words.words().get(16))
+        else {
+            return Err(Failure::new(
+                "bouncing a cache line",
+                "there are too few shared words",
+            ));
         };
-        let (mine, theirs) = if self.leads { (one, other) } else { (other, one) };
+        let (mine, theirs) = if self.leads {
+            (one, other)
+        } else {
+            (other, one)
+        };
         // Both ends go on from where the words are now; the lead moves first.
         let base = mine.load(Ordering::Acquire);
-        let started = Instant::now();
+        let mut batches = Batches::start(rounds);
         for round in 1..=rounds {
             if self.leads {
                 mine.store(base + round, Ordering::Release);
@@ -182,16 +250,21 @@ impl End {
             if !self.leads {
                 mine.store(base + round, Ordering::Release);
             }
+            batches.round();
         }
-        Ok(started.elapsed().as_secs_f64())
+        Ok(batches.seconds())
     }
 
     fn bare(&mut self, size: usize, rounds: u64, blocking: bool) -> Outcome<f64> {
         let doing = || "exchanging bytes over a bare socket".to_owned();
-        let socket = self.socket.as_mut().ok_or("it has not been opened").doing(doing)?;
+        let socket = self
+            .socket
+            .as_mut()
+            .ok_or("it has not been opened")
+            .doing(doing)?;
         socket.set_nonblocking(!blocking).doing(doing)?;
         let mut bytes = vec![7; size.max(1)];
-        let started = Instant::now();
+        let mut batches = Batches::start(rounds);
         for _ in 0..rounds {
             if self.leads {
                 write_spinning(socket, &bytes).doing(doing)?;
@@ -200,10 +273,10 @@ impl End {
             if !self.leads {
                 write_spinning(socket, &bytes).doing(doing)?;
             }
+            batches.round();
         }
-        let took = started.elapsed().as_secs_f64();
         socket.set_nonblocking(false).doing(doing)?;
-        Ok(took)
+        Ok(batches.seconds())
     }
 }
 
@@ -216,7 +289,10 @@ fn await_word(word: &AtomicU64, wanted: u64) -> Outcome {
         if spins.is_multiple_of(1 << 20) {
             std::thread::yield_now();
             if spins > 1 << 36 {
-                return Err(Failure::new("bouncing a cache line", "the other end is silent"));
+                return Err(Failure::new(
+                    "bouncing a cache line",
+                    "the other end is silent",
+                ));
             }
         }
     }
@@ -254,11 +330,12 @@ fn read_spinning(socket: &mut TcpStream, bytes: &mut [u8]) -> std::io::Result<()
 fn copy(size: usize, rounds: u64) -> f64 {
     let from = vec![1_u8; size.max(1)];
     let mut to = vec![0_u8; size.max(1)];
-    let started = Instant::now();
+    let mut batches = Batches::start(rounds);
     for _ in 0..rounds {
         std::hint::black_box(&mut to).copy_from_slice(std::hint::black_box(&from));
+        batches.round();
     }
-    started.elapsed().as_secs_f64()
+    batches.seconds()
 }
 
 impl Layer {
@@ -269,7 +346,10 @@ impl Layer {
         let peer = bmi.lookup(address).doing(doing)?;
         let mut layer = Self { bmi, peer, context };
         let hello = Memory::from_vec(b"hello".to_vec());
-        let posted = layer.bmi.post_sendunexpected(peer, &[hello], ECHO, context, 0).doing(doing)?;
+        let posted = layer
+            .bmi
+            .post_sendunexpected(peer, &[hello], ECHO, context, 0)
+            .doing(doing)?;
         layer.complete(posted)?;
         Ok(layer)
     }
@@ -290,7 +370,8 @@ impl Layer {
             if Instant::now() > deadline {
                 return Err(Failure::new(doing(), "nobody came"));
             }
-            bmi.testunexpected(1, Duration::from_millis(100), &mut met).doing(doing)?;
+            bmi.testunexpected(1, Duration::from_millis(100), &mut met)
+                .doing(doing)?;
         }
         let peer = met.first().map(|hello| hello.from);
         let peer = peer.ok_or("nobody came").doing(doing)?;
@@ -361,12 +442,13 @@ impl Turn<'_> {
         let out = self.layer.memory(size, allocate)?;
         let into = self.layer.memory(size, allocate)?;
         let mut awaited = self.layer.receive(&into, ECHO)?;
-        let started = Instant::now();
+        let mut batches = Batches::start(rounds);
         for round in 1..=rounds {
             if self.leads {
                 let sent = self.layer.send(&out, ECHO)?;
                 self.layer.complete(awaited)?;
                 self.layer.complete(sent)?;
+                batches.round();
                 if round == rounds {
                     break;
                 }
@@ -384,13 +466,13 @@ impl Turn<'_> {
                 self.layer.complete(sent)?;
             }
         }
-        Ok(started.elapsed().as_secs_f64())
+        Ok(batches.seconds())
     }
 
     fn stream(self, size: usize, window: usize, rounds: u64, allocate: bool) -> Outcome<f64> {
         let memory = self.layer.memory(size, allocate)?;
         let token = Memory::zeroed(8);
-        let started = Instant::now();
+        let mut batches = Batches::start(rounds);
         let mut posted = Vec::with_capacity(window);
         for _ in 0..rounds {
             for _ in 0..window {
@@ -407,14 +489,16 @@ impl Turn<'_> {
                 false => self.layer.send(&token, ACK)?,
             };
             self.layer.complete(ack)?;
+            batches.round();
         }
-        Ok(started.elapsed().as_secs_f64())
+        Ok(batches.seconds())
     }
 
     fn check(self, size: usize, allocate: bool) -> Outcome<f64> {
         let memory = self.layer.memory(size, allocate)?;
-        let wanted: Vec<u8> =
-            (0..size).map(|at| (at.wrapping_mul(2_654_435_761) >> 7) as u8).collect();
+        let wanted: Vec<u8> = (0..size)
+            .map(|at| (at.wrapping_mul(2_654_435_761) >> 7) as u8)
+            .collect();
         if self.leads {
             memory.write_at(0, &wanted);
             let sent = self.layer.send(&memory, ECHO)?;

@@ -109,8 +109,7 @@ impl Change {
         let mut mode = attributes.mode;
         for step in steps {
             let mut bits = step.bits;
-            if step.execute_if_sensible
-                && (attributes.kind == Kind::Directory || mode & 0o111 != 0)
+            if step.execute_if_sensible && (attributes.kind == Kind::Directory || mode & 0o111 != 0)
             {
                 bits |= 0o111;
             }
@@ -166,7 +165,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             }
         }
     }
-    session.output.object(&json!({ "changed": changed, "failures": failures }));
+    session
+        .output
+        .object(&json!({ "changed": changed, "failures": failures }));
     conclude(failures)
 }
 

@@ -51,7 +51,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         }
     }
     let touched = arguments.paths.len() as u64 - failures;
-    session.output.object(&json!({ "touched": touched, "failures": failures }));
+    session
+        .output
+        .object(&json!({ "touched": touched, "failures": failures }));
     conclude(failures)
 }
 
@@ -78,7 +80,9 @@ fn touch(client: &mut Client, path: &[u8], no_create: bool, time: Timestamp) -> 
 }
 
 fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     Timestamp {
         seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
         nanoseconds: since.subsec_nanos(),

@@ -41,7 +41,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         }
     }
     let truncated = arguments.paths.len() as u64 - failures;
-    session.output.object(&json!({ "truncated": truncated, "failures": failures }));
+    session
+        .output
+        .object(&json!({ "truncated": truncated, "failures": failures }));
     conclude(failures)
 }
 

@@ -1,0 +1,10 @@
+//! The command as its users meet it: real processes, temporary directories, exit codes and texts.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod demo;
+mod files;
+mod help;
+mod servers;
+mod stand;
+mod wrong_use;

@@ -1,0 +1,141 @@
+//! Starting, ending and losing servers.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::stand::{Run, Stand, runs, send, until};
+
+#[test]
+fn an_interrupt_ends_every_server() {
+    let mut stand = Stand::new();
+    stand.fs(&["touch", "/kept"]).ok();
+    let pids = stand.pids.clone();
+    assert!(pids.iter().all(|pid| runs(*pid)));
+    assert_eq!(stand.end(Signal::INT), Some(130));
+    assert!(pids.iter().all(|pid| !runs(*pid)));
+}
+
+#[test]
+fn no_server_outlives_a_killed_command() {
+    let mut stand = Stand::new();
+    let pids = stand.pids.clone();
+    assert_eq!(stand.end(Signal::KILL), None);
+    until("servers end with their command", || {
+        pids.iter().all(|pid| !runs(*pid))
+    });
+}
+
+#[test]
+fn a_dead_server_is_named_and_can_be_started_again() {
+    let stand = Stand::new();
+    let here = stand.directory.path();
+    let bytes = vec![42; 5 << 20];
+    std::fs::write(here.join("file"), &bytes).unwrap();
+    stand.fs(&["put", "file", "/file"]).ok();
+    let victim = *stand.pids.last().unwrap();
+    send(victim, Signal::KILL);
+    until("the server is dead", || !runs(victim));
+    let impatient = stand.impatient();
+    let started = Instant::now();
+    let said = stand
+        .fs(&["get", "/file", "lost"])
+        .config(&impatient)
+        .fails(1);
+    assert!(
+        said.contains("io1") && said.contains("causeway fs ping"),
+        "{said}"
+    );
+    assert!(started.elapsed() < Duration::from_secs(60));
+    assert!(!here.join("lost").exists());
+    let said = stand.fs(&["ping"]).config(&impatient).fails(1);
+    assert!(said.contains("io1") && !said.contains("io0"), "{said}");
+    let info = Run::new(here, &["info", "--json"])
+        .config(&impatient)
+        .json();
+    let reached: Vec<bool> = info["servers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|server| server["reached"].as_bool().unwrap())
+        .collect();
+    assert_eq!(reached, [true, true, false]);
+
+    let mut server = stand.fs(&["serve", "--server", "io1"]).start();
+    until("the server is back", || {
+        stand
+            .fs(&["ping", "--server", "io1"])
+            .config(&impatient)
+            .left()
+            .code
+            == Some(0)
+    });
+    assert!(stand.fs(&["cat", "/file"]).ok() == bytes);
+    send(server.id() as i32, Signal::TERM);
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_file_system_goes_on_where_it_ended() {
+    let mut stand = Stand::new();
+    stand.fs(&["put", "-", "/kept"]).input(b"kept").ok();
+    stand.end(Signal::TERM);
+    let directory = stand.directory.path().join("causeway-dev");
+    let again = Stand::with(&["--dir", directory.to_str().unwrap()]);
+    assert_eq!(again.fs(&["cat", "/kept"]).ok(), b"kept");
+}
+
+#[test]
+fn servers_are_reached_over_tcp_if_asked() {
+    let stand = Stand::with(&["--tcp"]);
+    stand
+        .fs(&["put", "--via", "tcp", "-", "/x"])
+        .input(&vec![5; 3 << 20])
+        .ok();
+    assert!(stand.fs(&["cat", "--via", "tcp", "/x"]).ok() == vec![5; 3 << 20]);
+    assert!(stand.fs(&["cat", "/x"]).ok() == vec![5; 3 << 20]);
+    let heard = stand.fs(&["ping", "--via", "tcp", "--json"]).json();
+    assert!(
+        heard["servers"][1]["facts"].to_string().contains("tcp"),
+        "{heard}"
+    );
+}
+
+#[test]
+fn init_writes_a_configuration_and_a_secret() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| Run::new(directory.path(), arguments);
+    let said = run(&["fs", "init", "n1", "n2:9000", "--metadata", "n0", "--json"]).json();
+    assert_eq!(said["servers"], serde_json::json!(["meta", "io0", "io1"]));
+    let text = std::fs::read_to_string(directory.path().join("causeway.toml")).unwrap();
+    for part in [
+        "# ",
+        "tcp://n0:",
+        "tcp://n1:",
+        "tcp://n2:9000",
+        "key_file",
+        "synced",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let key = directory.path().join("causeway.key");
+    assert_eq!(
+        std::fs::metadata(&key).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    let digits = std::fs::read_to_string(&key).unwrap();
+    assert_eq!(digits.trim().len(), 64);
+    let said = run(&["fs", "init", "n1"]).fails(1);
+    assert!(said.contains("--force"), "{said}");
+    run(&["fs", "init", "n1", "--force"]).ok();
+    assert_ne!(std::fs::read_to_string(&key).unwrap(), digits);
+    // None of its hosts is this one.
+    let said = run(&["fs", "serve"]).fails(2);
+    assert!(
+        said.contains("--server") && said.contains("meta, io0"),
+        "{said}"
+    );
+    let said = run(&["fs", "serve", "--server", "io9"]).fails(2);
+    assert!(said.contains("meta, io0"), "{said}");
+}

@@ -1,0 +1,273 @@
+//! Running the command, and file systems for it to work with.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Nothing in these tests takes nearly as long, however busy the machine.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// An invocation of the command under construction.
+pub(crate) struct Run {
+    arguments: Vec<OsString>,
+    directory: PathBuf,
+    config: Option<PathBuf>,
+    input: Vec<u8>,
+}
+
+/// What an invocation left.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: Vec<u8>,
+    pub(crate) err: String,
+}
+
+impl Run {
+    /// `causeway ARGUMENTS…` in a directory.
+    pub(crate) fn new<S: AsRef<OsStr>>(directory: &Path, arguments: &[S]) -> Self {
+        Self {
+            arguments: arguments
+                .iter()
+                .map(|one| one.as_ref().to_owned())
+                .collect(),
+            directory: directory.to_owned(),
+            config: None,
+            input: Vec::new(),
+        }
+    }
+
+    /// With `$CAUSEWAY_CONFIG`.
+    pub(crate) fn config(mut self, file: &Path) -> Self {
+        self.config = Some(file.to_owned());
+        self
+    }
+
+    /// With bytes on standard input.
+    pub(crate) fn input(mut self, bytes: &[u8]) -> Self {
+        self.input = bytes.to_owned();
+        self
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_causeway"));
+        command
+            .args(&self.arguments)
+            .current_dir(&self.directory)
+            .env_remove("CAUSEWAY_CONFIG")
+            .env_remove("NO_COLOR")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        if let Some(config) = &self.config {
+            command.env("CAUSEWAY_CONFIG", config);
+        }
+        command
+    }
+
+    /// Starts it.
+    pub(crate) fn start(&self) -> Child {
+        self.command().spawn().unwrap()
+    }
+
+    /// Runs it to its end, which comes in bounded time. Whatever it does, it never panics and never
+    /// sends colours into a pipe.
+    pub(crate) fn left(&self) -> Left {
+        let mut child = self.start();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = self.input.clone();
+        let feeding = std::thread::spawn(move || {
+            // A command that does not read its input closes it.
+            let _ = stdin.write_all(&input);
+        });
+        let mut stdout = child.stdout.take().unwrap();
+        let reading = std::thread::spawn(move || {
+            let mut out = Vec::new();
+            stdout.read_to_end(&mut out).unwrap();
+            out
+        });
+        let mut stderr = child.stderr.take().unwrap();
+        let complaining = std::thread::spawn(move || {
+            let mut err = Vec::new();
+            stderr.read_to_end(&mut err).unwrap();
+            String::from_utf8_lossy(&err).into_owned()
+        });
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if Instant::now() > deadline {
+                child.kill().unwrap();
+                panic!("causeway {:?} does not end", self.arguments);
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        };
+        feeding.join().unwrap();
+        let left = Left {
+            code: status.code(),
+            out: reading.join().unwrap(),
+            err: complaining.join().unwrap(),
+        };
+        assert!(
+            !left.err.contains("panicked"),
+            "{:?}: {}",
+            self.arguments,
+            left.err
+        );
+        assert!(!left.err.contains('\x1b'), "{:?}", self.arguments);
+        // Contents of files are theirs; everything else is ours.
+        let is_content = self
+            .arguments
+            .iter()
+            .any(|one| one == "cat" || one == "get");
+        assert!(
+            is_content || !left.out.contains(&0x1b),
+            "{:?}",
+            self.arguments
+        );
+        left
+    }
+
+    /// Runs it; it must succeed. Answers its standard output.
+    pub(crate) fn ok(&self) -> Vec<u8> {
+        let left = self.left();
+        assert_eq!(left.code, Some(0), "{:?}: {}", self.arguments, left.err);
+        left.out
+    }
+
+    /// Runs it; it must succeed with exactly one JSON object on standard output.
+    pub(crate) fn json(&self) -> Value {
+        one_object(&self.ok())
+    }
+
+    /// Runs it; it must fail with this code and say why in our form. Answers what it said.
+    pub(crate) fn fails(&self, code: i32) -> String {
+        let left = self.left();
+        assert_eq!(left.code, Some(code), "{:?}: {}", self.arguments, left.err);
+        assert!(
+            left.err.starts_with("causeway: "),
+            "{:?}: {}",
+            self.arguments,
+            left.err
+        );
+        left.err
+    }
+}
+
+/// The one JSON object in some output.
+pub(crate) fn one_object(out: &[u8]) -> Value {
+    let value: Value = serde_json::from_slice(out)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(out)));
+    assert!(value.is_object());
+    value
+}
+
+/// A file system started by `causeway fs dev`, in a directory of its own.
+pub(crate) struct Stand {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) config: PathBuf,
+    pub(crate) pids: Vec<i32>,
+    child: Child,
+}
+
+impl Stand {
+    /// Starts it with two I/O servers.
+    pub(crate) fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// Starts it with more options.
+    pub(crate) fn with(options: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut arguments = vec![
+            "fs",
+            "dev",
+            "--servers",
+            "2",
+            "--durability",
+            "relaxed",
+            "--json",
+        ];
+        arguments.extend(options);
+        let run = Run::new(directory.path(), &arguments);
+        let mut child = run.command().stderr(Stdio::inherit()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let said = one_object(line.as_bytes());
+        let pids = said["pids"].as_array().unwrap();
+        Self {
+            config: PathBuf::from(said["config"].as_str().unwrap()),
+            pids: pids
+                .iter()
+                .map(|pid| pid.as_i64().unwrap() as i32)
+                .collect(),
+            directory,
+            child,
+        }
+    }
+
+    /// `causeway fs ARGUMENTS…` against it.
+    pub(crate) fn fs<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Run {
+        let mut all = vec![OsString::from("fs")];
+        all.extend(arguments.iter().map(|one| one.as_ref().to_owned()));
+        Run::new(self.directory.path(), &all).config(&self.config)
+    }
+
+    /// A copy of its configuration with a short time-out.
+    pub(crate) fn impatient(&self) -> PathBuf {
+        let text = std::fs::read_to_string(&self.config).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("timeout"))
+            .unwrap();
+        let file = self.directory.path().join("impatient.toml");
+        std::fs::write(&file, text.replace(line, "timeout = \"1 s\"")).unwrap();
+        file
+    }
+
+    /// Sends `signal` to the command that runs the file system, and waits for its end.
+    pub(crate) fn end(&mut self, signal: Signal) -> Option<i32> {
+        send(self.child.id() as i32, signal);
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.end(Signal::TERM);
+        }
+    }
+}
+
+/// Sends a signal to a process that these tests have started.
+pub(crate) fn send(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+/// Whether a process still runs.
+pub(crate) fn runs(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state stands behind the name, which stands in parentheses.
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| state != 'Z')
+}
+
+/// Waits until something holds.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
