@@ -6,7 +6,7 @@
 //! incarnations. [`Fault`] simulates what cannot be had inside one process: a peer that dies, a
 //! link that breaks.
 //!
-//! [`link`] holds what the two ends of a connection share; this file is the method itself.
+//! `link` holds what the two ends of a connection share; this file is the method itself.
 
 mod link;
 #[cfg(test)]
@@ -448,12 +448,10 @@ impl Method for Mem {
 
     fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
         let mut bytes = Vec::new();
-        bytes
-            .try_reserve_exact(len)
-            .map_err(|_| Error::System {
-                what: format!("allocating {len} bytes"),
-                source: std::io::ErrorKind::OutOfMemory.into(),
-            })?;
+        bytes.try_reserve_exact(len).map_err(|_| Error::System {
+            what: format!("allocating {len} bytes"),
+            source: std::io::ErrorKind::OutOfMemory.into(),
+        })?;
         bytes.resize(len, 0);
         Ok(Memory::from_vec(bytes))
     }

@@ -395,3 +395,31 @@ fn falls_back_to_the_next_address_and_says_why() {
     assert!(passed.unwrap().1.contains("nothing listens"), "{report:?}");
     assert!(a.bmi.identity(to).is_some());
 }
+
+#[test]
+fn memory_can_be_exported_before_the_connection_stands() {
+    for medium in MEDIA {
+        let mut server = node_over(medium, "early-export-server", Config::default());
+        let mut a = node_over(medium, "early-export-client", Config::default());
+        let to = a.bmi.lookup(&server.bmi.listening()[0]).unwrap();
+        let theirs = memory(3, 100_000);
+        let region = a.bmi.export(to, &theirs, Access::ReadWrite).unwrap();
+        a.send_unexpected(to, &memory(0, 1), 0, 1);
+        drive(&mut [&mut a, &mut server], |nodes| {
+            nodes[1].collect_unexpected();
+            nodes[1].unexpected.len() == 1
+        });
+        let from = server.unexpected[0].from;
+        let local = [Memory::zeroed(100_000)];
+        let posted =
+            server
+                .bmi
+                .post_transfer(from, Direction::Get, &local, &[region], server.context, 1);
+        server.note(posted);
+        drive(&mut [&mut a, &mut server], |nodes| {
+            nodes[1].result(1).is_some()
+        });
+        assert_eq!(server.result(1), Some(&Ok(100_000)), "{medium:?}");
+        assert_eq!(local[0].to_vec(), bytes(3, 100_000));
+    }
+}
