@@ -63,6 +63,22 @@ pub fn nobody_listens_for_a_transfer<F: Factory>(factory: &F) {
     }
 }
 
+/// A listener that ends before it ever looked at its caller: the caller learns of it.
+pub fn a_listener_ends_before_it_looks<F: Factory>(factory: &F) {
+    let (listener, address) = Node::listening(factory);
+    let mut caller = Node::new(factory.method());
+    let peer = caller.connect(&address);
+    let mut accepted = false;
+    for _ in 0..20 {
+        accepted = accepted || caller.try_send(peer, b"hello");
+        caller.step();
+    }
+    drop(listener);
+    let cause = caller.find_absent(peer);
+    let gone = matches!(cause, PeerError::Closed | PeerError::Broken(_));
+    assert!(gone || is_absence(&cause), "{cause:?}");
+}
+
 /// The same handle works once somebody listens.
 pub fn somebody_listens_later<F: Factory>(factory: &F) {
     let mut early = Node::new(factory.method());

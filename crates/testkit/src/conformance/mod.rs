@@ -76,7 +76,7 @@ macro_rules! conformance {
                 protection: of_unknown_keys, of_ended_exports, of_ranges, of_access,
                     of_other_peers_exports, of_objects, failed_transfers_notify_nobody,
                     holds_the_moment_an_export_ends;
-                lifecycle: nobody_listens, nobody_listens_for_a_transfer, somebody_listens_later,
+                lifecycle: nobody_listens, a_listener_ends_before_it_looks, nobody_listens_for_a_transfer, somebody_listens_later,
                     same_address_same_handle, a_restarted_peer_is_a_new_incarnation,
                     a_departed_caller_is_gone, a_departure_ends_transfers, disconnecting_is_silent_here_and_noticed_there,
                     disconnecting_ends_transfers_and_exports, stale_handles_are_refused,
