@@ -39,12 +39,20 @@ impl RegionDescriptor {
     /// # Panics
     /// If the range is not inside the region.
     pub fn part(&self, offset: u64, len: u64) -> Self {
-        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len), "part out of range");
+        assert!(
+            offset.checked_add(len).is_some_and(|end| end <= self.len),
+            "part out of range"
+        );
         let object = self.object.map(|span| ObjectSpan {
             object: span.object,
             offset: span.offset.wrapping_add(offset),
         });
-        Self { key: self.key, base: self.base.wrapping_add(offset), len, object }
+        Self {
+            key: self.key,
+            base: self.base.wrapping_add(offset),
+            len,
+            object,
+        }
     }
 }
 
