@@ -98,7 +98,7 @@ impl Benchmark {
     }
 
     fn write(&self, path: &Path, draw: impl FnOnce(&Self, &mut Page)) -> Outcome {
-        let title = format!("Causeway: causeway bench {}", self.name);
+        let title = format!("causeway bench {}", self.name);
         let lead = "Medians of several runs; limits of this machine were measured between them, so \
                     that both saw the same machine at the same time. The ratios are what counts.";
         let mut page = Page::new(&title, lead);

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::Result;
+use super::summary::{latencies, phases_table, rows, story};
 use super::worker::SLOT_NS;
-use super::{Result, latencies, phases_table, rows, story};
 use crate::failure::Outcome;
 use crate::report::Page;
 use crate::report::page::{Extent, Figure, Key};

@@ -180,15 +180,22 @@ impl Scale {
         if !self.logarithmic {
             return linear_ticks(self.from, self.to, most);
         }
-        let (first, last) = (
-            self.from.log10().floor() as i32,
-            self.to.log10().ceil() as i32,
-        );
+        let first = self.from.log10().floor() as i32;
+        let last = self.to.log10().ceil() as i32;
         let decades = usize::try_from(last - first).unwrap_or(1).max(1);
         let step = decades.div_ceil(most.max(1)).max(1);
+        // Where the axis covers little more than a decade, there are marks inside it too.
+        let factors: &[f64] = match decades {
+            0..=2 => &[1.0, 2.0, 5.0],
+            _ => &[1.0],
+        };
         (first..=last)
             .step_by(step)
-            .map(|exponent| 10_f64.powi(exponent))
+            .flat_map(|exponent| {
+                factors
+                    .iter()
+                    .map(move |factor| factor * 10_f64.powi(exponent))
+            })
             .filter(|tick| *tick >= self.from * 0.999 && *tick <= self.to * 1.001)
             .collect()
     }

@@ -60,10 +60,12 @@ fn the_file_system_is_measured() {
         has(&format!("{operation}/one-dir/1-clients"), "causeway");
         has(&format!("{operation}/many-dirs/2-clients"), "causeway");
     }
-    has(
-        "create-synced/group-commit/8-clients/to-commit-each",
-        "causeway",
-    );
+    for how in ["one", "batch"] {
+        has(
+            &format!("create-synced/group-commit/{how}/8-clients/to-commit-each"),
+            "causeway",
+        );
+    }
     has("idle-server/50-clients", "causeway");
     check_report(&std::fs::read_to_string(here.join("fs.html")).unwrap());
     let left: Vec<_> = std::fs::read_dir(here)

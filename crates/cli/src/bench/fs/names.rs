@@ -159,38 +159,41 @@ pub(super) fn small_files(bench: &mut Bench) -> Outcome {
 /// Creates with full durability on disk: many in one commit, against a commit for each.
 pub(super) fn commits(bench: &mut Bench) -> Outcome {
     bench.benchmark.note(format!(
-        "commits: storage in {}, durability synced, {COMMIT_CLIENTS} client processes",
+        "commits: storage in {}, durability synced, {COMMIT_CLIENTS} client processes; `one` keeps \
+         one create of each client in flight, `batch` as many as a client's session has slots",
         bench.disk.display()
     ));
-    let mut rates = [Vec::new(), Vec::new()];
+    // One in flight, then batches; each with group commit, then with a commit for each.
+    let mut rates: [[Vec<f64>; 2]; 2] = Default::default();
     for round in 0..bench.runs {
-        for (each, rates) in [false, true].into_iter().zip(&mut rates) {
+        for (kind, each) in [false, true].into_iter().enumerate() {
             let mut stage = bench.start(&bench.disk.clone(), Durability::Synced, each)?;
-            Place::One.make(&mut stage, round, 1)?;
             let mut crew = Crew::start(&stage.cluster, COMMIT_CLIENTS)?;
             // A commit for each is slow: fewer of them take as long.
             let files = if each { bench.files / 4 } else { bench.files };
             let count = (files / COMMIT_CLIENTS as u64).max(1);
-            let took = crew.measure(|number| Order::Create {
-                directory: Place::One.directory(round, number),
-                count,
-                size: 0,
-                batch: false,
-            })?;
-            rates.push(took.rate());
+            for (batch, rates) in [false, true].into_iter().zip(&mut rates) {
+                let place = if batch { Place::Many } else { Place::One };
+                place.make(&mut stage, round, COMMIT_CLIENTS)?;
+                let took = crew.measure(|number| Order::Create {
+                    directory: place.directory(round, number),
+                    count,
+                    size: 0,
+                    batch,
+                })?;
+                if let Some(rates) = rates.get_mut(kind) {
+                    rates.push(took.rate());
+                }
+            }
         }
     }
-    let [group, each] = &rates;
-    let case = format!("create-synced/group-commit/{COMMIT_CLIENTS}-clients");
-    bench
-        .benchmark
-        .add(&case, "causeway", 0, "rate_per_s", group);
-    let other = format!("create-synced/commit-each/{COMMIT_CLIENTS}-clients");
-    bench
-        .benchmark
-        .add(&other, "causeway", 0, "rate_per_s", each);
-    bench
-        .benchmark
-        .ratio(&format!("{case}/to-commit-each"), 0, group, each);
+    for (how, [group, each]) in ["one", "batch"].iter().zip(&rates) {
+        let case = |kind: &str| format!("create-synced/{kind}/{how}/{COMMIT_CLIENTS}-clients");
+        let benchmark = &mut bench.benchmark;
+        benchmark.add(&case("group-commit"), "causeway", 0, "rate_per_s", group);
+        benchmark.add(&case("commit-each"), "causeway", 0, "rate_per_s", each);
+        let ratio = format!("{}/to-commit-each", case("group-commit"));
+        benchmark.ratio(&ratio, 0, group, each);
+    }
     Ok(())
 }

@@ -18,8 +18,8 @@ pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {
         "Names in a directory for each client",
     );
     small_files(benchmark, page);
-    commits(benchmark, page);
     tiles(benchmark, page);
+    commits(benchmark, page);
     page.table(
         "Ratios",
         "From the same runs, so that a slow moment of the machine hits both.",
@@ -45,12 +45,12 @@ fn cards(benchmark: &Benchmark) -> Vec<(String, String, Option<bool>)> {
         ("create/one-dir/1-clients", "creates, 1 client"),
         ("create/one-dir/4-clients", "creates, 4 clients"),
         (
-            "create-synced/group-commit/8-clients",
+            "create-synced/group-commit/one/8-clients",
             "creates, synced, 8 clients",
         ),
         (
-            "create-synced/group-commit/8-clients/to-commit-each",
-            "of a commit for each",
+            "create-synced/group-commit/batch/8-clients/to-commit-each",
+            "of a commit for each, batches",
         ),
         ("idle-server/1000-clients", "server with 1,000 idle clients"),
     ];
@@ -89,11 +89,7 @@ fn sequential(benchmark: &Benchmark, page: &mut Page) {
             .map(|row| {
                 let limit = row.who == "limit";
                 Bar {
-                    name: row
-                        .case
-                        .strip_prefix(&prefix)
-                        .unwrap_or(&row.case)
-                        .replace('/', ", "),
+                    name: in_words(row.case.strip_prefix(&prefix).unwrap_or(&row.case)),
                     parts: vec![(if limit { 6 } else { 0 }, row.median)],
                     note: figure_text(&row.metric, row.median),
                 }
@@ -152,6 +148,18 @@ fn by_clients(benchmark: &Benchmark, name_of: impl Fn(&Row) -> Option<(String, f
         }
     }
     lines
+}
+
+/// The end of a case as words: `shared buffers, 1 client`.
+fn in_words(case: &str) -> String {
+    let words: Vec<String> = case
+        .split('/')
+        .map(|part| match part {
+            "1-clients" => "1 client".to_owned(),
+            part => part.replace('-', " "),
+        })
+        .collect();
+    words.join(", ")
 }
 
 /// The number in `4-clients`.
@@ -233,10 +241,7 @@ fn commits(benchmark: &Benchmark, page: &mut Page) {
         .iter()
         .filter(|row| row.case.starts_with("create-synced/") && row.metric == "rate_per_s")
         .map(|row| Bar {
-            name: row
-                .case
-                .trim_start_matches("create-synced/")
-                .replace('/', ", "),
+            name: in_words(row.case.trim_start_matches("create-synced/")),
             parts: vec![(2, row.median)],
             note: figure_text(&row.metric, row.median),
         })
@@ -248,7 +253,7 @@ fn commits(benchmark: &Benchmark, page: &mut Page) {
         title: "Creates that survive power loss",
         caption: "Durability synced, storage on disk: what waits at the same time shares one \
                   commit, against a commit for each create.",
-        extent: Extent::Half,
+        extent: Extent::Wide,
         legend: Vec::new(),
     };
     page.figure(&figure, |width| {

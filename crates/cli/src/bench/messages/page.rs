@@ -15,7 +15,7 @@ pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {
         &latency,
         "latency_us",
         "One-way latency",
-        "µs, logarithmic",
+        "one way, logarithmic",
         "Half of a round trip between two processes, each on a processor of its own. Dashed: what \
          the machine allows at best. Whiskers: all runs.",
     );
@@ -108,7 +108,11 @@ fn by_size(page: &mut Page, lines: &[Line], metric: &str, title: &str, axis: &st
     let figure = Figure {
         title,
         caption,
-        extent: Extent::Half,
+        extent: if metric == "latency_us" {
+            Extent::Wide
+        } else {
+            Extent::Half
+        },
         legend,
     };
     page.figure(&figure, |width| {
