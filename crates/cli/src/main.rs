@@ -5,7 +5,7 @@
 //!
 //! Reading order: [`failure`] and [`output`] (how the command speaks), [`shutdown`] (what must not
 //! outlive it), [`workers`] (processes that work for it), [`rows`] and [`report`] (figures), then the
-//! rooms: [`fs`], [`info`], [`demo`], [`bench`].
+//! rooms: [`fs`], [`info`], [`demo`], [`mod@bench`].
 #![forbid(unsafe_code)]
 
 mod bench;

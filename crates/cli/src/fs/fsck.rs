@@ -1,7 +1,10 @@
 //! `causeway fs fsck`: is everything consistent? Online: the file system may be in use.
 
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
 use causeway_fs::client::Client;
-use causeway_wire::fs::ObjectId;
+use causeway_wire::fs::{Answer, ObjectId};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -27,6 +30,10 @@ pub(crate) struct Arguments {
     target: Target,
 }
 
+/// How long removals that are under way are waited for.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(10);
+/// Datafiles removed by one request.
+const REMOVE_BATCH: usize = 512;
 /// Findings shown in full; more are only counted.
 const SHOWN_FINDINGS: usize = 200;
 
@@ -124,31 +131,66 @@ fn check_datafiles(
     result: &mut Result,
     progress: &Progress,
 ) -> Outcome {
+    let (count, mut orphans) = scan(client, index, progress)?;
+    result.datafiles += count;
+    if !orphans.is_empty() {
+        // A file that was just removed leaves its datafiles for a moment: only what is still there
+        // when all removals are done is an orphan.
+        await_removals(client)?;
+        let (_, again) = scan(client, index, progress)?;
+        orphans.retain(|object, _| again.contains_key(object));
+    }
+    for (object, bytes) in &orphans {
+        result.orphans += 1;
+        result.orphan_bytes += bytes;
+        let size = bytes_text(*bytes);
+        result.find(format!(
+            "{name}: datafile {} ({size}) belongs to no file",
+            object.0
+        ));
+    }
+    if repair {
+        let objects: Vec<ObjectId> = orphans.into_keys().collect();
+        for batch in objects.chunks(REMOVE_BATCH) {
+            client.remove_datafiles(index, batch.to_vec())?;
+            result.mended += batch.len() as u64;
+        }
+    }
+    Ok(())
+}
+
+/// All datafiles of a server that belong to no file, with their sizes, and how many it has.
+fn scan(
+    client: &mut Client,
+    index: usize,
+    progress: &Progress,
+) -> Outcome<(u64, BTreeMap<ObjectId, u64>)> {
+    let mut orphans = BTreeMap::new();
+    let mut count = 0;
     let mut after = ObjectId(0);
     loop {
         let batch = client.orphans(index, after)?;
-        result.datafiles += batch.datafiles;
-        for &(object, bytes) in &batch.found {
-            result.orphans += 1;
-            result.orphan_bytes += bytes;
-            let size = bytes_text(bytes);
-            result.find(format!(
-                "{name}: datafile {} ({size}) belongs to no file",
-                object.0
-            ));
-        }
-        if repair && !batch.found.is_empty() {
-            let objects: Vec<ObjectId> = batch.found.iter().map(|found| found.0).collect();
-            let count = objects.len() as u64;
-            client.remove_datafiles(index, objects)?;
-            result.mended += count;
-        }
+        count += batch.datafiles;
+        orphans.extend(batch.found);
         progress.advance(0, batch.datafiles);
         match batch.next {
             Some(next) if next > after => after = next,
-            _ => return Ok(()),
+            _ => return Ok((count, orphans)),
         }
     }
+}
+
+/// Waits until the metadata server has no datafiles left to remove, but not for ever: a server that
+/// is away keeps its own.
+fn await_removals(client: &mut Client) -> Outcome {
+    let deadline = Instant::now() + REMOVAL_PATIENCE;
+    while let Answer::MetadataStatus { removals, .. } = client.metadata_status()?
+        && removals > 0
+        && Instant::now() < deadline
+    {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
 }
 
 fn show(session: &Session, repair: bool, result: &Result) {
