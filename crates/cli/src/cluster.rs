@@ -1,5 +1,5 @@
 //! A file system on this machine that a command runs: what [`DevCluster`] offers, with a time-out and
-//! addresses of our choice, and gone when the command ends in whatever way.
+//! addresses of our choice. It is gone when the command ends, in whatever way.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -30,8 +30,6 @@ pub(crate) struct Spec {
 /// A running file system.
 pub(crate) struct Cluster {
     running: DevCluster,
-    /// For each server that runs, so that it is killed if we are interrupted.
-    registrations: Vec<Option<shutdown::Registration>>,
 }
 
 impl Cluster {
@@ -50,20 +48,9 @@ impl Cluster {
             environment: spec.environment.clone(),
             ..ServerCommand::this_program().doing(doing)?
         };
+        shutdown::expect_children();
         let running = DevCluster::create(configuration, &file, command).map_err(failed(doing()))?;
-        let mut cluster = Self {
-            registrations: running
-                .configuration()
-                .servers
-                .iter()
-                .map(|_| None)
-                .collect(),
-            running,
-        };
-        for index in 0..cluster.registrations.len() {
-            cluster.register(index)?;
-        }
-        Ok(cluster)
+        Ok(Self { running })
     }
 
     /// What the file system consists of.
@@ -92,37 +79,18 @@ impl Cluster {
     /// Kills a server with SIGKILL.
     pub(crate) fn kill(&mut self, index: usize) -> Outcome {
         let what = format!("killing the server {}", self.name(index));
-        if let Some(slot) = self.registrations.get_mut(index) {
-            *slot = None;
-        }
         self.running.kill(index).map_err(failed(what))
     }
 
     /// Starts a server again and waits until it answers.
     pub(crate) fn restart(&mut self, index: usize) -> Outcome {
         let what = format!("starting the server {} again", self.name(index));
-        self.running.restart(index).map_err(failed(what))?;
-        self.register(index)
+        self.running.restart(index).map_err(failed(what))
     }
 
     /// A server that has ended by itself, with its last words.
     pub(crate) fn ended(&mut self) -> Option<(usize, String)> {
-        let (index, words) = self.running.ended()?;
-        if let Some(slot) = self.registrations.get_mut(index) {
-            *slot = None;
-        }
-        Some((index, words))
-    }
-
-    fn register(&mut self, index: usize) -> Outcome {
-        let Some(pid) = self.running.pid(index) else {
-            return Ok(());
-        };
-        let registration = shutdown::register_process(pid)?;
-        if let Some(slot) = self.registrations.get_mut(index) {
-            *slot = Some(registration);
-        }
-        Ok(())
+        self.running.ended()
     }
 }
 

@@ -147,7 +147,7 @@ pub(crate) fn note(text: &str) {
 
 /// Prints a failure on standard error, and under `--json` as the one object on standard output.
 pub(crate) fn report_failure(failure: &Failure, json: bool) {
-    if failure.silent {
+    if failure.silent || shutdown::is_ending() {
         return;
     }
     report_item(failure);

@@ -1,8 +1,8 @@
 //! What must not outlive the command: child processes, temporary files and directories.
 //!
-//! They are registered here; an ordinary end, an error and a signal all pass through [`exit`] or the
-//! registrations' `Drop`. A command that is itself killed with SIGKILL leaves no process behind
-//! either: children end when their standard input closes, which the kernel does for us.
+//! An ordinary end, an error and a signal all pass through [`exit`] or a registration's `Drop`. A
+//! command that is itself killed with SIGKILL leaves no process behind either: children end when their
+//! standard input closes, which the kernel does for us.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,32 +10,49 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::failure::{Doing, Outcome};
 
-#[derive(Default)]
+/// How long children may take to end in an orderly way, before they are killed.
+const ORDERLY_END: Duration = Duration::from_secs(5);
+/// How long killed children may take to be gone.
+const FORCED_END: Duration = Duration::from_secs(2);
+
 struct Registry {
     next: u64,
-    children: BTreeMap<u64, OwnedFd>,
     paths: BTreeMap<u64, PathBuf>,
 }
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     next: 0,
-    children: BTreeMap::new(),
     paths: BTreeMap::new(),
 });
 
 static INSTALLED: AtomicBool = AtomicBool::new(false);
+static ENDING: AtomicBool = AtomicBool::new(false);
+static HAS_CHILDREN: AtomicBool = AtomicBool::new(false);
 
 fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Keeps something registered until dropped.
+/// Whether the command is being ended: what fails now, fails because of that.
+pub(crate) fn is_ending() -> bool {
+    ENDING.load(Ordering::Acquire)
+}
+
+/// From now on this process may have children that must not outlive it. Said before each is started;
+/// a command that has none does not look for them.
+pub(crate) fn expect_children() {
+    HAS_CHILDREN.store(true, Ordering::Release);
+}
+
+/// Keeps a path registered until dropped.
 #[derive(Debug)]
 pub(crate) struct Registration {
     id: u64,
@@ -43,24 +60,8 @@ pub(crate) struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut registry = registry();
-        registry.children.remove(&self.id);
-        registry.paths.remove(&self.id);
+        registry().paths.remove(&self.id);
     }
-}
-
-/// Kills a child process if the command ends while the registration lives. The child must not have
-/// been waited for yet, so that its number is still its own.
-pub(crate) fn register_process(pid: u32) -> Outcome<Registration> {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    let doing = || "watching a child process".to_owned();
-    let pid = pid.ok_or("its process id is out of range").doing(doing)?;
-    let descriptor = pidfd_open(pid, PidfdFlags::empty()).doing(doing)?;
-    let mut registry = registry();
-    let id = registry.next;
-    registry.next += 1;
-    registry.children.insert(id, descriptor);
-    Ok(Registration { id })
 }
 
 /// Removes the file or directory at `path` if the command ends while the registration lives.
@@ -129,6 +130,7 @@ pub(crate) fn on_signals() -> Outcome {
         .name("signals".to_owned())
         .spawn(move || {
             if let Some(signal) = signals.forever().next() {
+                ENDING.store(true, Ordering::Release);
                 let _ = writeln!(std::io::stderr(), "\ncauseway: interrupted, cleaning up");
                 exit(128 + u8::try_from(signal).unwrap_or(0));
             }
@@ -137,33 +139,80 @@ pub(crate) fn on_signals() -> Outcome {
     Ok(())
 }
 
-/// Ends the process after everything registered is gone.
+/// Ends the process after its children and everything registered are gone.
 pub(crate) fn exit(code: u8) -> ! {
+    // Stays locked: nothing can be registered behind our back any more.
     let mut registry = registry();
-    for child in registry.children.values() {
-        // A child that has ended already is as good as killed.
-        let _ = pidfd_send_signal(child, Signal::KILL);
-    }
-    for child in std::mem::take(&mut registry.children).into_values() {
-        wait_for_end(&child);
+    if HAS_CHILDREN.load(Ordering::Acquire) {
+        end_children(Signal::TERM, ORDERLY_END);
+        end_children(Signal::KILL, FORCED_END);
     }
     for path in std::mem::take(&mut registry.paths).into_values() {
         if std::fs::remove_file(&path).is_err() {
             let _ = std::fs::remove_dir_all(path);
         }
     }
-    // The registry stays locked: nothing can be registered behind our back any more.
     std::process::exit(i32::from(code))
 }
 
-/// Waits (at most a second) until a killed child is gone, so that it cannot write into a directory
-/// that is being removed.
-fn wait_for_end(child: &OwnedFd) {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut descriptors = [PollFd::new(child, PollFlags::IN)];
-    let second = Timespec {
-        tv_sec: 1,
-        tv_nsec: 0,
+/// Sends `signal` to every child, also to those that another thread is just starting, until none is
+/// left or the time is over.
+fn end_children(signal: Signal, within: Duration) {
+    let deadline = Instant::now() + within;
+    let mut told: BTreeMap<i32, OwnedFd> = BTreeMap::new();
+    loop {
+        let children = children();
+        if children.is_empty() || Instant::now() >= deadline {
+            return;
+        }
+        told.retain(|pid, _| children.contains(pid));
+        for pid in children {
+            if told.contains_key(&pid) {
+                continue;
+            }
+            if let Some(descriptor) = open_child(pid) {
+                // One that has ended already is as good as told.
+                let _ = pidfd_send_signal(&descriptor, signal);
+                told.insert(pid, descriptor);
+            }
+        }
+        let mut ends: Vec<PollFd<'_>> = told
+            .values()
+            .map(|child| PollFd::new(child, PollFlags::IN))
+            .collect();
+        let moment = Timespec {
+            tv_sec: 0,
+            tv_nsec: 10_000_000,
+        };
+        let _ = poll(&mut ends, Some(&moment));
+    }
+}
+
+/// A handle for a child, if that process is still a child of ours once the handle stands for it.
+fn open_child(pid: i32) -> Option<OwnedFd> {
+    let descriptor = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+    is_running_child(pid).then_some(descriptor)
+}
+
+/// Children that have not ended.
+fn children() -> Vec<i32> {
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return Vec::new();
     };
-    let _ = poll(&mut descriptors, Some(&second));
+    processes
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| is_running_child(*pid))
+        .collect()
+}
+
+fn is_running_child(pid: i32) -> bool {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // State and parent stand behind the name, which stands in parentheses and may hold anything.
+    let stat = String::from_utf8_lossy(&stat);
+    let Some((_, rest)) = stat.rsplit_once(") ") else {
+        return false;
+    };
+    let mut fields = rest.split(' ');
+    let (state, parent) = (fields.next(), fields.next());
+    !matches!(state, Some("Z" | "X")) && parent == Some(&getpid().to_string())
 }

@@ -40,7 +40,6 @@ pub(crate) struct Pool<M> {
 struct Hand {
     child: Child,
     input: Option<ChildStdin>,
-    _registration: shutdown::Registration,
 }
 
 impl<M: DeserializeOwned + Send + 'static> Pool<M> {
@@ -58,6 +57,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
     pub(crate) fn start(&mut self, task: &impl Serialize) -> Outcome<usize> {
         let doing = || "starting a worker process".to_owned();
         let program = std::env::current_exe().doing(doing)?;
+        shutdown::expect_children();
         let mut child = Command::new(program)
             .arg(SUBCOMMAND)
             .stdin(Stdio::piped())
@@ -65,15 +65,10 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
             .stderr(Stdio::inherit())
             .spawn()
             .doing(doing)?;
-        let registration = shutdown::register_process(child.id())?;
         let number = self.workers.len();
         let output = child.stdout.take();
         let input = child.stdin.take();
-        self.workers.push(Hand {
-            child,
-            input,
-            _registration: registration,
-        });
+        self.workers.push(Hand { child, input });
         let sender = self.sender.clone();
         let output = output.ok_or("it has no standard output").doing(doing)?;
         std::thread::Builder::new()
