@@ -12,6 +12,7 @@ pub mod data;
 pub mod dev;
 pub mod distribution;
 pub mod error;
+mod fatal;
 pub mod meta;
 pub mod server;
 

@@ -12,6 +12,10 @@ use crate::memory::Memory;
 /// Fails with [`io::ErrorKind::WouldBlock`] if nothing can be had without waiting, and if the file
 /// system does not know the question. A short answer is the end of the file or of what is cached.
 pub fn read(into: &Memory, file: impl AsFd, position: u64) -> io::Result<usize> {
+    assert!(
+        into.is_writable(),
+        "reading a file into memory that was lent for reading"
+    );
     // SAFETY: the span is valid for its whole length while `into` lives; a slice of it exists only
     // while the kernel fills it. Another process may write it meanwhile, which the kernel does not
     // mind.

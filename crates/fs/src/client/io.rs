@@ -113,22 +113,43 @@ impl Client {
 
     /// Makes a file's content and size durable.
     pub fn fsync(&mut self, file: &mut File) -> Result<(), Error> {
+        self.make_durable(file)
+            .map_err(|trouble| trouble.during("fsync", &object_name(file.node.object)))
+    }
+
+    fn make_durable(&mut self, file: &mut File) -> Result<(), Trouble> {
         let object = file.node.object;
-        let mut calls = Vec::new();
+        if matches!(file.node.body, Body::Stuffed { .. }) {
+            // Somebody else may have made it grow into datafiles.
+            let operation = Operation::GetNode {
+                object,
+                content: false,
+            };
+            file.see(self.query(operation).and_then(node)?);
+        }
         if let Body::Striped { distribution, .. } = &file.node.body {
+            let mut calls = Vec::new();
             for position in 0..distribution.servers.len() {
-                match self.io_server(distribution, position) {
-                    Ok(server) => calls.push(Call::query(server, Operation::Flush { object })),
-                    Err(trouble) => return Err(trouble.during("fsync", &object_name(object))),
-                }
+                let server = self.io_server(distribution, position)?;
+                calls.push(Call::query(server, Operation::Flush { object }));
+            }
+            for result in self.rpc.call_all(calls) {
+                result.and_then(done)?;
+            }
+            if file.written_end > 0 {
+                // The size was acknowledged before it was durable; after a loss of power it is told
+                // again now.
+                let extend = Operation::Extend {
+                    object,
+                    end: file.written_end,
+                    modified: file.node.attributes.modified,
+                };
+                file.see(self.mutate(extend).and_then(node)?);
             }
         }
-        calls.push(Call::query(self.metadata, Operation::Commit));
-        self.rpc
-            .call_all(calls)
-            .into_iter()
-            .try_for_each(|result| result.and_then(done))
-            .map_err(|trouble| trouble.during("fsync", &object_name(object)))
+        self.query(Operation::Commit).and_then(done)?;
+        file.written_end = 0;
+        Ok(())
     }
 
     /// Cuts a list into rounds of at most [`ROUND_BYTES`] and checks it.
@@ -173,6 +194,7 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<u64, Trouble> {
+        self.check_access(file, Way::Read)?;
         for _ in 0..FORM_CHANGES {
             match &file.node.body {
                 Body::Striped {
@@ -235,10 +257,11 @@ impl Client {
         }
         clock.next(&mut self.stages, "read: deliver");
         let total = regions.iter().map(|region| region.len).sum();
-        if !behind_end {
+        if !behind_end && bytes_before(regions, file.node.attributes.size) == total {
             return Ok(total);
         }
-        // Behind a datafile's end there is a hole of the file, or nothing: only its size tells.
+        // Behind a datafile's end there is a hole of the file, or nothing; and a datafile may reach
+        // further than the file, if the size of a write was never recorded: only the size tells.
         let operation = Operation::GetNode {
             object: file.node.object,
             content: false,
@@ -253,6 +276,7 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<(), Trouble> {
+        self.check_access(file, Way::Write)?;
         file.opened_content = None;
         let end = regions
             .iter()
@@ -268,7 +292,9 @@ impl Client {
                 } => self.finish_truncation(file)?,
                 Body::Striped { distribution, .. } => {
                     let distribution = distribution.clone();
-                    return self.write_striped(file, &distribution, regions, memory, end);
+                    if self.write_striped(file, &distribution, regions, memory, end)? {
+                        return Ok(());
+                    }
                 }
                 Body::Stuffed { moving: false, .. } if end <= MAX_STUFFED_BYTES as u64 => {
                     if self.write_stuffed(file, regions, memory)? {
@@ -319,8 +345,10 @@ impl Client {
         Ok(true)
     }
 
-    /// Writes to the datafiles, and at the same time tells the metadata server how far the file
-    /// reaches: always, because another client may have cut the file since we saw its size.
+    /// Writes to the datafiles, then tells the metadata server how far the file reaches: always,
+    /// because another client may have cut the file since we saw its size. `false` if a truncation
+    /// that we did not know of has begun meanwhile, which `file` then says: it may cut what was
+    /// written, so the writing must be repeated behind it.
     fn write_striped(
         &mut self,
         file: &mut File,
@@ -328,30 +356,28 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
         end: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<bool, Trouble> {
         let clock = StageClock::start(self.record_stages);
-        let (_, mut calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
-        let object = file.node.object;
-        let extend = Operation::Extend {
-            object,
-            end,
-            modified: now(),
-        };
-        calls.push(Call::mutation(self.metadata, extend, 0));
+        let (_, calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
         let clock = clock.next(&mut self.stages, "write: plan");
-        let mut answers = self.rpc.call_all(calls);
-        clock.next(&mut self.stages, "write: servers");
-        let extended = answers.pop();
-        for answer in answers {
+        for answer in self.rpc.call_all(calls) {
             match answer? {
                 Answer::Transferred { .. } => {}
                 other => return Err(unfit(&other)),
             }
         }
-        if let Some(answer) = extended {
-            file.see(answer.and_then(node)?);
-        }
-        Ok(())
+        let clock = clock.next(&mut self.stages, "write: servers");
+        let object = file.node.object;
+        let known = version(&file.node);
+        let extend = Operation::Extend {
+            object,
+            end,
+            modified: now(),
+        };
+        file.see(self.mutate(extend).and_then(node)?);
+        clock.next(&mut self.stages, "write: size");
+        file.written_end = file.written_end.max(end);
+        Ok(version(&file.node) == known)
     }
 
     fn data_calls(
@@ -467,9 +493,52 @@ impl Client {
                 };
                 file.see(self.query(operation).and_then(node)?);
             }
+            Err(trouble) if trouble.errno == Errno::EACCES => {
+                // A reader has helped a truncation that its beginner did not finish: the datafiles
+                // are cut, and noting it is left to somebody who may write.
+                if let Body::Striped { truncating, .. } = &mut file.node.body {
+                    *truncating = None;
+                }
+            }
             Err(trouble) => return Err(trouble),
         }
         Ok(())
+    }
+
+    /// Whether the caller may do this to a file's content. I/O servers know no names and no modes, so
+    /// it is decided here, by the node; the owner always may, through a file that is open, as in NFS.
+    fn check_access(&self, file: &File, way: Way) -> Result<(), Trouble> {
+        let (caller, attributes) = (self.rpc.caller(), &file.node.attributes);
+        let wanted = match way {
+            Way::Read => 0o4,
+            Way::Write => 0o2,
+        };
+        let in_group = caller.gid == attributes.gid || caller.groups.contains(&attributes.gid);
+        let granted = match in_group {
+            true => attributes.mode >> 3,
+            false => attributes.mode,
+        };
+        let privileged = caller.uid == 0 || caller.uid == attributes.uid;
+        if privileged || granted & wanted != 0 {
+            return Ok(());
+        }
+        let message = format!(
+            "permission denied: mode {:o} of user {}, group {}",
+            attributes.mode, attributes.uid, attributes.gid
+        );
+        Err(Trouble::local(Errno::EACCES, message))
+    }
+}
+
+/// The truncation that a striped file has seen last, and what is still to be done of it.
+fn version(node: &Node) -> Option<(u64, Option<u64>)> {
+    match node.body {
+        Body::Striped {
+            version,
+            truncating,
+            ..
+        } => Some((version, truncating)),
+        _ => None,
     }
 }
 
@@ -479,6 +548,7 @@ impl File {
         Self {
             node,
             opened_content: None,
+            written_end: 0,
         }
     }
 
@@ -495,6 +565,7 @@ impl File {
         Self {
             node,
             opened_content,
+            written_end: 0,
         }
     }
 

@@ -242,6 +242,11 @@ impl Rpc {
         Ok(addr)
     }
 
+    /// On whose behalf requests are made.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
     /// The message layer, for reports and buffers.
     pub(crate) fn bmi(&mut self) -> &mut Bmi {
         &mut self.bmi

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::datafile::Scratch;
+use crate::fatal::AbortOnPanic;
 
 /// How long an idle thread stays.
 const LINGER: Duration = Duration::from_secs(5);
@@ -90,6 +91,7 @@ impl Drop for Pool {
 impl Shared {
     /// A thread's life.
     fn serve(&self) {
+        let _guard = AbortOnPanic("storage");
         let mut scratch = Scratch::default();
         let mut state = self.lock();
         loop {

@@ -64,8 +64,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Store {
-    /// Opens the store below `directory`, which is made if it does not exist. With `synced`, seeds,
-    /// truncations and removals are on the device before they are answered.
+    /// Opens the store below `directory`, which is made if it does not exist. With `synced`, truncations
+    /// and removals are on the device before they are answered.
     pub fn open(directory: &Path, synced: bool) -> io::Result<Self> {
         let root = directory.join("objects");
         let temporary = directory.join("temporary");
@@ -74,9 +74,7 @@ impl Store {
         for leftover in std::fs::read_dir(&temporary)? {
             std::fs::remove_file(leftover?.path())?;
         }
-        if synced {
-            sync_directory(directory)?;
-        }
+        sync_directory(directory)?;
         Ok(Self {
             in_memory: is_in_memory(&root)?,
             attributes: probe_attributes(&temporary)?,
@@ -138,7 +136,9 @@ impl Store {
         Ok(open.insert(object, file))
     }
 
-    /// Makes a datafile with this content unless it exists. All of it appears at once.
+    /// Makes a datafile with this content unless it exists. All of it appears at once, and is durable
+    /// also in a relaxed store: the copy beside the metadata, which may have been durable for long, is
+    /// given up for it.
     pub fn seed(&self, object: ObjectId, content: &[u8]) -> io::Result<()> {
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let temporary = self.temporary.join(format!("{number}"));
@@ -150,7 +150,7 @@ impl Store {
                 .map_err(io::Error::from)
         });
         match written {
-            Ok(()) => self.note_entry(object),
+            Ok(()) => {}
             Err(error) => {
                 // Best effort: what is left is removed at the next start.
                 let _ = std::fs::remove_file(&temporary);
@@ -159,19 +159,15 @@ impl Store {
                 }
             }
         }
-        if self.synced {
-            self.sync_entry(object)?;
-        }
-        Ok(())
+        // Whoever made it: another seed may have renamed it and not come to its sync yet.
+        self.note_entry(object);
+        self.sync_entry(object)
     }
 
     fn write_temporary(&self, path: &Path, content: &[u8]) -> io::Result<()> {
         let mut file = File::create_new(path)?;
         file.write_all(content)?;
-        if self.synced {
-            file.sync_all()?;
-        }
-        Ok(())
+        file.sync_all()
     }
 
     /// Cuts or grows a datafile, unless a truncation with this or a later `version` was done before.

@@ -27,12 +27,19 @@ use crate::config::Durability;
 /// Object numbers are set aside in the store this many at a time.
 const RESERVED_OBJECTS: u64 = 1 << 16;
 
-/// Whether a synced file system's acknowledgement of the request promises durability. Content and
-/// size are promised by fsync, which is [`Operation::Commit`] here, as with any file system.
+/// Whether a synced file system's acknowledgement of the request promises durability. The size of a
+/// striped file is promised by fsync, as with any file system; fsync tells it again.
 fn promises_names(request: &Request) -> bool {
-    !matches!(
+    !matches!(request.operation, Operation::Extend { .. })
+}
+
+/// Whether datafiles will be changed on the strength of this, however relaxed the file system is: if
+/// power loss took it back, truncation versions would be used twice, or a file would be stuffed again
+/// whose old datafile exists.
+fn binds_datafiles(request: &Request) -> bool {
+    matches!(
         request.operation,
-        Operation::Extend { .. } | Operation::WriteStuffed { .. }
+        Operation::Truncate { .. } | Operation::BeginUnstuff { .. }
     )
 }
 
@@ -161,6 +168,7 @@ impl Service {
         let changes = state.into_changes();
         let persist = match self.settings.durability {
             Durability::Synced if requests.iter().any(promises_names) => Persist::Power,
+            Durability::Relaxed if requests.iter().any(binds_datafiles) => Persist::Power,
             Durability::Synced | Durability::Relaxed if commit => Persist::Power,
             Durability::Synced | Durability::Relaxed => Persist::Process,
         };

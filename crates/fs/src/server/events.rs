@@ -192,6 +192,8 @@ impl Loop {
             reclaimer = Some(started.map_err(|error| format!("no thread can start: {error}"))?);
             metadata = Some(opened);
         }
+        home.sync()
+            .map_err(|error| format!("its directory cannot be made durable: {error}"))?;
         Ok(Self {
             bmi,
             context,

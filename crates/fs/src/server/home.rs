@@ -45,6 +45,15 @@ impl Home {
         })
     }
 
+    /// Makes the names of what lies in the directory, and its own name, durable.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()?;
+        match self.path.parent() {
+            Some(parent) => File::open(parent)?.sync_all(),
+            None => Ok(()),
+        }
+    }
+
     /// Where the metadata store lies.
     pub(super) fn metadata(&self) -> PathBuf {
         self.path.join("metadata")

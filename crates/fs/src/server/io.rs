@@ -26,6 +26,8 @@ const WINDOW: usize = 4;
 const MAPPED_PIECE: u64 = 1 << 20;
 /// Most bytes that a reply carries inside.
 const MAX_INLINE: u64 = 32 << 10;
+/// What a region of its own costs, in bytes that could be stored instead.
+const REGION_EFFORT: u64 = 256;
 /// Bytes stored in one turn of the loop before it looks for messages again.
 const TURN_BYTES: u64 = 2 << 20;
 
@@ -137,7 +139,7 @@ impl Loop {
                 MemorySide::Local(LocalStream::new(vec![buffer]))
             }
             None => MemorySide::Awaited,
-            Some(_) => self.reach(from, memory),
+            Some(_) => self.reach(from, memory, Direction::Put),
         };
         let total = total.unwrap_or(0);
         let job = Job {
@@ -193,7 +195,7 @@ impl Loop {
         }
         let memory = match memory.is_empty() {
             true => MemorySide::Local(LocalStream::new(vec![Memory::from_vec(inline)])),
-            false => self.reach(from, memory),
+            false => self.reach(from, memory, Direction::Get),
         };
         let job = Job {
             write: true,
@@ -213,13 +215,24 @@ impl Loop {
         self.start(from, tag, job)
     }
 
-    /// The client's memory: mapped if all of it can be.
-    fn reach(&mut self, from: Addr, memory: Vec<RegionDescriptor>) -> MemorySide {
+    /// The client's memory: mapped if all of it can be, and if the client lets us do what we are going
+    /// to do with it; a transfer refuses what it does not.
+    fn reach(
+        &mut self,
+        from: Addr,
+        memory: Vec<RegionDescriptor>,
+        direction: Direction,
+    ) -> MemorySide {
         let mut mapped = Vec::with_capacity(memory.len());
         for region in &memory {
             let span = region.object.and_then(|_| self.bmi.map(from, region));
             match span {
-                Some(span) if span.len() as u64 == region.len => mapped.push(span),
+                Some(span)
+                    if span.len() as u64 == region.len
+                        && (direction == Direction::Get || span.is_writable()) =>
+                {
+                    mapped.push(span);
+                }
                 _ => return MemorySide::Remote(RemoteStream::new(memory)),
             }
         }
@@ -328,6 +341,11 @@ impl Loop {
         let Some(index) = job.pieces.iter().position(Option::is_none) else {
             return Step::Wait;
         };
+        if self.bmi.identity(from).is_none() {
+            // Whoever waited for this has given up: the memory may serve another purpose by now.
+            job.fail(failure(Errno::ECONNRESET, "the client is gone"));
+            return Step::Wait;
+        }
         let buffer = match &job.memory {
             MemorySide::Awaited => return self.want_list(ticket, from, job),
             MemorySide::Local(_) => None,
@@ -442,6 +460,7 @@ impl Loop {
             return Step::Wait;
         };
         let len = flight.len;
+        let effort = len.max(flight.piece.regions.len() as u64 * REGION_EFFORT);
         let result = match (job.write, in_memory) {
             (true, true) => job
                 .file
@@ -470,7 +489,7 @@ impl Loop {
                 Step::Again
             }
             result => match self.stored(ticket, from, job, index, result) {
-                Step::Again => Step::Stored(len),
+                Step::Again => Step::Stored(effort),
                 other => other,
             },
         }

@@ -16,6 +16,7 @@ use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request, Timestamp};
 use super::Ticket;
 use super::reclaim::Bell;
 use crate::config::{Configuration, Durability};
+use crate::fatal::AbortOnPanic;
 use crate::meta::{Reader, Service, Settings};
 
 /// Environment variable that makes every change wait for a sync of its own, to measure what group
@@ -111,7 +112,7 @@ impl Metadata {
         let service = Arc::new(Mutex::new(service));
         let writer = match configuration.durability {
             Durability::Relaxed => None,
-            Durability::Synced => Some(Writer::start(Arc::clone(&service), deliver)?),
+            Durability::Synced => Some(Writer::start(Arc::clone(&service), bell.clone(), deliver)?),
         };
         Ok(Self {
             service,
@@ -134,9 +135,6 @@ impl Metadata {
 
     /// Takes a change. Its reply comes from [`Metadata::settle`] or is delivered.
     pub(super) fn change(&mut self, ticket: Ticket, request: Request) {
-        if removes(&request.operation) {
-            self.bell.ring();
-        }
         match &self.writer {
             Some(writer) => writer.queue.put(ticket, request),
             None => self.batch.push((ticket, request)),
@@ -153,13 +151,21 @@ impl Metadata {
         if self.batch.is_empty() {
             return Vec::new();
         }
-        apply(&self.service, std::mem::take(&mut self.batch))
+        apply(&self.service, &self.bell, std::mem::take(&mut self.batch))
     }
 }
 
-fn apply(service: &Mutex<Service>, batch: Vec<(Ticket, Request)>) -> Vec<(Ticket, Reply)> {
+/// Carries a batch out, and rings if datafiles may have to be removed now.
+fn apply(
+    service: &Mutex<Service>,
+    bell: &Bell,
+    batch: Vec<(Ticket, Request)>,
+) -> Vec<(Ticket, Reply)> {
     let (tickets, requests): (Vec<Ticket>, Vec<Request>) = batch.into_iter().unzip();
     let replies = lock(service).apply(&requests, now());
+    if requests.iter().any(|request| removes(&request.operation)) {
+        bell.ring();
+    }
     tickets.into_iter().zip(replies).collect()
 }
 
@@ -172,7 +178,7 @@ fn removes(operation: &Operation) -> bool {
 }
 
 impl Writer {
-    fn start(service: SharedService, deliver: Deliver) -> Result<Self, Failure> {
+    fn start(service: SharedService, bell: Bell, deliver: Deliver) -> Result<Self, Failure> {
         let queue = Arc::new(Queue::default());
         let most = match std::env::var_os(COMMIT_EACH) {
             Some(value) if value == "1" => 1,
@@ -182,10 +188,11 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("commit".to_owned())
             .spawn(move || {
+                let _guard = AbortOnPanic("commit");
                 let mut pace = Pace::default();
                 while let Some(batch) = shared.take(most, &pace) {
                     let (begun, answered) = (Instant::now(), batch.len());
-                    let replies = apply(&service, batch);
+                    let replies = apply(&service, &bell, batch);
                     pace.observe(answered, shared.waiting(), begun.elapsed());
                     deliver(replies);
                 }

@@ -5,6 +5,9 @@ use causeway_wire::fs::{Errno, Failure, Region, Regions};
 
 use crate::distribution::{MAX_FILE_BYTES, join};
 
+/// Most regions of one piece: bounds what a short description of very many tiny regions unfolds to.
+const PIECE_REGIONS: usize = 8192;
+
 /// Regions that are fetched at once from a list in the client's memory, 16 bytes each.
 pub(super) const LIST_CHUNK: u64 = 16 << 10;
 /// Bytes of an encoded region in a list.
@@ -139,12 +142,12 @@ impl RegionStream {
         }
     }
 
-    /// The next regions, adjacent ones joined, of at most `most` bytes; fewer bytes if the next part of
-    /// a list must be fetched first, or at the end.
+    /// The next regions, adjacent ones joined, of at most `most` bytes and [`PIECE_REGIONS`] regions;
+    /// fewer bytes if the next part of a list must be fetched first, or at the end.
     pub(super) fn take(&mut self, most: u64) -> (Vec<Region>, u64) {
         let mut taken = Vec::new();
         let mut bytes = 0;
-        while bytes < most {
+        while bytes < most && taken.len() < PIECE_REGIONS {
             if self.front.len == 0 {
                 match self.next_region() {
                     Some(region) => self.front = region,

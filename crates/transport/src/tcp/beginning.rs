@@ -256,8 +256,9 @@ impl Tcp {
         };
         let mut identity = None;
         let socket = &link.socket;
+        let we_reach_out = matches!(state.origin, Origin::Connected { .. });
         let outcome = handshake.input(&bytes, &mut |holder| {
-            identity = Some(same_user(socket, holder)?);
+            identity = Some(same_user(socket, holder, we_reach_out)?);
             Ok(())
         });
         let output = handshake.take_output();
@@ -313,9 +314,9 @@ fn connect_error(error: &io::Error, target: &SocketAddr) -> PeerError {
     }
 }
 
-/// Without a key: whether the other end of this connection is a process of our user on this host,
-/// or one of us is root.
-fn same_user(socket: &OwnedFd, holder: Holder) -> Result<Identity, String> {
+/// Without a key: whether the other end of this connection is a process of our user on this host.
+/// Root is let in, and may reach out to anybody; but nobody else gets in with root.
+fn same_user(socket: &OwnedFd, holder: Holder, we_reach_out: bool) -> Result<Identity, String> {
     let unknown =
         |error: io::Error| format!("the kernel does not say whose process it is: {error}");
     let ours = net::local_address(socket).map_err(unknown)?;
@@ -330,7 +331,7 @@ fn same_user(socket: &OwnedFd, holder: Holder) -> Result<Identity, String> {
         return Err(format!("no process holds the other end at {theirs}"));
     };
     let uid = owner.uid;
-    if uid != me && uid != 0 && me != 0 {
+    if uid != me && uid != 0 && !(we_reach_out && me == 0) {
         return Err(format!(
             "the process at {theirs} belongs to user {uid}, this one to user {me}; \
              different users need a cluster key"

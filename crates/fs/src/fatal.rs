@@ -1,0 +1,22 @@
+//! Defects that must not become silence.
+
+/// Ends the process if the thread that holds it panics.
+///
+/// A server that has lost one of its threads would still answer a ping, while requests that need the
+/// thread wait for ever. Ended, it is restarted and loses nothing that it has acknowledged.
+pub(crate) struct AbortOnPanic(
+    /// What the thread does, for the message.
+    pub(crate) &'static str,
+);
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "causeway: the {} thread has a defect; the server ends",
+                self.0
+            );
+            std::process::abort();
+        }
+    }
+}
