@@ -119,14 +119,12 @@ impl Client {
 
     fn make_durable(&mut self, file: &mut File) -> Result<(), Trouble> {
         let object = file.node.object;
-        if matches!(file.node.body, Body::Stuffed { .. }) {
-            // Somebody else may have made it grow into datafiles.
-            let operation = Operation::GetNode {
-                object,
-                content: false,
-            };
-            file.see(self.query(operation).and_then(node)?);
-        }
+        // Somebody else may have made it grow into datafiles, or cut it.
+        let operation = Operation::GetNode {
+            object,
+            content: false,
+        };
+        file.see(self.query(operation).and_then(node)?);
         if let Body::Striped { distribution, .. } = &file.node.body {
             let mut calls = Vec::new();
             for position in 0..distribution.servers.len() {
@@ -136,19 +134,22 @@ impl Client {
             for result in self.rpc.call_all(calls) {
                 result.and_then(done)?;
             }
-            if file.written_end > 0 {
-                // The size was acknowledged before it was durable; after a loss of power it is told
-                // again now.
+            // The size was acknowledged before it was durable, so it is told again, in case power was
+            // lost since; unless a truncation came, which was durable and took the size along.
+            if let Some(written) = file
+                .written
+                .filter(|w| Some(w.version) == version(&file.node))
+            {
                 let extend = Operation::Extend {
                     object,
-                    end: file.written_end,
+                    end: written.end,
                     modified: file.node.attributes.modified,
                 };
                 file.see(self.mutate(extend).and_then(node)?);
             }
         }
         self.query(Operation::Commit).and_then(done)?;
-        file.written_end = 0;
+        file.written = None;
         Ok(())
     }
 
@@ -376,8 +377,13 @@ impl Client {
         };
         file.see(self.mutate(extend).and_then(node)?);
         clock.next(&mut self.stages, "write: size");
-        file.written_end = file.written_end.max(end);
-        Ok(version(&file.node) == known)
+        let version = version(&file.node);
+        if let Some(version) = version {
+            let before = file.written.filter(|written| written.version == version);
+            let end = before.map_or(end, |written| written.end.max(end));
+            file.written = Some(Written { end, version });
+        }
+        Ok(version == known)
     }
 
     fn data_calls(
@@ -530,8 +536,19 @@ impl Client {
     }
 }
 
+/// What a handle has written since its last fsync.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written {
+    /// Byte behind the last one.
+    end: u64,
+    /// The truncation that came last before.
+    version: Version,
+}
+
+type Version = (u64, Option<u64>);
+
 /// The truncation that a striped file has seen last, and what is still to be done of it.
-fn version(node: &Node) -> Option<(u64, Option<u64>)> {
+fn version(node: &Node) -> Option<Version> {
     match node.body {
         Body::Striped {
             version,
@@ -548,7 +565,7 @@ impl File {
         Self {
             node,
             opened_content: None,
-            written_end: 0,
+            written: None,
         }
     }
 
@@ -565,7 +582,7 @@ impl File {
         Self {
             node,
             opened_content,
-            written_end: 0,
+            written: None,
         }
     }
 

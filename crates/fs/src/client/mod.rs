@@ -45,8 +45,7 @@ pub struct File {
     pub node: Node,
     /// A small file's content as it came with the opening, for the first read.
     opened_content: Option<Vec<u8>>,
-    /// How far this handle has written since the last fsync, in bytes.
-    written_end: u64,
+    written: Option<io::Written>,
 }
 
 /// How [`Client::create`] makes a file.
