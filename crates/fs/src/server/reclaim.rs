@@ -134,6 +134,9 @@ impl Drop for Reclaimer {
     }
 }
 
+/// How long an I/O server may take for one batch.
+const ANSWER: Duration = Duration::from_secs(3);
+
 struct Work {
     configuration: Configuration,
     service: SharedService,
@@ -187,6 +190,10 @@ impl Work {
         }
         let mut failed = BTreeMap::new();
         for (server, objects) in by_server {
+            if !self.bell.pause(Duration::ZERO) {
+                // The server ends; what is left is done after its next start.
+                return Ok(0);
+            }
             if let Err(reason) = self.remove(server, objects) {
                 failed.insert(server, reason);
             }
@@ -213,12 +220,21 @@ impl Work {
         let client = match &mut self.client {
             Some(client) => client,
             None => self.client.insert(
-                Client::connect(&self.configuration, ClientOptions::default())
+                Client::connect(&hasty(&self.configuration), ClientOptions::default())
                     .map_err(|error| error.to_string())?,
             ),
         };
         client
             .remove_datafiles(index, objects)
             .map_err(|error| error.to_string())
+    }
+}
+
+/// The same file system, asked with little patience: what fails is tried again later anyway, and the
+/// server's end must not wait long for I/O servers that are down.
+fn hasty(configuration: &Configuration) -> Configuration {
+    Configuration {
+        timeout: configuration.timeout.min(ANSWER),
+        ..configuration.clone()
     }
 }
