@@ -9,7 +9,7 @@ use crate::rows::Table;
 /// Widths, in units of the drawing, that a plot is drawn at: the browser shows the one that fits.
 const NARROW: f64 = 420.0;
 const MIDDLE: f64 = 560.0;
-const WIDE: f64 = 1120.0;
+const WIDE: f64 = 900.0;
 
 const STYLE: &str = include_str!("page.css");
 

@@ -226,7 +226,9 @@ pub(crate) fn y_axis(
     title: &str,
     name: impl Fn(f64) -> String,
 ) {
-    for tick in scale.ticks(5) {
+    // Decades need less room than they are worth.
+    let most = if scale.logarithmic { 8 } else { 5 };
+    for tick in scale.ticks(most) {
         let y = scale.place(tick);
         board.line("grid", area.left, y, area.right, y);
         board.text("soft", area.left - 6.0, y + 4.0, Anchor::End, &name(tick));
