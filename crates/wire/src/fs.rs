@@ -489,6 +489,11 @@ pub enum Answer {
         bytes: u64,
         /// The datafile's size afterwards.
         size: u64,
+        /// Microseconds that the server spent moving bytes from or to the client's memory.
+        copy_us: u32,
+        /// Microseconds that the server spent reading or writing the datafile. Where the client's
+        /// memory is mapped, this includes the one copy that there is.
+        storage_us: u32,
         /// Small data that was read.
         inline: Vec<u8>,
     },

@@ -352,7 +352,7 @@ fn servers(page: &mut Page, result: &Result) {
 }
 
 /// Stages of storing, in the order in which they happen, with what they mean.
-const STAGES: [(&str, &str); 7] = [
+const STAGES: [(&str, &str); 10] = [
     (
         "hash the source",
         "SHA-256 of the source (the demonstration's own)",
@@ -360,7 +360,10 @@ const STAGES: [(&str, &str); 7] = [
     ("create", "create the file (content of small ones along)"),
     ("read the source", "read the source into the buffer"),
     ("write: plan", "write: deal bytes over servers"),
-    ("write: servers", "write: request, copy, store, reply"),
+    ("write: messages", "write: request, waiting, reply"),
+    ("write: copy", "write: copy to the server"),
+    ("write: storage", "write: store in the datafile"),
+    ("write: size", "write: note the file's size"),
     ("set attributes", "set times"),
     ("symlink", "make symbolic links"),
 ];
@@ -379,7 +382,7 @@ fn stages(page: &mut Page, result: &Result) {
     for (name, (us, count)) in &store.stages {
         if !STAGES.iter().any(|(known, _)| known == name) {
             let each = microseconds_text(us / (*count).max(1) as f64);
-            parts.push((name.clone(), 6, *us, format!("{each} each")));
+            parts.push((name.clone(), STAGES.len(), *us, format!("{each} each")));
         }
     }
     let figure = Figure {

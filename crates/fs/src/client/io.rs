@@ -246,7 +246,7 @@ impl Client {
         let (planned, calls) = self.data_calls(file, distribution, regions, memory, Way::Read)?;
         let clock = clock.next(&mut self.stages, "read: plan");
         let answers = self.rpc.call_all(calls);
-        let clock = clock.next(&mut self.stages, "read: servers");
+        let clock = clock.next_of(&mut self.stages, &READING, busiest(&answers));
         let mut behind_end = false;
         for (planned, answer) in planned.iter().zip(answers) {
             match answer? {
@@ -361,13 +361,14 @@ impl Client {
         let clock = StageClock::start(self.record_stages);
         let (_, calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
         let clock = clock.next(&mut self.stages, "write: plan");
-        for answer in self.rpc.call_all(calls) {
+        let answers = self.rpc.call_all(calls);
+        let clock = clock.next_of(&mut self.stages, &WRITING, busiest(&answers));
+        for answer in answers {
             match answer? {
                 Answer::Transferred { .. } => {}
                 other => return Err(unfit(&other)),
             }
         }
-        let clock = clock.next(&mut self.stages, "write: servers");
         let object = file.node.object;
         let known = version(&file.node);
         let extend = Operation::Extend {
@@ -534,6 +535,28 @@ impl Client {
         );
         Err(Trouble::local(Errno::EACCES, message))
     }
+}
+
+/// The stages that the wait for I/O servers consists of: messages, copying, storage.
+type WaitStages = [&'static str; 3];
+const READING: WaitStages = ["read: messages", "read: copy", "read: storage"];
+const WRITING: WaitStages = ["write: messages", "write: copy", "write: storage"];
+
+/// Microseconds of copying and of storage at the server that had most to do: the others worked at the
+/// same time.
+fn busiest(answers: &[Result<Answer, Trouble>]) -> (u32, u32) {
+    answers
+        .iter()
+        .filter_map(|answer| match answer {
+            Ok(Answer::Transferred {
+                copy_us,
+                storage_us,
+                ..
+            }) => Some((*copy_us, *storage_us)),
+            _ => None,
+        })
+        .max_by_key(|(copy, storage)| u64::from(*copy) + u64::from(*storage))
+        .unwrap_or_default()
 }
 
 /// What a handle has written since its last fsync.

@@ -24,6 +24,10 @@ use crate::config::{Configuration, ServerEntry};
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// Longest pause before a request is repeated.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// An attempt to connect takes a quarter of the time-out, within these bounds: an attempt that met a
+/// server in the middle of dying must leave time for one that meets it restarted.
+const SHORTEST_ATTEMPT: Duration = Duration::from_millis(250);
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 /// How long to wait for operations of a connection that was just dropped.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Completions taken per test.
@@ -202,7 +206,7 @@ impl Rpc {
             key,
             encrypt: configuration.encrypt,
             unexpected_limit: MAX_MESSAGE_BYTES,
-            connect_timeout: configuration.timeout,
+            connect_timeout: (configuration.timeout / 4).clamp(SHORTEST_ATTEMPT, LONGEST_ATTEMPT),
             ..Config::default()
         })
         .map_err(broken)?;

@@ -36,6 +36,27 @@ impl StageClock {
         Self(record.then(Instant::now))
     }
 
+    /// Ends a wait for servers, cut into `names` for messages, copying and storage by what the busiest
+    /// server said of the latter two, and begins the next stage.
+    pub(super) fn next_of(
+        self,
+        stages: &mut Vec<Stage>,
+        names: &[&'static str; 3],
+        (copy_us, storage_us): (u32, u32),
+    ) -> Self {
+        let Some(since) = self.0 else { return self };
+        let now = Instant::now();
+        let all_us = now.duration_since(since).as_secs_f64() * 1e6;
+        let (copy_us, storage_us) = (f64::from(copy_us), f64::from(storage_us));
+        // A server's pieces overlap, so its sums may exceed the wait: then they share it.
+        let scale = (all_us / (copy_us + storage_us).max(1.0)).min(1.0);
+        let (copy_us, storage_us) = (copy_us * scale, storage_us * scale);
+        add(stages, names[0], all_us - copy_us - storage_us);
+        add(stages, names[1], copy_us);
+        add(stages, names[2], storage_us);
+        Self(Some(now))
+    }
+
     /// Ends a stage and begins the next one.
     pub(super) fn next(self, stages: &mut Vec<Stage>, name: &'static str) -> Self {
         let Some(since) = self.0 else { return self };

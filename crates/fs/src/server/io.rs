@@ -6,7 +6,7 @@
 //! too long for the request is fetched from the client's memory part by part.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Direction, Memory, OpError, Posted, RegionDescriptor};
 use causeway_wire::fs::{Answer, Errno, Failure, ObjectId, Regions, Reply};
@@ -50,6 +50,24 @@ pub(super) struct Job {
     /// The buffer that a part of the list of regions is on its way to.
     list: Option<Memory>,
     failure: Option<Failure>,
+    times: Times,
+}
+
+/// Where a job's time has gone. Pieces overlap, so the sums may exceed the time that has passed.
+#[derive(Debug, Default)]
+struct Times {
+    copy: Duration,
+    storage: Duration,
+}
+
+impl Times {
+    fn copy_us(&self) -> u32 {
+        u32::try_from(self.copy.as_micros()).unwrap_or(u32::MAX)
+    }
+
+    fn storage_us(&self) -> u32 {
+        u32::try_from(self.storage.as_micros()).unwrap_or(u32::MAX)
+    }
 }
 
 /// Where the other side of a job's bytes is.
@@ -70,6 +88,8 @@ struct Flight {
     staged: Option<(Memory, Vec<RegionDescriptor>)>,
     /// Its transfer is in progress.
     moving: bool,
+    /// When its present step began.
+    since: Instant,
 }
 
 impl Job {
@@ -128,6 +148,8 @@ impl Loop {
             return Ok(Some(Answer::Transferred {
                 bytes: 0,
                 size: 0,
+                copy_us: 0,
+                storage_us: 0,
                 inline: Vec::new(),
             }));
         };
@@ -156,6 +178,7 @@ impl Loop {
             pieces: Default::default(),
             list: None,
             failure: None,
+            times: Times::default(),
         };
         self.start(from, tag, job)
     }
@@ -188,6 +211,8 @@ impl Loop {
                     Some(Answer::Transferred {
                         bytes: 0,
                         size,
+                        copy_us: 0,
+                        storage_us: 0,
                         inline: Vec::new(),
                     })
                 })
@@ -211,6 +236,7 @@ impl Loop {
             pieces: Default::default(),
             list: None,
             failure: None,
+            times: Times::default(),
         };
         self.start(from, tag, job)
     }
@@ -316,6 +342,8 @@ impl Loop {
                     .map(|size| Answer::Transferred {
                         bytes: job.total,
                         size,
+                        copy_us: job.times.copy_us(),
+                        storage_us: job.times.storage_us(),
                         inline: Vec::new(),
                     })
                     .map_err(|error| storage_failure("writing", job.object, &error))
@@ -325,6 +353,8 @@ impl Loop {
                 Ok(Answer::Transferred {
                     bytes: job.found,
                     size: job.size,
+                    copy_us: job.times.copy_us(),
+                    storage_us: job.times.storage_us(),
                     inline: job.inline.map(Memory::into_vec).unwrap_or_default(),
                 })
             }
@@ -374,6 +404,7 @@ impl Loop {
             len,
             staged: None,
             moving: false,
+            since: Instant::now(),
         };
         match (&mut job.memory, buffer) {
             (MemorySide::Local(stream), _) => flight.piece.memory = stream.take(len),
@@ -419,6 +450,7 @@ impl Loop {
             true => Direction::Get,
             false => Direction::Put,
         };
+        flight.since = Instant::now();
         let user = Purpose::Piece(index).user(ticket);
         let posted = self.bmi.post_transfer(
             from,
@@ -456,9 +488,10 @@ impl Loop {
     /// Moves a piece between the file and memory in our reach: here if that does not wait.
     fn store_piece(&mut self, ticket: Ticket, from: Addr, job: &mut Job, index: usize) -> Step {
         let in_memory = self.store.as_ref().is_some_and(|store| store.in_memory());
-        let Some(flight) = &job.pieces[index] else {
+        let Some(flight) = &mut job.pieces[index] else {
             return Step::Wait;
         };
+        flight.since = Instant::now();
         let len = flight.len;
         let effort = len.max(flight.piece.regions.len() as u64 * REGION_EFFORT);
         let result = match (job.write, in_memory) {
@@ -504,6 +537,9 @@ impl Loop {
         index: usize,
         result: std::io::Result<u64>,
     ) -> Step {
+        if let Some(flight) = &job.pieces[index] {
+            job.times.storage += flight.since.elapsed();
+        }
         match result {
             Ok(found) => job.found += found,
             Err(error) => {
@@ -545,6 +581,7 @@ impl Loop {
         };
         if let Some(Some(flight)) = job.pieces.get_mut(index) {
             flight.moving = false;
+            job.times.copy += flight.since.elapsed();
         }
         match result {
             Ok(_) if job.write && job.failure.is_none() => {

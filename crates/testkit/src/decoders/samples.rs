@@ -244,6 +244,8 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         Answer::Transferred {
             bytes: 10,
             size: 20,
+            copy_us: 30,
+            storage_us: 40,
             inline: b"0123456789".to_vec(),
         },
         Answer::Objects(vec![ObjectId(42)]),

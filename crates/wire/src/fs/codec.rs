@@ -83,7 +83,13 @@ variants!(Answer, "answer", {
     1 => Done,
     2 => Node(node: boxed),
     3 => Entries { entries: list(MIN_ENTRY_BYTES), end: bool },
-    4 => Transferred { bytes: u64, size: u64, inline: bytes(MAX_MESSAGE_BYTES) },
+    4 => Transferred {
+        bytes: u64,
+        size: u64,
+        copy_us: u32,
+        storage_us: u32,
+        inline: bytes(MAX_MESSAGE_BYTES),
+    },
     5 => Objects(objects: list(8)),
     6 => Datafiles { datafiles: list(16), end: bool },
     7 => Checked {

@@ -394,9 +394,11 @@ fn golden_answers() {
             Answer::Transferred {
                 bytes: 1,
                 size: 2,
+                copy_us: 4,
+                storage_us: 5,
                 inline: vec![3],
             },
-            "04 0100000000000000 0200000000000000 01000000 03".into(),
+            "04 0100000000000000 0200000000000000 04000000 05000000 01000000 03".into(),
         ),
         (
             Answer::Objects(vec![ObjectId(9)]),
