@@ -10,6 +10,9 @@ const FIXED_SIZE: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::SEAL);
 
+/// What the kernel says the file system of an ordinary memory file is.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
 /// Creates a file of `len` zero bytes whose size can never change. `name` shows in
 /// `/proc/PID/maps`. Pages are taken when they are first touched.
 pub fn create_fixed(name: &str, len: usize) -> io::Result<OwnedFd> {
@@ -20,7 +23,8 @@ pub fn create_fixed(name: &str, len: usize) -> io::Result<OwnedFd> {
 }
 
 /// The length of a file that somebody else created, if it is one that can be mapped without fear:
-/// an error unless it is sealed against shrinking.
+/// an error unless it is sealed against shrinking. Nor may it be of huge pages, which a hole is given
+/// only if there are any left: touching one could fault all the same.
 pub fn checked_len(file: impl AsFd) -> io::Result<u64> {
     let refused = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     let seals = rustix::fs::fcntl_get_seals(file.as_fd())
@@ -30,6 +34,9 @@ pub fn checked_len(file: impl AsFd) -> io::Result<u64> {
     }
     if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
         return Err(refused("the memory file is sealed against writing"));
+    }
+    if rustix::fs::fstatfs(file.as_fd())?.f_type as u64 != TMPFS_MAGIC {
+        return Err(refused("the memory file is not one of ordinary pages"));
     }
     let len = rustix::fs::fstat(file.as_fd())?.st_size;
     u64::try_from(len).map_err(|_| refused("the memory file has no length"))
@@ -53,6 +60,18 @@ mod tests {
         assert!(checked_len(&file).is_err());
         let disk = std::fs::File::open("/proc/self/exe").unwrap();
         assert!(checked_len(&disk).is_err());
+    }
+
+    #[test]
+    fn a_file_of_huge_pages_is_refused() {
+        let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+        // A kernel without huge pages makes none.
+        let Ok(file) = rustix::fs::memfd_create("test", flags) else {
+            return;
+        };
+        rustix::fs::fcntl_add_seals(&file, FIXED_SIZE).unwrap();
+        let refused = checked_len(&file).unwrap_err().to_string();
+        assert!(refused.contains("ordinary pages"), "{refused}");
     }
 
     #[test]

@@ -46,6 +46,8 @@ enum Owner {
     Heap { capacity: usize },
     /// A shared mapping of `file` from its start. The mapping is undone on drop.
     Mapping { file: OwnedFd, object: u64 },
+    /// A shared mapping of a file that another process owns. The mapping is undone on drop.
+    Import,
     /// Lent by someone who outlives every clone; see [`lend`] and [`Memory::from_raw`].
     Lent,
 }
@@ -90,6 +92,27 @@ impl Memory {
     /// Maps `len` bytes of the shareable object `file`, which must be sealed against shrinking.
     /// `object` is the owner's number for it.
     pub fn map_object(file: OwnedFd, len: usize, object: u64) -> std::io::Result<Self> {
+        Self::map(file.as_fd(), len).map(|base| {
+            Self::whole(Backing {
+                base,
+                len,
+                owner: Owner::Mapping { file, object },
+            })
+        })
+    }
+
+    /// As [`Memory::map_object`], for an object of another process: this one cannot pass it on, and
+    /// needs no descriptor for it.
+    pub fn map_import(file: impl AsFd, len: usize) -> std::io::Result<Self> {
+        let base = Self::map(file.as_fd(), len)?;
+        Ok(Self::whole(Backing {
+            base,
+            len,
+            owner: Owner::Import,
+        }))
+    }
+
+    fn map(file: BorrowedFd<'_>, len: usize) -> std::io::Result<NonNull<u8>> {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
         // SAFETY: a fresh shared mapping at an address that the kernel chooses; the file cannot
         // shrink under it, so touching it cannot fault.
@@ -99,16 +122,11 @@ impl Memory {
                 len,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED,
-                &file,
+                file,
                 0,
             )?
         };
-        let base = NonNull::new(base.cast()).expect("a mapping is not at null");
-        Ok(Self::whole(Backing {
-            base,
-            len,
-            owner: Owner::Mapping { file, object },
-        }))
+        Ok(NonNull::new(base.cast()).expect("a mapping is not at null"))
     }
 
     fn whole(backing: Backing) -> Self {
@@ -175,12 +193,12 @@ impl Memory {
         unsafe { self.backing.base.as_ptr().add(self.start) }
     }
 
-    /// The shareable object behind the span: its file, its owner's number and the span's byte
+    /// The shareable object of this process's behind the span: its file, its owner's number and the span's byte
     /// offset inside it.
     pub fn object(&self) -> Option<(BorrowedFd<'_>, u64, u64)> {
         match &self.backing.owner {
             Owner::Mapping { file, object } => Some((file.as_fd(), *object, self.start as u64)),
-            Owner::Heap { .. } | Owner::Lent => None,
+            Owner::Heap { .. } | Owner::Import | Owner::Lent => None,
         }
     }
 
@@ -286,7 +304,7 @@ impl Backing {
                 // `ManuallyDrop` keeps them from being freed twice.
                 unsafe { Vec::from_raw_parts(this.base.as_ptr(), this.len, capacity) }
             }
-            Owner::Mapping { .. } | Owner::Lent => {
+            Owner::Mapping { .. } | Owner::Import | Owner::Lent => {
                 let len = self.len;
                 Memory {
                     backing: Arc::new(self),
@@ -307,8 +325,8 @@ impl Drop for Backing {
                 // SAFETY: the parts of the vector that `from_vec` took apart, given back once.
                 drop(unsafe { Vec::from_raw_parts(self.base.as_ptr(), self.len, capacity) });
             }
-            Owner::Mapping { .. } => {
-                // SAFETY: the mapping that `map_object` made; the last clone is gone. An error
+            Owner::Mapping { .. } | Owner::Import => {
+                // SAFETY: the mapping that `map` made; the last clone is gone. An error
                 // could only mean that the arguments are wrong, which they are not.
                 let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
             }
@@ -471,5 +489,9 @@ mod tests {
         let slice = one.slice(100..103);
         let (_, object, offset) = slice.object().unwrap();
         assert_eq!((object, offset), (7, 100));
+        let (file, _, _) = one.object().unwrap();
+        let three = Memory::map_import(file, 4096).unwrap();
+        assert_eq!(three.slice(100..103).to_vec(), b"abc");
+        assert!(three.object().is_none(), "not ours to pass on");
     }
 }

@@ -41,6 +41,9 @@ pub struct RecordSocket {
 pub enum Received {
     /// A record of this many bytes, with these descriptors.
     Record(usize, Vec<OwnedFd>),
+    /// A record of this many bytes that has lost descriptors, because this process or the system has
+    /// too many open.
+    Stripped(usize),
     /// A record that is longer than the buffer, or carries too many descriptors; it is gone.
     Oversized,
     /// Nothing now.
@@ -205,15 +208,18 @@ impl RecordSocket {
                 descriptors.extend(rights);
             }
         }
-        if message
-            .flags
-            .intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
-        {
+        let stripped = message.flags.contains(ReturnFlags::CTRUNC);
+        // With all the room used, more were sent than there is room for.
+        let too_many = stripped && descriptors.len() >= MAX_DESCRIPTORS;
+        if message.flags.contains(ReturnFlags::TRUNC) || too_many {
             return Ok(Received::Oversized);
         }
         // A record of no bytes cannot be told from the end; nobody who keeps the protocol sends one.
         if message.bytes == 0 {
             return Ok(Received::Closed);
+        }
+        if stripped {
+            return Ok(Received::Stripped(message.bytes));
         }
         Ok(Received::Record(message.bytes, descriptors))
     }

@@ -58,7 +58,7 @@ impl Bulk {
             return Err(nonsense("it is too small"));
         }
         // Without address space for it the requests are answered with a refusal.
-        self.serving = Memory::map_object(file, BYTES, 0).ok();
+        self.serving = Memory::map_import(&file, BYTES).ok();
         Ok(())
     }
 }

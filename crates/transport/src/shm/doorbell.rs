@@ -4,6 +4,10 @@
 //! Ringing sets the peer's bit, then a bit in the summary, then looks whether the process is armed
 //! (sleeps or is about to). Going to sleep sets `armed`, fences, and looks at the summary: either the
 //! sleeper sees the ring or the ringer sees the sleeper.
+//!
+//! `armed` holds the number of the sleep, never the same twice. A ringer takes it back only after its
+//! wake-up is on the way, so that nobody relies on one that cannot be sent, and only if the number is
+//! still the one it saw, so that a ringer that comes late does not hide the next sleep.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 
@@ -15,7 +19,7 @@ use super::words::Word;
 pub(super) trait BellMemory {
     /// The words' type.
     type Word: Word;
-    /// Not 0 while the owner sleeps or is about to.
+    /// Not 0, the number of the sleep, while the owner sleeps or is about to.
     fn armed(&self) -> &Self::Word;
     /// Which groups of the bitmap to look at.
     fn summary(&self) -> &Self::Word;
@@ -25,14 +29,23 @@ pub(super) trait BellMemory {
     fn full_fence(&self);
 }
 
-/// Rings `bit` of somebody's doorbell. Answers whether its owner has to be woken.
-pub(super) fn ring(bell: &impl BellMemory, bit: u32) -> bool {
+/// Rings `bit` of somebody's doorbell. Answers from which sleep its owner has to be woken, for
+/// [`woken`].
+pub(super) fn ring(bell: &impl BellMemory, bit: u32) -> Option<u64> {
     let at = bit as usize / 64;
     bell.bitmap(at).fetch_or(1 << (bit % 64), AcqRel);
     let group = at / WORDS_PER_SUMMARY_BIT;
     bell.summary().fetch_or(1 << group, SeqCst);
     bell.full_fence();
-    bell.armed().load(Relaxed) != 0 && bell.armed().swap(0, AcqRel) != 0
+    match bell.armed().load(Relaxed) {
+        0 => None,
+        sleep => Some(sleep),
+    }
+}
+
+/// Spares others the waking from `sleep`: a wake-up that ends it is on the way.
+pub(super) fn woken(bell: &impl BellMemory, sleep: u64) {
+    bell.armed().clear_if(sleep, AcqRel);
 }
 
 /// Whether anybody has rung.
@@ -62,12 +75,12 @@ pub(super) fn collect(bell: &impl BellMemory, rung: &mut Vec<u32>) {
     }
 }
 
-/// Announces sleep. The caller fences (for cold rings: the heavy fence) before it looks at
+/// Announces sleep number `sleep`, not 0 and never given before. The caller fences (for cold rings: the heavy fence) before it looks at
 /// [`is_rung`].
-pub(super) fn arm(bell: &impl BellMemory) {
-    // Swapped, not stored, here and in `disarm`, so that a ringer's swap finds a definite place between
-    // the two.
-    bell.armed().swap(1, SeqCst);
+pub(super) fn arm(bell: &impl BellMemory, sleep: u64) {
+    // Swapped, not stored, here and in `disarm`, so that what a ringer takes back finds a definite
+    // place between the two.
+    bell.armed().swap(sleep, SeqCst);
 }
 
 /// Takes the announcement back.

@@ -153,8 +153,12 @@ impl Shm {
             let Link::Live(mut pair) = std::mem::replace(&mut entry.link, Link::Idle) else {
                 continue;
             };
-            let mut failing = None;
-            if pair.stage != Stage::Up {
+            let mut failing = pair.failing.clone();
+            let mut busy = false;
+            if pair.stage == Stage::Up {
+                // Whoever read the answer may not have been able to list what waited for it.
+                busy = !pair.transfers.queue.is_empty();
+            } else {
                 if now >= pair.deadline {
                     let limit = self.config.connect_timeout.as_millis();
                     failing = Some(PeerError::TimedOut(limit as u64));
@@ -168,9 +172,20 @@ impl Shm {
             }
             if let Some(cause) = failing {
                 self.fail(peer, cause);
+            } else if busy {
+                self.list_busy(peer);
             }
         }
         self.half_open.retain(|half| now < half.deadline);
+    }
+
+    /// Whether a connection in the list of those being made is made, or has failed.
+    pub(super) fn has_news_of_pending(&mut self) -> bool {
+        let peers = &mut self.peers;
+        self.pending.iter().any(|&peer| {
+            let pair = peers.get_mut(peer).and_then(|entry| entry.pair());
+            pair.is_some_and(|pair| pair.stage == Stage::Up || pair.failing.is_some())
+        })
     }
 }
 
@@ -221,8 +236,15 @@ impl Shm {
             received => received,
         };
         let socket = self.half_open.remove(at).socket;
-        let Ok(Received::Record(len, descriptors)) = received else {
-            return;
+        let (len, descriptors) = match received {
+            Ok(Received::Record(len, descriptors)) => (len, descriptors),
+            Ok(Received::Stripped(_)) => {
+                tracing::warn!("a connection was refused: too many open files");
+                let reason = "this process has too many open files".to_owned();
+                refuse(&socket, &PeerError::Refused(reason));
+                return;
+            }
+            _ => return,
         };
         let record = Record::from_bytes(buffer.get(..len).unwrap_or(&[]));
         let outcome = match record {

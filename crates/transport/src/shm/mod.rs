@@ -120,6 +120,8 @@ pub struct Shm {
     /// Peers whose connection is to be given up.
     ailing: Vec<Peer>,
     polls: u64,
+    /// How often this process has gone to sleep, or tried to.
+    sleeps: u64,
     /// The sockets are to be looked at by the next poll.
     attention: bool,
     keys: KeyMaker,
@@ -174,6 +176,7 @@ impl Shm {
             pending: Vec::new(),
             ailing: Vec::new(),
             polls: 0,
+            sleeps: 0,
             attention: false,
             keys,
             objects: Vec::new(),
@@ -349,9 +352,7 @@ impl Method for Shm {
 
     fn unexport(&mut self, peer: Peer, key: u64) {
         if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
-            let socket = &pair.socket;
-            pair.exports
-                .remove(key, || socket.as_ref().is_none_or(|it| it.is_hung_up()));
+            pair.unexport(key);
         }
     }
 
@@ -446,6 +447,7 @@ impl Method for Shm {
         }
         self.unlist(peer);
         if let Link::Live(mut pair) = entry.link {
+            pair.revoke_exports();
             pair.transfers
                 .fail_all(peer, &PeerError::Disconnected, sink);
             if let Some(socket) = &pair.socket {

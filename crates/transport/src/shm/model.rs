@@ -46,8 +46,13 @@ impl Bell {
     }
 
     fn ring(&self) {
-        if doorbell::ring(self, 0) {
+        self.ring_bit(0);
+    }
+
+    fn ring_bit(&self, bit: u32) {
+        if let Some(sleep) = doorbell::ring(self, bit) {
             self.sleep.notify();
+            doorbell::woken(self, sleep);
         }
     }
 }
@@ -138,7 +143,7 @@ fn take(ring: &mut Consumer<ModelRing>, shared: &Shared, next: &mut u64) -> bool
 /// Polls twice at most, then sleeps, as a caller of the method does.
 fn receive(shared: &Arc<Shared>, packets: u64) {
     let mut ring = Consumer::new(ModelRing(Arc::clone(shared)), 56);
-    let (mut next, mut hot, mut rung) = (0, true, Vec::new());
+    let (mut next, mut hot, mut rung, mut sleep) = (0, true, Vec::new(), 0);
     while next < packets {
         if hot && take(&mut ring, shared, &mut next) {
             continue;
@@ -152,7 +157,8 @@ fn receive(shared: &Arc<Shared>, packets: u64) {
                 continue;
             }
         }
-        doorbell::arm(&shared.receiver);
+        sleep += 1;
+        doorbell::arm(&shared.receiver, sleep);
         if hot {
             ring.chill();
             if ring.tell() {
@@ -178,7 +184,7 @@ fn receive(shared: &Arc<Shared>, packets: u64) {
 
 fn send(shared: &Arc<Shared>, packets: u64) {
     let mut ring = Producer::new(ModelRing(Arc::clone(shared)));
-    let mut rung = Vec::new();
+    let (mut rung, mut sleep) = (Vec::new(), 0);
     for number in 0..packets {
         loop {
             match ring.send(SlotKind::Packet, &[&[number as u8]], 1) {
@@ -189,7 +195,8 @@ fn send(shared: &Arc<Shared>, packets: u64) {
                 }
                 Sent::Corrupt => panic!("an index went backwards"),
                 Sent::Full => {
-                    doorbell::arm(&shared.sender);
+                    sleep += 1;
+                    doorbell::arm(&shared.sender, sleep);
                     fence(SeqCst);
                     if !doorbell::is_rung(&shared.sender) {
                         shared.sender.sleep.wait();
@@ -229,6 +236,63 @@ fn loom_no_packet_is_lost_between_cold_and_asleep() {
     explore(2, 3);
 }
 
+/// Sleeps until all of `bits` were rung.
+fn await_bits(bell: &Bell, bits: u32) {
+    let (mut seen, mut sleep, mut rung) = (0u32, 0, Vec::new());
+    while seen & bits != bits {
+        doorbell::collect(bell, &mut rung);
+        if !rung.is_empty() {
+            seen |= rung.drain(..).fold(0, |seen, bit| seen | 1 << bit);
+            continue;
+        }
+        sleep += 1;
+        doorbell::arm(bell, sleep);
+        fence(SeqCst);
+        if !doorbell::is_rung(bell) {
+            bell.sleep.wait();
+        }
+        doorbell::disarm(bell);
+    }
+}
+
+/// Two ringers for one sleeper: one that is late with taking the announcement back does not hide the
+/// next sleep from the other.
+#[test]
+fn loom_two_ringers_wake_one_sleeper() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let shared = Shared::new();
+        let ringers = [0, 1].map(|bit| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.receiver.ring_bit(bit))
+        });
+        await_bits(&shared.receiver, 0b11);
+        ringers.map(|ringer| ringer.join().unwrap());
+    });
+}
+
+/// A ringer whose wake-up cannot be sent does not keep the other from waking.
+#[test]
+fn loom_a_ringer_that_cannot_wake_hides_no_sleeper() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let mute = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                doorbell::ring(&shared.receiver, 0);
+            })
+        };
+        let ringer = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.receiver.ring_bit(1))
+        };
+        await_bits(&shared.receiver, 0b10);
+        mute.join().unwrap();
+        ringer.join().unwrap();
+    });
+}
+
 /// Without the look after the arming, a wake-up is lost: the model would find it.
 #[test]
 #[should_panic]
@@ -240,7 +304,7 @@ fn loom_a_sleeper_that_does_not_look_again_is_found() {
             thread::spawn(move || shared.receiver.ring())
         };
         if !doorbell::is_rung(&shared.receiver) {
-            doorbell::arm(&shared.receiver);
+            doorbell::arm(&shared.receiver, 1);
             shared.receiver.sleep.wait();
         }
         assert_eq!(shared.receiver.summary.load(Acquire), 1);

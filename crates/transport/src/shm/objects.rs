@@ -69,7 +69,7 @@ impl Objects {
             .filter(|&len| len > 0 && len as u64 <= real)
             .ok_or_else(|| nonsense("it is shorter than announced"))?;
         // Out of address space or mappings: ours to bear, the memory is reached by transfer.
-        let Ok(memory) = Memory::map_object(file, len, object) else {
+        let Ok(memory) = Memory::map_import(&file, len) else {
             return Ok(Some(object));
         };
         let mut dropped = None;

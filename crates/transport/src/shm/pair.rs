@@ -171,16 +171,37 @@ impl Pair {
         ));
     }
 
+    /// Ends an export.
+    pub(super) fn unexport(&mut self, key: u64) {
+        let socket = &self.socket;
+        self.exports.remove(key, || is_gone(socket));
+    }
+
+    /// Ends all exports. What the peer was told of them is worth nothing from now on, even if it does
+    /// not know yet that the connection has ended.
+    pub(super) fn revoke_exports(&mut self) {
+        let socket = &self.socket;
+        self.exports.revoke_all(|| is_gone(socket));
+    }
+
     /// Rings the peer's doorbell, and wakes it if it sleeps.
     #[cold]
     pub(super) fn ring_peer(&mut self) {
         match &self.bell {
             Some((bell, bit)) => {
-                if doorbell::ring(bell, *bit)
+                if let Some(sleep) = doorbell::ring(bell, *bit)
                     && let Some(socket) = &self.socket
                 {
-                    // A full queue wakes the peer as well; a dead peer is found out elsewhere.
-                    let _ = socket.send(&WAKE_RECORD, &[]);
+                    match socket.send(&WAKE_RECORD, &[]) {
+                        Ok(()) => doorbell::woken(bell, sleep),
+                        // Its socket has something unread, which wakes it as well.
+                        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                            doorbell::woken(bell, sleep);
+                        }
+                        // A dead peer is found out elsewhere. A live one that has given this connection
+                        // up still has to be woken by others.
+                        Err(_) => {}
+                    }
                 }
             }
             // The peer's answer came before its first look at the ring, on the other way: it is
@@ -238,6 +259,11 @@ impl Pair {
                         .map_err(|error| PeerError::Protocol(error.to_string()))?;
                     self.take_record(record, descriptors)?;
                 }
+                Ok(Received::Stripped(len)) => {
+                    let record = Record::from_bytes(buffer.get(..len).unwrap_or(&[]))
+                        .map_err(|error| PeerError::Protocol(error.to_string()))?;
+                    self.take_stripped(record)?;
+                }
                 Ok(Received::Oversized) => {
                     return Err(PeerError::Protocol(
                         "a record is longer than any may be".to_owned(),
@@ -283,10 +309,8 @@ impl Pair {
             }
             (Record::Object { object, len }, Stage::Up) => {
                 let file = descriptors.next().ok_or_else(missing)?;
-                let forgotten = self.objects.offered(object, len, file)?;
-                if let (Some(object), Some(socket)) = (forgotten, &self.socket) {
-                    // Unsent, the object only is not mapped again.
-                    let _ = socket.send(&Record::Forgot { object }.to_bytes(), &[]);
+                if let Some(object) = self.objects.offered(object, len, file)? {
+                    self.tell_forgotten(object);
                 }
                 Ok(())
             }
@@ -305,6 +329,30 @@ impl Pair {
             (record, stage) => Err(PeerError::Protocol(format!(
                 "an unexpected record while {stage:?}: {record:?}"
             ))),
+        }
+    }
+
+    /// Takes a record whose descriptors found no room in this process's table. That is no fault of the
+    /// peer's: what came with them is done without.
+    fn take_stripped(&mut self, record: Record) -> Result<(), PeerError> {
+        match (record, self.stage) {
+            (Record::Object { object, .. }, Stage::Up) => {
+                self.tell_forgotten(object);
+                Ok(())
+            }
+            // The requests to copy through it are answered with a refusal.
+            (Record::Bulk, Stage::Up) => Ok(()),
+            (Record::Welcome(_), Stage::Greeting) => Err(PeerError::Broken(
+                "this process has too many open files to take the peer's doorbell".to_owned(),
+            )),
+            (record, _) => self.take_record(record, Vec::new()),
+        }
+    }
+
+    fn tell_forgotten(&self, object: u64) {
+        if let Some(socket) = &self.socket {
+            // Unsent, the object only is not mapped again.
+            let _ = socket.send(&Record::Forgot { object }.to_bytes(), &[]);
         }
     }
 
@@ -360,6 +408,17 @@ impl Pair {
     pub(super) fn is_asymmetric(&self) -> bool {
         self.asymmetric
     }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.revoke_exports();
+    }
+}
+
+/// Whether nobody at the other end of a pair's socket can be in the middle of a copy.
+fn is_gone(socket: &Option<RecordSocket>) -> bool {
+    socket.as_ref().is_none_or(RecordSocket::is_hung_up)
 }
 
 /// Tries whether the memory of process `pid` can be read.

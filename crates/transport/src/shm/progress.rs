@@ -251,7 +251,8 @@ impl Shm {
         if !self.ailing.is_empty() || !self.busy.is_empty() || self.attention {
             return false;
         }
-        doorbell::arm(&self.bell);
+        self.sleeps += 1;
+        doorbell::arm(&self.bell, self.sleeps);
         let cooling = std::mem::take(&mut self.hot);
         let ready = if cooling.is_empty() {
             self.bell.full_fence();
@@ -259,7 +260,10 @@ impl Shm {
         } else {
             self.cool(cooling)
         };
-        if ready || doorbell::is_rung(&self.bell) {
+        // Ringing may have read, off the socket, what the end of the sleep would have been.
+        let met = self.has_news_of_pending();
+        if ready || met || doorbell::is_rung(&self.bell) {
+            self.attention |= met;
             doorbell::disarm(&self.bell);
             return false;
         }
@@ -317,6 +321,7 @@ impl Shm {
                     let slots = pair.ring_slots();
                     drain(&mut pair, peer, slots, sink);
                 }
+                pair.revoke_exports();
                 pair.transfers.fail_all(peer, &cause, sink);
                 if let Some(socket) = &pair.socket {
                     self.epoll.remove(socket);

@@ -68,6 +68,8 @@ pub(super) struct Exports {
     /// Entries that were used and are free; the lowest numbers are taken first from fresh ones so that
     /// few pages of the table are touched.
     free: Vec<usize>,
+    /// The peer did not end a copy in time and has not been seen to end it since.
+    stuck: bool,
 }
 
 impl Exports {
@@ -79,6 +81,7 @@ impl Exports {
             side,
             entries: Vec::new(),
             free: Vec::new(),
+            stuck: false,
         }
     }
 
@@ -122,33 +125,88 @@ impl Exports {
         let Some(export) = entry.take_if(|export| export.key == key) else {
             return;
         };
-        let at = self.layout.region(self.side, slot);
-        self.mapping.word(at).store(0, SeqCst);
+        self.clear_entry(slot);
         fence(SeqCst);
         self.free.push(slot);
-        if !self.wait_for_hazard(key, peer_is_gone) {
-            tracing::warn!(
-                bytes = export.memory.len(),
-                "a peer neither finishes nor leaves a copy of memory that is no longer exported; \
-                 the memory is given up"
-            );
-            std::mem::forget(export);
+        let many = self.copies_under_many();
+        if !self.wait_while(|exports| exports.is_held(key, many), peer_is_gone) {
+            give_up(export);
         }
     }
 
-    /// Waits while the peer copies under `key`; `false` if it does not stop.
-    fn wait_for_hazard(&self, key: u64, peer_is_gone: impl Fn() -> bool) -> bool {
+    /// Ends all exports, as [`Exports::remove`] does, with one wait for all of them.
+    pub(super) fn revoke_all(&mut self, peer_is_gone: impl Fn() -> bool) {
+        if self.entries.iter().all(Option::is_none) {
+            return;
+        }
+        for (slot, entry) in self.entries.iter().enumerate() {
+            if entry.is_some() {
+                self.clear_entry(slot);
+            }
+        }
+        fence(SeqCst);
+        let many = self.copies_under_many();
+        let ended = self.wait_while(|exports| exports.is_any_held(many), peer_is_gone);
+        self.free.clear();
+        for export in std::mem::take(&mut self.entries).into_iter().flatten() {
+            if !ended && self.is_held(export.key, many) {
+                give_up(export);
+            }
+        }
+    }
+
+    /// Takes an entry out of the table that the peer sees.
+    fn clear_entry(&self, slot: usize) {
+        let at = self.layout.region(self.side, slot);
+        self.mapping.word(at).store(0, SeqCst);
+    }
+
+    /// One of the peer's hazard words.
+    fn hazard(&self, offset: usize) -> u64 {
         let control = self.layout.control(1 - self.side);
-        let word = |offset| self.mapping.word(control + offset).load(Acquire);
-        let many = word(PairLayout::HAZARD_MANY);
-        // A copy under many keys that begins from now on finds this one gone.
-        let held = || {
-            (0..PairLayout::HAZARDS).any(|at| word(PairLayout::HAZARD + at * 8) == key)
-                || many % 2 == 1 && word(PairLayout::HAZARD_MANY) == many
+        self.mapping.word(control + offset).load(Acquire)
+    }
+
+    /// The peer's count of copies under many keys.
+    fn copies_under_many(&self) -> u64 {
+        self.hazard(PairLayout::HAZARD_MANY)
+    }
+
+    /// The keys that the peer copies under, apart from copies under many.
+    fn hazards(&self) -> impl Iterator<Item = u64> {
+        (0..PairLayout::HAZARDS).map(|at| self.hazard(PairLayout::HAZARD + at * 8))
+    }
+
+    /// Whether the peer is in the copy under many keys that it was in when its count was `many`. One
+    /// that begins after the entry was cleared finds it gone.
+    fn is_held_among_many(&self, many: u64) -> bool {
+        many % 2 == 1 && self.copies_under_many() == many
+    }
+
+    fn is_held(&self, key: u64, many: u64) -> bool {
+        self.hazards().any(|hazard| hazard == key) || self.is_held_among_many(many)
+    }
+
+    /// Whether the peer copies under any key that is in the list of exports.
+    fn is_any_held(&self, many: u64) -> bool {
+        let listed = |key: u64| {
+            let slot = key as usize & (self.layout.region_slots - 1);
+            let entry = self.entries.get(slot).and_then(Option::as_ref);
+            entry.is_some_and(|export| export.key == key)
         };
+        self.hazards().any(listed) || self.is_held_among_many(many)
+    }
+
+    /// Waits while `held`; `false` if that does not end. A peer that has once been waited for in vain is
+    /// not waited for again before it goes on.
+    fn wait_while(
+        &mut self,
+        held: impl Fn(&Self) -> bool,
+        peer_is_gone: impl Fn() -> bool,
+    ) -> bool {
         let mut since = None;
         let mut turn = 0u64;
-        while held() {
+        while held(self) {
             turn += 1;
             if turn < 1000 {
                 std::hint::spin_loop();
@@ -159,12 +217,21 @@ impl Exports {
                 if peer_is_gone() {
                     return true;
                 }
-                if since.get_or_insert_with(Instant::now).elapsed() > STUCK_COPY {
+                let waited = since.get_or_insert_with(Instant::now).elapsed();
+                if self.stuck || waited > STUCK_COPY {
+                    self.stuck = true;
                     return false;
                 }
             }
         }
+        self.stuck = false;
         true
+    }
+
+    /// Whether the peer was last waited for in vain.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn is_stuck(&self) -> bool {
+        self.stuck
     }
 
     /// The memory behind a span that the peer names, if it is exported for that.
@@ -185,6 +252,17 @@ impl Exports {
         (end <= export.memory.len() as u64)
             .then(|| export.memory.slice(start as usize..end as usize))
     }
+}
+
+/// Keeps memory for good that the peer may still touch.
+#[cold]
+fn give_up(export: Export) {
+    tracing::warn!(
+        bytes = export.memory.len(),
+        "a peer neither finishes nor leaves a copy of memory that is no longer exported; \
+         the memory is given up"
+    );
+    std::mem::forget(export);
 }
 
 fn access_bits(access: Access) -> u64 {

@@ -13,6 +13,8 @@ pub(super) trait Word {
     fn swap(&self, value: u64, order: Ordering) -> u64;
     /// As the standard library's.
     fn fetch_or(&self, bits: u64, order: Ordering) -> u64;
+    /// Sets the word to 0 if it is `value`.
+    fn clear_if(&self, value: u64, order: Ordering);
 }
 
 macro_rules! word {
@@ -33,6 +35,11 @@ macro_rules! word {
             #[inline]
             fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
                 self.fetch_or(bits, order)
+            }
+            #[inline]
+            fn clear_if(&self, value: u64, order: Ordering) {
+                // Another value stays as it is.
+                let _ = self.compare_exchange(value, 0, order, Ordering::Relaxed);
             }
         }
     };

@@ -399,3 +399,76 @@ fn a_scribbled_doorbell_costs_only_looks() {
         |_, server| !server.log.packets.is_empty(),
     );
 }
+
+/// In a process of its own, whose table of descriptors is then full.
+#[test]
+fn a_full_table_of_descriptors_costs_mapping_only() {
+    const ROLE: &str = "CAUSEWAY_SHM_TEST_FULL_TABLE";
+    const NAME: &str = "shm::tests::hostile::a_full_table_of_descriptors_costs_mapping_only";
+    if std::env::var(ROLE).is_err() {
+        let status = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", NAME, "--nocapture"])
+            .env(ROLE, "1")
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    use crate::method::{Access, Direction, Transfer};
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let mut met = meet(ShmConfig {
+        attach: crate::shm::AttachPolicy::Off,
+        ..ShmConfig::default()
+    });
+    let buffer = met.server.shm.allocate(4096).unwrap();
+    let limit = getrlimit(Resource::Nofile);
+    let with_full_table = |work: &mut dyn FnMut()| {
+        let next = rustix::io::dup(std::io::stdin()).unwrap();
+        let current = Some(std::os::fd::AsRawFd::as_raw_fd(&next) as u64);
+        drop(next);
+        setrlimit(Resource::Nofile, Rlimit { current, ..limit }).unwrap();
+        work();
+        setrlimit(Resource::Nofile, limit).unwrap();
+    };
+    let export = |met: &mut Met| {
+        let (shm, client) = (&mut met.server.shm, met.to_client);
+        shm.export(client, &buffer, Access::Read).unwrap()
+    };
+    let region = export(&mut met);
+    with_full_table(&mut || {
+        assert!(met.client.shm.map(met.to_server, &region).is_none());
+    });
+    both(
+        &mut met.client,
+        &mut met.server,
+        "the owner knows that",
+        |_, server| {
+            let entry = server.shm.peers.get_mut(met.to_client).unwrap();
+            let object = region.object.unwrap().object;
+            !entry.pair().unwrap().objects.was_sent(object)
+        },
+    );
+    let again = export(&mut met);
+    assert!(met.client.shm.map(met.to_server, &again).is_some());
+    // The area to copy through: the server cannot take it, and says so.
+    let transfer = Transfer {
+        direction: Direction::Get,
+        local: vec![buffer.clone()],
+        remote: vec![again],
+        notify: None,
+        token: 1,
+    };
+    met.client.shm.transfer(met.to_server, transfer).unwrap();
+    met.client.poll();
+    with_full_table(&mut || {
+        for _ in 0..2000 {
+            met.server.poll();
+        }
+    });
+    met.client
+        .until("it is refused", |client| !client.log.done.is_empty());
+    assert!(matches!(
+        &met.client.log.done[..],
+        [(1, Err(TransferError::Copy(why)))] if why.contains("cannot map the area")
+    ));
+    assert!(met.client.log.down.is_empty() && met.server.log.down.is_empty());
+}

@@ -4,6 +4,7 @@ mod death;
 mod hostile;
 mod packets;
 mod regions;
+mod revocation;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -162,6 +163,12 @@ struct Met {
     _folder: tempfile::TempDir,
 }
 
+/// Whether `host` has the answer to its greeting.
+fn is_up(host: &mut Host, peer: Peer) -> bool {
+    let pair = host.shm.peers.get_mut(peer).and_then(|entry| entry.pair());
+    pair.is_some_and(|pair| pair.stage == super::pair::Stage::Up)
+}
+
 fn meet(config: ShmConfig) -> Met {
     let (folder, address) = place();
     let mut server = Host::listening(config.clone(), &address);
@@ -172,7 +179,7 @@ fn meet(config: ShmConfig) -> Met {
         &mut client,
         &mut server,
         "they have met",
-        |client, server| !server.log.packets.is_empty() && client.shm.identity(to_server).is_some(),
+        |client, server| !server.log.packets.is_empty() && is_up(client, to_server),
     );
     let (to_client, hello) = server.log.packets.pop_front().unwrap();
     assert_eq!(hello, b"hello");

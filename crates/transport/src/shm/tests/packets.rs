@@ -269,3 +269,75 @@ fn a_disconnected_peer_is_told_and_its_handle_is_not_reused() {
     assert_ne!(met.client.shm.connect(&address).unwrap(), met.to_server);
     assert!(met.client.shm.send(met.to_server, &[b"x"]).is_err());
 }
+
+/// One peer's socket is dead, which its ringing cannot change; the other's wake-up comes nevertheless.
+#[test]
+fn a_wake_up_that_cannot_be_sent_hides_no_sleeper() {
+    let mut met = meet(ShmConfig::default());
+    let mut second = Host::new(ShmConfig::default());
+    let address = met.client.shm.address(met.to_server).unwrap();
+    let to_server = second.shm.connect(&address).unwrap();
+    second.shm.send(to_server, &[b"hello"]).unwrap();
+    both(
+        &mut second,
+        &mut met.server,
+        "they have met",
+        |second, server| !server.log.packets.is_empty() && is_up(second, to_server),
+    );
+    met.server.log.packets.clear();
+    while met.server.poll() || !met.server.shm.arm() {}
+    assert!(!sleep_on(&met.server.shm, Duration::ZERO));
+    let mute = met.client.shm.peers.get_mut(met.to_server).unwrap();
+    let (end, _) = causeway_sys::socket::RecordSocket::pair().unwrap();
+    let socket = mute.pair().unwrap().socket.replace(end);
+    met.client.shm.send(met.to_server, &[b"unheard"]).unwrap();
+    assert!(!sleep_on(&met.server.shm, Duration::ZERO));
+    second.shm.send(to_server, &[b"heard"]).unwrap();
+    assert!(
+        sleep_on(&met.server.shm, PATIENCE),
+        "nobody woke the server"
+    );
+    met.server.shm.disarm();
+    met.server
+        .until("both are there", |server| server.log.packets.len() == 2);
+    drop(socket);
+}
+
+/// The answer to the greeting is read by a send, not by the look at the sockets.
+#[test]
+fn a_transfer_that_waits_for_the_meeting_is_not_forgotten() {
+    use crate::method::{Access, Direction, Transfer};
+    use causeway_sys::memory::Memory;
+    let (_folder, address) = place();
+    let mut server = Host::listening(ShmConfig::default(), &address);
+    let mut client = Host::new(ShmConfig::default());
+    let to_server = client.shm.connect(&address).unwrap();
+    client.shm.send(to_server, &[b"hello"]).unwrap();
+    server.until("the client is there", |server| {
+        !server.log.packets.is_empty()
+    });
+    let (to_client, _) = server.log.packets.pop_front().unwrap();
+    let far = Memory::from_vec(vec![7; 64]);
+    let region = server.shm.export(to_client, &far, Access::Read).unwrap();
+    let near = Memory::zeroed(64);
+    let transfer = Transfer {
+        direction: Direction::Get,
+        local: vec![near.clone()],
+        remote: vec![region],
+        notify: None,
+        token: 1,
+    };
+    client.shm.transfer(to_server, transfer).unwrap();
+    let entry = client.shm.peers.get_mut(to_server).unwrap();
+    entry.pair().unwrap().read_records().unwrap();
+    assert!(is_up(&mut client, to_server));
+    assert!(!client.shm.arm(), "there is something to do");
+    // No tick: the polls find it.
+    let give_up = Instant::now() + PATIENCE;
+    while client.log.done.is_empty() {
+        assert!(Instant::now() < give_up, "it was forgotten");
+        client.poll();
+    }
+    assert_eq!(client.log.done, [(1, Ok(()))]);
+    assert_eq!(near.to_vec(), [7; 64]);
+}

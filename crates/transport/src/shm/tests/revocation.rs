@@ -1,0 +1,139 @@
+//! Exports end with their connection, whatever the peer knows of that.
+
+use causeway_sys::memory::Memory;
+use causeway_wire::region::RegionDescriptor;
+
+use super::*;
+use crate::method::{Access, Direction, Transfer};
+use crate::shm::AttachPolicy;
+use crate::shm::pair::Pair;
+
+const LEN: usize = 100_000;
+
+fn pair(host: &mut Host, peer: Peer) -> &mut Pair {
+    host.shm.peers.get_mut(peer).unwrap().pair().unwrap()
+}
+
+/// What the client may do with `region` after `end`, of which it has not been told.
+fn put_after(end: impl Fn(Host, Peer) -> Option<Host>) {
+    for attach in [AttachPolicy::Auto, AttachPolicy::Off] {
+        let mut met = meet(ShmConfig {
+            attach,
+            ..ShmConfig::default()
+        });
+        let far = Memory::zeroed(LEN);
+        let export = |met: &mut Met| {
+            let (shm, client) = (&mut met.server.shm, met.to_client);
+            shm.export(client, &far, Access::ReadWrite).unwrap()
+        };
+        let regions: Vec<RegionDescriptor> = (0..3).map(|_| export(&mut met)).collect();
+        met.server.shm.unexport(met.to_client, regions[0].key);
+        let _server = end(met.server, met.to_client);
+        assert_eq!(far.sharers(), 1, "nothing holds the memory any more");
+        for (token, region) in regions.into_iter().enumerate() {
+            let transfer = Transfer {
+                direction: Direction::Put,
+                local: vec![Memory::from_vec(vec![0xEE; LEN])],
+                remote: vec![region],
+                notify: None,
+                token: token as Token,
+            };
+            met.client.shm.transfer(met.to_server, transfer).unwrap();
+        }
+        met.client
+            .until("all are refused", |client| client.log.done.len() == 3);
+        for (_, result) in &met.client.log.done {
+            assert!(
+                matches!(
+                    result,
+                    Err(TransferError::Protection | TransferError::Peer(_))
+                ),
+                "{result:?}"
+            );
+        }
+        assert!(far.to_vec().iter().all(|&byte| byte == 0));
+    }
+}
+
+#[test]
+fn a_disconnected_peer_reaches_no_memory() {
+    put_after(|mut server, peer| {
+        server.shm.disconnect(peer, &mut server.log);
+        Some(server)
+    });
+}
+
+#[test]
+fn a_peer_that_was_given_up_reaches_no_memory() {
+    put_after(|mut server, peer| {
+        server
+            .shm
+            .fail(peer, PeerError::Protocol("a test".to_owned()));
+        server.poll();
+        assert!(matches!(server.log.down[..], [(_, PeerError::Protocol(_))]));
+        Some(server)
+    });
+}
+
+#[test]
+fn peers_of_a_dropped_instance_reach_no_memory() {
+    put_after(|server, _| {
+        drop(server);
+        None
+    });
+}
+
+/// The memory that a stopped peer may still touch is kept, other memory is not, and the peer is waited
+/// for in vain once only.
+#[test]
+fn memory_in_a_copy_that_does_not_end_is_kept() {
+    let mut met = meet(ShmConfig::default());
+    let memories: Vec<Memory> = (0..20).map(|_| Memory::zeroed(64)).collect();
+    let (server, to_client) = (&mut met.server, met.to_client);
+    let keys: Vec<u64> = memories
+        .iter()
+        .map(|memory| server.shm.export(to_client, memory, Access::Write))
+        .map(|region| region.unwrap().key)
+        .collect();
+    let client = pair(&mut met.client, met.to_server);
+    client.imports.announce(&keys[..1]);
+    server.shm.unexport(to_client, keys[1]);
+    assert!(!pair(server, to_client).exports.is_stuck());
+    assert_eq!(memories[1].sharers(), 1);
+    server.shm.unexport(to_client, keys[0]);
+    assert!(pair(server, to_client).exports.is_stuck());
+    assert_eq!(memories[0].sharers(), 2, "given up");
+    client.imports.release(&keys[..1]);
+    server.shm.unexport(to_client, keys[2]);
+    assert!(!pair(server, to_client).exports.is_stuck(), "it goes on");
+    client.imports.announce(&keys[..8]);
+    for (key, memory) in keys[3..6].iter().zip(&memories[3..]) {
+        server.shm.unexport(to_client, *key);
+        assert!(pair(server, to_client).exports.is_stuck());
+        assert_eq!(memory.sharers(), 2);
+    }
+    client.imports.release(&keys[..8]);
+    client.imports.announce(&keys[10..11]);
+    server.shm.disconnect(to_client, &mut server.log);
+    for (at, memory) in memories.iter().enumerate() {
+        let kept = [0, 3, 4, 5, 10].contains(&at);
+        assert_eq!(memory.sharers(), 1 + usize::from(kept), "memory {at}");
+    }
+}
+
+/// A peer that has hung up cannot be in the middle of a copy any more.
+#[test]
+fn a_dead_peer_is_not_waited_for() {
+    let mut met = meet(ShmConfig::default());
+    let memory = Memory::zeroed(64);
+    let (server, to_client) = (&mut met.server, met.to_client);
+    let region = server
+        .shm
+        .export(to_client, &memory, Access::Write)
+        .unwrap();
+    let client = pair(&mut met.client, met.to_server);
+    client.imports.announce(&[region.key]);
+    drop(met.client);
+    server.until("its end is seen", |server| !server.log.down.is_empty());
+    assert_eq!(memory.sharers(), 1);
+}
