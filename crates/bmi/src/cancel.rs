@@ -1,8 +1,8 @@
 //! Cancelling: an operation gives its memory back as soon as nobody can touch it any more.
 //!
-//! Where the peer may be reading or writing the memory, the export is ended first, which takes
-//! effect whatever the peer does; then the peer is told. Where we are copying ourselves the
-//! operation completes as it would have.
+//! Where the peer may be reading or writing the memory, the peer is told, if there is room to tell it
+//! now, and the export is ended, which takes effect whatever the peer does. Where we are copying
+//! ourselves the operation completes as it would have.
 
 use causeway_wire::bmi::{self as wire, Header, Kind, Refusal};
 
@@ -34,8 +34,8 @@ impl Core {
             State::Cleared { incoming, .. } => {
                 let header = Header::new(Kind::Refuse, incoming.announcement.send);
                 let packet = wire::encode_refusal(header, Refusal::Cancelled);
-                self.finish(op, Err(OpError::Cancelled));
                 self.queue_control(peer, packet);
+                self.finish(op, Err(OpError::Cancelled));
             }
             State::Queued => {
                 let entry = &mut self.peers[peer];
@@ -51,8 +51,8 @@ impl Core {
             }
             State::Announced | State::ToPush(_) => {
                 self.unannounce(op);
-                self.finish(op, Err(OpError::Cancelled));
                 self.queue_bare(peer, Kind::Withdraw, key);
+                self.finish(op, Err(OpError::Cancelled));
             }
             State::ToMove(_) => self.complete(op, Err(OpError::Cancelled)),
             State::Pulling(_)

@@ -109,7 +109,9 @@ impl Core {
         };
         let mut delivery = Delivery { core: self, method };
         methods.get(method).disconnect(handle, &mut delivery);
-        if let Some(entry) = self.links[method].get_mut(handle.index()) {
+        if let Some(entry) = self.links[method].get_mut(handle.index())
+            && *entry == peer
+        {
             *entry = NONE;
         }
         self.peers[peer].link = None;
@@ -151,7 +153,7 @@ impl Core {
         }
         self.set_eager_max(peer);
         self.mark_dirty(peer);
-        self.tasks.push_back(Task::Transfers);
+        self.queue_kick();
     }
 
     /// Recomputes the largest eager message.
@@ -219,18 +221,14 @@ impl Core {
             entry.phase = Phase::Closed;
             self.drop_early(peer, true);
         } else {
-            if let Some((method, handle)) = entry.link.take()
-                && let Some(slot) = self.links[method].get_mut(handle.index())
-                && *slot == peer
-            {
-                *slot = NONE;
-            }
             entry.phase = Phase::Gone(cause);
+            // The method keeps its entry of a caller until it is told that nobody needs it.
+            self.unlink(methods, peer);
             self.drop_early(peer, false);
         }
         let key = self.peers.key(peer);
         self.tasks.push_back(Task::Release(key));
-        self.tasks.push_back(Task::Transfers);
+        self.queue_kick();
     }
 
     /// Forgets unexpected messages that are still with a sender which is gone.

@@ -93,7 +93,7 @@ pub(crate) enum Task {
     Release(u64),
     /// Memory for large unexpected messages has become free.
     Fetch,
-    /// A transfer has ended, or a peer can take one again.
+    /// A transfer has ended, or a peer can take one again. At most one such task waits.
     Transfers,
 }
 
@@ -150,10 +150,9 @@ impl Core {
             Task::Receive(key) => self.with_op(key, |core, op| core.receive(methods, op)),
             Task::Clear(key) => self.with_op(key, |core, op| core.clear(methods, op)),
             Task::Repost(key) => self.with_op(key, |core, op| core.repost(methods, op)),
-            Task::Finish(key, result) => self.with_op(key, |core, op| {
-                core.end_exports(methods, op);
-                core.complete(op, result);
-            }),
+            Task::Finish(key, result) => {
+                self.with_op(key, |core, op| core.end_and_complete(methods, op, result));
+            }
             Task::Called(key) => self.with_peer(key, |core, peer| core.called(methods, peer)),
             Task::Down(key, cause) => {
                 self.with_peer(key, |core, peer| core.down(methods, peer, cause));
@@ -258,6 +257,21 @@ impl Core {
         self.ops[op].state = State::Finishing;
         let key = self.ops.key(op);
         self.tasks.push_back(Task::Finish(key, result));
+    }
+
+    /// The second half of [`Core::finish`].
+    fn end_and_complete(&mut self, methods: &mut Methods, op: u32, result: Result<u64, OpError>) {
+        if !matches!(self.ops[op].state, State::Finishing) {
+            // Its peer has fallen meanwhile, and it with it.
+            return;
+        }
+        let peer = self.ops[op].peer;
+        if result.is_err() && self.peers[peer].is_up() {
+            // The other side may be using the memory: it hears why before it sees that it is closed.
+            self.flush_control(methods, peer);
+        }
+        self.end_exports(methods, op);
+        self.complete(op, result);
     }
 
     /// Ends an operation's exports.
@@ -371,7 +385,7 @@ impl Sink for Delivery<'_> {
         if let Some(peer) = self.peer(handle) {
             self.core.peers[peer].blocked = false;
             self.core.mark_dirty(peer);
-            self.core.tasks.push_back(Task::Transfers);
+            self.core.queue_kick();
         }
     }
 }

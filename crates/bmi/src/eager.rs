@@ -124,7 +124,7 @@ impl Core {
     }
 
     /// Sends packets that carry no message.
-    fn flush_control(&mut self, methods: &mut Methods, peer: u32) -> Sent {
+    pub(crate) fn flush_control(&mut self, methods: &mut Methods, peer: u32) -> Sent {
         loop {
             let entry = &mut self.peers[peer];
             let Some((method, handle)) = entry.link else {

@@ -59,6 +59,16 @@ pub(crate) fn total(list: &[Memory]) -> Result<u64, Error> {
     Ok(sum)
 }
 
+/// Refuses memory that was lent for reading only as a place to write to.
+#[inline]
+pub(crate) fn check_writable(list: &[Memory]) -> Result<(), Error> {
+    if list.iter().all(Memory::is_writable) {
+        Ok(())
+    } else {
+        Err(Error::ReadOnly)
+    }
+}
+
 /// Copies a list's bytes to the front of `into`, which is at least as long.
 #[inline]
 pub(crate) fn gather(list: &[Memory], into: &mut [u8]) {

@@ -51,7 +51,7 @@ pub use types::*;
 
 use crate::core::{Core, MAX_OPERATIONS, NOBODY, Tuning};
 use crate::eager::Sent;
-use crate::fragments::{Fragments, total};
+use crate::fragments::{Fragments, check_writable, total};
 use crate::loopback::Loopback;
 use crate::methods::Methods;
 use crate::op::{Op, Remote, State, What};
@@ -281,6 +281,7 @@ impl Bmi {
         user: u64,
     ) -> Result<Posted, Error> {
         let (peer, context) = self.handles(from, context)?;
+        check_writable(into)?;
         let room = total(into)?;
         if let Some(index) = self.core.early_table.pop(peer, tag) {
             let result = match self.core.take_early(index) {
@@ -478,6 +479,9 @@ impl Bmi {
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
         let peer = self.peer(addr)?;
+        if access.allows(Direction::Put) {
+            check_writable(std::slice::from_ref(memory))?;
+        }
         self.core.connect(&mut self.methods, peer);
         self.settle();
         let link = self.core.peers[peer].link;
@@ -506,6 +510,9 @@ impl Bmi {
         user: u64,
     ) -> Result<Posted, Error> {
         let (peer, context) = self.handles(addr, context)?;
+        if direction == Direction::Get {
+            check_writable(local)?;
+        }
         let size = total(local)?;
         let theirs = remote
             .iter()

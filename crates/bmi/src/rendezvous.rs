@@ -27,6 +27,18 @@ use crate::types::{OpError, RendezvousPolicy, Tag};
 /// A server with so many transfers in progress or waiting is under load (Yu et al. §5.1).
 const HEAVY_LOAD: usize = 4;
 
+/// Regions of an announcement that are kept while no receive has been found for it. Longer lists are
+/// dropped, so that what a peer announces takes little memory here; such a message is pushed.
+const KEPT_REGIONS: usize = 8;
+
+/// Makes an announcement small enough to be kept.
+fn slim(incoming: &mut Incoming) {
+    let regions = &mut incoming.announcement.regions;
+    if regions.len() > KEPT_REGIONS {
+        *regions = Vec::new();
+    }
+}
+
 /// How many fragments surely fit into a packet.
 fn fragments_per_packet(max_packet: usize) -> usize {
     max_packet.saturating_sub(wire::HEADER_BYTES + wire::BODY_FIXED_BYTES) / wire::MAX_REGION_BYTES
@@ -123,7 +135,7 @@ impl Core {
 
     /// An expected message is announced.
     pub(crate) fn announced(&mut self, peer: u32, header: &Header, announcement: Announcement) {
-        let incoming = Box::new(Incoming {
+        let mut incoming = Box::new(Incoming {
             from_busy_server: header.flags & wire::FLAG_BUSY_SERVER != 0,
             announcement,
         });
@@ -135,6 +147,7 @@ impl Core {
             return self.condemn(peer, "it announces too many messages at once");
         }
         entry.announcements += 1;
+        slim(&mut incoming);
         self.add_early(peer, header.word, EarlyBody::Announced(incoming));
     }
 
@@ -280,7 +293,7 @@ impl Core {
         entry.state = State::ToPush(Box::new(clearance));
         self.unannounce(op);
         self.transfers.waiting.push_back(send);
-        self.tasks.push_back(Task::Transfers);
+        self.queue_kick();
     }
 
     /// The sender has written what we cleared.
@@ -406,11 +419,12 @@ impl Core {
     }
 
     /// Gives a message that was matched, but not touched, back to whoever receives next.
-    pub(crate) fn unmatch(&mut self, peer: u32, tag: Tag, incoming: Box<Incoming>) {
+    pub(crate) fn unmatch(&mut self, peer: u32, tag: Tag, mut incoming: Box<Incoming>) {
         if let Some(op) = self.posted.pop(peer, tag) {
             return self.match_announced(op, incoming);
         }
         self.peers[peer].announcements += 1;
+        slim(&mut incoming);
         self.add_early(peer, tag, EarlyBody::Announced(incoming));
         // It came before all that wait now.
         let list = self.peers[peer].early;
@@ -438,10 +452,11 @@ impl Core {
             return self.condemn(peer, "it announces too many unexpected messages at once");
         }
         entry.announcements_unexpected += 1;
-        let incoming = Box::new(Incoming {
+        let mut incoming = Box::new(Incoming {
             from_busy_server: header.flags & wire::FLAG_BUSY_SERVER != 0,
             announcement,
         });
+        slim(&mut incoming);
         entry
             .arrived
             .push_back(Arrived::Announced { tag, incoming });

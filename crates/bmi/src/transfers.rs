@@ -15,7 +15,7 @@ use crate::types::OpError;
 /// one, so that peers which hang do not stop the rest.
 const MAX_ACTIVE: usize = 16;
 
-/// Waiting transfers that are looked at in one go.
+/// Waiting transfers that are looked at in one go, between other tasks.
 const KICK_SCAN: usize = 64;
 
 /// Transfers in progress and waiting.
@@ -25,6 +25,10 @@ pub(crate) struct Transfers {
     pub(crate) active: usize,
     /// Operations, by key, whose transfer waits. Those that are cancelled meanwhile are skipped.
     pub(crate) waiting: VecDeque<u64>,
+    /// How many of those, from the front, are still to be looked at since something changed.
+    lap: usize,
+    /// A [`Task::Transfers`] is on its way.
+    kick_queued: bool,
 }
 
 /// How starting a transfer ended.
@@ -40,32 +44,42 @@ impl Core {
     /// Starts an operation's transfer, or lets it wait for its turn.
     pub(crate) fn start_transfer(&mut self, methods: &mut Methods, op: u32) {
         let key = self.ops.key(op);
-        if !self.transfers.waiting.is_empty() || self.try_transfer(methods, op) == Started::NotNow {
+        if self.transfers.kick_queued {
+            // Some of those that wait may go now: they are first.
             self.transfers.waiting.push_back(key);
+            self.queue_kick();
+        } else if self.try_transfer(methods, op) == Started::NotNow {
+            self.transfers.waiting.push_back(key);
+        }
+    }
+
+    /// Something has changed: every waiting transfer is to be looked at once.
+    pub(crate) fn queue_kick(&mut self) {
+        self.transfers.lap = self.transfers.waiting.len();
+        if self.transfers.lap > 0 && !self.transfers.kick_queued {
+            self.transfers.kick_queued = true;
             self.tasks.push_back(Task::Transfers);
         }
     }
 
     /// Starts waiting transfers as far as the throttle allows.
     pub(crate) fn kick_transfers(&mut self, methods: &mut Methods) {
-        let scan = self.transfers.waiting.len().min(KICK_SCAN);
-        let mut kept = VecDeque::new();
-        for _ in 0..scan {
+        self.transfers.kick_queued = false;
+        for _ in 0..self.transfers.lap.min(KICK_SCAN) {
             let Some(key) = self.transfers.waiting.pop_front() else {
                 break;
             };
+            self.transfers.lap -= 1;
             if let Some(op) = self.ops.find(key)
                 && self.try_transfer(methods, op) == Started::NotNow
             {
-                kept.push_back(key);
+                // After a whole lap they stand in their order again.
+                self.transfers.waiting.push_back(key);
             }
         }
-        if kept.len() < KICK_SCAN {
-            // All were looked at: they keep their order.
-            kept.append(&mut self.transfers.waiting);
-            self.transfers.waiting = kept;
-        } else {
-            self.transfers.waiting.append(&mut kept);
+        if self.transfers.lap > 0 {
+            self.transfers.kick_queued = true;
+            self.tasks.push_back(Task::Transfers);
         }
     }
 
@@ -162,12 +176,17 @@ impl Core {
     /// A transfer is complete.
     pub(crate) fn transfer_done(&mut self, token: Token, result: Result<(), TransferError>) {
         self.transfers.active = self.transfers.active.saturating_sub(1);
-        if !self.transfers.waiting.is_empty() {
-            self.tasks.push_back(Task::Transfers);
-        }
+        self.queue_kick();
         let Some(op) = self.ops.find(token) else {
             return;
         };
+        if !matches!(
+            self.ops[op].state,
+            State::Pulling(_) | State::Pushing { .. } | State::Moving
+        ) {
+            // It has failed already, with its peer.
+            return;
+        }
         let entry = &mut self.peers[self.ops[op].peer];
         entry.transfers = entry.transfers.saturating_sub(1);
         match result {
@@ -200,6 +219,23 @@ impl Core {
         }
     }
 
+    /// A sender has closed its memory while we were reading it. If it has cancelled, its word of it
+    /// is on its way; if not, it can still write what we could not read.
+    fn ask_for_push(&mut self, op: u32) {
+        let entry = &mut self.ops[op];
+        let state = std::mem::replace(&mut entry.state, State::Finishing);
+        entry.state = match state {
+            State::Pulling(mut incoming) => {
+                incoming.announcement.regions = Vec::new();
+                State::Matched(incoming)
+            }
+            other => other,
+        };
+        entry.cursor = Cursor::default();
+        let key = self.ops.key(op);
+        self.tasks.push_back(Task::Clear(key));
+    }
+
     /// The transfer of an operation failed, or cannot be started: tells the other side, which waits
     /// for it.
     fn transfer_failed(&mut self, op: u32, error: TransferError) {
@@ -213,6 +249,9 @@ impl Core {
             State::Pulling(_) if withdrawn => {
                 let key = self.ops.key(op);
                 return self.tasks.push_back(Task::Repost(key));
+            }
+            State::Pulling(_) if error == TransferError::Protection => {
+                return self.ask_for_push(op);
             }
             State::Pushing { .. } if withdrawn => {
                 return self.finish(op, Err(OpError::Withdrawn));

@@ -100,6 +100,9 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// Memory that was lent for reading was to be written.
+    #[error("memory that is for reading only cannot be received into or opened for writing")]
+    ReadOnly,
     /// A limit of the configuration is reached.
     #[error("{what}: the limit of {limit} is reached")]
     Limit {

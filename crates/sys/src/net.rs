@@ -70,16 +70,23 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<usize>
 }
 
 /// Receives what is there into `spans`, in order, and what is more into `rest`.
+///
+/// # Panics
+/// If a span is for reading only.
 pub fn receive_into(
     socket: impl AsFd,
     spans: &[Memory],
     rest: &mut [u8],
 ) -> io::Result<Option<usize>> {
+    assert!(
+        spans.iter().all(Memory::is_writable),
+        "this memory is for reading only"
+    );
     let mut slices = [const { None::<IoSliceMut<'_>> }; MAX_PIECES + 1];
     let mut slices_len = 0;
     for (slot, span) in slices.iter_mut().zip(spans.iter().take(MAX_PIECES)) {
-        // SAFETY: the span is valid while `spans` is borrowed; the slice exists only while the
-        // kernel fills it.
+        // SAFETY: the span is valid while `spans` is borrowed, and may be written, as was just
+        // checked; the slice exists only while the kernel fills it.
         let bytes = unsafe { std::slice::from_raw_parts_mut(span.as_ptr(), span.len()) };
         *slot = Some(IoSliceMut::new(bytes));
         slices_len += 1;
@@ -400,6 +407,13 @@ mod tests {
         let (ours, theirs) = (one.local_addr().unwrap(), one.peer_addr().unwrap());
         assert_eq!(diag::owner(theirs, ours).unwrap_or(None), None);
         assert_eq!(proc_table::owner(theirs, ours).unwrap(), None);
+    }
+
+    #[test]
+    #[should_panic(expected = "for reading only")]
+    fn nothing_is_received_into_memory_that_is_for_reading_only() {
+        let (_one, other) = pair("127.0.0.1:0");
+        let _ = receive_into(&other, &[Memory::zeroed(3).read_only()], &mut []);
     }
 
     #[test]

@@ -52,7 +52,9 @@ pub use config::TcpConfig;
 
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError};
-use crate::method::{Access, Identity, Limits, Method, Peer, PeerReport, Sink, Transfer};
+use crate::method::{
+    Access, Direction, Identity, Limits, Method, Peer, PeerReport, Sink, Transfer,
+};
 use link::Buffers;
 use session::Bounds;
 use slots::{FIRST_RESERVED_GENERATION, Origin, PeerState, Slots};
@@ -312,6 +314,11 @@ impl Method for Tcp {
         memory: &Memory,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
+        if access.allows(Direction::Put) && !memory.is_writable() {
+            return Err(Error::Unsupported(
+                "memory that was lent for reading cannot be exported for writing",
+            ));
+        }
         let key = self.draw_key(peer)?;
         let state = self.slots.get_mut(peer).ok_or(Error::NoPeer)?;
         Ok(state.session.export(key, memory, access))

@@ -423,3 +423,75 @@ fn memory_can_be_exported_before_the_connection_stands() {
         assert_eq!(local[0].to_vec(), bytes(3, 100_000));
     }
 }
+
+#[test]
+fn memory_for_reading_only_is_no_target() {
+    let (mut a, mut b, to, from) = pair("read-only", Config::default(), Options::default());
+    let region = b
+        .bmi
+        .export(from, &Memory::zeroed(8), Access::ReadWrite)
+        .unwrap();
+    let own = memory(1, 8);
+    let lent = own.read_only();
+    let list = [Memory::zeroed(1).slice(0..0), lent.clone()];
+    let refused = a.bmi.post_recv(to, &list, 1, a.context, 1);
+    assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
+    let (bmi, context) = (&mut a.bmi, a.context);
+    let refused = bmi.post_transfer(to, Direction::Get, &list, &[region], context, 2);
+    assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
+    for access in [Access::Write, Access::ReadWrite] {
+        let refused = a.bmi.export(to, &lent, access);
+        assert!(matches!(refused, Err(Error::ReadOnly)), "{refused:?}");
+    }
+    let read = a.bmi.export(to, &lent, Access::Read).unwrap();
+    a.bmi.unexport(to, &read);
+    // It may be sent from.
+    let (bmi, context) = (&mut a.bmi, a.context);
+    let posted = bmi.post_transfer(to, Direction::Put, &list, &[region], context, 3);
+    a.note(posted);
+    a.send(to, &list, 1, 4);
+    let into = Memory::zeroed(8);
+    b.recv(from, std::slice::from_ref(&into), 1, 1);
+    drive(&mut [&mut a, &mut b], |nodes| {
+        nodes[0].done.len() == 2 && nodes[1].result(1).is_some()
+    });
+    assert!(a.done.iter().all(|done| done.result == Ok(8)));
+    assert_eq!(into.to_vec(), own.to_vec());
+}
+
+/// Transfers that cannot start do not keep those behind them from starting, however many they are.
+#[test]
+fn transfers_to_a_silent_peer_do_not_hold_up_others() {
+    let (mut a, mut b, to, from) = pair("behind", Config::default(), Options::default());
+    let mut silent = Mem::new(Options::default()).unwrap();
+    let address = "mem://behind-silent".parse().unwrap();
+    causeway_transport::Method::listen(&mut silent, &address).unwrap();
+    let nobody = a.bmi.lookup("mem://behind-silent").unwrap();
+    let region = b
+        .bmi
+        .export(from, &memory(5, 100_000), Access::Read)
+        .unwrap();
+    let post = |a: &mut Node, peer, user| {
+        let into = [Memory::zeroed(100_000)];
+        let (get, context) = (Direction::Get, a.context);
+        let posted = a
+            .bmi
+            .post_transfer(peer, get, &into, &[region], context, user);
+        a.note(posted);
+        into[0].clone()
+    };
+    for user in 0..1000 {
+        post(&mut a, nobody, user);
+    }
+    // More than are started at once.
+    let into: Vec<_> = (1000..1100).map(|user| post(&mut a, to, user)).collect();
+    // Messages are moved by transfers, too.
+    b.send(from, &[memory(6, 100_000)], 1, 1);
+    let message = Memory::zeroed(100_000);
+    a.recv(to, std::slice::from_ref(&message), 1, 2000);
+    drive(&mut [&mut a, &mut b], |nodes| nodes[0].done.len() == 101);
+    assert!(a.done.iter().all(|done| done.user >= 1000));
+    assert!(a.done.iter().all(|done| done.result == Ok(100_000)));
+    assert!(into.iter().all(|into| into.to_vec() == bytes(5, 100_000)));
+    assert_eq!(message.to_vec(), bytes(6, 100_000));
+}

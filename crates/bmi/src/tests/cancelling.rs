@@ -253,3 +253,39 @@ fn a_matched_receive_that_waits_gives_its_message_back() {
     drive(&mut [&mut a, &mut b], |nodes| nodes[1].done.len() == 23);
     still_works(&mut a, &mut b, to, from);
 }
+
+/// The receiver may find the memory closed before it hears why: there is no room to tell it.
+#[test]
+fn a_send_that_is_being_pulled_and_cannot_be_withdrawn_at_once() {
+    let options = Options {
+        max_piece: 4096,
+        queue_packets: 8,
+        ..Options::default()
+    };
+    let (mut a, mut b, to, from) = pair("cancel-unheard", Config::default(), options);
+    let op = a.send(to, &[memory(1, LARGE)], 1, 1);
+    let into = Memory::zeroed(LARGE);
+    b.recv(from, std::slice::from_ref(&into), 1, 1);
+    while b.bmi.get_info(None).transfers == 0 {
+        a.step();
+        b.step();
+    }
+    for n in 0..20 {
+        a.send(to, &[memory(n, 8)], 7, 100 + n as u64);
+    }
+    a.bmi.cancel(op);
+    a.step();
+    assert!(cancelled(&a, 1));
+    idle(&mut [&mut b]);
+    assert_eq!(b.bmi.get_info(None).transfers, 0, "it can read no further");
+    idle(&mut [&mut a, &mut b]);
+    assert_eq!(b.result(1), None, "the receive waits for the next message");
+    a.send(to, &[memory(2, LARGE)], 1, 2);
+    drive(&mut [&mut a, &mut b], |nodes| nodes[1].result(1).is_some());
+    assert_eq!(b.result(1), Some(&Ok(LARGE as u64)));
+    assert_eq!(into.to_vec(), bytes(2, LARGE));
+    for n in 0..20 {
+        b.recv(from, &[Memory::zeroed(8)], 7, 200 + n);
+    }
+    still_works(&mut a, &mut b, to, from);
+}

@@ -216,3 +216,69 @@ fn disconnecting_does_not_wait_for_a_peer_that_hangs() {
         nodes[1].unexpected.len() == 1
     });
 }
+
+/// A method's table of peers does not grow with those that have come and gone, not even while
+/// their addresses are still held.
+#[test]
+fn clients_that_left_take_no_places() {
+    let places = |server: &Node| server.bmi.core.links.iter().map(Vec::len).max();
+    for medium in MEDIA {
+        let mut server = node_over(medium, "places-server", Config::default());
+        let address = server.bmi.listening()[0].clone();
+        for round in 0..60 {
+            let name = format!("places-{round}");
+            let mut client = node_over(medium, &name, Config::default());
+            let to = client.bmi.lookup(&address).unwrap();
+            let from = meet(&mut client, &mut server, to);
+            drop(client);
+            drive(&mut [&mut server], |nodes| {
+                nodes[0].bmi.get_info(None).connected == 0
+            });
+            assert!(server.bmi.identity(from).is_none());
+            if round % 2 == 0 {
+                server.bmi.release(from);
+            }
+        }
+        assert!(
+            places(&server) <= Some(8),
+            "{medium:?}: {:?}",
+            places(&server)
+        );
+    }
+}
+
+#[test]
+fn a_server_with_few_places_serves_any_number_of_clients_in_turn() {
+    use causeway_transport::tcp::{Tcp, TcpConfig};
+    let mut registry = Registry::new();
+    let config = TcpConfig {
+        max_peers: 4,
+        ..TcpConfig::default()
+    };
+    registry.register(Box::new(Tcp::new(config).unwrap()));
+    let listen = vec!["tcp://127.0.0.1:0".to_owned()];
+    let config = Config {
+        listen,
+        ..Config::default()
+    };
+    let mut bmi = Bmi::with_methods(config, registry).unwrap();
+    let context = bmi.open_context().unwrap();
+    let mut server = Node {
+        bmi,
+        _dir: None,
+        context,
+        fault: None,
+        done: Vec::new(),
+        unexpected: Vec::new(),
+    };
+    let address = server.bmi.listening()[0].clone();
+    for _ in 0..200 {
+        let mut client = node_over(Medium::Tcp, "", Config::default());
+        let to = client.bmi.lookup(&address).unwrap();
+        meet(&mut client, &mut server, to);
+        drop(client);
+        drive(&mut [&mut server], |nodes| {
+            nodes[0].bmi.get_info(None).connected == 0
+        });
+    }
+}

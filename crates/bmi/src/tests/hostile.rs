@@ -302,3 +302,45 @@ fn a_peer_that_asks_without_listening_is_dropped() {
     idle(&mut [&mut node]);
     assert_eq!(node.bmi.get_info(None).connected, 0);
 }
+
+/// Long lists of memory are not kept for messages that nobody has asked for; the message arrives all
+/// the same.
+#[test]
+fn unmatched_announcements_are_kept_small() {
+    let (mut a, mut b, to, from) = pair("slim", Config::default(), Options::default());
+    let pull = InfoOption::Rendezvous(RendezvousPolicy::Pull);
+    b.bmi.set_info(None, pull).unwrap();
+    let list = |n: usize| -> Vec<Memory> { (0..n).map(|m| memory(m, 1000)).collect() };
+    let lens = [9, 50, 300, 8, 20];
+    for (n, len) in lens.into_iter().enumerate() {
+        a.send(to, &list(len), n as u64, n as u64);
+    }
+    let unexpected = list(60);
+    let posted = a.bmi.post_sendunexpected(to, &unexpected, 1, a.context, 10);
+    a.note(posted);
+    idle(&mut [&mut a, &mut b]);
+    let mut announced = 0;
+    for index in b.bmi.core.early.indices() {
+        if let EarlyBody::Announced(incoming) = &b.bmi.core.early[index].body {
+            announced += 1;
+            let capacity = incoming.announcement.regions.capacity();
+            assert!(capacity <= 16, "{capacity} regions are kept");
+        }
+    }
+    assert!(announced >= 3);
+    for (n, len) in lens.into_iter().enumerate() {
+        let into = Memory::zeroed(len * 1000);
+        b.recv(from, std::slice::from_ref(&into), n as u64, n as u64);
+        drive(&mut [&mut a, &mut b], |nodes| {
+            nodes[1].result(n as u64).is_some()
+        });
+        assert_eq!(b.result(n as u64), Some(&Ok(len as u64 * 1000)));
+        let sent: Vec<_> = list(len).iter().flat_map(Memory::to_vec).collect();
+        assert!(into.to_vec() == sent);
+    }
+    drive(&mut [&mut a, &mut b], |nodes| {
+        nodes[1].collect_unexpected();
+        !nodes[1].unexpected.is_empty() && nodes[0].result(10).is_some()
+    });
+    assert_eq!(b.unexpected[0].data.len(), 60_000);
+}

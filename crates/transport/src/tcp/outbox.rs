@@ -17,6 +17,10 @@ const COPY_BELOW_BYTES: usize = 2048;
 /// Buffers up to this size are kept for the next burst; larger ones are freed.
 const KEEP_BYTES: usize = 1024;
 
+/// Private parts of bulk frames are put together in buffers of about this size. A buffer is freed, and
+/// the answers in it counted as sent, when all of it has left, so it must come to an end.
+const JOIN_BELOW_BYTES: usize = 64 * 1024;
+
 /// Who lent a span of memory to the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lender {
@@ -133,8 +137,12 @@ impl Outbox {
     pub(super) fn line_up_bytes(&mut self, bytes: &[u8]) {
         self.lined_up += bytes.len();
         if let Some(Segment::Bytes {
-            data, short: false, ..
+            data,
+            sent: 0,
+            short: false,
+            ..
         }) = self.segments.back_mut()
+            && data.len() < JOIN_BELOW_BYTES
         {
             data.extend_from_slice(bytes);
             return;
@@ -329,6 +337,43 @@ mod tests {
         assert_eq!(memory.sharers(), 1);
         assert!(!outbox.borrows(Lender::Export(5)));
         assert_eq!(drain(&mut outbox, 999), &memory.to_vec()[100..]);
+    }
+
+    #[test]
+    fn a_buffer_that_never_runs_empty_is_freed_all_the_same() {
+        let mut outbox = Outbox::default();
+        let header = Header::new(causeway_wire::tcp::Kind::GetDone, 0);
+        let mut expected = Vec::new();
+        let mut left = Vec::new();
+        for number in 0..20_000_u32 {
+            let part = [number as u8; 300];
+            expected.extend(part);
+            expected.extend(header.encode());
+            outbox.line_up_bytes(&part);
+            outbox.line_up_reply(&header);
+            if number >= 500 {
+                // As much leaves as comes, and never all.
+                let mut buffer = [0; 332];
+                let count = outbox.copy_out(&mut buffer);
+                left.extend_from_slice(&buffer[..count]);
+            }
+            assert!(outbox.owned_bytes() < 500 * 332 + 4 * JOIN_BELOW_BYTES);
+            assert!(outbox.replies() <= 500 + 1 + JOIN_BELOW_BYTES / 332 + 1);
+        }
+        left.extend(drain(&mut outbox, 1000));
+        assert!(left == expected);
+        assert_eq!((outbox.replies(), outbox.lined_up()), (0, 0));
+    }
+
+    #[test]
+    fn what_was_partly_sent_is_not_added_to() {
+        let mut outbox = Outbox::default();
+        let header = Header::new(causeway_wire::tcp::Kind::GetDone, 0);
+        outbox.line_up_reply(&header);
+        outbox.advance(31);
+        outbox.line_up_reply(&header);
+        outbox.advance(1);
+        assert_eq!(outbox.replies(), 1);
     }
 
     #[test]

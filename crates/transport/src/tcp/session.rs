@@ -167,6 +167,13 @@ impl Session {
             self.done.push_back((transfer.token, Err(error)));
             return Ok(());
         }
+        if transfer.direction == Direction::Get
+            && transfer.local.iter().any(|span| !span.is_writable())
+        {
+            let error = TransferError::Copy("the local memory is lent for reading only".to_owned());
+            self.done.push_back((transfer.token, Err(error)));
+            return Ok(());
+        }
         self.notify_bytes += notify;
         match transfer.direction {
             Direction::Put => {
@@ -216,7 +223,8 @@ impl Session {
     /// The part of an export that the peer names, if it may.
     fn exported(&self, key: u64, base: u64, len: u64, direction: Direction) -> Option<Memory> {
         let export = self.exports.get(&key)?;
-        if !export.access.allows(direction) {
+        let may_write = direction == Direction::Get || export.memory.is_writable();
+        if !export.access.allows(direction) || !may_write {
             return None;
         }
         let start = usize::try_from(base.checked_sub(FIRST_BASE)?).ok()?;

@@ -3,7 +3,7 @@
 use super::support::*;
 use crate::error::{PeerError, TransferError};
 use crate::method::{Access, Direction, Method, part_of};
-use causeway_sys::memory::Memory;
+use causeway_sys::memory::{Memory, lend_read};
 use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
@@ -60,6 +60,37 @@ fn lists_of_unequal_fragments_move_both_ways_with_one_completion() {
         assert!(into.to_vec() == data);
         assert_eq!((ours.sharers(), into.sharers()), (5, 3), "nothing is kept");
     }
+}
+
+#[test]
+fn lent_memory_is_no_target() {
+    let (mut client, mut server, peer) = pair(plain(), plain());
+    let back = server.seen.ups[0];
+    let far = Memory::from_vec(vec![1; 8192]);
+    let region = server.tcp.export(back, &far, Access::ReadWrite).unwrap();
+    lend_read(&[9; 8192], |lent| {
+        let local = std::slice::from_ref(lent);
+        let get = transfer(Direction::Get, local, &[region], Some(b"no"), 1);
+        client.tcp.transfer(peer, get).unwrap();
+        let put = transfer(Direction::Put, local, &[region], None, 2);
+        client.tcp.transfer(peer, put).unwrap();
+        until(&mut [&mut client, &mut server], |nodes| {
+            nodes[0].seen.done.len() == 2
+        });
+        let refused = &client.seen.done[0];
+        assert!(
+            matches!(refused, (_, 1, Err(TransferError::Copy(_)))),
+            "{refused:?}"
+        );
+        assert_eq!(client.seen.done[1], (peer, 2, Ok(())));
+        for access in [Access::Write, Access::ReadWrite] {
+            assert!(client.tcp.export(peer, lent, access).is_err());
+        }
+        let read = client.tcp.export(peer, lent, Access::Read).unwrap();
+        client.tcp.unexport(peer, read.key);
+    });
+    assert_eq!(far.to_vec(), [9; 8192]);
+    assert!(server.seen.packets.is_empty());
 }
 
 #[test]
