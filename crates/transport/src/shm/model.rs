@@ -268,14 +268,18 @@ fn loom_two_ringers_wake_one_sleeper() {
             thread::spawn(move || shared.receiver.ring_bit(bit))
         });
         await_bits(&shared.receiver, 0b11);
-        ringers.map(|ringer| ringer.join().unwrap());
+        for ringer in ringers {
+            ringer.join().unwrap();
+        }
     });
 }
 
 /// A ringer whose wake-up cannot be sent does not keep the other from waking.
 #[test]
 fn loom_a_ringer_that_cannot_wake_hides_no_sleeper() {
-    loom::model(|| {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
         let shared = Shared::new();
         let mute = {
             let shared = Arc::clone(&shared);
