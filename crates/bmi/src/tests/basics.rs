@@ -494,4 +494,11 @@ fn transfers_to_a_silent_peer_do_not_hold_up_others() {
     assert!(a.done.iter().all(|done| done.result == Ok(100_000)));
     assert!(into.iter().all(|into| into.to_vec() == bytes(5, 100_000)));
     assert_eq!(message.to_vec(), bytes(6, 100_000));
+    // Nothing else happens meanwhile that would have the waiting ones looked at again.
+    let push = InfoOption::Rendezvous(RendezvousPolicy::Push);
+    b.bmi.set_info(None, push).unwrap();
+    b.recv(from, std::slice::from_ref(&message), 2, 2);
+    a.send(to, &[memory(7, 100_000)], 2, 2001);
+    drive(&mut [&mut a, &mut b], |nodes| nodes[1].result(2).is_some());
+    assert_eq!(message.to_vec(), bytes(7, 100_000));
 }
