@@ -20,7 +20,8 @@ ARGS ?=
 ##@ The two to begin with
 .PHONY: demo test
 demo: build ## Store a real tree in a parallel file system on this machine, kill a server, verify, report
-	$(TARGET)/release/causeway demo $(ARGS)
+	@# By way of cargo, so that the demonstration finds the toolchain whose files it stores.
+	$(CARGO) run --release --locked --quiet -p causeway-cli -- demo $(ARGS)
 
 test: check unit loom ## Everything: style, unit, conformance, kill and fault tests, decoders, loom
 	@awk '/^test result:/ { passed += $$4; failed += $$6 } \
