@@ -547,6 +547,8 @@ pub enum Answer {
         pid: u32,
         /// Milliseconds since its start.
         uptime_ms: u64,
+        /// Identity of the host's present run: differs after the host has lost power.
+        boot: u128,
         /// Version of the program.
         version: String,
     },

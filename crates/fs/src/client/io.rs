@@ -126,13 +126,23 @@ impl Client {
         };
         file.see(self.query(operation).and_then(node)?);
         if let Body::Striped { distribution, .. } = &file.node.body {
-            let mut calls = Vec::new();
-            for position in 0..distribution.servers.len() {
-                let server = self.io_server(distribution, position)?;
-                calls.push(Call::query(server, Operation::Flush { object }));
-            }
+            let servers = self.io_servers(distribution)?;
+            let flush = |server: &usize| Call::query(*server, Operation::Flush { object });
+            let calls = servers.iter().map(flush).collect();
             for result in self.rpc.call_all(calls) {
                 result.and_then(done)?;
+            }
+            if file.written.is_some() {
+                self.look_at_boots(&servers)?;
+            }
+            if file
+                .written
+                .is_some_and(|written| written.losses < self.boots.losses())
+            {
+                file.written = None;
+                let message = "a server's host has lost power since the file was written, before it \
+                               was synced: write it again";
+                return Err(Trouble::local(Errno::EIO, message));
             }
             // The size was acknowledged before it was durable, so it is told again, in case power was
             // lost since; unless a truncation came, which was durable and took the size along.
@@ -359,6 +369,8 @@ impl Client {
         end: u64,
     ) -> Result<bool, Trouble> {
         let clock = StageClock::start(self.record_stages);
+        self.meet(&self.io_servers(distribution)?)?;
+        let losses = self.boots.losses();
         let (_, calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
         let clock = clock.next(&mut self.stages, "write: plan");
         let answers = self.rpc.call_all(calls);
@@ -382,7 +394,12 @@ impl Client {
         if let Some(version) = version {
             let before = file.written.filter(|written| written.version == version);
             let end = before.map_or(end, |written| written.end.max(end));
-            file.written = Some(Written { end, version });
+            let losses = file.written.map_or(losses, |written| written.losses);
+            file.written = Some(Written {
+                end,
+                version,
+                losses,
+            });
         }
         Ok(version == known)
     }
@@ -406,6 +423,13 @@ impl Client {
             }
         }
         Ok((planned, calls))
+    }
+
+    fn io_servers(&self, distribution: &Distribution) -> Result<Vec<usize>, Trouble> {
+        let positions = 0..distribution.servers.len();
+        positions
+            .map(|position| self.io_server(distribution, position))
+            .collect()
     }
 
     /// The configuration's index of a distribution's server.
@@ -566,6 +590,8 @@ pub(super) struct Written {
     end: u64,
     /// The truncation that came last before.
     version: Version,
+    /// [`super::boots::Boots::losses`] before the first of it.
+    losses: u64,
 }
 
 type Version = (u64, Option<u64>);

@@ -8,6 +8,7 @@
 //! bytes go where), `io` (reading and writing), `maintain` (for operators), `stages` (where the time
 //! goes).
 
+mod boots;
 mod io;
 mod maintain;
 mod names;
@@ -34,6 +35,7 @@ pub struct Client {
     io: Vec<usize>,
     /// Names of all servers.
     names: Vec<String>,
+    boots: boots::Boots,
     record_stages: bool,
     stages: Vec<Stage>,
 }
@@ -99,6 +101,7 @@ impl Client {
                 .iter()
                 .map(|server| server.name.clone())
                 .collect(),
+            boots: boots::Boots::default(),
             record_stages: options.record_stages,
             stages: Vec::new(),
         })

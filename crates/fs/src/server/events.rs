@@ -43,6 +43,7 @@ pub(super) struct Loop {
     synced: bool,
     timeout: Duration,
     started: Instant,
+    boot: u128,
     stop: StopHandle,
     callers: Callers,
     entries: Vec<Option<Entry>>,
@@ -166,6 +167,12 @@ pub(super) fn storage_failure(doing: &str, object: ObjectId, error: &std::io::Er
     )
 }
 
+/// The kernel's number for this run of the host; 0 where it does not tell.
+fn boot_identity() -> u128 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or_default()
+}
+
 impl Loop {
     pub(super) fn new(
         configuration: &Configuration,
@@ -202,6 +209,7 @@ impl Loop {
             synced: configuration.durability == Durability::Synced,
             timeout: configuration.timeout,
             started: Instant::now(),
+            boot: boot_identity(),
             stop,
             callers: Callers::default(),
             entries: Vec::new(),
@@ -563,6 +571,7 @@ impl Loop {
             server: self.name.clone(),
             pid: std::process::id(),
             uptime_ms: self.started.elapsed().as_millis() as u64,
+            boot: self.boot,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }

@@ -275,6 +275,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             server: "io1".into(),
             pid: 12,
             uptime_ms: 13,
+            boot: 14,
             version: "0.1.0".into(),
         },
     ]);

@@ -105,6 +105,7 @@ variants!(Answer, "answer", {
         server: text(MAX_LABEL_BYTES),
         pid: u32,
         uptime_ms: u64,
+        boot: u128,
         version: text(MAX_LABEL_BYTES),
     },
 });
