@@ -259,7 +259,13 @@ impl Service {
         if let Err(failure) = &reopened {
             tracing::error!(%failure.message, "the metadata store cannot be opened");
         }
-        let view = self.store().and_then(|store| Ok(store.snapshot()?)).ok();
+        // A device reports a failed sync once, and what it lost reads well from memory until the power
+        // goes: such a batch is never acknowledged. A full disk is found before anything is lost.
+        let lost = self.settings.durability == Durability::Synced && failure.errno != Errno::ENOSPC;
+        let view = match lost {
+            true => None,
+            false => self.store().and_then(|store| Ok(store.snapshot()?)).ok(),
+        };
         let reply = |request: &Request| {
             let settled = view
                 .as_deref()
