@@ -204,18 +204,7 @@ pub struct Transfer {
 /// # Panics
 /// If the range is not inside the region.
 pub fn part_of(region: &RegionDescriptor, offset: u64, len: u64) -> RegionDescriptor {
-    assert!(
-        offset.checked_add(len).is_some_and(|end| end <= region.len),
-        "part out of range"
-    );
-    let mut part = *region;
-    part.base = region.base.wrapping_add(offset);
-    part.len = len;
-    if let Some(span) = &mut part.object {
-        // Wraps where the descriptor of a hostile peer says so; the owner checks the range.
-        span.offset = span.offset.wrapping_add(offset);
-    }
-    part
+    region.part(offset, len)
 }
 
 /// Who a peer is, as far as the method can tell for certain.
