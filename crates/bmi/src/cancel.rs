@@ -19,9 +19,8 @@ impl Core {
         let key = self.ops.key(op);
         let state = &mut self.ops[op].state;
         match state {
-            State::Posted { node } => {
-                let node = *node;
-                self.posted.remove(node);
+            State::Posted => {
+                self.posted.remove(&mut self.ops, op);
                 self.complete(op, Err(OpError::Cancelled));
             }
             State::Matched(_) => {

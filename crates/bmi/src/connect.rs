@@ -207,8 +207,8 @@ impl Core {
         entry.grant.close(&mut self.budget);
         let ops = entry.ops;
         for op in ops.to_vec(&mut self.ops) {
-            if let State::Posted { node } = self.ops[op].state {
-                self.posted.remove(node);
+            if let State::Posted = self.ops[op].state {
+                self.posted.remove(&mut self.ops, op);
             }
             self.end_exports(methods, op);
             let error = self.peer_error(peer, cause.clone());
@@ -250,7 +250,7 @@ impl Core {
         let list = self.peers[peer].early;
         for index in list.to_vec(&mut self.early) {
             if all || matches!(self.early[index].body, EarlyBody::Announced(_)) {
-                self.early_table.remove(self.early[index].node);
+                self.early_table.remove(&mut self.early, index);
                 self.take_early(index);
             }
         }

@@ -13,12 +13,13 @@ use causeway_transport::{Packet, Peer as Handle, PeerError, Sink, Token, Transfe
 use causeway_wire::bmi::{self as wire, Body, Header, Kind};
 
 use crate::credit::Budget;
+use crate::fragments::Fragments;
 use crate::matching::MatchTable;
 use crate::methods::Methods;
 use crate::op::{Op, State, What};
 use crate::peer::{Early, Peer, Phase};
 use crate::slab::{List, NONE, Slab};
-use crate::types::{Completion, Error, OpError, OpId, RendezvousPolicy};
+use crate::types::{Completion, Error, OpError, OpId, RendezvousPolicy, Tag};
 
 /// Control packets that may wait for one peer. Each answers something of the peer's that is bounded
 /// itself; more means that the peer asks without listening.
@@ -206,9 +207,17 @@ impl Core {
 
     /// Adds an operation to its peer's list.
     #[inline]
-    pub(crate) fn add_op(&mut self, op: Op) -> u32 {
-        let peer = op.peer;
-        let index = self.ops.insert(op);
+    pub(crate) fn add_op(
+        &mut self,
+        what: What,
+        peer: u32,
+        caller: (u32, u64),
+        tag: Tag,
+        memory: (Fragments, u64),
+        state: State,
+    ) -> u32 {
+        let index = self.ops.reuse(Op::blank);
+        self.ops[index].renew(what, peer, caller, tag, memory, state);
         self.peers[peer].ops.push_back(&mut self.ops, index);
         index
     }
@@ -225,17 +234,22 @@ impl Core {
     }
 
     /// Completes an operation whose memory is free. It stays to be tested for.
-    #[inline]
     pub(crate) fn complete(&mut self, op: u32, result: Result<u64, OpError>) {
         if self.ops[op].what == What::Fetch {
             return self.fetched(op, result);
         }
+        self.set_done(op, result.map_err(Box::new));
+    }
+
+    /// As [`Core::complete`], for an operation of a caller's.
+    #[inline]
+    pub(crate) fn set_done(&mut self, op: u32, result: Result<u64, Box<OpError>>) {
+        let entry = &mut self.ops[op];
+        entry.fragments = Fragments::None;
+        entry.state = State::Done(result);
+        let context = entry.context;
         self.unlist_op(op);
         self.completions += 1;
-        let entry = &mut self.ops[op];
-        entry.fragments = Default::default();
-        entry.state = State::Done(result.map_err(Box::new));
-        let context = entry.context;
         if context == NOBODY {
             self.ops.remove(op);
         } else {
@@ -284,18 +298,30 @@ impl Core {
         }
     }
 
-    /// Takes a done operation out, as the caller asked.
+    /// Takes an operation out that is done and was successful; answers the caller's number for it, and
+    /// the bytes.
     #[inline]
+    pub(crate) fn take_successful(&mut self, op: u32) -> Option<(u64, u64)> {
+        let entry = &mut self.ops[op];
+        let State::Done(Ok(bytes)) = entry.state else {
+            return None;
+        };
+        let (user, context) = (entry.user, entry.context);
+        self.contexts[context].remove(&mut self.ops, op);
+        self.ops.vacate(op);
+        Some((user, bytes))
+    }
+
+    /// Takes a done operation out, as the caller asked.
     pub(crate) fn take_done(&mut self, id: OpId) -> Result<Option<Completion>, Error> {
-        let op = self.ops.find(id.0).ok_or(Error::Stale("operation"))?;
-        if !matches!(self.ops[op].state, State::Done(_)) {
+        let op = self.ops.find_entry(id.0).ok_or(Error::Stale("operation"))?;
+        if !matches!(op.state, State::Done(_)) {
             return Ok(None);
         }
-        Ok(self.take(op))
+        Ok(self.take(id.0 as u32))
     }
 
     /// Takes a done operation out of its context's list and the table.
-    #[inline]
     pub(crate) fn take(&mut self, op: u32) -> Option<Completion> {
         let id = OpId(self.ops.key(op));
         let context = self.ops[op].context;
@@ -303,7 +329,7 @@ impl Core {
         let entry = &mut self.ops[op];
         let user = entry.user;
         let state = std::mem::replace(&mut entry.state, State::Finishing);
-        self.ops.discard(op);
+        self.ops.vacate(op);
         match state {
             State::Done(result) => Some(Completion {
                 op: id,

@@ -150,6 +150,24 @@ impl Grant {
         allowed
     }
 
+    /// Whether the peer may send a message of this cost.
+    #[inline]
+    pub(crate) fn allows(&self, cost: u32) -> bool {
+        cost <= self.granted
+    }
+
+    /// An allowed message of this cost has arrived and left at once.
+    #[inline]
+    pub(crate) fn pass(&mut self, cost: u32, budget: &mut Budget) {
+        if self.outstanding() > self.window {
+            let before = self.commitment();
+            self.granted -= cost;
+            budget.settle(before, self.commitment());
+        } else {
+            self.granted -= cost;
+        }
+    }
+
     /// A message of this cost has left early memory.
     #[inline]
     pub(crate) fn leave(&mut self, cost: u32, budget: &mut Budget) {
@@ -327,8 +345,13 @@ mod tests {
                 match what {
                     0..3 => if account.affords(cost, what == 0) {
                         account.spend(cost);
-                        prop_assert!(grant.arrive(cost));
-                        early.push(cost);
+                        prop_assert!(grant.allows(cost));
+                        if what == 2 {
+                            grant.pass(cost, &mut budget);
+                        } else {
+                            prop_assert!(grant.arrive(cost));
+                            early.push(cost);
+                        }
                     },
                     3 | 4 => if let Some(cost) = early.pop() {
                         grant.leave(cost, &mut budget);

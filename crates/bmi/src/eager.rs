@@ -7,7 +7,7 @@ use causeway_wire::bmi::{self as wire, Header, Kind};
 
 use crate::core::{Core, Task};
 use crate::credit::cost;
-use crate::fragments::{gather, scatter, scatter_bytes};
+use crate::fragments::{scatter, scatter_bytes};
 use crate::methods::Methods;
 use crate::op::What;
 use crate::peer::{Arrived, Early, EarlyBody};
@@ -22,6 +22,9 @@ pub(crate) enum Sent {
     /// Later: no room, no credit, or the peer is falling.
     NotNow,
 }
+
+/// What a peer without credit did.
+const SENDS_TOO_MUCH: &str = "it sends more than it was granted";
 
 impl Core {
     /// Sends a whole message at once if nothing stands before it.
@@ -53,7 +56,7 @@ impl Core {
         self.send_eager(methods, peer, data, size as usize, tag, unexpected)
     }
 
-    /// Builds and sends an eager packet that the peer has granted.
+    /// Sends an eager packet that the peer has granted.
     #[inline]
     fn send_eager(
         &mut self,
@@ -64,10 +67,6 @@ impl Core {
         tag: Tag,
         unexpected: bool,
     ) -> Sent {
-        let end = wire::HEADER_BYTES + size;
-        if self.scratch.len() < end {
-            self.scratch.resize(end.next_power_of_two(), 0);
-        }
         let kind = if unexpected {
             Kind::Unexpected
         } else {
@@ -79,10 +78,8 @@ impl Core {
         };
         let mut header = Header::new(kind, tag);
         header.credit = entry.grant.owed();
-        let (head, payload) = self.scratch[..end].split_at_mut(wire::HEADER_BYTES);
-        head.copy_from_slice(&header.encode());
-        gather(data, payload);
-        let result = methods.get(method).send(handle, &[&self.scratch[..end]]);
+        let method = methods.get(method);
+        let result = method.send_gather(handle, &header.encode(), data, &mut self.scratch);
         if result.is_ok() {
             entry.account.spend(cost(size));
             entry.grant.grant(header.credit);
@@ -285,7 +282,7 @@ impl Core {
         let cost = cost(packet.len() - wire::HEADER_BYTES);
         let allowed = self.peers[peer].grant.arrive(cost);
         if !allowed {
-            self.condemn(peer, "it sends more than it was granted");
+            self.condemn(peer, SENDS_TOO_MUCH);
         }
         allowed
     }
@@ -303,37 +300,48 @@ impl Core {
     /// A whole expected message has arrived.
     #[inline]
     pub(crate) fn eager(&mut self, peer: u32, tag: Tag, packet: Packet<'_>) {
-        if !self.charge(peer, &packet) {
-            return;
-        }
         let len = packet.len() - wire::HEADER_BYTES;
-        let Some(op) = self.posted.pop(peer, tag) else {
-            let data = packet.to_vec(wire::HEADER_BYTES);
-            return self.add_early(peer, tag, EarlyBody::Whole(data));
+        let cost = cost(len);
+        let entry = &mut self.peers[peer];
+        if !entry.grant.allows(cost) {
+            return self.condemn(peer, SENDS_TOO_MUCH);
+        }
+        let Some(op) = self.posted.pop(&mut self.ops, peer, tag) else {
+            return self.eager_early(peer, tag, packet);
         };
-        self.discharge(peer, len);
+        entry.grant.pass(cost, &mut self.budget);
+        if entry.grant.is_due() || entry.starving {
+            self.mark_dirty(peer);
+        }
         let entry = &self.ops[op];
-        let result = if len as u64 <= entry.size {
-            scatter(&packet, wire::HEADER_BYTES, entry.fragments.as_slice());
-            Ok(len as u64)
-        } else {
-            Err(OpError::TooLarge {
-                size: len as u64,
-                room: entry.size,
-            })
-        };
-        self.complete(op, result);
+        let (size, room) = (len as u64, entry.size);
+        if size > room {
+            return self.complete(op, Err(OpError::TooLarge { size, room }));
+        }
+        scatter(&packet, wire::HEADER_BYTES, entry.fragments.as_slice());
+        // No fetch is ever posted.
+        self.set_done(op, Ok(size));
+    }
+
+    /// A whole message has come before its receive.
+    #[inline(never)]
+    fn eager_early(&mut self, peer: u32, tag: Tag, packet: Packet<'_>) {
+        if self.charge(peer, &packet) {
+            let data = packet.to_vec(wire::HEADER_BYTES);
+            self.add_early(peer, tag, EarlyBody::Whole(data));
+        }
     }
 
     /// Keeps a message until its receive is posted.
     pub(crate) fn add_early(&mut self, peer: u32, tag: Tag, body: EarlyBody) {
         let index = self.early.insert(Early {
             links: Links::default(),
+            bucket: Links::default(),
             peer,
-            node: 0,
+            tag,
             body,
         });
-        self.early[index].node = self.early_table.push_back(peer, tag, index);
+        self.early_table.push_back(&mut self.early, index);
         self.peers[peer].early.push_back(&mut self.early, index);
     }
 

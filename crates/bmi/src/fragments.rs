@@ -5,10 +5,6 @@ use causeway_transport::Packet;
 
 use crate::types::Error;
 
-/// Below this many bytes a copy through the stack is cheaper than cutting a [`Memory`], which
-/// counts references.
-const SMALL_BYTES: usize = 64;
-
 /// The memory of an operation. One fragment, the usual case, needs no allocation.
 #[derive(Debug, Default)]
 pub(crate) enum Fragments {
@@ -69,34 +65,12 @@ pub(crate) fn check_writable(list: &[Memory]) -> Result<(), Error> {
     }
 }
 
-/// Copies a list's bytes to the front of `into`, which is at least as long.
-#[inline]
-pub(crate) fn gather(list: &[Memory], into: &mut [u8]) {
-    let mut at = 0;
-    for memory in list {
-        let end = at + memory.len();
-        memory.read_at(0, &mut into[at..end]);
-        at = end;
-    }
-}
-
 /// Copies a packet's bytes from `offset` on into a list with room for them.
 #[inline]
 pub(crate) fn scatter(packet: &Packet<'_>, mut offset: usize, list: &[Memory]) {
     for memory in list {
         let len = (packet.len() - offset).min(memory.len());
-        if len == 0 {
-            continue;
-        }
-        if len <= SMALL_BYTES {
-            let mut small = [0; SMALL_BYTES];
-            packet.read_at(offset, &mut small[..len]);
-            memory.write_at(0, &small[..len]);
-        } else if len == memory.len() {
-            packet.copy_to(offset, memory);
-        } else {
-            packet.copy_to(offset, &memory.slice(0..len));
-        }
+        packet.copy_part_to(offset, len, memory);
         offset += len;
     }
 }
@@ -154,22 +128,23 @@ pub(crate) fn sum(list: &[Memory]) -> u64 {
 mod tests {
     use super::*;
 
+    fn bytes_of(list: &[Memory]) -> Vec<u8> {
+        list.iter().flat_map(Memory::to_vec).collect()
+    }
+
     fn list(lens: &[usize]) -> Vec<Memory> {
         lens.iter().map(|len| Memory::zeroed(*len)).collect()
     }
 
     #[test]
-    fn scatter_then_gather_returns_the_bytes() {
+    fn scattered_bytes_lie_in_order() {
         let bytes: Vec<u8> = (0..2000u32).map(|n| n as u8).collect();
         for lens in [&[2000][..], &[3, 0, 1000, 5000], &[1, 1, 300, 2000]] {
             let memory = list(lens);
             scatter(&Packet::private(&bytes), 10, &memory);
-            let mut back = vec![0; total(&memory).unwrap() as usize];
-            gather(&memory, &mut back);
-            assert_eq!(back[..1990], bytes[10..]);
+            assert_eq!(bytes_of(&memory)[..1990], bytes[10..]);
             scatter_bytes(&bytes, &memory);
-            gather(&memory, &mut back);
-            assert_eq!(back[..2000], bytes);
+            assert_eq!(bytes_of(&memory)[..2000], bytes);
         }
     }
 

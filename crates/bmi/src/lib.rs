@@ -54,7 +54,7 @@ use crate::eager::Sent;
 use crate::fragments::{Fragments, check_writable, total};
 use crate::loopback::Loopback;
 use crate::methods::Methods;
-use crate::op::{Op, Remote, State, What};
+use crate::op::{Remote, State, What};
 use crate::peer::{EarlyBody, Peer, Phase};
 use crate::wait::{Pace, Sleeper, Spin};
 
@@ -72,6 +72,22 @@ pub struct Bmi {
     unavailable: Vec<(&'static str, String)>,
 }
 
+/// How a test ended, small enough for registers.
+enum Tested {
+    /// Not done.
+    Pending,
+    /// Done.
+    Successful {
+        /// The caller's number.
+        user: u64,
+        /// Bytes moved.
+        bytes: u64,
+    },
+    /// Done with an error, or never known.
+    Otherwise,
+}
+
+#[inline]
 fn at_once(user: u64, result: Result<u64, OpError>) -> Posted {
     Posted::Complete(Completion {
         op: AT_ONCE,
@@ -259,6 +275,7 @@ impl Bmi {
 
     /// Sends `data`, gathered from fragments, to be received under `tag`. A completed send has left the
     /// caller's memory; it leaves the process at the latest with the next call that makes progress.
+    #[inline]
     pub fn post_send(
         &mut self,
         to: Addr,
@@ -267,12 +284,31 @@ impl Bmi {
         context: Context,
         user: u64,
     ) -> Result<Posted, Error> {
-        self.post_message(to, data, tag, context, user, false)
+        match self.send_now(to, data, tag, context) {
+            Some(size) => Ok(at_once(user, Ok(size))),
+            None => self.post_message(to, data, tag, context, user, false),
+        }
     }
 
     /// Receives the next message of (`from`, `tag`) into `into`, scattered over fragments. A message
     /// larger than the fragments completes with [`OpError::TooLarge`].
+    #[inline]
     pub fn post_recv(
+        &mut self,
+        from: Addr,
+        into: &[Memory],
+        tag: Tag,
+        context: Context,
+        user: u64,
+    ) -> Result<Posted, Error> {
+        match self.receive_later(from, into, tag, context, user) {
+            Some(op) => Ok(Posted::Pending(op)),
+            None => self.receive(from, into, tag, context, user),
+        }
+    }
+
+    /// What [`Bmi::post_recv`] does if nothing can be said beforehand.
+    fn receive(
         &mut self,
         from: Addr,
         into: &[Memory],
@@ -283,28 +319,20 @@ impl Bmi {
         let (peer, context) = self.handles(from, context)?;
         check_writable(into)?;
         let room = total(into)?;
-        if let Some(index) = self.core.early_table.pop(peer, tag) {
-            let result = match self.core.take_early(index) {
-                Some(EarlyBody::Whole(data)) => Some(Core::deliver(&data, into, room)),
-                Some(EarlyBody::Announced(incoming)) => {
-                    let op = self.add_receive(peer, into, room, tag, (context, user))?;
-                    self.core.match_announced(op, incoming);
-                    return Ok(self.posted(op, user));
-                }
-                None => None,
-            };
-            if let Some(result) = result {
-                self.settle();
-                return Ok(at_once(user, result));
-            }
+        if !self.core.early_table.is_empty()
+            && let Some(posted) = self.receive_early(peer, into, room, tag, (context, user))?
+        {
+            return Ok(posted);
         }
-        if let Some(refused) = self.reachable(peer, user) {
+        let up = self.core.peers[peer].is_up();
+        if !up && let Some(refused) = self.reachable(peer, user) {
             return Ok(refused);
         }
-        let op = self.add_receive(peer, into, room, tag, (context, user))?;
-        let node = self.core.posted.push_back(peer, tag, op);
-        self.core.ops[op].state = State::Posted { node };
-        if self.core.peers[peer].is_up() {
+        let memory = (Fragments::share(into), room);
+        let caller = (context, user);
+        let op = self.add(What::Receive, peer, caller, tag, memory, State::Posted)?;
+        self.core.posted.push_back(&mut self.core.ops, op);
+        if up {
             return Ok(Posted::Pending(OpId(self.core.ops.key(op))));
         }
         self.core.connect(&mut self.methods, peer);
@@ -334,8 +362,24 @@ impl Bmi {
     }
 
     /// Tests one operation, making progress and sleeping at most `idle`.
+    #[inline]
     pub fn test(&mut self, op: OpId, idle: Duration) -> Result<Option<Completion>, Error> {
-        let index = self.core.ops.find(op.0).ok_or(Error::Stale("operation"))?;
+        match self.test_one(op, idle) {
+            Tested::Pending => Ok(None),
+            Tested::Successful { user, bytes } => Ok(Some(Completion {
+                op,
+                user,
+                result: Ok(bytes),
+            })),
+            Tested::Otherwise => self.core.take_done(op),
+        }
+    }
+
+    #[inline(never)]
+    fn test_one(&mut self, op: OpId, idle: Duration) -> Tested {
+        let Some(index) = self.core.ops.find(op.0) else {
+            return Tested::Otherwise;
+        };
         // One whose context was closed is gone once it is done.
         let is_done = |core: &Core| {
             let op = core.ops.get(index);
@@ -344,10 +388,17 @@ impl Bmi {
         if !is_done(&self.core) {
             self.progress();
             if !is_done(&self.core) && (idle.is_zero() || !self.wait_until(idle, is_done)) {
-                return Ok(None);
+                return Tested::Pending;
             }
         }
-        self.core.take_done(op)
+        // One whose context was closed is not there.
+        if self.core.ops.find(op.0).is_none() {
+            return Tested::Otherwise;
+        }
+        match self.core.take_successful(index) {
+            Some((user, bytes)) => Tested::Successful { user, bytes },
+            None => Tested::Otherwise,
+        }
     }
 
     /// Tests some operations; appends those that completed to `out` and answers how many.
@@ -601,8 +652,50 @@ impl Bmi {
     }
 }
 
-/// What the calls above share.
+/// What the calls above share. The first two do what a small message needs and answer little, so that
+/// their callers in other crates can be inlined: an answer with room for every error is slow to hand on.
 impl Bmi {
+    /// Sends a message if it can leave at once and whole; answers its size.
+    #[inline(never)]
+    fn send_now(&mut self, to: Addr, data: &[Memory], tag: Tag, context: Context) -> Option<u64> {
+        let peer = self.core.peers.find(to.0)?;
+        self.core.contexts.find(context.0)?;
+        let size = total(data).ok()?;
+        let (core, methods) = (&mut self.core, &mut self.methods);
+        let sent = core.try_eager_now(methods, peer, data, size, tag, false);
+        (sent == Sent::Yes).then_some(size)
+    }
+
+    /// Posts a receive of one fragment from a peer that is there, if no message waits anywhere.
+    #[inline(never)]
+    fn receive_later(
+        &mut self,
+        from: Addr,
+        into: &[Memory],
+        tag: Tag,
+        context: Context,
+        user: u64,
+    ) -> Option<OpId> {
+        let core = &mut self.core;
+        let [memory] = into else { return None };
+        let peer = core.peers.find(from.0)?;
+        let context = core.contexts.find(context.0)?;
+        let usual = core.early_table.is_empty()
+            && core.peers[peer].is_up()
+            && memory.is_writable()
+            && memory.len() as u64 <= causeway_wire::bmi::MAX_MESSAGE_BYTES
+            && core.ops.len() < MAX_OPERATIONS;
+        if !usual {
+            return None;
+        }
+        let room = memory.len() as u64;
+        let memory = (Fragments::One(memory.clone()), room);
+        let caller = (context, user);
+        let op = core.add_op(What::Receive, peer, caller, tag, memory, State::Posted);
+        core.posted.push_back(&mut core.ops, op);
+        Some(OpId(core.ops.key(op)))
+    }
+
     #[inline]
     fn peer(&self, addr: Addr) -> Result<u32, Error> {
         self.core.peers.find(addr.0).ok_or(Error::Stale("address"))
@@ -676,6 +769,7 @@ impl Bmi {
         Ok(self.posted(op, user))
     }
 
+    #[inline]
     fn add(
         &mut self,
         what: What,
@@ -691,22 +785,37 @@ impl Bmi {
                 limit: MAX_OPERATIONS,
             });
         }
-        Ok(self
-            .core
-            .add_op(Op::new(what, peer, caller, tag, memory, state)))
+        Ok(self.core.add_op(what, peer, caller, tag, memory, state))
     }
 
-    #[inline]
-    fn add_receive(
+    /// A receive whose message, or its announcement, may have come before it.
+    #[inline(never)]
+    fn receive_early(
         &mut self,
         peer: u32,
         into: &[Memory],
         room: u64,
         tag: Tag,
         caller: (u32, u64),
-    ) -> Result<u32, Error> {
-        let memory = (Fragments::share(into), room);
-        self.add(What::Receive, peer, caller, tag, memory, State::Queued)
+    ) -> Result<Option<Posted>, Error> {
+        let core = &mut self.core;
+        let Some(index) = core.early_table.pop(&mut core.early, peer, tag) else {
+            return Ok(None);
+        };
+        Ok(match core.take_early(index) {
+            Some(EarlyBody::Whole(data)) => {
+                let result = Core::deliver(&data, into, room);
+                self.settle();
+                Some(at_once(caller.1, result))
+            }
+            Some(EarlyBody::Announced(incoming)) => {
+                let memory = (Fragments::share(into), room);
+                let op = self.add(What::Receive, peer, caller, tag, memory, State::Queued)?;
+                self.core.match_announced(op, incoming);
+                Some(self.posted(op, caller.1))
+            }
+            None => None,
+        })
     }
 
     /// The completion of an operation whose peer is gone for good.

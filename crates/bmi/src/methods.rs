@@ -8,6 +8,8 @@ const QUIET_POLLS: u32 = 1000;
 /// The methods, cheapest first.
 pub(crate) struct Methods {
     pub(crate) slots: Vec<Slot>,
+    /// The one method that is not skipped, if it is one.
+    pub(crate) only: Option<usize>,
 }
 
 /// One method.
@@ -35,6 +37,7 @@ impl Methods {
         });
         Self {
             slots: slots.collect(),
+            only: None,
         }
     }
 
@@ -43,6 +46,9 @@ impl Methods {
     pub(crate) fn get(&mut self, index: usize) -> &mut dyn Method {
         let slot = &mut self.slots[index];
         slot.polled(true);
+        if self.only != Some(index) {
+            self.only = None;
+        }
         slot.method.as_mut()
     }
 
@@ -57,6 +63,8 @@ impl Methods {
         for slot in &mut self.slots {
             slot.skip = some_busy && slot.quiet >= QUIET_POLLS;
         }
+        let mut busy = (0..self.slots.len()).filter(|index| !self.slots[*index].skip);
+        self.only = busy.next().filter(|_| busy.next().is_none());
     }
 }
 

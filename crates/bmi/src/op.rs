@@ -15,7 +15,8 @@ use causeway_wire::bmi::{Announcement, Clearance};
 use causeway_wire::region::RegionDescriptor;
 
 use crate::fragments::{Cursor, Fragments};
-use crate::slab::{Linked, Links};
+use crate::matching::Keyed;
+use crate::slab::{Bucket, Linked, Links};
 use crate::types::{OpError, Tag};
 
 /// What an operation is for.
@@ -37,6 +38,8 @@ pub(crate) enum What {
 pub(crate) struct Op {
     /// In the peer's list until done, then in the context's.
     pub(crate) links: Links,
+    /// In the table of receives while it is [`State::Posted`].
+    pub(crate) bucket: Links,
     pub(crate) what: What,
     pub(crate) peer: u32,
     pub(crate) context: u32,
@@ -64,11 +67,25 @@ impl Linked for Op {
     }
 }
 
+impl Linked<Bucket> for Op {
+    #[inline]
+    fn links(&mut self) -> &mut Links {
+        &mut self.bucket
+    }
+}
+
+impl Keyed for Op {
+    #[inline]
+    fn key(&self) -> (u32, Tag) {
+        (self.peer, self.tag)
+    }
+}
+
 /// See the module's page.
 #[derive(Debug)]
 pub(crate) enum State {
     /// A receive waits for its message, in the table of receives.
-    Posted { node: u32 },
+    Posted,
     /// A receive has its message, which is still with the sender.
     Matched(Box<Incoming>),
     /// We are reading it.
@@ -108,31 +125,51 @@ pub(crate) struct Remote {
 }
 
 impl Op {
-    /// A new operation.
-    #[inline]
-    pub(crate) fn new(
-        what: What,
-        peer: u32,
-        (context, user): (u32, u64),
-        tag: Tag,
-        (fragments, size): (Fragments, u64),
-        state: State,
-    ) -> Self {
+    /// An operation of nobody's, to be [renewed](Op::renew).
+    pub(crate) fn blank() -> Self {
         Self {
             links: Links::default(),
-            what,
-            peer,
-            context,
-            user,
-            tag,
-            fragments,
-            size,
-            state,
+            bucket: Links::default(),
+            what: What::Receive,
+            peer: 0,
+            context: 0,
+            user: 0,
+            tag: 0,
+            fragments: Fragments::None,
+            size: 0,
+            state: State::Finishing,
             exports: Vec::new(),
             moved: 0,
             cursor: Cursor::default(),
             announced: false,
             withdrawn: false,
         }
+    }
+
+    /// Makes a blank or finished operation a new one, in place: it is too large to be moved about
+    /// for each message.
+    #[inline]
+    pub(crate) fn renew(
+        &mut self,
+        what: What,
+        peer: u32,
+        (context, user): (u32, u64),
+        tag: Tag,
+        (fragments, size): (Fragments, u64),
+        state: State,
+    ) {
+        self.what = what;
+        self.peer = peer;
+        self.context = context;
+        self.user = user;
+        self.tag = tag;
+        self.fragments = fragments;
+        self.size = size;
+        self.state = state;
+        self.exports.clear();
+        self.moved = 0;
+        self.cursor = Cursor::default();
+        self.announced = false;
+        self.withdrawn = false;
     }
 }

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use causeway_transport::{Peer as Handle, PeerError};
 
 use crate::credit::{Account, Budget, Grant};
+use crate::matching::Keyed;
 use crate::op::Incoming;
-use crate::slab::{Linked, Links, List};
+use crate::slab::{Bucket, Linked, Links, List};
 use crate::types::Tag;
 
 /// Where a peer's connection stands.
@@ -91,9 +92,10 @@ pub(crate) struct Peer {
 pub(crate) struct Early {
     /// In the peer's list.
     pub(crate) links: Links,
-    pub(crate) peer: u32,
     /// In the table of early messages.
-    pub(crate) node: u32,
+    pub(crate) bucket: Links,
+    pub(crate) peer: u32,
+    pub(crate) tag: Tag,
     pub(crate) body: EarlyBody,
 }
 
@@ -108,6 +110,18 @@ pub(crate) enum EarlyBody {
 impl Linked for Early {
     fn links(&mut self) -> &mut Links {
         &mut self.links
+    }
+}
+
+impl Linked<Bucket> for Early {
+    fn links(&mut self) -> &mut Links {
+        &mut self.bucket
+    }
+}
+
+impl Keyed for Early {
+    fn key(&self) -> (u32, Tag) {
+        (self.peer, self.tag)
     }
 }
 

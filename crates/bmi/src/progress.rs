@@ -6,6 +6,9 @@ use crate::Bmi;
 use crate::core::{Core, Delivery};
 use crate::wait::Woken;
 
+/// Polls of the only busy method in a row while waiting.
+const SPINS: u32 = 16;
+
 impl Bmi {
     /// Does what the last call has left to do.
     #[inline]
@@ -18,10 +21,34 @@ impl Bmi {
     /// Polls the methods once; answers whether anything happened.
     #[inline]
     pub(crate) fn progress(&mut self) -> bool {
-        let sample = self.pace.count();
+        self.advance(1)
+    }
+
+    /// Polls the methods: `spins` times, until something happens, if there is one method to poll.
+    #[inline]
+    fn advance(&mut self, spins: u32) -> bool {
+        if self.pace.count() {
+            return self.progress_and_sample();
+        }
+        let Some(method) = self.methods.only else {
+            return self.poll_methods(false);
+        };
+        let slot = &mut self.methods.slots[method];
+        let sink = &mut Delivery {
+            core: &mut self.core,
+            method,
+        };
+        let any = slot.method.spin(sink, spins);
+        slot.polled(any);
+        self.settle();
+        any
+    }
+
+    #[inline(never)]
+    fn poll_methods(&mut self, all: bool) -> bool {
         let mut any = false;
         for (method, slot) in self.methods.slots.iter_mut().enumerate() {
-            if slot.skip && !sample {
+            if slot.skip && !all {
                 continue;
             }
             let polled = slot.method.poll(&mut Delivery {
@@ -32,12 +59,16 @@ impl Bmi {
             any |= polled;
         }
         self.settle();
-        if sample {
-            self.methods.choose();
-            let now = Instant::now();
-            if self.pace.sample(now) {
-                self.tick(now);
-            }
+        any
+    }
+
+    #[cold]
+    fn progress_and_sample(&mut self) -> bool {
+        let any = self.poll_methods(true);
+        self.methods.choose();
+        let now = Instant::now();
+        if self.pace.sample(now) {
+            self.tick(now);
         }
         any
     }
@@ -64,7 +95,7 @@ impl Bmi {
     pub(crate) fn wait_until(&mut self, idle: Duration, ready: impl Fn(&Core) -> bool) -> bool {
         // While messages come quickly, the clock would cost more than they do.
         for _ in 0..self.spin.free_polls() {
-            self.progress();
+            self.advance(SPINS);
             if ready(&self.core) {
                 self.spin.came_at_once();
                 return true;
@@ -105,7 +136,7 @@ impl Bmi {
         let spun = Instant::now();
         loop {
             for _ in 0..POLLS_PER_READING {
-                self.progress();
+                self.advance(SPINS);
                 if ready(&self.core) {
                     return true;
                 }

@@ -20,7 +20,7 @@ use crate::core::{Core, NOBODY, Task};
 use crate::eager::is_unexpected;
 use crate::fragments::{Cursor, Fragments, sum};
 use crate::methods::Methods;
-use crate::op::{Incoming, Op, State, What};
+use crate::op::{Incoming, State, What};
 use crate::peer::{Arrived, EarlyBody};
 use crate::types::{OpError, RendezvousPolicy, Tag};
 
@@ -139,7 +139,7 @@ impl Core {
             from_busy_server: header.flags & wire::FLAG_BUSY_SERVER != 0,
             announcement,
         });
-        if let Some(op) = self.posted.pop(peer, header.word) {
+        if let Some(op) = self.posted.pop(&mut self.ops, peer, header.word) {
             return self.match_announced(op, incoming);
         }
         let entry = &mut self.peers[peer];
@@ -361,7 +361,7 @@ impl Core {
             if let EarlyBody::Announced(incoming) = &self.early[index].body
                 && incoming.announcement.send == send
             {
-                self.early_table.remove(self.early[index].node);
+                self.early_table.remove(&mut self.early, index);
                 self.take_early(index);
                 return;
             }
@@ -403,7 +403,7 @@ impl Core {
         if entry.what == What::Fetch {
             return self.complete(op, Err(OpError::Withdrawn));
         }
-        let early = self.early_table.pop(peer, tag);
+        let early = self.early_table.pop(&mut self.early, peer, tag);
         match early.and_then(|index| self.take_early(index)) {
             Some(EarlyBody::Whole(data)) => {
                 let entry = &self.ops[op];
@@ -412,15 +412,15 @@ impl Core {
             }
             Some(EarlyBody::Announced(incoming)) => self.match_announced(op, incoming),
             None => {
-                let node = self.posted.push_front(peer, tag, op);
-                self.ops[op].state = State::Posted { node };
+                self.posted.push_front(&mut self.ops, op);
+                self.ops[op].state = State::Posted;
             }
         }
     }
 
     /// Gives a message that was matched, but not touched, back to whoever receives next.
     pub(crate) fn unmatch(&mut self, peer: u32, tag: Tag, mut incoming: Box<Incoming>) {
-        if let Some(op) = self.posted.pop(peer, tag) {
+        if let Some(op) = self.posted.pop(&mut self.ops, peer, tag) {
             return self.match_announced(op, incoming);
         }
         self.peers[peer].announcements += 1;
@@ -429,8 +429,8 @@ impl Core {
         // It came before all that wait now.
         let list = self.peers[peer].early;
         if let Some(last) = list.to_vec(&mut self.early).last().copied() {
-            self.early_table.remove(self.early[last].node);
-            self.early[last].node = self.early_table.push_front(peer, tag, last);
+            self.early_table.remove(&mut self.early, last);
+            self.early_table.push_front(&mut self.early, last);
         }
     }
 
@@ -517,14 +517,14 @@ impl Core {
             return None;
         }
         let memory = Memory::zeroed(size as usize);
-        let op = self.add_op(Op::new(
+        let op = self.add_op(
             What::Fetch,
             peer,
             (NOBODY, 0),
             tag,
             (Fragments::One(memory), size),
             State::Queued,
-        ));
+        );
         let from = &mut self.peers[peer];
         // From here on the sender may learn of it and announce another one.
         from.announcements_unexpected = from.announcements_unexpected.saturating_sub(1);

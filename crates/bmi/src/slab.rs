@@ -1,5 +1,7 @@
 //! Tables whose entries are named by index and generation, and lists threaded through them.
 
+use std::marker::PhantomData;
+
 /// No entry.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -13,8 +15,20 @@ pub(crate) struct Slab<T> {
 
 struct Entry<T> {
     generation: u32,
+    /// The next free entry, or [`IN_USE`].
     next_free: u32,
+    /// There if the entry is in use. A free one may have a spare.
     value: Option<T>,
+}
+
+/// What an entry in use has for its next free one.
+const IN_USE: u32 = u32::MAX - 1;
+
+impl<T> Entry<T> {
+    #[inline]
+    fn is_in_use(&self) -> bool {
+        self.next_free == IN_USE
+    }
 }
 
 impl<T> Default for Slab<T> {
@@ -38,24 +52,64 @@ impl<T> Slab<T> {
     pub(crate) fn insert(&mut self, value: T) -> u32 {
         self.len += 1;
         if self.free == NONE {
-            self.entries.push(Entry {
-                generation: 1,
-                next_free: NONE,
-                value: Some(value),
-            });
-            return (self.entries.len() - 1) as u32;
+            self.grow();
         }
         let index = self.free;
         let entry = &mut self.entries[index as usize];
-        self.free = entry.next_free;
+        self.free = std::mem::replace(&mut entry.next_free, IN_USE);
         entry.value = Some(value);
         index
+    }
+
+    /// Adds an entry whose value is left from one that was [vacated](Slab::vacate), or made now; answers
+    /// its index.
+    #[inline]
+    pub(crate) fn reuse(&mut self, make: impl FnOnce() -> T) -> u32 {
+        if self.free == NONE {
+            self.grow();
+        }
+        let index = self.free;
+        let entry = &mut self.entries[index as usize];
+        if entry.value.is_none() {
+            entry.value = Some(make());
+        }
+        self.len += 1;
+        self.free = std::mem::replace(&mut entry.next_free, IN_USE);
+        index
+    }
+
+    /// Frees an entry without dropping its value, which [`Slab::reuse`] finds again; its key is stale
+    /// from now on.
+    #[inline]
+    pub(crate) fn vacate(&mut self, index: u32) {
+        if let Some(entry) = self.entries.get_mut(index as usize)
+            && entry.is_in_use()
+        {
+            entry.generation = entry.generation.wrapping_add(1).max(1);
+            entry.next_free = self.free;
+            self.free = index;
+            self.len -= 1;
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.free = self.entries.len() as u32;
+        self.entries.push(Entry {
+            generation: 1,
+            next_free: NONE,
+            value: None,
+        });
     }
 
     /// Takes an entry out; its key is stale from now on.
     #[inline]
     pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
         let entry = self.entries.get_mut(index as usize)?;
+        if !entry.is_in_use() {
+            return None;
+        }
         let value = entry.value.take()?;
         // 0 is skipped so that no key is 0.
         entry.generation = entry.generation.wrapping_add(1).max(1);
@@ -65,24 +119,20 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Drops an entry where it lies; its key is stale from now on.
-    #[inline]
-    pub(crate) fn discard(&mut self, index: u32) {
-        if let Some(entry) = self.entries.get_mut(index as usize)
-            && entry.value.is_some()
-        {
-            entry.value = None;
-            entry.generation = entry.generation.wrapping_add(1).max(1);
-            entry.next_free = self.free;
-            self.free = index;
-            self.len -= 1;
-        }
-    }
-
     /// The key of the entry at `index`.
     #[inline]
     pub(crate) fn key(&self, index: u32) -> u64 {
         u64::from(self.entries[index as usize].generation) << 32 | u64::from(index)
+    }
+
+    /// The entry that `key` names, unless it is stale or was never given out.
+    #[inline]
+    pub(crate) fn find_entry(&mut self, key: u64) -> Option<&mut T> {
+        let entry = self.entries.get_mut(key as u32 as usize)?;
+        if entry.generation != (key >> 32) as u32 || !entry.is_in_use() {
+            return None;
+        }
+        entry.value.as_mut()
     }
 
     /// The index that `key` names, unless it is stale or was never given out.
@@ -90,19 +140,20 @@ impl<T> Slab<T> {
     pub(crate) fn find(&self, key: u64) -> Option<u32> {
         let index = key as u32;
         let entry = self.entries.get(index as usize)?;
-        (entry.generation == (key >> 32) as u32 && entry.value.is_some()).then_some(index)
+        (entry.generation == (key >> 32) as u32 && entry.is_in_use()).then_some(index)
     }
 
     /// The entry at `index`, if there is one.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&T> {
-        self.entries.get(index as usize)?.value.as_ref()
+        let entry = self.entries.get(index as usize)?;
+        entry.is_in_use().then_some(entry.value.as_ref()).flatten()
     }
 
     /// The indices of all entries, for work that is not done often.
     pub(crate) fn indices(&self) -> Vec<u32> {
         let used = self.entries.iter().enumerate();
-        used.filter(|(_, entry)| entry.value.is_some())
+        used.filter(|(_, entry)| entry.is_in_use())
             .map(|(index, _)| index as u32)
             .collect()
     }
@@ -150,29 +201,47 @@ impl Default for Links {
     }
 }
 
-/// Something that can be in one list at a time.
-pub(crate) trait Linked {
+/// The list of an entry's owner: a peer, a context.
+#[derive(Debug)]
+pub(crate) struct Owned;
+
+/// The list of entries that a table keeps in one bucket.
+#[derive(Debug)]
+pub(crate) struct Bucket;
+
+/// Something that can be in one list of a kind at a time.
+pub(crate) trait Linked<Kind = Owned> {
     /// Where its neighbours are noted.
     fn links(&mut self) -> &mut Links;
 }
 
 /// A list threaded through a slab.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct List {
+#[derive(Debug)]
+pub(crate) struct List<Kind = Owned> {
     head: u32,
     tail: u32,
+    kind: PhantomData<Kind>,
 }
 
-impl Default for List {
+impl<Kind> Clone for List<Kind> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Kind> Copy for List<Kind> {}
+
+impl<Kind> Default for List<Kind> {
     fn default() -> Self {
         Self {
             head: NONE,
             tail: NONE,
+            kind: PhantomData,
         }
     }
 }
 
-impl List {
+impl<Kind> List<Kind> {
     /// The first entry.
     #[inline]
     pub(crate) fn first(&self) -> Option<u32> {
@@ -187,7 +256,7 @@ impl List {
 
     /// Appends an entry that is in no list.
     #[inline]
-    pub(crate) fn push_back<T: Linked>(&mut self, slab: &mut Slab<T>, index: u32) {
+    pub(crate) fn push_back<T: Linked<Kind>>(&mut self, slab: &mut Slab<T>, index: u32) {
         *slab[index].links() = Links {
             prev: self.tail,
             next: NONE,
@@ -201,7 +270,7 @@ impl List {
 
     /// Takes an entry out that is in this list.
     #[inline]
-    pub(crate) fn remove<T: Linked>(&mut self, slab: &mut Slab<T>, index: u32) {
+    pub(crate) fn remove<T: Linked<Kind>>(&mut self, slab: &mut Slab<T>, index: u32) {
         let Links { prev, next } = std::mem::take(slab[index].links());
         match prev {
             NONE => self.head = next,
@@ -214,7 +283,7 @@ impl List {
     }
 
     /// All entries, first to last.
-    pub(crate) fn to_vec<T: Linked>(self, slab: &mut Slab<T>) -> Vec<u32> {
+    pub(crate) fn to_vec<T: Linked<Kind>>(self, slab: &mut Slab<T>) -> Vec<u32> {
         let mut all = Vec::new();
         let mut at = self.head;
         while at != NONE {
@@ -250,12 +319,20 @@ mod tests {
         assert_eq!(slab.find(0), None);
         assert_eq!(slab.find(u64::MAX), None);
         assert_eq!((slab.len(), slab.indices()), (1, vec![b]));
+        let key = slab.key(b);
+        slab.vacate(b);
+        slab.vacate(b);
+        assert_eq!((slab.find(key), slab.get(b)), (None, None));
+        assert_eq!(slab.remove(b), None);
+        assert_eq!((slab.len(), slab.indices()), (0, vec![]));
+        assert_eq!(slab.reuse(|| "c"), b);
+        assert_eq!((slab[b], slab.reuse(|| "c"), slab.len()), ("b", 1, 2));
     }
 
     #[test]
     fn lists_lose_any_entry() {
         let mut slab = Slab::default();
-        let mut list = List::default();
+        let mut list = List::<Owned>::default();
         let ids: Vec<_> = (0..4)
             .map(|_| slab.insert(Item(Links::default())))
             .collect();

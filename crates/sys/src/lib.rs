@@ -5,7 +5,8 @@
 //! order in which a pair of processes meets: [`socket`] (Unix sockets with descriptors and peer
 //! credentials), [`memfd`] and [`mapping`] (memory that both see), [`epoll`] (sleeping on all of
 //! them), [`membarrier`] (fences that only the slow side pays for) and [`attach`] (copying from and
-//! to another process's memory). [`limits`], [`pin`] and [`shared`] stand alone.
+//! to another process's memory). [`limits`], [`pin`], [`shared`] and
+//! [`small`] stand alone.
 //!
 //! This room knows no protocol. It is one of the two rooms that may use `unsafe` (the other is
 //! `transport`); each block says which invariant holds and who upholds it.
@@ -21,4 +22,5 @@ pub mod net;
 pub mod nowait;
 pub mod pin;
 pub mod shared;
+pub mod small;
 pub mod socket;

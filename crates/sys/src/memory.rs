@@ -148,6 +148,7 @@ impl Memory {
     }
 
     /// Whether operations may write the bytes through this reference.
+    #[inline]
     pub fn is_writable(&self) -> bool {
         self.writable
     }
@@ -160,11 +161,13 @@ impl Memory {
     }
 
     /// Length in bytes.
+    #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
     /// Whether the span has no bytes.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -188,6 +191,7 @@ impl Memory {
 
     /// Address of the first byte. Valid while `self` or a clone lives. Whoever writes through it
     /// asks [`Memory::is_writable`] first.
+    #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         // SAFETY: `start` is inside the backing by construction.
         unsafe { self.backing.base.as_ptr().add(self.start) }
@@ -211,6 +215,7 @@ impl Memory {
     ///
     /// # Panics
     /// If the range is not inside the span.
+    #[inline]
     pub fn read_at(&self, offset: usize, into: &mut [u8]) {
         assert!(
             offset
@@ -228,6 +233,7 @@ impl Memory {
     ///
     /// # Panics
     /// If the range is not inside the span, or the memory is for reading only.
+    #[inline]
     pub fn write_at(&self, offset: usize, from: &[u8]) {
         self.assert_writable();
         assert!(
@@ -262,6 +268,7 @@ impl Memory {
         unsafe { std::ptr::write_bytes(self.as_ptr(), 0, self.len) };
     }
 
+    #[inline]
     fn assert_writable(&self) {
         assert!(self.writable, "this memory is for reading only");
     }

@@ -33,6 +33,7 @@ use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use causeway_sys::memory::Memory;
+use causeway_sys::small;
 use causeway_wire::region::RegionDescriptor;
 
 use crate::address::Address;
@@ -65,6 +66,30 @@ pub trait Method: Send {
     /// Sends one packet, gathered from `parts`, to `peer`. On `Ok` the bytes have been taken.
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError>;
 
+    /// Sends one packet as [`Method::send`] does: `head`, then the bytes of `body`. A method that
+    /// cannot gather them where they shall lie has `scratch` to do it in.
+    fn send_gather(
+        &mut self,
+        peer: Peer,
+        head: &[u8],
+        body: &[Memory],
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        let len = head.len() + body.iter().map(Memory::len).sum::<usize>();
+        if scratch.len() < len {
+            scratch.resize(len.next_power_of_two(), 0);
+        }
+        let (packet, _) = scratch.split_at_mut(len);
+        let (front, mut rest) = packet.split_at_mut(head.len());
+        front.copy_from_slice(head);
+        for memory in body {
+            let (part, behind) = rest.split_at_mut(memory.len());
+            memory.read_at(0, part);
+            rest = behind;
+        }
+        self.send(peer, &[packet])
+    }
+
     /// Lets `peer`, and nobody else, access `memory` until [`Method::unexport`]. The memory stays
     /// alive as long as it is exported.
     fn export(
@@ -92,6 +117,12 @@ pub trait Method: Send {
     /// Makes progress and delivers what has arrived; answers whether anything happened. Does a
     /// bounded amount of work, fairly among peers.
     fn poll(&mut self, sink: &mut dyn Sink) -> bool;
+
+    /// Polls at most `most` times, until something happens: for a caller that waits. Each of the polls
+    /// may be less than [`Method::poll`] as long as what has arrived is found.
+    fn spin(&mut self, sink: &mut dyn Sink, most: u32) -> bool {
+        (0..most).any(|_| self.poll(sink))
+    }
 
     /// Timers: connection attempts, liveness.
     fn tick(&mut self, now: Instant, sink: &mut dyn Sink);
@@ -308,6 +339,22 @@ impl<'a> Packet<'a> {
         unsafe {
             std::ptr::copy_nonoverlapping(self.base.add(offset), into.as_mut_ptr(), into.len());
         }
+    }
+
+    /// Copies `len` bytes from `offset` on to the front of `into`.
+    ///
+    /// # Panics
+    /// If the range is not inside the packet, is longer than `into`, or `into` is for reading only.
+    #[inline]
+    pub fn copy_part_to(&self, offset: usize, len: usize, into: &Memory) {
+        assert!(into.is_writable(), "this memory is for reading only");
+        assert!(
+            len <= into.len() && offset.checked_add(len).is_some_and(|end| end <= self.len),
+            "a copy out of range"
+        );
+        // SAFETY: both ranges are valid; a packet never lies in memory that was given to an
+        // operation.
+        unsafe { small::copy(self.base.add(offset), into.as_ptr(), len) };
     }
 
     /// Copies `into.len()` bytes from `offset` on into `into`.

@@ -168,7 +168,7 @@ fn ask_for_one(pair: &mut Pair) -> bool {
         fragments,
     })
     .to_bytes();
-    if !pair.publish(SlotKind::Internal, &[&request], request.len()) {
+    if !pair.publish(SlotKind::Internal, &request[..], request.len()) {
         return false;
     }
     if let Some(asking) = &mut pair.bulk.asking {
@@ -254,7 +254,7 @@ pub(super) fn answer(pair: &mut Pair) {
             outcome,
         }
         .to_bytes();
-        if !pair.publish(SlotKind::Internal, &[&answer], answer.len()) {
+        if !pair.publish(SlotKind::Internal, &answer[..], answer.len()) {
             return;
         }
         pair.bulk.unanswered[piece] = None;

@@ -4,11 +4,66 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use causeway_sys::mapping::Mapping;
-use causeway_sys::membarrier;
+use causeway_sys::memory::Memory;
+use causeway_sys::{membarrier, small};
 use causeway_wire::shm::{PairLayout, SLOT_BYTES, SLOT_WORD_BYTES, doorbell};
 
 use super::doorbell::BellMemory;
 use super::ring::RingMemory;
+
+/// What a packet is gathered from.
+pub(super) trait Parts {
+    /// Bytes in all.
+    fn total(&self) -> usize;
+    /// Gives the first byte and the length of each part, in order. They are valid during the call.
+    fn each(&self, give: impl FnMut(*const u8, usize));
+}
+
+impl Parts for [u8] {
+    #[inline]
+    fn total(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn each(&self, mut give: impl FnMut(*const u8, usize)) {
+        give(self.as_ptr(), self.len());
+    }
+}
+
+impl Parts for &[&[u8]] {
+    #[inline]
+    fn total(&self) -> usize {
+        self.iter().map(|part| part.len()).sum()
+    }
+
+    #[inline]
+    fn each(&self, mut give: impl FnMut(*const u8, usize)) {
+        for part in *self {
+            give(part.as_ptr(), part.len());
+        }
+    }
+}
+
+/// Bytes of the caller's, and memory behind them.
+pub(super) struct HeadAndBody<'a>(pub(super) &'a [u8], pub(super) &'a [Memory]);
+
+impl Parts for HeadAndBody<'_> {
+    #[inline]
+    fn total(&self) -> usize {
+        let Self(head, body) = self;
+        head.len() + body.iter().map(Memory::len).sum::<usize>()
+    }
+
+    #[inline]
+    fn each(&self, mut give: impl FnMut(*const u8, usize)) {
+        let Self(head, body) = self;
+        give(head.as_ptr(), head.len());
+        for memory in *body {
+            give(memory.as_ptr(), memory.len());
+        }
+    }
+}
 
 /// One ring in the memory of a pair.
 pub(super) struct MappedRing {
@@ -50,6 +105,28 @@ impl MappedRing {
         debug_assert!(slot < self.slots);
         // SAFETY: callers give slots of this ring, so this is inside the span that `new` checked.
         unsafe { self.ring.add(slot as usize * SLOT_BYTES + SLOT_WORD_BYTES) }
+    }
+
+    /// Copies a packet of `len` bytes to behind the first word of `slot`.
+    ///
+    /// # Panics
+    /// If it would not end inside the ring, or has other than `len` bytes.
+    #[inline]
+    pub(super) fn fill(&self, slot: u64, len: usize, parts: &(impl Parts + ?Sized)) {
+        assert!(slot < self.slots);
+        assert!(len <= (self.slots - slot) as usize * SLOT_BYTES - SLOT_WORD_BYTES);
+        let (mut to, mut left) = (self.payload(slot), len);
+        parts.each(|part, bytes| {
+            assert!(bytes <= left);
+            left -= bytes;
+            // SAFETY: the part is valid for its length, which fits into what is left of a range that ends
+            // inside the ring. The producer gives free slots, so nobody else uses them; a hostile peer may
+            // read or write them all the same, which harms only the packet.
+            unsafe {
+                small::copy(part, to, bytes);
+                to = to.add(bytes);
+            }
+        });
     }
 
     /// The bytes of the packet that begins in `slot`.
@@ -107,19 +184,16 @@ impl RingMemory for MappedRing {
     }
 
     #[inline]
-    fn fill(&self, slot: u64, parts: &[&[u8]]) {
-        let mut to = self.payload(slot);
-        let room = (self.slots - slot) as usize * SLOT_BYTES - SLOT_WORD_BYTES;
-        debug_assert!(parts.iter().map(|part| part.len()).sum::<usize>() <= room);
-        for part in parts {
-            // SAFETY: the producer placed the packet so that it ends before the ring does; the slots
-            // are free, so nobody else uses them. A hostile peer may read or write them all the
-            // same, which harms only the packet.
-            unsafe {
-                std::ptr::copy_nonoverlapping(part.as_ptr(), to, part.len());
-                to = to.add(part.len());
-            }
+    fn prefetch(&self, slot: u64) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let line: *const AtomicU64 = self.header(slot);
+            // SAFETY: a hint: the program's state does not change.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
         }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = slot;
     }
 }
 

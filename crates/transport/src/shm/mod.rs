@@ -54,9 +54,9 @@ use crate::method::{
     Access, Direction, Identity, Limits, Method, Peer, PeerReport, Sink, Transfer,
 };
 use handshake::{HalfOpen, LISTENER_KEY};
-use memory::Bell;
+use memory::{Bell, HeadAndBody, Parts};
 use pair::{Attach, Own, Pair, Stage};
-use peers::{Link, Peers};
+use peers::{Entry, Link, Peers};
 use regions::KeyMaker;
 
 /// The scheme of this method's addresses.
@@ -185,8 +185,20 @@ impl Shm {
         })
     }
 
-    /// The live connection of a peer, made if the peer has none and may have one.
     #[inline]
+    fn send_parts(&mut self, peer: Peer, parts: &impl Parts) -> Result<(), SendError> {
+        let pair = match self.peers.get_mut(peer).and_then(Entry::pair) {
+            Some(pair) => pair,
+            None => self.pair_for_send(peer)?,
+        };
+        let sent = pair.send(parts);
+        if pair.failing.is_some() {
+            self.ail(peer);
+        }
+        sent
+    }
+
+    /// The live connection of a peer, made if the peer has none and may have one.
     fn pair_for_send(&mut self, peer: Peer) -> Result<&mut Pair, SendError> {
         let Some(entry) = self.peers.get(peer) else {
             return Err(SendError::Gone(PeerError::Disconnected));
@@ -311,14 +323,18 @@ impl Method for Shm {
         })
     }
 
-    #[inline]
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
-        let pair = self.pair_for_send(peer)?;
-        let sent = pair.send(parts);
-        if pair.failing.is_some() {
-            self.ail(peer);
-        }
-        sent
+        self.send_parts(peer, &parts)
+    }
+
+    fn send_gather(
+        &mut self,
+        peer: Peer,
+        head: &[u8],
+        body: &[Memory],
+        _: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        self.send_parts(peer, &HeadAndBody(head, body))
     }
 
     fn export(
@@ -397,8 +413,12 @@ impl Method for Shm {
         Ok(memory)
     }
 
-    #[inline]
     fn poll(&mut self, sink: &mut dyn Sink) -> bool {
+        self.poll_all(sink)
+    }
+
+    fn spin(&mut self, sink: &mut dyn Sink, most: u32) -> bool {
+        self.spin_hot(most);
         self.poll_all(sink)
     }
 

@@ -112,9 +112,7 @@ impl RingMemory for ModelRing {
     fn full_fence(&self) {
         fence(SeqCst);
     }
-    fn fill(&self, slot: u64, parts: &[&[u8]]) {
-        self.0.payloads[slot as usize].store(parts[0][0].into(), Relaxed);
-    }
+    fn prefetch(&self, _: u64) {}
 }
 
 /// Takes what is there, checks it against what comes next.
@@ -187,7 +185,10 @@ fn send(shared: &Arc<Shared>, packets: u64) {
     let (mut rung, mut sleep) = (Vec::new(), 0);
     for number in 0..packets {
         loop {
-            match ring.send(SlotKind::Packet, &[&[number as u8]], 1) {
+            let fill = |ring: &ModelRing, slot: u64| {
+                ring.0.payloads[slot as usize].store(number, Relaxed);
+            };
+            match ring.send(SlotKind::Packet, 1, fill) {
                 Sent::Published => break,
                 Sent::MustRing => {
                     shared.receiver.ring();

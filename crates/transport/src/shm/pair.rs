@@ -18,7 +18,7 @@ use causeway_wire::shm::{
 
 use super::bulk::Bulk;
 use super::doorbell;
-use super::memory::{Bell, MappedRing};
+use super::memory::{Bell, MappedRing, Parts};
 use super::objects::Objects;
 use super::regions::{Exports, Imports};
 use super::ring::{Consumer, Producer, Sent};
@@ -129,8 +129,8 @@ impl Pair {
 
     /// Sends a packet of the caller's.
     #[inline]
-    pub(super) fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
-        let len = parts.iter().map(|part| part.len()).sum();
+    pub(super) fn send(&mut self, parts: &(impl Parts + ?Sized)) -> Result<(), SendError> {
+        let len = parts.total();
         if len > self.layout.max_packet() {
             return Err(SendError::TooLarge {
                 len,
@@ -150,8 +150,14 @@ impl Pair {
     /// Puts a packet into the ring and rings if need be; `false` if there is no room, of which the
     /// peer will tell.
     #[inline]
-    pub(super) fn publish(&mut self, kind: SlotKind, parts: &[&[u8]], len: usize) -> bool {
-        match self.producer.send(kind, parts, len) {
+    pub(super) fn publish(
+        &mut self,
+        kind: SlotKind,
+        parts: &(impl Parts + ?Sized),
+        len: usize,
+    ) -> bool {
+        let fill = |ring: &MappedRing, slot| ring.fill(slot, len, parts);
+        match self.producer.send(kind, len, fill) {
             Sent::Published => true,
             Sent::MustRing => {
                 self.ring_peer();

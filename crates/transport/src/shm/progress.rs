@@ -12,7 +12,7 @@ use super::Shm;
 use super::doorbell;
 use super::handshake::{HALF_OPEN_KEY, LISTENER_KEY};
 use super::pair::{Pair, Stage};
-use super::peers::Link;
+use super::peers::{Entry, Link};
 use super::ring::Front;
 use super::transfer::{self, Step};
 use super::{bulk, doorbell::BellMemory};
@@ -51,6 +51,25 @@ impl Shm {
             progress |= self.look_around(sink);
         }
         progress
+    }
+
+    /// Waits a moment for the one ring that is polled, if it is only one, or for the doorbell.
+    #[inline]
+    pub(super) fn spin_hot(&mut self, most: u32) {
+        let &[index] = self.hot.as_slice() else {
+            return;
+        };
+        if !self.busy.is_empty() || self.attention || !self.ailing.is_empty() {
+            return;
+        }
+        let Some(pair) = self.peers.at(index).and_then(Entry::pair) else {
+            return;
+        };
+        for _ in 0..most {
+            if pair.consumer.is_ready() || doorbell::is_rung(&self.bell) {
+                return;
+            }
+        }
     }
 
     fn is_meeting(&self) -> bool {
@@ -343,7 +362,7 @@ impl Shm {
 
 /// Delivers at most `most` packets of one peer.
 fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
-    for _ in 0..most {
+    for taken in 0..most {
         let (slot, kind, len) = match pair.consumer.front() {
             Front::Packet { slot, kind, len } => (slot, kind, len),
             Front::Empty => {
@@ -359,6 +378,7 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
                 return;
             }
         };
+        pair.consumer.prefetch(taken > 0);
         let packet = pair.consumer.memory().packet(slot, len);
         match kind {
             SlotKind::Internal => {

@@ -209,7 +209,7 @@ fn finish_front(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
     if let Some(error) = active.failed.take() {
         pair.transfers.complete(peer, Err(error), sink);
     } else if let Some(notify) = active.transfer.notify.take() {
-        if !pair.publish(SlotKind::Packet, &[&notify], notify.len()) {
+        if !pair.publish(SlotKind::Packet, &notify[..], notify.len()) {
             if let Some(active) = pair.transfers.queue.front_mut() {
                 active.transfer.notify = Some(notify);
             }
