@@ -22,3 +22,4 @@ pub mod nowait;
 pub mod pin;
 pub mod shared;
 pub mod socket;
+mod stream;
