@@ -24,3 +24,4 @@ pub mod pin;
 pub mod shared;
 pub mod small;
 pub mod socket;
+mod stream;

@@ -258,6 +258,18 @@ impl Memory {
         unsafe { std::ptr::copy(from.as_ptr(), self.as_ptr(), self.len) };
     }
 
+    /// As [`Memory::copy_from`] for spans that do not overlap, past the caches where the processor can: for
+    /// copies that are larger than these.
+    ///
+    /// # Panics
+    /// As [`Memory::copy_from`].
+    pub fn stream_from(&self, from: &Memory) {
+        self.assert_writable();
+        assert_eq!(self.len, from.len);
+        // SAFETY: both spans are valid for their whole length.
+        unsafe { crate::stream::copy(from.as_ptr(), self.as_ptr(), self.len) };
+    }
+
     /// Sets every byte to zero.
     ///
     /// # Panics
@@ -445,6 +457,34 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn streamed_bytes_are_the_same_wherever_they_begin_and_end() {
+        let from = Memory::from_vec((0..1000u32).map(|n| n as u8).collect());
+        for (start, len) in [
+            (0, 1000),
+            (1, 999),
+            (7, 63),
+            (3, 64),
+            (15, 257),
+            (9, 0),
+            (2, 500),
+        ] {
+            let to = Memory::zeroed(1100);
+            let shifted = to.slice(start * 3..start * 3 + len);
+            let part = from.slice(start..start + len);
+            shifted.stream_from(&part);
+            assert_eq!(shifted.to_vec(), part.to_vec());
+            let written = start * 3..start * 3 + len;
+            let bytes = to.to_vec();
+            let others = bytes.iter().enumerate();
+            assert!(
+                others
+                    .into_iter()
+                    .all(|(at, &byte)| byte == 0 || written.contains(&at))
+            );
+        }
+    }
 
     #[test]
     fn a_slice_shares_the_bytes() {

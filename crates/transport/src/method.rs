@@ -105,6 +105,11 @@ pub trait Method: Send {
     /// Starts moving bytes between local memory and memory that `peer` exports to us.
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError>;
 
+    /// Says how transfers from now on are shared with the peers, where method and peer can
+    /// do that: on one host both processes may copy parts of one transfer, whoever of them polls and has
+    /// nothing else to do. What holds for transfers holds for shared ones. Methods that cannot, ignore it.
+    fn share_copies(&mut self, _sharing: Sharing) {}
+
     /// Maps memory that `peer` exports to us into this process, where method and memory allow it
     /// (a buffer from [`Method::allocate`] on the same host): reading and writing it then needs no
     /// transfer. `None`, with the reason on record in [`Method::report`], where they do not.
@@ -211,6 +216,24 @@ pub enum Direction {
     Get,
     /// From our memory to the peer's.
     Put,
+}
+
+/// Which copying may be shared; see [`Method::share_copies`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sharing {
+    /// Peers may help with transfers that this process starts.
+    pub offers: bool,
+    /// This process helps with transfers that peers start.
+    pub helps: bool,
+}
+
+impl Default for Sharing {
+    fn default() -> Self {
+        Self {
+            offers: true,
+            helps: true,
+        }
+    }
 }
 
 /// A list of fragments to move, with one completion (SEAMUR, Yu et al. §5.3).

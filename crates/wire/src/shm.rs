@@ -11,7 +11,7 @@ use crate::codec::{Malformed, Reader, Wire, Writer};
 /// `CWSM`, the first word of a handshake.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CWSM");
 /// Version of everything on this page. Both sides must have the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// The longest control record.
 pub const MAX_RECORD_BYTES: usize = 256;
 /// The longest text in a refusal.
@@ -43,6 +43,8 @@ pub enum Record {
     Object {
         /// Its number.
         object: u64,
+        /// The owner's address of its first byte: tells which regions lie in it.
+        base: u64,
         /// Its length in bytes.
         len: u64,
     },
@@ -187,9 +189,10 @@ impl Wire for Record {
             }
             Self::Wake => out.u8(WAKE),
             Self::Goodbye => out.u8(GOODBYE),
-            Self::Object { object, len } => {
+            Self::Object { object, base, len } => {
                 out.u8(OBJECT);
                 out.u64(*object);
+                out.u64(*base);
                 out.u64(*len);
             }
             Self::Forgot { object } => {
@@ -225,6 +228,7 @@ impl Wire for Record {
             GOODBYE => Self::Goodbye,
             OBJECT => Self::Object {
                 object: input.u64("object")?,
+                base: input.u64("object base")?,
                 len: input.u64("object length")?,
             },
             FORGOT => Self::Forgot {
@@ -315,7 +319,7 @@ pub const fn slots_of(len: usize) -> u64 {
 }
 
 /// The memory of one pair of processes: a page of control words, a ring for each direction, a region
-/// table for each side. Side 0 connected, side 1 accepted; ring `n` is written by side `n`.
+/// table for each side, a page of shared transfers ([`assist`]) for each side. Side 0 connected, side 1 accepted; ring `n` is written by side `n`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairLayout {
     /// Bytes of each ring: a power of two.
@@ -369,7 +373,7 @@ impl PairLayout {
 
     /// Bytes of the whole.
     pub const fn len(self) -> usize {
-        Self::CONTROL_BYTES + 2 * self.ring_bytes + 2 * self.region_slots * Self::REGION_BYTES
+        self.assist(2)
     }
 
     /// Whether it has no bytes: never.
@@ -394,6 +398,16 @@ impl PairLayout {
             + (side * self.region_slots + slot) * Self::REGION_BYTES
     }
 
+    /// Where the page of the transfers that `side` started and shares begins.
+    pub const fn assist(self, side: usize) -> usize {
+        self.region(2, 0) + side * assist::BYTES
+    }
+
+    /// Where block `block` of that page begins.
+    pub const fn assist_block(self, side: usize, block: usize) -> usize {
+        self.assist(side) + assist::HEAD_BYTES + block * assist::BLOCK_BYTES
+    }
+
     /// The largest packet that fits such rings: an eager message of a quarter of a ring with its
     /// headers.
     pub const fn max_packet(self) -> usize {
@@ -408,7 +422,9 @@ const _: () = {
     };
     assert!(layout.control(1) + PairLayout::SIDE_BYTES <= PairLayout::CONTROL_BYTES);
     assert!(PairLayout::HAZARD_MANY + 8 <= PairLayout::SIDE_BYTES);
-    assert!(layout.region(1, layout.region_slots) == layout.len());
+    assert!(layout.region(1, layout.region_slots) == layout.assist(0));
+    assert!(layout.assist_block(1, assist::BLOCKS) == layout.len());
+    assert!(assist::BLOCKS <= 64 && assist::OFFSET + 8 <= assist::BLOCK_BYTES);
     // A packet fits an empty ring wherever the last one ended: the slots skipped at the end are
     // fewer than the packet's, and the slot behind it must be free too.
     assert!(2 * slots_of(layout.max_packet()) < (layout.ring_bytes / SLOT_BYTES) as u64);
@@ -434,6 +450,93 @@ pub mod doorbell {
     pub const BITS: u32 = (BITMAP_WORDS * 64) as u32;
 
     const _: () = assert!(BITMAP_WORDS.div_ceil(WORDS_PER_SUMMARY_BIT) <= 64);
+}
+
+/// Transfers that both sides may work on: the side that started one takes parts from the front, the other
+/// side from the back, until they meet. Each side has a page of the transfers that it started: a head
+/// and [`BLOCKS`](assist::BLOCKS) blocks.
+pub mod assist {
+    use crate::codec::Malformed;
+
+    /// Bytes of a side's page.
+    pub const BYTES: usize = HEAD_BYTES + BLOCKS * BLOCK_BYTES;
+    /// Bytes of the head.
+    pub const HEAD_BYTES: usize = 128;
+    /// Bytes of a block: a cache line, and one that its prefetcher may fetch along.
+    pub const BLOCK_BYTES: usize = 128;
+    /// How many transfers one side may share at once.
+    pub const BLOCKS: usize = 31;
+    /// Parts are claimed in units of this many bytes, counted from the transfer's first; the last one
+    /// may be shorter.
+    pub const UNIT_BYTES: u64 = 4096;
+
+    /// In the head: bit `n` while block `n` may have something left to claim. Written by the side that
+    /// started the transfers.
+    pub const OPEN: usize = 0;
+    /// In the head: the side that started them sleeps until the other has finished a part.
+    pub const WANTS_RING: usize = 64;
+
+    /// In a block: the [`Claims`].
+    pub const CLAIMS: usize = 0;
+    /// In a block: units that the helping side has finished, and [`FAILED`].
+    pub const DONE: usize = 8;
+    /// In a block: the key of the helping side's region.
+    pub const KEY: usize = 16;
+    /// In a block: the helping side's address of the first byte.
+    pub const FAR: usize = 24;
+    /// In a block: the starting side's address of the first byte.
+    pub const NEAR: usize = 32;
+    /// In a block: the length in bytes, and [`PUT`].
+    pub const LEN: usize = 40;
+    /// In a block: the memory object of the starting side's memory, 0 for none.
+    pub const OBJECT: usize = 48;
+    /// In a block: where that memory lies in the object.
+    pub const OFFSET: usize = 56;
+
+    /// In the word of finished units: one of the parts could not be copied.
+    pub const FAILED: u64 = 1 << 63;
+    /// In the word of the length: the starting side's memory is read, not written.
+    pub const PUT: u64 = 1 << 63;
+
+    /// What is claimed of a transfer: units before `front` by the side that started it, units from
+    /// `back` on by the side that helps.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Claims {
+        /// The first unit that the starting side has not claimed.
+        pub front: u32,
+        /// The unit behind the last that the helping side has not claimed.
+        pub back: u32,
+    }
+
+    impl Claims {
+        /// The word.
+        #[inline]
+        pub const fn pack(self) -> u64 {
+            (self.back as u64) << 32 | self.front as u64
+        }
+
+        /// What a word says.
+        #[inline]
+        pub fn unpack(word: u64) -> Result<Self, Malformed> {
+            let claims = Self {
+                front: word as u32,
+                back: (word >> 32) as u32,
+            };
+            if claims.front > claims.back {
+                return Err(Malformed::Unknown {
+                    field: "claims of a shared transfer",
+                    value: word,
+                });
+            }
+            Ok(claims)
+        }
+
+        /// How many units nobody has claimed.
+        #[inline]
+        pub const fn left(self) -> u32 {
+            self.back - self.front
+        }
+    }
 }
 
 /// The area that transfers go through where one process may not reach the other's memory: a few pieces,
@@ -622,7 +725,7 @@ mod tests {
             region_slots: 8192,
             process: PROCESS,
         });
-        let preamble = *b"CWSM\x01\0\x01\0";
+        let preamble = *b"CWSM\x02\0\x01\0";
         golden(
             &hello,
             &[
@@ -647,11 +750,14 @@ mod tests {
         golden(&Record::Goodbye, &[5]);
         let object = Record::Object {
             object: 7,
+            base: 0x2000,
             len: 4096,
         };
         golden(
             &object,
-            &[6, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0],
+            &[
+                6, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0,
+            ],
         );
         golden(&Record::Forgot { object: 7 }, &[7, 7, 0, 0, 0, 0, 0, 0, 0]);
         golden(&Record::Retired { object: 7 }, &[8, 7, 0, 0, 0, 0, 0, 0, 0]);
@@ -665,12 +771,12 @@ mod tests {
             process: PROCESS,
         })
         .to_bytes();
-        hello[5] = 2;
+        hello[5] = 1;
         assert!(matches!(
             Record::from_bytes(&hello),
-            Err(Malformed::Unknown { value: 2, .. })
+            Err(Malformed::Unknown { value: 1, .. })
         ));
-        hello[5] = 1;
+        hello[5] = 2;
         hello[18] = 0xff;
         assert!(matches!(
             Record::from_bytes(&hello),
@@ -730,9 +836,20 @@ mod tests {
     }
 
     #[test]
+    fn claims_have_these_bits() {
+        let claims = assist::Claims { front: 1, back: 9 };
+        assert_eq!(claims.pack(), 0x0000_0009_0000_0001);
+        assert_eq!(assist::Claims::unpack(claims.pack()), Ok(claims));
+        assert_eq!(claims.left(), 8);
+        assert!(assist::Claims::unpack(0x0000_0001_0000_0002).is_err());
+    }
+
+    #[test]
     fn layouts_out_of_bounds_are_refused() {
         let layout = PairLayout::new(32 << 10, 8192).unwrap();
-        assert_eq!(layout.len(), 4096 + (64 << 10) + (512 << 10));
+        assert_eq!(layout.assist(0), 4096 + (64 << 10) + (512 << 10));
+        assert_eq!(layout.len(), layout.assist(0) + 8192);
+        assert_eq!(layout.assist_block(1, 2), layout.assist(0) + 4096 + 384);
         assert_eq!(layout.max_packet(), 8448);
         assert_eq!(layout.ring(1), 4096 + (32 << 10));
         for (ring, slots) in [(0, 128), (24 << 10, 128), (2 << 20, 128), (32 << 10, 100)] {

@@ -532,6 +532,7 @@ pub(super) fn shm_records() -> Vec<Vec<u8>> {
         shm::Record::Goodbye,
         shm::Record::Object {
             object: 5,
+            base: u64::MAX,
             len: 4096,
         },
         shm::Record::Forgot { object: 5 },

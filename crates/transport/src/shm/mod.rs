@@ -7,15 +7,21 @@
 //! mapped (`objects`), and a record on it wakes a sleeper. Large transfers copy once, straight between
 //! the two address spaces (`transfer`), or through a shared area where that is refused (`bulk`).
 //!
+//! Both sides work on them if both wait (`assist`).
+//!
 //! Reading order: `ring`, `doorbell`, `memory`, `regions`, `pair`, `handshake`,
-//! `progress`, `transfer`, `bulk`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
+//! `progress`, `transfer`, `copying`, `claim`, `assist`, `cooperate`, `bulk`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
 //! the bytes. `model.rs` explores the queue's and the doorbell's interleavings.
 //!
 //! Memory that a peer maps ([`Method::map`]) stays reachable for that peer until it drops the mapping:
 //! unlike a transfer, it is not ended by [`Method::unexport`]. The owner reuses such a buffer after the
 //! peer's reply or death, not before.
 
+mod assist;
 mod bulk;
+mod claim;
+mod cooperate;
+mod copying;
 mod doorbell;
 mod handshake;
 mod memory;
@@ -51,7 +57,7 @@ use causeway_wire::shm::{PairLayout, Record, doorbell as bell_format};
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Direction, Identity, Limits, Method, Peer, PeerReport, Sink, Transfer,
+    Access, Direction, Identity, Limits, Method, Peer, PeerReport, Sharing, Sink, Transfer,
 };
 use handshake::{HalfOpen, LISTENER_KEY};
 use memory::{Bell, HeadAndBody, Parts};
@@ -115,6 +121,15 @@ pub struct Shm {
     hot: Vec<u32>,
     /// Peers whose transfers have something to do.
     busy: VecDeque<Peer>,
+    /// Peers that have yet to finish their part of a transfer.
+    watched: Vec<Peer>,
+    /// Peers that something is exported to, and that may be helped.
+    lenders: Vec<Peer>,
+    sharing: Sharing,
+    /// A part of a shared transfer was copied since somebody last wanted to sleep.
+    copied: bool,
+    /// Nobody sleeps before.
+    linger: Option<Instant>,
     /// Peers whose connection is being made.
     pending: Vec<Peer>,
     /// Peers whose connection is to be given up.
@@ -173,6 +188,11 @@ impl Shm {
             by_address: HashMap::new(),
             hot: Vec::new(),
             busy: VecDeque::new(),
+            watched: Vec::new(),
+            lenders: Vec::new(),
+            sharing: Sharing::default(),
+            copied: false,
+            linger: None,
             pending: Vec::new(),
             ailing: Vec::new(),
             polls: 0,
@@ -358,12 +378,16 @@ impl Method for Shm {
                 what: "regions exported to one peer",
                 limit: REGION_SLOTS,
             })?;
-        Ok(RegionDescriptor {
+        let region = RegionDescriptor {
             key,
             base: memory.as_ptr() as u64,
             len: memory.len() as u64,
             object: pair.offer_object(memory),
-        })
+        };
+        if !std::mem::replace(&mut pair.lends, true) {
+            self.lenders.push(peer);
+        }
+        Ok(region)
     }
 
     fn unexport(&mut self, peer: Peer, key: u64) {
@@ -382,7 +406,9 @@ impl Method for Shm {
                 limit,
             });
         }
+        let shares = self.sharing.offers;
         let pair = self.pair_for_send(peer)?;
+        pair.shares = shares;
         if !pair.transfers.start(transfer) {
             return Err(SendError::WouldBlock);
         }
@@ -390,6 +416,10 @@ impl Method for Shm {
             self.list_busy(peer);
         }
         Ok(())
+    }
+
+    fn share_copies(&mut self, sharing: Sharing) {
+        self.sharing = sharing;
     }
 
     fn map(&mut self, peer: Peer, region: &RegionDescriptor) -> Option<Memory> {
@@ -436,6 +466,7 @@ impl Method for Shm {
 
     fn disarm(&mut self) {
         doorbell::disarm(&self.bell);
+        self.want_rings(false);
     }
 
     fn pollable(&self) -> BorrowedFd<'_> {
@@ -467,7 +498,7 @@ impl Method for Shm {
         }
         self.unlist(peer);
         if let Link::Live(mut pair) = entry.link {
-            pair.revoke_exports();
+            pair.revoke();
             pair.transfers
                 .fail_all(peer, &PeerError::Disconnected, sink);
             if let Some(socket) = &pair.socket {

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 
 use causeway_sys::memfd;
 use causeway_sys::memory::Memory;
+use causeway_wire::region::ObjectSpan;
 
 use crate::error::PeerError;
 
@@ -25,6 +26,8 @@ pub(super) struct Objects {
 
 struct Imported {
     memory: Memory,
+    /// The owner's address of its first byte.
+    base: u64,
     last_use: u64,
 }
 
@@ -59,6 +62,7 @@ impl Objects {
     pub(super) fn offered(
         &mut self,
         object: u64,
+        base: u64,
         len: u64,
         file: OwnedFd,
     ) -> Result<Option<u64>, PeerError> {
@@ -80,8 +84,20 @@ impl Objects {
         }
         self.uses += 1;
         let last_use = self.uses;
-        self.imported.insert(object, Imported { memory, last_use });
+        self.imported.insert(
+            object,
+            Imported {
+                memory,
+                base,
+                last_use,
+            },
+        );
         Ok(dropped)
+    }
+
+    /// Whether the peer has given us that object.
+    pub(super) fn has(&self, object: u64) -> bool {
+        self.imported.contains_key(&object)
     }
 
     /// The peer has freed one of its objects.
@@ -99,11 +115,15 @@ impl Objects {
         self.refusal
     }
 
-    /// The bytes of a span of one of the peer's objects.
-    pub(super) fn find(&mut self, object: u64, offset: u64, len: u64) -> Option<Memory> {
+    /// The bytes of a span of one of the peer's objects, which lies at `base` in the peer.
+    pub(super) fn find(&mut self, span: ObjectSpan, base: u64, len: u64) -> Option<Memory> {
+        let ObjectSpan { object, offset } = span;
         self.uses += 1;
         let entry = self.imported.get_mut(&object)?;
         entry.last_use = self.uses;
+        if base.checked_sub(entry.base) != Some(offset) {
+            return None;
+        }
         let end = offset.checked_add(len)?;
         (end <= entry.memory.len() as u64)
             .then(|| entry.memory.slice(offset as usize..end as usize))

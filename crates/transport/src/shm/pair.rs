@@ -16,6 +16,7 @@ use causeway_wire::shm::{
     WAKE_RECORD, Welcome, doorbell as bell_format,
 };
 
+use super::assist::{self, Assists, Offers};
 use super::bulk::Bulk;
 use super::doorbell;
 use super::memory::{Bell, MappedRing, Parts};
@@ -79,6 +80,12 @@ pub(super) struct Pair {
     /// A caller was told that there is no room.
     pub(super) blocked: bool,
     pub(super) transfers: Transfers,
+    /// Transfers that we started are shared with the peer.
+    pub(super) shares: bool,
+    pub(super) offers: Offers,
+    pub(super) assists: Assists,
+    /// Whether the pair is in the list of those that may be helped.
+    pub(super) lends: bool,
     pub(super) bulk: Bulk,
     pub(super) objects: Objects,
     /// The pair's memory file, until it is sent.
@@ -119,6 +126,10 @@ impl Pair {
             last_active: 0,
             blocked: false,
             transfers: Transfers::default(),
+            shares: true,
+            offers: Offers::new(&mapping, layout, side),
+            assists: Assists::new(&mapping, layout, 1 - side),
+            lends: false,
             bulk: Bulk::default(),
             objects: Objects::default(),
             file: None,
@@ -185,7 +196,7 @@ impl Pair {
 
     /// Ends all exports. What the peer was told of them is worth nothing from now on, even if it does
     /// not know yet that the connection has ended.
-    pub(super) fn revoke_exports(&mut self) {
+    fn revoke_exports(&mut self) {
         let socket = &self.socket;
         self.exports.revoke_all(|| is_gone(socket));
     }
@@ -313,9 +324,9 @@ impl Pair {
                 self.goodbye = true;
                 Ok(())
             }
-            (Record::Object { object, len }, Stage::Up) => {
+            (Record::Object { object, base, len }, Stage::Up) => {
                 let file = descriptors.next().ok_or_else(missing)?;
-                if let Some(object) = self.objects.offered(object, len, file)? {
+                if let Some(object) = self.objects.offered(object, base, len, file)? {
                     self.tell_forgotten(object);
                 }
                 Ok(())
@@ -369,7 +380,8 @@ impl Pair {
         let socket = self.socket.as_ref()?;
         if !self.objects.was_sent(object) {
             let len = memfd::checked_len(file).ok()?;
-            let record = Record::Object { object, len }.to_bytes();
+            let base = (memory.as_ptr() as u64).wrapping_sub(offset);
+            let record = Record::Object { object, base, len }.to_bytes();
             // With the socket's queue full the peer reaches the memory by transfer instead.
             socket.send(&record, &[file]).ok()?;
             self.objects.sent(object);
@@ -396,13 +408,39 @@ impl Pair {
             .ok_or("its key is not exported")?;
         let memory = self
             .objects
-            .find(span.object, span.offset, region.len)
-            .ok_or("its memory object was not received, or is smaller")?;
+            .find(span, region.base, region.len)
+            .ok_or("its memory object was not received, or the region does not lie in it")?;
         Ok(if permission.allows(Direction::Put) {
             memory
         } else {
             memory.read_only()
         })
+    }
+
+    /// Memory of the peer's at its address `base`, in one of its objects, mapped here.
+    pub(super) fn find_object(&mut self, span: ObjectSpan, base: u64, len: u64) -> Option<Memory> {
+        if !self.objects.has(span.object)
+            && let Err(cause) = self.read_records()
+        {
+            // The object was sent before the descriptor, but on the other way.
+            self.failing.get_or_insert(cause);
+        }
+        self.objects.find(span, base, len)
+    }
+
+    /// Cross-memory attach does not work any more.
+    #[cold]
+    pub(super) fn refuse_attach(&mut self, reason: String) {
+        tracing::warn!(reason, "transfers go through a shared area from now on");
+        self.attach = Attach::Refused(reason);
+    }
+
+    /// Ends what the peer may do with our memory: exports, and transfers that both sides work on.
+    pub(super) fn revoke(&mut self) {
+        self.revoke_exports();
+        let socket = self.socket.take();
+        assist::revoke(self, || is_gone(&socket));
+        self.socket = socket;
     }
 
     /// How many slots a ring has.
@@ -418,7 +456,7 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        self.revoke_exports();
+        self.revoke();
     }
 }
 

@@ -3,7 +3,7 @@
 //! What one poll costs does not grow with the number of open peers: it looks at the rings that had
 //! something lately, at one word of the doorbell page, and every 1024th time at the epoll set.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_sys::membarrier;
 use causeway_wire::shm::SlotKind;
@@ -15,7 +15,7 @@ use super::pair::{Pair, Stage};
 use super::peers::{Entry, Link};
 use super::ring::Front;
 use super::transfer::{self, Step};
-use super::{bulk, doorbell::BellMemory};
+use super::{assist, bulk, cooperate, doorbell::BellMemory};
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
 
@@ -31,6 +31,10 @@ const HANDSHAKE_POLLS: u64 = 32;
 /// A ring without a packet for this many polls goes cold, if more than [`ALWAYS_HOT`] are hot.
 const QUIET_POLLS: u64 = 4096;
 
+/// How long nobody sleeps after it has copied a part of a shared transfer: longer than the other side takes
+/// for its part, and than waking up would.
+const LINGER: Duration = Duration::from_micros(100);
+
 /// As many rings cost next to nothing to poll, so they cool only when the caller sleeps.
 const ALWAYS_HOT: usize = 4;
 
@@ -43,6 +47,12 @@ impl Shm {
         }
         if !self.busy.is_empty() {
             progress |= self.step_transfers(sink);
+        }
+        if !self.watched.is_empty() {
+            self.look_at_helpers();
+        }
+        if !progress && !self.lenders.is_empty() {
+            progress |= self.help();
         }
         if !self.ailing.is_empty() {
             progress |= self.bury_all(sink);
@@ -177,14 +187,97 @@ impl Shm {
             return true;
         };
         pair.transfers.listed = false;
+        self.copied |= pair
+            .transfers
+            .queue
+            .front()
+            .is_some_and(|front| front.offer.is_some());
         let step = transfer::step(pair, peer, sink);
         if pair.failing.is_some() {
             self.ail(peer);
         }
-        if step == Step::Again {
-            self.list_busy(peer);
+        match step {
+            Step::Again => self.list_busy(peer),
+            Step::Watch => self.list_watched(peer),
+            Step::Wait => {}
         }
         true
+    }
+
+    fn list_watched(&mut self, peer: Peer) {
+        if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair())
+            && !pair.transfers.watched
+        {
+            pair.transfers.watched = true;
+            self.watched.push(peer);
+        }
+    }
+
+    /// Goes on with transfers of which the peer has finished its part.
+    fn look_at_helpers(&mut self) {
+        let mut watched = std::mem::take(&mut self.watched);
+        watched.retain(|&peer| {
+            let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) else {
+                return false;
+            };
+            let news = cooperate::has_news(pair);
+            if news {
+                pair.transfers.watched = false;
+                self.list_busy(peer);
+            }
+            !news
+        });
+        self.watched = watched;
+    }
+
+    /// Does a part of a transfer that a peer started and shares; the peers take turns.
+    fn help(&mut self) -> bool {
+        let turn = self.polls as usize % self.lenders.len();
+        let peer = self.lenders[turn];
+        let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) else {
+            self.lenders.swap_remove(turn);
+            return false;
+        };
+        if !pair.exports.is_any() {
+            pair.lends = false;
+            self.lenders.swap_remove(turn);
+            return false;
+        }
+        let helped = self.sharing.helps && assist::help(pair);
+        self.copied |= helped;
+        if pair.failing.is_some() {
+            self.ail(peer);
+        }
+        helped
+    }
+
+    /// Whether a peer shares a transfer that has something left to do.
+    fn can_help(&mut self) -> bool {
+        let peers = &mut self.peers;
+        self.sharing.helps
+            && self.lenders.iter().any(|&peer| {
+                let pair = peers.get_mut(peer).and_then(|entry| entry.pair());
+                pair.is_some_and(assist::can_help)
+            })
+    }
+
+    /// Whether a part of a large transfer was copied so lately that its end, or the next one, is worth staying
+    /// awake for.
+    fn lingers(&mut self) -> bool {
+        if std::mem::take(&mut self.copied) {
+            self.linger = Some(Instant::now() + LINGER);
+        }
+        self.linger = self.linger.filter(|&until| Instant::now() < until);
+        self.linger.is_some()
+    }
+
+    /// Has helpers ring for this process while it sleeps, or not any more.
+    pub(super) fn want_rings(&mut self, wanted: bool) {
+        for &peer in &self.watched {
+            if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
+                pair.offers.want_ring(wanted);
+            }
+        }
     }
 
     fn check_sockets(&mut self, sink: &mut dyn Sink) -> bool {
@@ -267,11 +360,12 @@ impl Shm {
     }
 
     pub(super) fn prepare_sleep(&mut self) -> bool {
-        if !self.ailing.is_empty() || !self.busy.is_empty() || self.attention {
+        if !self.ailing.is_empty() || !self.busy.is_empty() || self.attention || self.lingers() {
             return false;
         }
         self.sleeps += 1;
         doorbell::arm(&self.bell, self.sleeps);
+        self.want_rings(true);
         let cooling = std::mem::take(&mut self.hot);
         let ready = if cooling.is_empty() {
             self.bell.full_fence();
@@ -281,7 +375,9 @@ impl Shm {
         };
         // Ringing may have read, off the socket, what the end of the sleep would have been.
         let met = self.has_news_of_pending();
-        if ready || met || doorbell::is_rung(&self.bell) {
+        self.look_at_helpers();
+        let copies = !self.busy.is_empty() || self.can_help();
+        if ready || met || copies || doorbell::is_rung(&self.bell) {
             self.attention |= met;
             doorbell::disarm(&self.bell);
             return false;
@@ -312,6 +408,8 @@ impl Shm {
         self.hot.retain(|&index| index as usize != peer.index());
         self.pending.retain(|&other| other != peer);
         self.busy.retain(|&other| other != peer);
+        self.watched.retain(|&other| other != peer);
+        self.lenders.retain(|&other| other != peer);
     }
 
     fn bury_all(&mut self, sink: &mut dyn Sink) -> bool {
@@ -340,7 +438,7 @@ impl Shm {
                     let slots = pair.ring_slots();
                     drain(&mut pair, peer, slots, sink);
                 }
-                pair.revoke_exports();
+                pair.revoke();
                 pair.transfers.fail_all(peer, &cause, sink);
                 if let Some(socket) = &pair.socket {
                     self.epoll.remove(socket);

@@ -68,6 +68,8 @@ pub(super) struct Exports {
     /// Entries that were used and are free; the lowest numbers are taken first from fresh ones so that
     /// few pages of the table are touched.
     free: Vec<usize>,
+    /// How many there are.
+    live: usize,
     /// The peer did not end a copy in time and has not been seen to end it since.
     stuck: bool,
 }
@@ -81,6 +83,7 @@ impl Exports {
             side,
             entries: Vec::new(),
             free: Vec::new(),
+            live: 0,
             stuck: false,
         }
     }
@@ -112,7 +115,13 @@ impl Exports {
             memory: memory.clone(),
             access,
         });
+        self.live += 1;
         Some(key)
+    }
+
+    /// Whether anything is exported.
+    pub(super) fn is_any(&self) -> bool {
+        self.live > 0
     }
 
     /// Ends an export. Returns once the peer no longer touches the memory, which `peer_is_gone` helps
@@ -128,10 +137,13 @@ impl Exports {
         self.clear_entry(slot);
         fence(SeqCst);
         self.free.push(slot);
+        self.live -= 1;
         let many = self.copies_under_many();
-        if !self.wait_while(|exports| exports.is_held(key, many), peer_is_gone) {
-            give_up(export);
+        let mut stuck = self.stuck;
+        if !wait_while(&mut stuck, || self.is_held(key, many), peer_is_gone) {
+            give_up(export.memory);
         }
+        self.stuck = stuck;
     }
 
     /// Ends all exports, as [`Exports::remove`] does, with one wait for all of them.
@@ -146,11 +158,14 @@ impl Exports {
         }
         fence(SeqCst);
         let many = self.copies_under_many();
-        let ended = self.wait_while(|exports| exports.is_any_held(many), peer_is_gone);
+        let mut stuck = self.stuck;
+        let ended = wait_while(&mut stuck, || self.is_any_held(many), peer_is_gone);
+        self.stuck = stuck;
         self.free.clear();
+        self.live = 0;
         for export in std::mem::take(&mut self.entries).into_iter().flatten() {
             if !ended && self.is_held(export.key, many) {
-                give_up(export);
+                give_up(export.memory);
             }
         }
     }
@@ -197,39 +212,7 @@ impl Exports {
         self.hazards().any(listed) || self.is_held_among_many(many)
     }
 
-    /// Waits while `held`; `false` if that does not end. A peer that has once been waited for in vain is
-    /// not waited for again before it goes on.
-    fn wait_while(
-        &mut self,
-        held: impl Fn(&Self) -> bool,
-        peer_is_gone: impl Fn() -> bool,
-    ) -> bool {
-        let mut since = None;
-        let mut turn = 0u64;
-        while held(self) {
-            turn += 1;
-            if turn < 1000 {
-                std::hint::spin_loop();
-                continue;
-            }
-            std::thread::yield_now();
-            if turn.is_multiple_of(64) {
-                if peer_is_gone() {
-                    return true;
-                }
-                let waited = since.get_or_insert_with(Instant::now).elapsed();
-                if self.stuck || waited > STUCK_COPY {
-                    self.stuck = true;
-                    return false;
-                }
-            }
-        }
-        self.stuck = false;
-        true
-    }
-
     /// Whether the peer was last waited for in vain.
-    #[cfg(all(test, not(loom)))]
     pub(super) fn is_stuck(&self) -> bool {
         self.stuck
     }
@@ -254,15 +237,46 @@ impl Exports {
     }
 }
 
+/// Waits while `held`; `false` if that does not end. A peer that has once been waited for in vain (`stuck`) is
+/// not waited for again before it goes on.
+pub(super) fn wait_while(
+    stuck: &mut bool,
+    held: impl Fn() -> bool,
+    peer_is_gone: impl Fn() -> bool,
+) -> bool {
+    let mut since = None;
+    let mut turn = 0u64;
+    while held() {
+        turn += 1;
+        if turn < 1000 {
+            std::hint::spin_loop();
+            continue;
+        }
+        std::thread::yield_now();
+        if turn.is_multiple_of(64) {
+            if peer_is_gone() {
+                return true;
+            }
+            let waited = since.get_or_insert_with(Instant::now).elapsed();
+            if *stuck || waited > STUCK_COPY {
+                *stuck = true;
+                return false;
+            }
+        }
+    }
+    *stuck = false;
+    true
+}
+
 /// Keeps memory for good that the peer may still touch.
 #[cold]
-fn give_up(export: Export) {
+pub(super) fn give_up(memory: Memory) {
     tracing::warn!(
-        bytes = export.memory.len(),
+        bytes = memory.len(),
         "a peer neither finishes nor leaves a copy of memory that is no longer exported; \
          the memory is given up"
     );
-    std::mem::forget(export);
+    std::mem::forget(memory);
 }
 
 fn access_bits(access: Access) -> u64 {

@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use causeway_sys::attach::{self, LocalSpans, MAX_SPANS, RemoteSpans};
+use causeway_sys::attach::{LocalSpans, MAX_SPANS, RemoteSpans};
+use causeway_sys::memory::Memory;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::shm::SlotKind;
-use rustix::io::Errno;
 
-use super::pair::{Attach, Pair, Stage, refusal};
+use super::assist::Offer;
+use super::cooperate;
+use super::copying::{PieceError, copy};
+use super::pair::{Attach, Pair, Stage};
 use crate::error::{PeerError, TransferError};
 use crate::method::{Direction, Peer, Sink, Transfer};
 
@@ -27,6 +30,10 @@ pub(super) struct Transfers {
     caller_waits: bool,
     /// Whether the pair is in the list of those to be stepped.
     pub(super) listed: bool,
+    /// Whether the pair is in the list of those that wait for the helper.
+    pub(super) watched: bool,
+    /// The peer has taken part in the last shared transfer.
+    pub(super) helped: bool,
 }
 
 /// One transfer in progress.
@@ -40,6 +47,12 @@ pub(super) struct Active {
     /// Pieces that the peer has been asked for and not yet answered.
     pub(super) outstanding: usize,
     pub(super) failed: Option<TransferError>,
+    /// It was looked at whether the next two can be.
+    pub(super) considered: bool,
+    /// The far memory, where it is mapped here.
+    pub(super) far: Option<Memory>,
+    /// It is shared with the peer; nothing is `left` then.
+    pub(super) offer: Option<Offer>,
 }
 
 /// Whether a pair's transfers have something to do.
@@ -49,6 +62,9 @@ pub(super) enum Step {
     Again,
     /// Not before the peer has answered or made room, or another transfer is started.
     Wait,
+    /// Not before the peer has finished its part of a shared transfer, which it does not tell while nobody
+    /// sleeps here.
+    Watch,
 }
 
 impl Transfers {
@@ -83,6 +99,9 @@ impl Transfers {
             left: local,
             outstanding: 0,
             failed,
+            considered: false,
+            far: None,
+            offer: None,
         });
         true
     }
@@ -190,11 +209,18 @@ pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
     if pair.stage != Stage::Up {
         return Step::Wait;
     }
-    if let Some(active) = pair.transfers.queue.front()
-        && active.outstanding == 0
-        && (active.left == 0 || active.failed.is_some())
-    {
+    cooperate::consider(pair);
+    let Some(front) = pair.transfers.queue.front() else {
+        return Step::Wait;
+    };
+    if front.offer.is_some() {
+        return cooperate::step(pair);
+    }
+    if front.outstanding == 0 && (front.left == 0 || front.failed.is_some()) {
         return finish_front(pair, peer, sink);
+    }
+    if front.far.is_some() {
+        return cooperate::mapped_step(pair);
     }
     match pair.attach {
         Attach::Usable(pid) => attach_step(pair, pid),
@@ -235,17 +261,10 @@ fn attach_step(pair: &mut Pair, pid: i32) -> Step {
         Ok(bytes) => active.advance(bytes),
         Err(PieceError::Transfer(error)) => active.failed = Some(error),
         Err(PieceError::Refused(reason)) => {
-            tracing::warn!(reason, "transfers go through a shared area from now on");
-            pair.attach = Attach::Refused(reason);
+            pair.refuse_attach(reason);
         }
     }
     Step::Again
-}
-
-enum PieceError {
-    Transfer(TransferError),
-    /// Cross-memory attach does not work with this peer (any more).
-    Refused(String),
 }
 
 fn attach_piece(
@@ -298,29 +317,4 @@ fn check_spans(
         );
     }
     Ok(remote)
-}
-
-fn copy(
-    pid: i32,
-    direction: Direction,
-    local: &LocalSpans<'_>,
-    remote: &RemoteSpans,
-) -> Result<u64, PieceError> {
-    let copied = match direction {
-        Direction::Get => attach::read(pid, local, remote),
-        Direction::Put => attach::write(pid, local, remote),
-    };
-    match copied {
-        Ok(0) => Err(PieceError::Transfer(TransferError::Copy(
-            "nothing was copied".to_owned(),
-        ))),
-        Ok(bytes) => Ok(bytes as u64),
-        Err(error) => Err(match Errno::from_io_error(&error) {
-            Some(Errno::SRCH) => PieceError::Transfer(TransferError::Peer(PeerError::Broken(
-                "its process ended".to_owned(),
-            ))),
-            Some(Errno::PERM | Errno::NOSYS) => PieceError::Refused(refusal(&error)),
-            _ => PieceError::Transfer(TransferError::Copy(error.to_string())),
-        }),
-    }
 }

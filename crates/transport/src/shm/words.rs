@@ -13,6 +13,10 @@ pub(super) trait Word {
     fn swap(&self, value: u64, order: Ordering) -> u64;
     /// As the standard library's.
     fn fetch_or(&self, bits: u64, order: Ordering) -> u64;
+    /// As the standard library's.
+    fn fetch_add(&self, value: u64, order: Ordering) -> u64;
+    /// Sets the word to `new` if it is `old`; answers whether it was.
+    fn replace(&self, old: u64, new: u64, order: Ordering) -> bool;
     /// Sets the word to 0 if it is `value`.
     fn clear_if(&self, value: u64, order: Ordering);
 }
@@ -35,6 +39,15 @@ macro_rules! word {
             #[inline]
             fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
                 self.fetch_or(bits, order)
+            }
+            #[inline]
+            fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
+                self.fetch_add(value, order)
+            }
+            #[inline]
+            fn replace(&self, old: u64, new: u64, order: Ordering) -> bool {
+                self.compare_exchange(old, new, order, Ordering::Relaxed)
+                    .is_ok()
             }
             #[inline]
             fn clear_if(&self, value: u64, order: Ordering) {

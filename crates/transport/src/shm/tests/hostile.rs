@@ -13,6 +13,8 @@ use causeway_wire::shm::{
     SlotKind, SlotWord, doorbell,
 };
 
+use causeway_sys::memory::Memory;
+
 use super::*;
 
 fn layout() -> PairLayout {
@@ -329,6 +331,7 @@ fn records_out_of_place_and_random_ones_end_the_connection() {
         refused.to_bytes(),
         Record::Object {
             object: 1,
+            base: 0,
             len: 4096,
         }
         .to_bytes(),
@@ -364,7 +367,12 @@ fn an_object_that_could_shrink_or_is_too_short_is_refused() {
         (&short, u64::MAX),
     ] {
         let (raw, _) = Raw::meet(&mut host, &address);
-        let record = Record::Object { object: 1, len }.to_bytes();
+        let record = Record::Object {
+            object: 1,
+            base: 0,
+            len,
+        }
+        .to_bytes();
         raw.socket.send(&record, &[file.as_fd()]).unwrap();
         host.until("it is found out", |host| !host.log.down.is_empty());
         let (_, cause) = host.log.down.pop().unwrap();
@@ -449,11 +457,13 @@ fn a_full_table_of_descriptors_costs_mapping_only() {
     );
     let again = export(&mut met);
     assert!(met.client.shm.map(met.to_server, &again).is_some());
-    // The area to copy through: the server cannot take it, and says so.
+    // The area to copy other memory through: the server cannot take it, and says so.
+    let (near, far) = (Memory::zeroed(4096), Memory::zeroed(4096));
+    let exported = met.server.shm.export(met.to_client, &far, Access::Read);
     let transfer = Transfer {
         direction: Direction::Get,
-        local: vec![buffer.clone()],
-        remote: vec![again],
+        local: vec![near],
+        remote: vec![exported.unwrap()],
         notify: None,
         token: 1,
     };

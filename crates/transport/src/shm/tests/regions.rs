@@ -380,7 +380,7 @@ fn freed_objects_are_dropped_by_peers_and_the_cache_is_bounded() {
         .unwrap();
     assert!(
         pair.objects
-            .find(again.object.unwrap().object, 0, 1)
+            .find(again.object.unwrap(), again.base, 1)
             .is_none()
     );
 }

@@ -1,0 +1,486 @@
+//! Transfers that both sides work on: what the starter shares of them, and how the other side helps.
+//!
+//! The starter describes a transfer of contiguous memory in a block of its page and takes parts of it
+//! from the front ([`Offers`]); the other side, when it polls and has nothing else to do, takes parts
+//! from the back ([`help`]). `claim` says who takes what.
+//!
+//! Whose memory is safe how: the starter touches the helper's memory under its hazard words, as in
+//! any transfer. The helper touches the starter's memory only between claiming a part and counting it as
+//! finished; the starter completes the transfer, or gives the memory back after a failure, only when all
+//! that was claimed is finished, or the helper has died, or neither comes for so long that the memory
+//! is given up ([`revoke`]). The helper copies inside one poll, so its own export cannot end meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU64, fence};
+
+use causeway_sys::mapping::Mapping;
+use causeway_sys::memory::Memory;
+use causeway_wire::region::ObjectSpan;
+use causeway_wire::shm::PairLayout;
+use causeway_wire::shm::assist::{self, BLOCKS, FAILED, PUT, UNIT_BYTES};
+
+use super::claim::{From, Helped, Nonsense, Share, Started};
+use super::copying::{self, Piece};
+use super::pair::{Attach, Pair, Stage};
+use super::transfer::MAX_PIECE;
+use crate::method::Direction;
+use std::ops::Range;
+
+/// What the starter says about a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Description {
+    /// Seen from the starter.
+    pub(super) direction: Direction,
+    /// The helper's region.
+    pub(super) key: u64,
+    /// The helper's address of the first byte.
+    pub(super) far: u64,
+    /// The starter's.
+    pub(super) near: u64,
+    /// Bytes.
+    pub(super) len: u64,
+    /// Where the starter's memory lies in an object of its.
+    pub(super) object: Option<ObjectSpan>,
+}
+
+/// How many units a transfer of `len` bytes has, if they can be counted.
+fn units_of(len: u64) -> Option<u32> {
+    u32::try_from(len.div_ceil(UNIT_BYTES)).ok()
+}
+
+/// The bytes of `units` of a transfer of `len` bytes.
+fn bytes_of(units: &Range<u32>, len: u64) -> Range<u64> {
+    let end = (u64::from(units.end) * UNIT_BYTES).min(len);
+    (u64::from(units.start) * UNIT_BYTES).min(end)..end
+}
+
+/// As many units as fit into `bytes`.
+fn units_in(bytes: u64) -> u32 {
+    u32::try_from(bytes / UNIT_BYTES).unwrap_or(u32::MAX)
+}
+
+/// The page of the transfers that `side` started.
+struct Page {
+    mapping: Arc<Mapping>,
+    layout: PairLayout,
+    side: usize,
+}
+
+impl Page {
+    fn head(&self, offset: usize) -> &AtomicU64 {
+        self.mapping.word(self.layout.assist(self.side) + offset)
+    }
+
+    fn word(&self, block: usize, offset: usize) -> &AtomicU64 {
+        let at = self.layout.assist_block(self.side, block);
+        self.mapping.word(at + offset)
+    }
+
+    fn share(&self, block: usize) -> Share<'_, AtomicU64> {
+        Share {
+            claims: self.word(block, assist::CLAIMS),
+            done: self.word(block, assist::DONE),
+        }
+    }
+
+    fn describe(&self, block: usize, description: &Description) {
+        let put = match description.direction {
+            Direction::Get => 0,
+            Direction::Put => PUT,
+        };
+        let span = description.object.unwrap_or(ObjectSpan {
+            object: 0,
+            offset: 0,
+        });
+        let words = [
+            (assist::KEY, description.key),
+            (assist::FAR, description.far),
+            (assist::NEAR, description.near),
+            (assist::LEN, description.len | put),
+            (assist::OBJECT, span.object),
+            (assist::OFFSET, span.offset),
+        ];
+        for (offset, value) in words {
+            self.word(block, offset).store(value, Relaxed);
+        }
+    }
+
+    fn description(&self, block: usize) -> Description {
+        let word = |offset| self.word(block, offset).load(Relaxed);
+        let (len, object) = (word(assist::LEN), word(assist::OBJECT));
+        Description {
+            direction: if len & PUT == 0 {
+                Direction::Get
+            } else {
+                Direction::Put
+            },
+            key: word(assist::KEY),
+            far: word(assist::FAR),
+            near: word(assist::NEAR),
+            len: len & !PUT,
+            object: (object != 0).then(|| ObjectSpan {
+                object,
+                offset: word(assist::OFFSET),
+            }),
+        }
+    }
+}
+
+/// The starter's part.
+pub(super) struct Offers {
+    page: Page,
+    /// Blocks that hold a transfer.
+    used: u64,
+    /// Blocks that may have something left to claim: what the helper is told.
+    open: u64,
+    next: usize,
+}
+
+/// A shared transfer.
+#[derive(Debug)]
+pub(super) struct Offer {
+    block: usize,
+    len: u64,
+    started: Started,
+    /// It is to be done again, by the starter alone.
+    again: bool,
+}
+
+impl Offers {
+    /// Nothing shared yet by `side`.
+    pub(super) fn new(mapping: &Arc<Mapping>, layout: PairLayout, side: usize) -> Self {
+        Self {
+            page: Page {
+                mapping: Arc::clone(mapping),
+                layout,
+                side,
+            },
+            used: 0,
+            open: 0,
+            next: 0,
+        }
+    }
+
+    /// Whether another transfer can be shared.
+    pub(super) fn has_room(&self) -> bool {
+        self.used.count_ones() < BLOCKS as u32
+    }
+
+    /// Shares a transfer; `None` if too many are, or it is too long.
+    pub(super) fn open(&mut self, description: &Description) -> Option<Offer> {
+        let units = units_of(description.len)?;
+        // In turn, so that the helper meets them in the order in which they were started.
+        let mut blocks = (self.next..BLOCKS).chain(0..self.next);
+        let block = blocks.find(|block| self.used & 1 << block == 0)?;
+        self.next = (block + 1) % BLOCKS;
+        self.page.describe(block, description);
+        let started = self.page.share(block).open(units);
+        self.used |= 1 << block;
+        self.open |= 1 << block;
+        self.tell_open();
+        Some(Offer {
+            block,
+            len: description.len,
+            started,
+            again: false,
+        })
+    }
+
+    fn tell_open(&self) {
+        self.page.head(assist::OPEN).store(self.open, Release);
+    }
+
+    /// Takes a part of at most `most` bytes; empty if there is none.
+    pub(super) fn claim(
+        &mut self,
+        offer: &mut Offer,
+        most: u64,
+        from: From,
+    ) -> Result<Range<u64>, Nonsense> {
+        let share = self.page.share(offer.block);
+        let units = share.claim_front(&mut offer.started, units_in(most), from)?;
+        self.note_claimed(offer);
+        Ok(bytes_of(&units, offer.len))
+    }
+
+    fn note_claimed(&mut self, offer: &Offer) {
+        let bit = 1 << offer.block;
+        if offer.started.is_all_claimed() && self.open & bit != 0 {
+            self.open &= !bit;
+            self.tell_open();
+        }
+    }
+
+    /// Nobody takes anything of it any more.
+    pub(super) fn close(&mut self, offer: &mut Offer) -> Result<(), Nonsense> {
+        self.page.share(offer.block).close(&mut offer.started)?;
+        self.note_claimed(offer);
+        Ok(())
+    }
+
+    /// Has the transfer done again without help.
+    pub(super) fn redo(&mut self, offer: &mut Offer) -> Result<(), Nonsense> {
+        offer.again = true;
+        self.close(offer)
+    }
+
+    /// How far the helper is.
+    pub(super) fn helped(&self, offer: &Offer) -> Result<Helped, Nonsense> {
+        self.page.share(offer.block).helped(&offer.started)
+    }
+
+    /// Whether all parts are taken and the helper has finished its.
+    pub(super) fn is_settled(&self, offer: &Offer) -> Result<bool, Nonsense> {
+        Ok(offer.started.is_all_claimed() && self.helped(offer)?.finished)
+    }
+
+    /// Frees a settled transfer's block; answers whether all was copied.
+    pub(super) fn free(&mut self, offer: &Offer) -> Result<bool, Nonsense> {
+        let failed = self.helped(offer)?.failed;
+        self.used &= !(1 << offer.block);
+        Ok(!failed && !offer.again)
+    }
+
+    /// The helper shall ring when it has finished a part, or need not.
+    pub(super) fn want_ring(&self, wanted: bool) {
+        self.page
+            .head(assist::WANTS_RING)
+            .store(wanted.into(), SeqCst);
+    }
+}
+
+/// The helper's part.
+pub(super) struct Assists {
+    page: Page,
+    /// Where the last help was.
+    next: usize,
+}
+
+impl Assists {
+    /// What `owner` shares.
+    pub(super) fn new(mapping: &Arc<Mapping>, layout: PairLayout, owner: usize) -> Self {
+        Self {
+            page: Page {
+                mapping: Arc::clone(mapping),
+                layout,
+                side: owner,
+            },
+            next: 0,
+        }
+    }
+
+    /// Whether there may be something to do.
+    #[inline]
+    pub(super) fn is_any_open(&self) -> bool {
+        self.page.head(assist::OPEN).load(Relaxed) != 0
+    }
+
+    /// Blocks that may have something left, beginning where the last help was.
+    fn open(&self) -> impl Iterator<Item = usize> + use<> {
+        let open = self.page.head(assist::OPEN).load(Acquire);
+        let blocks = (self.next..BLOCKS).chain(0..self.next);
+        blocks.filter(move |block| open & 1 << block != 0)
+    }
+}
+
+/// A part that the helper has taken.
+struct Taken {
+    block: usize,
+    units: u32,
+    description: Description,
+    bytes: Range<u64>,
+}
+
+impl Taken {
+    /// The helper's own memory, if it is exported for that.
+    fn own(&self, pair: &Pair) -> Option<Memory> {
+        let Description {
+            direction,
+            key,
+            far,
+            ..
+        } = self.description;
+        let base = far.checked_add(self.bytes.start)?;
+        let len = self.bytes.end - self.bytes.start;
+        pair.exports.find(key, base, len, direction)
+    }
+}
+
+/// Whether the helper has a way to the starter's memory.
+fn is_reachable(pair: &mut Pair, description: &Description) -> bool {
+    matches!(pair.attach, Attach::Usable(_))
+        || near_memory(pair, description, &(0..description.len)).is_some()
+}
+
+/// The starter's memory, where it can be mapped.
+fn near_memory(pair: &mut Pair, description: &Description, bytes: &Range<u64>) -> Option<Memory> {
+    let span = description.object?;
+    let offset = span.offset.checked_add(bytes.start)?;
+    let base = description.near.checked_add(bytes.start)?;
+    pair.find_object(ObjectSpan { offset, ..span }, base, bytes.end - bytes.start)
+}
+
+/// Copies a bounded part of what the peer shares; answers whether there was something.
+pub(super) fn help(pair: &mut Pair) -> bool {
+    if pair.stage != Stage::Up || pair.failing.is_some() || !pair.assists.is_any_open() {
+        return false;
+    }
+    let taken = take(pair);
+    if taken.is_empty() {
+        return false;
+    }
+    copy_taken(pair, taken);
+    fence(SeqCst);
+    let wants_ring = pair.assists.page.head(assist::WANTS_RING);
+    if wants_ring.load(Relaxed) != 0 {
+        wants_ring.store(0, Relaxed);
+        pair.ring_peer();
+    }
+    true
+}
+
+/// Whether [`help`] would find something to do.
+pub(super) fn can_help(pair: &mut Pair) -> bool {
+    if pair.stage != Stage::Up || pair.failing.is_some() || !pair.exports.is_any() {
+        return false;
+    }
+    let blocks: Vec<usize> = pair.assists.open().collect();
+    blocks.into_iter().any(|block| {
+        let page = &pair.assists.page;
+        let description = page.description(block);
+        page.share(block).has_left() && is_reachable(pair, &description)
+    })
+}
+
+/// Takes parts of the peer's transfers.
+fn take(pair: &mut Pair) -> Vec<Taken> {
+    let mut taken = Vec::new();
+    let mut room = MAX_PIECE as u64;
+    for from in [From::OwnHalf, From::Anywhere] {
+        for block in pair.assists.open() {
+            let before = pair.assists.page.description(block);
+            let Some(units) = units_of(before.len) else {
+                continue;
+            };
+            if room < UNIT_BYTES || !is_reachable(pair, &before) {
+                continue;
+            }
+            let share = pair.assists.page.share(block);
+            let Some(units) = share.claim_back(units, units_in(room), from) else {
+                continue;
+            };
+            // The block may have been used again before the claim, not after it.
+            let description = pair.assists.page.description(block);
+            let bytes = bytes_of(&units, description.len);
+            room = room.saturating_sub(bytes.end - bytes.start);
+            pair.assists.next = block;
+            taken.push(Taken {
+                block,
+                units: units.end - units.start,
+                description,
+                bytes,
+            });
+            if from == From::Anywhere {
+                return taken;
+            }
+        }
+        if !taken.is_empty() {
+            break;
+        }
+    }
+    taken
+}
+
+/// Copies the parts and counts them as finished.
+fn copy_taken(pair: &mut Pair, taken: Vec<Taken>) {
+    let mut rest: Vec<(&Taken, Memory)> = Vec::new();
+    for part in &taken {
+        let Some(own) = part.own(pair) else {
+            finish(pair, part, false);
+            continue;
+        };
+        match near_memory(pair, &part.description, &part.bytes) {
+            Some(near) => {
+                let (to, from) = match part.description.direction {
+                    Direction::Get => (&near, &own),
+                    Direction::Put => (&own, &near),
+                };
+                copying::copy_mapped(to, from, part.description.len);
+                finish(pair, part, true);
+            }
+            None => rest.push((part, own)),
+        }
+    }
+    let Attach::Usable(pid) = pair.attach else {
+        for (part, _) in rest {
+            finish(pair, part, false);
+        }
+        return;
+    };
+    for direction in [Direction::Get, Direction::Put] {
+        let same: Vec<&(&Taken, Memory)> = rest
+            .iter()
+            .filter(|(part, _)| part.description.direction == direction)
+            .collect();
+        let pieces: Vec<Piece<'_>> = same
+            .iter()
+            .map(|(part, own)| Piece {
+                own,
+                range: 0..own.len(),
+                base: part.description.near.wrapping_add(part.bytes.start),
+            })
+            .collect();
+        let ours = match direction {
+            Direction::Get => Direction::Put,
+            Direction::Put => Direction::Get,
+        };
+        // What could not be copied is the starter's to deal with, and to tell.
+        let failures = copying::attach_all(pid, ours, &pieces);
+        for (at, (part, _)) in same.into_iter().enumerate() {
+            let copied = matches!(&failures, Ok(failures) if failures.iter().all(|f| f.0 != at));
+            finish(pair, part, copied);
+        }
+    }
+}
+
+fn finish(pair: &Pair, part: &Taken, copied: bool) {
+    let share = pair.assists.page.share(part.block);
+    share.finish_back(part.units, copied);
+}
+
+/// Ends what the peer may do with the memory of our shared transfers. Memory that it may still touch
+/// after a while, without having died, is given up.
+pub(super) fn revoke(pair: &mut Pair, peer_is_gone: impl Fn() -> bool) {
+    let offers = &mut pair.offers;
+    for active in &mut pair.transfers.queue {
+        if let Some(offer) = &mut active.offer {
+            // What an impostor has written there is of no interest any more.
+            let _ = offers.close(offer);
+        }
+    }
+    let queue = &pair.transfers.queue;
+    let shared = || queue.iter().filter(|active| active.offer.is_some());
+    let is_held = |active: &super::transfer::Active| {
+        let offer = active.offer.as_ref();
+        offer.is_some_and(|offer| !matches!(offers.is_settled(offer), Ok(true)))
+    };
+    let held = || shared().any(is_held);
+    let mut stuck = pair.exports.is_stuck();
+    if super::regions::wait_while(&mut stuck, held, peer_is_gone) {
+        return;
+    }
+    for active in shared().filter(|active| is_held(active)) {
+        for memory in &active.transfer.local {
+            super::regions::give_up(memory.clone());
+        }
+    }
+}
+
+impl Share<'_, AtomicU64> {
+    /// Whether there is something left to claim of a transfer that has not failed.
+    fn has_left(&self) -> bool {
+        let claims = assist::Claims::unpack(self.claims.load(Acquire));
+        self.done.load(Relaxed) & FAILED == 0 && claims.is_ok_and(|claims| claims.left() > 0)
+    }
+}

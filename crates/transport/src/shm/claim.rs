@@ -1,0 +1,199 @@
+//! Who copies which part of a transfer that both sides work on.
+//!
+//! The unclaimed units of a transfer are an interval. The side that started the transfer takes units from
+//! its front, the helping side from its back, each by one compare-and-exchange of the word that holds
+//! both ends; what one side takes the other never touches. The starter knows what it has finished
+//! itself; the helper adds what it has finished to a second word. The transfer is complete when nothing is
+//! unclaimed and that word has reached what the helper claimed.
+//!
+//! Each side first takes from its own half, so that memory that is used again stays in the caches of
+//! one processor, and from the other's only when its own is used up. What a side takes there is at most
+//! half of what is left, so that both end at about the same time.
+//!
+//! A peer that writes nonsense here harms its own transfer: the starter compares what it reads with what it
+//! knows, the helper checks what it claims against what it exports.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use causeway_wire::shm::assist::{Claims, FAILED};
+
+use super::words::Word;
+
+/// The least that a side takes from the other's half, in units: what a system call costs must not be more
+/// than a part of the copying.
+pub(super) const LEAST_STEAL: u32 = 16;
+
+/// How often the helper tries to claim before it looks elsewhere.
+const TRIES: usize = 4;
+
+/// The shared words of one transfer.
+pub(super) struct Share<'a, W> {
+    /// The packed [`Claims`].
+    pub(super) claims: &'a W,
+    /// Units that the helper has finished, and [`FAILED`].
+    pub(super) done: &'a W,
+}
+
+/// What the starter knows of its transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Started {
+    /// Units of the transfer.
+    units: u32,
+    /// What was claimed when the starter last looked.
+    seen: Claims,
+}
+
+/// The words say what no honest helper writes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Nonsense;
+
+/// From which part of a transfer a side may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum From {
+    /// Its own half.
+    OwnHalf,
+    /// What is left, as [`portion`] divides it.
+    Anywhere,
+}
+
+/// How the helper's part stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Helped {
+    /// The helper has claimed something.
+    pub(super) any: bool,
+    /// It has finished all that it claimed.
+    pub(super) finished: bool,
+    /// It could not copy a part.
+    pub(super) failed: bool,
+}
+
+/// How many units a side takes at once, of `left` unclaimed ones of which `own` lie in its half: at most
+/// `most`.
+pub(super) fn portion(own: u32, left: u32, most: u32, from: From) -> u32 {
+    let wanted = match from {
+        _ if own > 0 => own,
+        From::OwnHalf => 0,
+        From::Anywhere => (left / 2).max(LEAST_STEAL),
+    };
+    wanted.min(left).min(most)
+}
+
+/// The first unit of the helper's half.
+fn middle(units: u32) -> u32 {
+    units.div_ceil(2)
+}
+
+impl<W: Word> Share<'_, W> {
+    /// The starter shares a transfer of `units`, whose description is written.
+    pub(super) fn open(&self, units: u32) -> Started {
+        let seen = Claims {
+            front: 0,
+            back: units,
+        };
+        self.done.store(0, Relaxed);
+        self.claims.store(seen.pack(), Release);
+        Started { units, seen }
+    }
+
+    /// The starter takes at most `most` units. Answers which; an empty range if there are none.
+    pub(super) fn claim_front(
+        &self,
+        started: &mut Started,
+        most: u32,
+        from: From,
+    ) -> Result<Range<u32>, Nonsense> {
+        loop {
+            let word = self.look(started)?;
+            let Claims { front, back } = started.seen;
+            let own = middle(started.units).min(back).saturating_sub(front);
+            let take = portion(own, back - front, most, from);
+            let end = front + take;
+            if take == 0 {
+                return Ok(front..front);
+            }
+            if self.claims.replace(word, claims(end, back), AcqRel) {
+                started.seen.front = end;
+                return Ok(front..end);
+            }
+            // Only a claim of the helper's can have come between, and each takes something.
+            self.look(started)?;
+            if started.seen.back == back {
+                return Err(Nonsense);
+            }
+        }
+    }
+
+    /// The starter takes all that is left.
+    pub(super) fn close(&self, started: &mut Started) -> Result<(), Nonsense> {
+        while started.seen.left() > 0 {
+            let left = started.seen.left();
+            self.claim_front(started, left, From::Anywhere)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the claims and checks them against what is known.
+    fn look(&self, started: &mut Started) -> Result<u64, Nonsense> {
+        let word = self.claims.load(Acquire);
+        let seen = Claims::unpack(word).map_err(|_| Nonsense)?;
+        if seen.front != started.seen.front || seen.back > started.seen.back {
+            return Err(Nonsense);
+        }
+        started.seen = seen;
+        Ok(word)
+    }
+
+    /// How far the helper is.
+    pub(super) fn helped(&self, started: &Started) -> Result<Helped, Nonsense> {
+        let done = self.done.load(Acquire);
+        let claimed = u64::from(started.units - started.seen.back);
+        let units = done & !FAILED;
+        if started.is_all_claimed() && units > claimed {
+            return Err(Nonsense);
+        }
+        Ok(Helped {
+            any: claimed > 0,
+            finished: units >= claimed,
+            failed: done & FAILED != 0,
+        })
+    }
+
+    /// The helper takes at most `most` of `units` units, or of as many as there turn out to be. What it has
+    /// taken is for this transfer whatever was read of the description before: it is read again.
+    pub(super) fn claim_back(&self, units: u32, most: u32, from: From) -> Option<Range<u32>> {
+        for _ in 0..TRIES {
+            let word = self.claims.load(Acquire);
+            let Claims { front, back } = Claims::unpack(word).ok()?;
+            let own = back.saturating_sub(middle(units).max(front));
+            let take = portion(own, back - front, most, from);
+            if take == 0 {
+                return None;
+            }
+            let start = back - take;
+            if self.claims.replace(word, claims(front, start), AcqRel) {
+                return Some(start..back);
+            }
+        }
+        None
+    }
+
+    /// The helper has finished with `units` that it had claimed.
+    pub(super) fn finish_back(&self, units: u32, copied: bool) {
+        if !copied {
+            self.done.fetch_or(FAILED, Relaxed);
+        }
+        self.done.fetch_add(units.into(), Release);
+    }
+}
+
+impl Started {
+    /// Whether neither side can take anything any more.
+    pub(super) fn is_all_claimed(&self) -> bool {
+        self.seen.left() == 0
+    }
+}
+
+fn claims(front: u32, back: u32) -> u64 {
+    Claims { front, back }.pack()
+}

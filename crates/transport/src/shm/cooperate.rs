@@ -1,0 +1,299 @@
+//! The starter's side of transfers that both sides work on: which transfers are shared, and what the
+//! starter copies of them in one step.
+
+use std::ops::Range;
+
+use causeway_sys::memory::Memory;
+
+use super::assist::Description;
+use super::claim::{From, Nonsense};
+use super::copying::{self, Piece, PieceError};
+use super::pair::{Attach, Pair};
+use super::transfer::{Active, MAX_PIECE, Step};
+use crate::error::{PeerError, TransferError};
+use crate::method::Direction;
+
+/// Shorter transfers are over before the other side has seen that it could help.
+const LEAST_SHARED: u64 = 32 << 10;
+
+/// How many transfers are looked at together.
+const WINDOW: usize = 32;
+
+/// Bytes that one step copies.
+const BATCH: u64 = 256 << 10;
+
+/// A part that the starter has taken of a transfer.
+struct Part {
+    /// The transfer's place in the queue.
+    at: usize,
+    bytes: Range<u64>,
+}
+
+fn nonsense(_: Nonsense) -> PeerError {
+    PeerError::Protocol("it claims parts of a transfer that it cannot have".to_owned())
+}
+
+/// Looks at transfers that are new near the front of the queue: maps what can be mapped, and shares what is
+/// worth it.
+pub(super) fn consider(pair: &mut Pair) {
+    for at in 0..pair.transfers.queue.len().min(WINDOW) {
+        let Some(active) = pair.transfers.queue.get(at) else {
+            return;
+        };
+        if active.considered {
+            continue;
+        }
+        let shared = pair.shares && active.left >= LEAST_SHARED;
+        if shared && !pair.offers.has_room() {
+            return;
+        }
+        consider_one(pair, at, shared);
+    }
+}
+
+fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
+    let Some(active) = pair.transfers.queue.get_mut(at) else {
+        return;
+    };
+    active.considered = true;
+    let ([near], [region]) = (&active.transfer.local[..], &active.transfer.remote[..]) else {
+        return;
+    };
+    if active.failed.is_some() || active.left == 0 {
+        return;
+    }
+    let (near, region, direction) = (near.clone(), *region, active.transfer.direction);
+    let far = region
+        .object
+        .and_then(|span| pair.find_object(span, region.base, region.len));
+    let reachable = far.is_some() || matches!(pair.attach, Attach::Usable(_));
+    let object = if shared && reachable {
+        pair.offer_object(&near)
+    } else {
+        None
+    };
+    let Some(active) = pair.transfers.queue.get_mut(at) else {
+        return;
+    };
+    active.far = far;
+    if shared && reachable {
+        active.offer = pair.offers.open(&Description {
+            direction,
+            key: region.key,
+            far: region.base,
+            near: near.as_ptr() as u64,
+            len: region.len,
+            object,
+        });
+        if active.offer.is_some() {
+            active.left = 0;
+        }
+    }
+}
+
+/// Does a part of the shared transfers, the first of which is at the front.
+pub(super) fn step(pair: &mut Pair) -> Step {
+    match try_step(pair) {
+        Ok(step) => step,
+        Err(nonsense_) => {
+            pair.failing.get_or_insert(nonsense(nonsense_));
+            Step::Wait
+        }
+    }
+}
+
+fn try_step(pair: &mut Pair) -> Result<Step, Nonsense> {
+    let parts = take(pair)?;
+    if parts.is_empty() {
+        return settle(pair);
+    }
+    copy_parts(pair, &parts)?;
+    Ok(Step::Again)
+}
+
+/// Whether a pair that waits for the helper has something to do now.
+pub(super) fn has_news(pair: &Pair) -> bool {
+    let front = pair.transfers.queue.front();
+    let offer = front.and_then(|front| front.offer.as_ref());
+    offer.is_none_or(|offer| !matches!(pair.offers.is_settled(offer), Ok(false)))
+}
+
+/// Takes parts of the shared transfers, as many as one step copies.
+fn take(pair: &mut Pair) -> Result<Vec<Part>, Nonsense> {
+    let mut parts = Vec::new();
+    let mut room = BATCH;
+    // While the helper is there, its halves are left to it as long as there is something else.
+    let ways: &[From] = if pair.transfers.helped {
+        &[From::OwnHalf, From::Anywhere]
+    } else {
+        &[From::Anywhere]
+    };
+    for &from in ways {
+        for (at, active) in pair.transfers.queue.iter_mut().enumerate().take(WINDOW) {
+            let Some(offer) = &mut active.offer else {
+                continue;
+            };
+            if active.failed.is_some() {
+                pair.offers.close(offer)?;
+                continue;
+            }
+            let bytes = pair.offers.claim(offer, room, from)?;
+            if bytes.is_empty() {
+                continue;
+            }
+            room = room.saturating_sub(bytes.end - bytes.start);
+            parts.push(Part { at, bytes });
+            if room < causeway_wire::shm::assist::UNIT_BYTES {
+                return Ok(parts);
+            }
+        }
+        if !parts.is_empty() {
+            break;
+        }
+    }
+    Ok(parts)
+}
+
+/// The front transfer is done, or waits for the helper.
+fn settle(pair: &mut Pair) -> Result<Step, Nonsense> {
+    let Some(active) = pair.transfers.queue.front_mut() else {
+        return Ok(Step::Wait);
+    };
+    let Some(offer) = &active.offer else {
+        return Ok(Step::Again);
+    };
+    if !pair.offers.is_settled(offer)? {
+        return Ok(Step::Watch);
+    }
+    pair.transfers.helped = pair.offers.helped(offer)?.any;
+    if !pair.offers.free(offer)? {
+        active.left = active.transfer.local.iter().map(|m| m.len() as u64).sum();
+    }
+    active.offer = None;
+    Ok(Step::Again)
+}
+
+/// Copies parts of several transfers.
+fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), Nonsense> {
+    let mut keys: Vec<u64> = parts
+        .iter()
+        .filter_map(|part| {
+            Some(
+                pair.transfers
+                    .queue
+                    .get(part.at)?
+                    .transfer
+                    .remote
+                    .first()?
+                    .key,
+            )
+        })
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    pair.imports.announce(&keys);
+    let refused = copy_announced(pair, parts);
+    pair.imports.release(&keys);
+    let Some(reason) = refused else { return Ok(()) };
+    pair.refuse_attach(reason);
+    for active in &mut pair.transfers.queue {
+        if let Some(offer) = &mut active.offer
+            && active.far.is_none()
+        {
+            pair.offers.redo(offer)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies parts whose keys are announced. Answers the reason if cross-memory attach does not work.
+fn copy_announced(pair: &mut Pair, parts: &[Part]) -> Option<String> {
+    let mut failures: Vec<(usize, TransferError)> = Vec::new();
+    let mut refused = None;
+    for direction in [Direction::Get, Direction::Put] {
+        let mut pieces = Vec::new();
+        let mut places = Vec::new();
+        for part in parts {
+            let Some(active) = pair.transfers.queue.get(part.at) else {
+                continue;
+            };
+            if active.transfer.direction != direction {
+                continue;
+            }
+            let Some(base) = checked_base(pair, active, &part.bytes) else {
+                failures.push((part.at, TransferError::Protection));
+                continue;
+            };
+            let Some(own) = active.transfer.local.first() else {
+                continue;
+            };
+            let range = part.bytes.start as usize..part.bytes.end as usize;
+            match &active.far {
+                Some(far) => copy_mapped(direction, own, far, range),
+                None => {
+                    places.push(part.at);
+                    pieces.push(Piece { own, range, base });
+                }
+            }
+        }
+        if pieces.is_empty() {
+            continue;
+        }
+        let Attach::Usable(pid) = pair.attach else {
+            continue;
+        };
+        match copying::attach_all(pid, direction, &pieces) {
+            Ok(failed) => failures.extend(failed.into_iter().map(|(at, e)| (places[at], e))),
+            Err(PieceError::Refused(reason)) => refused = Some(reason),
+            Err(PieceError::Transfer(error)) => {
+                failures.extend(places.iter().map(|&at| (at, error.clone())));
+            }
+        }
+    }
+    for (at, error) in failures {
+        if let Some(active) = pair.transfers.queue.get_mut(at) {
+            active.failed.get_or_insert(error);
+        }
+    }
+    refused
+}
+
+/// The peer's address of a part, if its key allows that now.
+fn checked_base(pair: &Pair, active: &Active, bytes: &Range<u64>) -> Option<u64> {
+    let region = active.transfer.remote.first()?;
+    let permission = pair.imports.check(region.key, region.base, region.len)?;
+    permission
+        .allows(active.transfer.direction)
+        .then(|| region.base.wrapping_add(bytes.start))
+}
+
+/// Copies a part between our memory and the peer's, which is mapped.
+fn copy_mapped(direction: Direction, own: &Memory, far: &Memory, range: Range<usize>) {
+    let (near, there) = (own.slice(range.clone()), far.slice(range));
+    let (to, from) = match direction {
+        Direction::Get => (&near, &there),
+        Direction::Put => (&there, &near),
+    };
+    copying::copy_mapped(to, from, own.len() as u64);
+}
+
+/// Copies a piece of the front transfer, which is not shared and whose far memory is mapped.
+pub(super) fn mapped_step(pair: &mut Pair) -> Step {
+    let Some(active) = pair.transfers.queue.front() else {
+        return Step::Wait;
+    };
+    let whole: u64 = active.transfer.remote.iter().map(|region| region.len).sum();
+    let start = whole - active.left;
+    let part = Part {
+        at: 0,
+        bytes: start..start + active.left.min(MAX_PIECE as u64),
+    };
+    if let Err(error) = copy_parts(pair, std::slice::from_ref(&part)) {
+        pair.failing.get_or_insert(nonsense(error));
+        return Step::Wait;
+    }
+    if let Some(active) = pair.transfers.queue.front_mut() {
+        active.left -= part.bytes.end - part.bytes.start;
+    }
+    Step::Again
+}
