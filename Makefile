@@ -77,7 +77,7 @@ asan: ## The rooms with unsafe code, and the one above them, under the address s
 		-p causeway-sys -p causeway-transport -p causeway-bmi
 
 ##@ Building and measuring
-.PHONY: build bench install clean help
+.PHONY: build bench bmi install install-bmi uninstall clean help
 build: ## The command, optimised: target/release/causeway
 	$(CARGO) build --release --locked -p causeway-cli
 
@@ -85,8 +85,43 @@ bench: build ## Messages and file system, beside this machine's limits
 	$(TARGET)/release/causeway bench messages $(ARGS)
 	$(TARGET)/release/causeway bench fs $(ARGS)
 
-install: build ## The command into PREFIX/bin (default /usr/local)
+# The C library. rustc gives a cdylib a version script of its own, which knows no versions; so this links
+# an archive, all of it, and lets the linker drop what the exported calls do not need.
+bmi: ## The message layer for C: libcauseway_bmi.so
+	$(CARGO) rustc --profile $(BMI_PROFILE) --locked --quiet -p causeway-bmi-c --lib \
+		--crate-type staticlib
+	$(CC) -shared -o $(BMI_OUT)/$(BMI_REAL) $(LDFLAGS) -Wl,-soname,$(BMI_SONAME) \
+		-Wl,--version-script=crates/bmi-c/libcauseway_bmi.map \
+		-Wl,--whole-archive $(BMI_OUT)/libcauseway_bmi_c.a -Wl,--no-whole-archive \
+		-Wl,--gc-sections -Wl,-z,defs,-z,relro,-z,now -lgcc_s -lpthread -ldl -lm -lc
+
+BMI_PROFILE ?= release
+# Cargo puts the profile `dev` into a folder of another name.
+BMI_OUT = $(TARGET)/$(patsubst dev,debug,$(BMI_PROFILE))
+BMI_VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+BMI_SONAME := libcauseway_bmi.so.$(firstword $(subst ., ,$(BMI_VERSION)))
+BMI_REAL := libcauseway_bmi.so.$(BMI_VERSION)
+BMI_HEADER := $(DESTDIR)$(PREFIX)/include/causeway/bmi.h
+BMI_PC := $(DESTDIR)$(PREFIX)/lib/pkgconfig/causeway-bmi.pc
+
+install: build install-bmi ## Command, C library and header into PREFIX (default /usr/local)
 	install -D -m 755 $(TARGET)/release/causeway $(DESTDIR)$(PREFIX)/bin/causeway
+
+install-bmi: bmi ## The C library and header alone
+	install -D -m 644 crates/bmi-c/include/causeway/bmi.h $(BMI_HEADER)
+	install -D -m 755 $(BMI_OUT)/$(BMI_REAL) $(DESTDIR)$(PREFIX)/lib/$(BMI_REAL)
+	ln -sf $(BMI_REAL) $(DESTDIR)$(PREFIX)/lib/$(BMI_SONAME)
+	ln -sf $(BMI_SONAME) $(DESTDIR)$(PREFIX)/lib/libcauseway_bmi.so
+	install -d $(dir $(BMI_PC))
+	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(BMI_VERSION)|' \
+		crates/bmi-c/causeway-bmi.pc.in > $(BMI_PC)
+	@# The dynamic linker's cache; not when packing, nor without the right to.
+	@[ -n "$(DESTDIR)" ] || ldconfig 2>/dev/null || true
+
+uninstall: ## Take away what install has put into PREFIX
+	rm -f $(DESTDIR)$(PREFIX)/bin/causeway $(BMI_HEADER) $(BMI_PC) \
+		$(addprefix $(DESTDIR)$(PREFIX)/lib/,$(BMI_REAL) $(BMI_SONAME) libcauseway_bmi.so)
+	-rmdir $(dir $(BMI_HEADER)) 2>/dev/null
 
 clean: ## Everything that was built
 	$(CARGO) clean

@@ -19,6 +19,28 @@ pub struct Context(pub(crate) u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpId(pub(crate) u64);
 
+/// Handles as numbers, for callers that cannot hold them otherwise. 0 is never a handle, and a number
+/// that is none is refused as stale.
+macro_rules! handles_as_numbers {
+    ($($handle:ident),*) => {$(
+        impl $handle {
+            /// The handle as a number.
+            #[inline]
+            pub fn to_raw(self) -> u64 {
+                self.0
+            }
+
+            /// The handle that the number stands for.
+            #[inline]
+            pub fn from_raw(number: u64) -> Self {
+                Self(number)
+            }
+        }
+    )*};
+}
+
+handles_as_numbers!(Addr, Context, OpId);
+
 /// What a post call answers.
 #[derive(Debug)]
 #[must_use]

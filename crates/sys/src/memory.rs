@@ -12,15 +12,24 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
+mod lender;
+
+pub use lender::{Lender, Lent};
+
 /// A counted reference to a span of bytes. Cloning and slicing are cheap and share the bytes.
 #[derive(Clone)]
 pub struct Memory {
     backing: Arc<Backing>,
-    /// First byte of the span inside the backing.
-    start: usize,
+    /// First byte of the span, inside the backing or lent by its [`Lender`].
+    base: NonNull<u8>,
     len: usize,
     writable: bool,
 }
+
+// SAFETY: as for `Backing`; `base` leads into bytes that the backing keeps, or whose lender does.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
 
 /// Tells when the bytes of a [`Memory`] have been given up by every holder, without holding them.
 #[derive(Debug, Clone)]
@@ -130,12 +139,15 @@ impl Memory {
     }
 
     fn whole(backing: Backing) -> Self {
-        let len = backing.len;
+        Self::all_of(Arc::new(backing), true)
+    }
+
+    fn all_of(backing: Arc<Backing>, writable: bool) -> Self {
         Self {
-            backing: Arc::new(backing),
-            start: 0,
-            len,
-            writable: true,
+            base: backing.base,
+            len: backing.len,
+            backing,
+            writable,
         }
     }
 
@@ -183,7 +195,8 @@ impl Memory {
         );
         Self {
             backing: Arc::clone(&self.backing),
-            start: self.start + range.start,
+            // SAFETY: inside the span, which was just checked.
+            base: unsafe { self.base.add(range.start) },
             len: range.end - range.start,
             writable: self.writable,
         }
@@ -193,15 +206,17 @@ impl Memory {
     /// asks [`Memory::is_writable`] first.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
-        // SAFETY: `start` is inside the backing by construction.
-        unsafe { self.backing.base.as_ptr().add(self.start) }
+        self.base.as_ptr()
     }
 
     /// The shareable object of this process's behind the span: its file, its owner's number and the span's byte
     /// offset inside it.
     pub fn object(&self) -> Option<(BorrowedFd<'_>, u64, u64)> {
         match &self.backing.owner {
-            Owner::Mapping { file, object } => Some((file.as_fd(), *object, self.start as u64)),
+            Owner::Mapping { file, object } => {
+                let offset = self.base.addr().get() - self.backing.base.addr().get();
+                Some((file.as_fd(), *object, offset as u64))
+            }
             Owner::Heap { .. } | Owner::Import | Owner::Lent => None,
         }
     }
@@ -295,21 +310,12 @@ impl Memory {
     /// Gives a heap span's vector back if this is its last clone and it is the whole allocation;
     /// copies otherwise.
     pub fn into_vec(self) -> Vec<u8> {
-        if self.start != 0 || self.len != self.backing.len {
+        if self.base != self.backing.base || self.len != self.backing.len {
             return self.to_vec();
         }
         match Arc::try_unwrap(self.backing) {
             Ok(backing) => backing.into_vec(),
-            Err(backing) => {
-                let len = backing.len;
-                Self {
-                    backing,
-                    start: 0,
-                    len,
-                    writable: false,
-                }
-                .to_vec()
-            }
+            Err(backing) => Self::all_of(backing, false).to_vec(),
         }
     }
 }
@@ -323,16 +329,7 @@ impl Backing {
                 // `ManuallyDrop` keeps them from being freed twice.
                 unsafe { Vec::from_raw_parts(this.base.as_ptr(), this.len, capacity) }
             }
-            Owner::Mapping { .. } | Owner::Import | Owner::Lent => {
-                let len = self.len;
-                Memory {
-                    backing: Arc::new(self),
-                    start: 0,
-                    len,
-                    writable: false,
-                }
-                .to_vec()
-            }
+            Owner::Mapping { .. } | Owner::Import | Owner::Lent => Memory::whole(self).to_vec(),
         }
     }
 }

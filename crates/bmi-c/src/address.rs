@@ -1,0 +1,192 @@
+//! Addresses and completion contexts.
+
+use std::ffi::{c_char, c_int};
+use std::fmt::Write;
+
+use causeway_bmi::{Addr, Context, Identity};
+
+use crate::error::{BMI_EHANDLE, Failure};
+use crate::handle::{Handle, call};
+use crate::instance::Instance;
+use crate::text;
+
+/// Nothing is known for certain.
+pub const BMI_IDENTITY_UNKNOWN: c_int = 0;
+/// A process of this host, vouched for by the kernel.
+pub const BMI_IDENTITY_LOCAL: c_int = 1;
+/// A holder of the cluster's key.
+pub const BMI_IDENTITY_KEYED: c_int = 2;
+
+/// The header's `struct bmi_identity`.
+#[repr(C)]
+pub struct BmiIdentity {
+    /// One of `BMI_IDENTITY_…`.
+    pub kind: c_int,
+    /// Process, or 0.
+    pub pid: i32,
+    /// User, or 0.
+    pub uid: u32,
+    /// Group, or 0.
+    pub gid: u32,
+}
+
+#[cold]
+fn stale() -> Failure {
+    Failure::new(BMI_EHANDLE, "stale address")
+}
+
+/// An address that the instance knows.
+fn known(instance: &Instance, addr: u64) -> Result<Addr, Failure> {
+    let addr = Addr::from_raw(addr);
+    let text = instance.bmi.reverse_lookup(addr);
+    text.map(|_| addr).ok_or_else(stale)
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_addr_lookup(
+    bmi: *mut Handle,
+    addr: *mut u64,
+    id_string: *const c_char,
+) -> c_int {
+    call(bmi, |instance| {
+        if addr.is_null() {
+            return Err(Failure::invalid("the place for the address is NULL"));
+        }
+        // SAFETY: the header asks for a string, and for a place to write to.
+        unsafe {
+            addr.write(0);
+            let text = text::read(id_string, "the address")?;
+            addr.write(instance.bmi.lookup(text)?.to_raw());
+        }
+        Ok(0)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_addr_rev_lookup(
+    bmi: *mut Handle,
+    addr: u64,
+    into: *mut c_char,
+    room: usize,
+) -> c_int {
+    call(bmi, |instance| {
+        let text = instance.bmi.reverse_lookup(Addr::from_raw(addr));
+        // SAFETY: the header asks for a place of `room` bytes.
+        unsafe { text::write(&text.ok_or_else(stale)?, into, room) }
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn BMI_addr_retain(bmi: *mut Handle, addr: u64) -> c_int {
+    call(bmi, |instance| {
+        instance.bmi.retain(known(instance, addr)?);
+        Ok(0)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn BMI_addr_release(bmi: *mut Handle, addr: u64) -> c_int {
+    call(bmi, |instance| {
+        instance.bmi.release(known(instance, addr)?);
+        Ok(0)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn BMI_addr_disconnect(bmi: *mut Handle, addr: u64) -> c_int {
+    call(bmi, |instance| {
+        instance.bmi.disconnect(known(instance, addr)?);
+        Ok(0)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_addr_identity(
+    bmi: *mut Handle,
+    addr: u64,
+    identity: *mut BmiIdentity,
+) -> c_int {
+    call(bmi, |instance| {
+        if identity.is_null() {
+            return Err(Failure::invalid("the place for the identity is NULL"));
+        }
+        let (kind, pid, uid, gid) = match instance.bmi.identity(known(instance, addr)?) {
+            None => (BMI_IDENTITY_UNKNOWN, 0, 0, 0),
+            Some(Identity::Local { pid, uid, gid }) => (BMI_IDENTITY_LOCAL, pid, uid, gid),
+            Some(Identity::Keyed) => (BMI_IDENTITY_KEYED, 0, 0, 0),
+        };
+        let found = BmiIdentity {
+            kind,
+            pid,
+            uid,
+            gid,
+        };
+        // SAFETY: not null, and the header asks for a place to write to.
+        unsafe { identity.write(found) };
+        Ok(0)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_addr_report(
+    bmi: *mut Handle,
+    addr: u64,
+    into: *mut c_char,
+    room: usize,
+) -> c_int {
+    call(bmi, |instance| {
+        let report = instance.bmi.report(Addr::from_raw(addr));
+        let mut text = String::new();
+        for (fact, value) in report.ok_or_else(stale)?.facts {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{fact}: {value}");
+        }
+        // SAFETY: the header asks for a place of `room` bytes.
+        unsafe { text::write(&text, into, room) }
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_open_context(bmi: *mut Handle, context: *mut u64) -> c_int {
+    call(bmi, |instance| {
+        if context.is_null() {
+            return Err(Failure::invalid("the place for the context is NULL"));
+        }
+        let opened = instance.bmi.open_context()?;
+        // SAFETY: not null, and the header asks for a place to write to.
+        unsafe { context.write(opened.to_raw()) };
+        Ok(0)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn BMI_close_context(bmi: *mut Handle, context: u64) -> c_int {
+    call(bmi, |instance| {
+        instance.bmi.close_context(Context::from_raw(context));
+        Ok(0)
+    })
+}

@@ -1,0 +1,216 @@
+//! Starting and ending an instance.
+
+use std::ffi::{c_char, c_int};
+use std::time::Duration;
+
+use causeway_bmi::{Bmi, Completion, Config, OpId, Unexpected};
+use causeway_transport::registry;
+
+use crate::error::{BMI_EUNSUPPORTED, Failure};
+use crate::handle::{self, Handle, guard};
+use crate::memory::Describer;
+use crate::text;
+
+/// Connections are not encrypted after both sides have proved that they hold the key.
+pub const BMI_CLEARTEXT: u32 = 1;
+
+/// The header's `struct bmi_config`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct BmiConfig {
+    /// `sizeof(struct bmi_config)` as the caller knows it.
+    pub size: usize,
+    /// Addresses to listen at, joined with commas, or null.
+    pub listen: *const c_char,
+    /// 32 bytes, or null.
+    pub key: *const u8,
+    /// See [`Config::eager_limit`]. For this and the next: 0 stands for the usual value.
+    pub eager_limit: i64,
+    /// See [`Config::unexpected_limit`].
+    pub unexpected_limit: i64,
+    /// See [`Config::early_memory`].
+    pub early_memory: i64,
+    /// See [`Config::connect_timeout`].
+    pub connect_timeout_us: i64,
+    /// See [`Config::spin`].
+    pub spin_us: i64,
+    /// Of [`BMI_CLEARTEXT`].
+    pub flags: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// What a handle stands for.
+pub(crate) struct Instance {
+    pub(crate) bmi: Bmi,
+    pub(crate) memory: Describer,
+    /// Room to gather completions in, empty between calls; likewise the next.
+    pub(crate) completions: Vec<Completion>,
+    pub(crate) unexpected: Vec<Unexpected>,
+    pub(crate) ops: Vec<OpId>,
+    pub(crate) unexpected_limit: usize,
+    /// A panic has left it in an unknown state.
+    pub(crate) broken: bool,
+}
+
+impl Instance {
+    fn start(config: Config) -> Result<Self, Failure> {
+        let unexpected_limit = config.unexpected_limit;
+        Ok(Self {
+            bmi: Bmi::new(config)?,
+            memory: Describer::default(),
+            completions: Vec::new(),
+            unexpected: Vec::new(),
+            ops: Vec::new(),
+            unexpected_limit,
+            broken: false,
+        })
+    }
+
+    /// Ends it: what was sent leaves, as far as there is room for it, the rest is forgotten.
+    pub(crate) fn end(mut self: Box<Self>) {
+        if !self.broken {
+            // Progress is made whether or not the context exists.
+            let nothing = causeway_bmi::Context::from_raw(0);
+            self.bmi.wait(nothing, Duration::ZERO);
+        }
+    }
+}
+
+/// A duration in microseconds; one that is too long to matter becomes a day.
+pub(crate) fn duration_us(us: i64, what: &str) -> Result<Duration, Failure> {
+    const DAY_US: u64 = 86_400_000_000;
+    match u64::try_from(us) {
+        Ok(us) => Ok(Duration::from_micros(us.min(DAY_US))),
+        Err(_) => Err(Failure::invalid(format!("{what} is negative: {us}"))),
+    }
+}
+
+fn bytes(value: i64, what: &str) -> Result<usize, Failure> {
+    usize::try_from(value).map_err(|_| Failure::invalid(format!("{what} is negative: {value}")))
+}
+
+/// The caller's configuration in this version's form. A caller that was compiled against an older header
+/// has a shorter one.
+///
+/// # Safety
+/// `config` is null or points to as many bytes as its first member says.
+unsafe fn known_part(config: *const BmiConfig) -> Result<BmiConfig, Failure> {
+    const KNOWN: usize = size_of::<BmiConfig>();
+    // SAFETY: null pointers and zeros are what the members allow.
+    let mut ours: BmiConfig = unsafe { std::mem::zeroed() };
+    if config.is_null() {
+        return Ok(ours);
+    }
+    // SAFETY: the caller's promise.
+    let size = unsafe { (&raw const (*config).size).read() };
+    if !(size_of::<usize>()..=16 * KNOWN).contains(&size) {
+        return Err(Failure::invalid(format!(
+            "bmi_config.size is {size}: begin with BMI_CONFIG_INIT"
+        )));
+    }
+    // SAFETY: the caller's promise, and `ours` has room for it.
+    unsafe {
+        let (from, into) = (config.cast::<u8>(), (&raw mut ours).cast::<u8>());
+        std::ptr::copy_nonoverlapping(from, into, size.min(KNOWN));
+        let newer = (KNOWN..size).any(|at| from.add(at).read() != 0);
+        if newer {
+            let text = "bmi_config sets members that this version of the library does not know";
+            return Err(Failure::new(BMI_EUNSUPPORTED, text));
+        }
+    }
+    Ok(ours)
+}
+
+/// # Safety
+/// As [`known_part`]; and what its members point to is as the header says.
+unsafe fn configuration(config: *const BmiConfig) -> Result<Config, Failure> {
+    // SAFETY: the caller's promise.
+    let theirs = unsafe { known_part(config) }?;
+    let mut config = Config::default();
+    if theirs.flags & !BMI_CLEARTEXT != 0 || theirs.reserved != 0 {
+        return Err(Failure::invalid("bmi_config has flags that do not exist"));
+    }
+    config.encrypt = theirs.flags & BMI_CLEARTEXT == 0;
+    if !theirs.listen.is_null() {
+        // SAFETY: not null, so a string.
+        let list = unsafe { text::read(theirs.listen, "bmi_config.listen") }?;
+        let addresses = registry::split(list)?;
+        config.listen = addresses.iter().map(ToString::to_string).collect();
+    }
+    if !theirs.key.is_null() {
+        // SAFETY: not null, so 32 bytes.
+        config.key = Some(unsafe { theirs.key.cast::<[u8; 32]>().read() });
+    }
+    match theirs.eager_limit {
+        0 => {}
+        limit => config.eager_limit = bytes(limit.max(0), "bmi_config.eager_limit")?,
+    }
+    if theirs.unexpected_limit != 0 {
+        config.unexpected_limit = bytes(theirs.unexpected_limit, "bmi_config.unexpected_limit")?;
+    }
+    if theirs.early_memory != 0 {
+        config.early_memory = bytes(theirs.early_memory, "bmi_config.early_memory")?;
+    }
+    if theirs.connect_timeout_us != 0 {
+        let timeout = theirs.connect_timeout_us;
+        config.connect_timeout = duration_us(timeout, "bmi_config.connect_timeout_us")?;
+    }
+    match theirs.spin_us {
+        0 => {}
+        spin => config.spin = duration_us(spin.max(0), "bmi_config.spin_us")?,
+    }
+    Ok(config)
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_initialize(bmi: *mut *mut Handle, config: *const BmiConfig) -> c_int {
+    guard(|| {
+        if bmi.is_null() {
+            return Err(Failure::invalid("the place for the handle is NULL"));
+        }
+        // SAFETY: not null, and the header asks for a place to write to.
+        unsafe { bmi.write(std::ptr::null_mut()) };
+        // SAFETY: the header asks for a configuration or NULL.
+        let config = unsafe { configuration(config) }?;
+        let handle = handle::insert(Box::new(Instance::start(config)?))?;
+        // SAFETY: as above.
+        unsafe { bmi.write(handle) };
+        Ok(0)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn BMI_finalize(bmi: *mut Handle) -> c_int {
+    guard(|| handle::remove(bmi).map(|()| 0))
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn BMI_wake(bmi: *mut Handle) -> c_int {
+    handle::wake(bmi)
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_listening(bmi: *mut Handle, into: *mut c_char, room: usize) -> c_int {
+    handle::call(bmi, |instance| {
+        // SAFETY: the header asks for a place of `room` bytes.
+        unsafe { text::write(&instance.bmi.listening().join(","), into, room) }
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn BMI_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}

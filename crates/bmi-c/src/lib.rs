@@ -1,0 +1,31 @@
+//! The message layer for C: what `include/causeway/bmi.h` declares.
+//!
+//! The header is the specification: it says what every call does, who owns each pointer and until when.
+//! It is written by hand; `tests/` keeps header, version script and this library in step, and runs C
+//! programs against the installed library.
+//!
+//! Read [`handle`] first: how an instance is found, by one thread at a time, and why no panic reaches
+//! C. Then [`error`] (codes, texts), [`memory`] (how plain pointers become [`Memory`] without an
+//! allocation), and the calls in the header's order: [`instance`], [`address`], [`post`],
+//! [`test`](mod@test), [`remote`], [`info`].
+//!
+//! This room may use `unsafe`: all that C gives are pointers, and what it promises about them is in
+//! the header only. What can be checked is checked; the rest is in each `SAFETY` comment.
+//!
+//! What this room does not do: anything that [`causeway_bmi::Bmi`] does not.
+//!
+//! [`Memory`]: causeway_sys::memory::Memory
+
+// The calls have as many parameters as the header says, and none of them is called from Rust.
+#![allow(clippy::too_many_arguments)]
+
+pub mod address;
+pub mod error;
+pub mod handle;
+pub mod info;
+pub mod instance;
+mod memory;
+pub mod post;
+pub mod remote;
+pub mod test;
+mod text;

@@ -1,0 +1,288 @@
+//! Posting and cancelling messages.
+
+use std::ffi::{c_int, c_void};
+
+use causeway_bmi::{Addr, Bmi, Context, Error, Memory, OpId, Posted};
+use libc::iovec;
+
+use crate::error::Failure;
+use crate::handle::{Handle, call};
+use crate::memory::Named;
+
+/// Where a post call leaves what it has to say.
+pub(crate) struct Answer {
+    /// For the operation, or null.
+    pub(crate) op: *mut u64,
+    /// For the size, if the operation completes at once, or null.
+    pub(crate) size: *mut i64,
+}
+
+impl Answer {
+    /// # Safety
+    /// The pointers are null or valid for writes.
+    #[inline]
+    pub(crate) unsafe fn tell_op(&self, op: u64) {
+        if !self.op.is_null() {
+            // SAFETY: not null, and otherwise the caller's promise.
+            unsafe { self.op.write(op) };
+        }
+    }
+}
+
+/// Posts an operation.
+///
+/// # Safety
+/// The memory is as [`Describer::with`] asks, and the answer's pointers are null or valid for writes.
+///
+/// [`Describer::with`]: crate::memory::Describer::with
+#[inline]
+pub(crate) unsafe fn post(
+    bmi: *mut Handle,
+    answer: Answer,
+    named: Named,
+    writable: bool,
+    start: impl FnOnce(&mut Bmi, &[Memory]) -> Result<Posted, Error>,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { answer.tell_op(0) };
+    call(bmi, |instance| {
+        let layer = &mut instance.bmi;
+        // SAFETY: the caller's promise.
+        let posted = unsafe {
+            instance
+                .memory
+                .with(named, writable, |memory| start(layer, memory))
+        }??;
+        match posted {
+            Posted::Pending(op) => {
+                // SAFETY: the caller's promise.
+                unsafe { answer.tell_op(op.to_raw()) };
+                Ok(0)
+            }
+            Posted::Complete(done) => {
+                let size = done.result.map_err(Failure::from)?;
+                if !answer.size.is_null() {
+                    // SAFETY: the caller's promise.
+                    unsafe { answer.size.write(size as i64) };
+                }
+                Ok(1)
+            }
+        }
+    })
+}
+
+/// The number that a completion carries back.
+#[inline]
+pub(crate) fn number(user_ptr: *mut c_void) -> u64 {
+    user_ptr.expose_provenance() as u64
+}
+
+/// # Safety
+/// As the header says of the calls below.
+#[inline]
+unsafe fn send(
+    bmi: *mut Handle,
+    op: *mut u64,
+    dest: u64,
+    named: Named,
+    tag: u64,
+    context: u64,
+    user_ptr: *mut c_void,
+) -> c_int {
+    let answer = Answer {
+        op,
+        size: std::ptr::null_mut(),
+    };
+    let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
+    // SAFETY: the caller's promise.
+    unsafe {
+        post(bmi, answer, named, false, |layer, data| {
+            layer.post_send(to, data, tag, context, number(user_ptr))
+        })
+    }
+}
+
+/// # Safety
+/// As the header says of the calls below.
+#[inline]
+unsafe fn send_unexpected(
+    bmi: *mut Handle,
+    op: *mut u64,
+    dest: u64,
+    named: Named,
+    tag: u64,
+    context: u64,
+    user_ptr: *mut c_void,
+) -> c_int {
+    let answer = Answer {
+        op,
+        size: std::ptr::null_mut(),
+    };
+    let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
+    // SAFETY: the caller's promise.
+    unsafe {
+        post(bmi, answer, named, false, |layer, data| {
+            layer.post_sendunexpected(to, data, tag, context, number(user_ptr))
+        })
+    }
+}
+
+/// # Safety
+/// As the header says of the calls below.
+#[inline]
+unsafe fn receive(
+    bmi: *mut Handle,
+    answer: Answer,
+    source: u64,
+    named: Named,
+    tag: u64,
+    context: u64,
+    user_ptr: *mut c_void,
+) -> c_int {
+    let (from, context) = (Addr::from_raw(source), Context::from_raw(context));
+    // SAFETY: the caller's promise.
+    unsafe {
+        post(bmi, answer, named, true, |layer, into| {
+            layer.post_recv(from, into, tag, context, number(user_ptr))
+        })
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_post_send(
+    bmi: *mut Handle,
+    op: *mut u64,
+    dest: u64,
+    buffer: *const c_void,
+    size: i64,
+    tag: u64,
+    context: u64,
+    user_ptr: *mut c_void,
+) -> c_int {
+    let named = Named::Buffer(buffer, size);
+    // SAFETY: the header asks for it.
+    unsafe { send(bmi, op, dest, named, tag, context, user_ptr) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_post_send_list(
+    bmi: *mut Handle,
+    op: *mut u64,
+    dest: u64,
+    list: *const iovec,
+    count: usize,
+    tag: u64,
+    context: u64,
+    user_ptr: *mut c_void,
+) -> c_int {
+    let named = Named::List(list, count);
+    // SAFETY: the header asks for it.
+    unsafe { send(bmi, op, dest, named, tag, context, user_ptr) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_post_sendunexpected(
+    bmi: *mut Handle,
+    op: *mut u64,
+    dest: u64,
+    buffer: *const c_void,
+    size: i64,
+    tag: u64,
+    context: u64,
+    user_ptr: *mut c_void,
+) -> c_int {
+    let named = Named::Buffer(buffer, size);
+    // SAFETY: the header asks for it.
+    unsafe { send_unexpected(bmi, op, dest, named, tag, context, user_ptr) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_post_sendunexpected_list(
+    bmi: *mut Handle,
+    op: *mut u64,
+    dest: u64,
+    list: *const iovec,
+    count: usize,
+    tag: u64,
+    context: u64,
+    user_ptr: *mut c_void,
+) -> c_int {
+    let named = Named::List(list, count);
+    // SAFETY: the header asks for it.
+    unsafe { send_unexpected(bmi, op, dest, named, tag, context, user_ptr) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_post_recv(
+    bmi: *mut Handle,
+    op: *mut u64,
+    source: u64,
+    buffer: *mut c_void,
+    size: i64,
+    actual_size: *mut i64,
+    tag: u64,
+    context: u64,
+    user_ptr: *mut c_void,
+) -> c_int {
+    let named = Named::Buffer(buffer, size);
+    let answer = Answer {
+        op,
+        size: actual_size,
+    };
+    // SAFETY: the header asks for it.
+    unsafe { receive(bmi, answer, source, named, tag, context, user_ptr) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_post_recv_list(
+    bmi: *mut Handle,
+    op: *mut u64,
+    source: u64,
+    list: *const iovec,
+    count: usize,
+    actual_size: *mut i64,
+    tag: u64,
+    context: u64,
+    user_ptr: *mut c_void,
+) -> c_int {
+    let named = Named::List(list, count);
+    let answer = Answer {
+        op,
+        size: actual_size,
+    };
+    // SAFETY: the header asks for it.
+    unsafe { receive(bmi, answer, source, named, tag, context, user_ptr) }
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn BMI_cancel(bmi: *mut Handle, op: u64) -> c_int {
+    call(bmi, |instance| {
+        instance.bmi.cancel(OpId::from_raw(op));
+        Ok(0)
+    })
+}

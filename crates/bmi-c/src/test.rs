@@ -1,0 +1,224 @@
+//! Testing for completion, unexpected messages, waiting.
+
+use std::ffi::{c_int, c_void};
+
+use causeway_bmi::{Completion, Context, OpId};
+
+use crate::error::Failure;
+use crate::handle::{Handle, call, guard};
+use crate::instance::duration_us;
+
+/// The header's `struct bmi_completion`.
+#[repr(C)]
+pub struct BmiCompletion {
+    /// Which operation.
+    pub op: u64,
+    /// As given to the post call.
+    pub user_ptr: *mut c_void,
+    /// Bytes moved.
+    pub actual_size: i64,
+    /// 0, or why it failed.
+    pub error: c_int,
+    /// 0.
+    pub reserved: u32,
+}
+
+/// The header's `struct bmi_unexpected`.
+#[repr(C)]
+pub struct BmiUnexpected {
+    /// Who sent it; the caller owns a reference.
+    pub from: u64,
+    /// Its tag.
+    pub tag: u64,
+    /// Its bytes, the caller's until `BMI_unexpected_free`; null if there are none.
+    pub buffer: *mut c_void,
+    /// How many.
+    pub size: i64,
+}
+
+/// What C is told of a completion.
+#[inline]
+fn told(done: Completion) -> BmiCompletion {
+    let (actual_size, error) = match done.result {
+        Ok(size) => (size as i64, 0),
+        Err(error) => (0, Failure::from(error).report()),
+    };
+    BmiCompletion {
+        op: done.op.to_raw(),
+        user_ptr: std::ptr::with_exposed_provenance_mut(done.user as usize),
+        actual_size,
+        error,
+        reserved: 0,
+    }
+}
+
+/// How many entries an array of the caller's has, no more than can be answered.
+fn room<T>(array: *mut T, entries: usize) -> Result<usize, Failure> {
+    if array.is_null() && entries > 0 {
+        return Err(Failure::invalid("the place for the answers is NULL"));
+    }
+    Ok(entries.min(c_int::MAX as usize))
+}
+
+/// Moves what was found into the caller's array.
+///
+/// # Safety
+/// `array` has room for all of it.
+unsafe fn hand_over<F, T>(found: &mut Vec<F>, array: *mut T, told: impl Fn(F) -> T) -> c_int {
+    let count = found.len() as c_int;
+    for (at, one) in found.drain(..).enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe { array.add(at).write(told(one)) };
+    }
+    count
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_test(
+    bmi: *mut Handle,
+    op: u64,
+    done: *mut BmiCompletion,
+    idle_us: i64,
+) -> c_int {
+    call(bmi, |instance| {
+        room(done, 1)?;
+        let idle = duration_us(idle_us, "the idle time")?;
+        match instance.bmi.test(OpId::from_raw(op), idle)? {
+            None => Ok(0),
+            Some(found) => {
+                // SAFETY: not null, and the header asks for a place to write to.
+                unsafe { done.write(told(found)) };
+                Ok(1)
+            }
+        }
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_testsome(
+    bmi: *mut Handle,
+    ops: *const u64,
+    count: usize,
+    done: *mut BmiCompletion,
+    idle_us: i64,
+) -> c_int {
+    call(bmi, |instance| {
+        let count = room(done, count)?;
+        if ops.is_null() && count > 0 {
+            return Err(Failure::invalid("the array of operations is NULL"));
+        }
+        let idle = duration_us(idle_us, "the idle time")?;
+        instance.ops.clear();
+        for at in 0..count {
+            // SAFETY: the header asks for an array of `count` entries.
+            let op = unsafe { ops.add(at).read() };
+            if op != 0 {
+                instance.ops.push(OpId::from_raw(op));
+            }
+        }
+        let found = &mut instance.completions;
+        instance.bmi.testsome(&instance.ops, idle, found)?;
+        // SAFETY: the header asks for as many places as there are operations.
+        Ok(unsafe { hand_over(found, done, told) })
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_testcontext(
+    bmi: *mut Handle,
+    context: u64,
+    done: *mut BmiCompletion,
+    most: usize,
+    idle_us: i64,
+) -> c_int {
+    call(bmi, |instance| {
+        let most = room(done, most)?;
+        let idle = duration_us(idle_us, "the idle time")?;
+        let context = Context::from_raw(context);
+        let found = &mut instance.completions;
+        instance.bmi.testcontext(context, most, idle, found)?;
+        // SAFETY: the header asks for `most` places, and no more were asked for.
+        Ok(unsafe { hand_over(found, done, told) })
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_testunexpected(
+    bmi: *mut Handle,
+    messages: *mut BmiUnexpected,
+    most: usize,
+    idle_us: i64,
+) -> c_int {
+    call(bmi, |instance| {
+        let most = room(messages, most)?;
+        let idle = duration_us(idle_us, "the idle time")?;
+        let found = &mut instance.unexpected;
+        instance.bmi.testunexpected(most, idle, found)?;
+        let told = |message: causeway_bmi::Unexpected| {
+            let size = message.data.len() as i64;
+            let buffer = match message.data.into_boxed_slice() {
+                bytes if bytes.is_empty() => std::ptr::null_mut(),
+                bytes => Box::into_raw(bytes).cast(),
+            };
+            BmiUnexpected {
+                from: message.from.to_raw(),
+                tag: message.tag,
+                buffer,
+                size,
+            }
+        };
+        // SAFETY: the header asks for `most` places, and no more were asked for.
+        Ok(unsafe { hand_over(found, messages, told) })
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn BMI_unexpected_free(message: *mut BmiUnexpected) -> c_int {
+    guard(|| {
+        if message.is_null() {
+            return Err(Failure::invalid("the message is NULL"));
+        }
+        // SAFETY: not null; the header asks for a message that `BMI_testunexpected` filled in, unchanged
+        // since, or was freed already.
+        let message = unsafe { &mut *message };
+        let size = usize::try_from(message.size).unwrap_or(0);
+        let bytes = std::mem::replace(&mut message.buffer, std::ptr::null_mut());
+        message.size = 0;
+        if !bytes.is_null() {
+            // SAFETY: the boxed slice that `BMI_testunexpected` took apart.
+            drop(unsafe {
+                Box::from_raw(std::ptr::slice_from_raw_parts_mut(bytes.cast::<u8>(), size))
+            });
+        }
+        Ok(0)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn BMI_wait(bmi: *mut Handle, context: u64, idle_us: i64) -> c_int {
+    call(bmi, |instance| {
+        let idle = duration_us(idle_us, "the idle time")?;
+        Ok(instance.bmi.wait(Context::from_raw(context), idle).into())
+    })
+}

@@ -1,0 +1,151 @@
+//! C programs, compiled against the installed header and library, under the address and undefined
+//! behaviour sanitizers. What leaks fails.
+
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::prefix::{installed, root, run, scratch, succeed};
+
+const SANITIZERS: &[&str] = &[
+    "-g",
+    "-pthread",
+    "-D_GNU_SOURCE",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=all",
+    "-fno-omit-frame-pointer",
+];
+
+fn source(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
+    folder.join(name).with_extension("c")
+}
+
+fn command(program: &Path, address: &str) -> Command {
+    let mut command = Command::new(program);
+    command.arg(address).env("ASAN_OPTIONS", "detect_leaks=1");
+    command
+}
+
+/// Runs a program, over shared memory and over TCP. Its own alarm ends it if it hangs.
+fn over_both(name: &str) {
+    let program = installed().compile(&source(name), SANITIZERS, name);
+    let folder = tempfile::tempdir().unwrap();
+    let shm = format!("shm://{}/s", folder.path().display());
+    for address in [shm.as_str(), "tcp://127.0.0.1:0"] {
+        succeed(&mut command(&program, address));
+    }
+}
+
+#[test]
+fn messages() {
+    over_both("messages");
+}
+
+#[test]
+fn failures() {
+    over_both("failures");
+}
+
+#[test]
+fn arguments() {
+    over_both("arguments");
+}
+
+#[test]
+fn remote() {
+    over_both("remote");
+}
+
+/// The alarm itself works, for what the library hands out, too.
+#[test]
+fn a_leak_would_be_found() {
+    let program = installed().compile(&source("leak"), SANITIZERS, "leak");
+    let output = run(&mut command(&program, "tcp://127.0.0.1:0"));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{error}");
+    assert!(
+        error.contains("LeakSanitizer") && error.contains("77 byte"),
+        "{error}"
+    );
+}
+
+/// A server that is ended with the test, whatever becomes of it.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It has usually ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_for(what: &str, mut is_done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_done() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn the_example_answers() {
+    let source = root().join("examples/bmi.c");
+    let lines = std::fs::read_to_string(&source).unwrap().lines().count();
+    assert!(lines <= 60, "an example of {lines} lines");
+    let program = installed().compile(&source, SANITIZERS, "example");
+    let folder = tempfile::tempdir().unwrap();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let tcp = format!("tcp://{}", free.local_addr().unwrap());
+    drop(free);
+    let shm = format!("shm://{}/s", folder.path().display());
+    for (at, ask_at) in [(&shm, &shm), (&tcp, &tcp), (&format!("{shm},{tcp}"), &tcp)] {
+        let mut serve = Command::new(&program);
+        let mut server = Server(serve.args(["serve", at]).spawn().unwrap());
+        let ask = |text: &str| run(Command::new(&program).args(["ask", ask_at, text]));
+        let mut answer = ask("hello");
+        wait_for("the server answers", || {
+            let error = String::from_utf8_lossy(&answer.stderr);
+            let is_early = error.contains("nothing listens there");
+            assert!(answer.status.success() || is_early, "{error}");
+            if is_early {
+                answer = ask("hello");
+            }
+            !is_early
+        });
+        assert_eq!(String::from_utf8_lossy(&answer.stdout), "HELLO\n");
+        assert_eq!(String::from_utf8_lossy(&ask("quit").stdout), "QUIT\n");
+        wait_for("the server ends", || server.0.try_wait().unwrap().is_some());
+        assert!(server.0.wait().unwrap().success());
+    }
+    let wrong = Command::new(&program).stderr(Stdio::null()).status();
+    assert_eq!(wrong.unwrap().code(), Some(2));
+}
+
+/// Packing for another place, and taking away again.
+#[test]
+fn what_is_installed_is_uninstalled() {
+    let stage = scratch("stage");
+    let settings = [
+        format!("DESTDIR={}", stage.display()),
+        "PREFIX=/opt/x".to_owned(),
+    ];
+    crate::prefix::make("install-bmi", &settings);
+    let placed = |path: &str| stage.join("opt/x").join(path);
+    let pc = std::fs::read_to_string(placed("lib/pkgconfig/causeway-bmi.pc")).unwrap();
+    assert!(
+        pc.starts_with("prefix=/opt/x\n") && !pc.contains('@'),
+        "{pc}"
+    );
+    assert!(placed("include/causeway/bmi.h").is_file());
+    for name in ["libcauseway_bmi.so", "libcauseway_bmi.so.0"] {
+        let link = placed("lib").join(name);
+        let target = std::fs::read_link(&link).unwrap();
+        assert!(target.is_relative() && link.is_file(), "{name}");
+    }
+    crate::prefix::make("uninstall", &settings);
+    let left = succeed(Command::new("find").arg(&stage).args(["!", "-type", "d"]));
+    assert_eq!(left, "");
+}

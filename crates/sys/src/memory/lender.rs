@@ -1,0 +1,94 @@
+//! Memory of callers that know nothing of [`Memory`], described without an allocation for each span.
+
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use super::{Backing, Memory, Owner};
+
+/// Describes spans of foreign memory, such as the buffers of a C program. All of them count
+/// references in one place, so that describing one costs a few instructions.
+#[derive(Debug)]
+pub struct Lender {
+    count: Arc<Backing>,
+}
+
+/// A span that a [`Lender`] describes. It counts as no reference itself; its clones do.
+#[derive(Debug)]
+pub struct Lent<'a> {
+    /// Shares the lender's count without having raised it, and so must not lower it.
+    memory: ManuallyDrop<Memory>,
+    lender: PhantomData<&'a Lender>,
+}
+
+impl Default for Lender {
+    fn default() -> Self {
+        Self {
+            count: Arc::new(Backing {
+                base: NonNull::dangling(),
+                len: 0,
+                owner: Owner::Lent,
+            }),
+        }
+    }
+}
+
+impl Lender {
+    /// Describes `base..base + len`, for reading only unless `writable`.
+    ///
+    /// # Safety
+    /// The bytes must stay valid for reads, and if `writable` for writes, until the last clone of the
+    /// answer is dropped, and nobody may form a Rust reference to them meanwhile.
+    #[inline]
+    pub unsafe fn lend(&self, base: NonNull<u8>, len: usize, writable: bool) -> Lent<'_> {
+        // SAFETY: a copy of a reference that `self` keeps for as long as the answer borrows it, and
+        // that the answer never drops.
+        let backing = unsafe { std::ptr::read(&self.count) };
+        Lent {
+            memory: ManuallyDrop::new(Memory {
+                backing,
+                base,
+                len,
+                writable,
+            }),
+            lender: PhantomData,
+        }
+    }
+}
+
+impl Deref for Lent<'_> {
+    type Target = Memory;
+
+    #[inline]
+    fn deref(&self) -> &Memory {
+        &self.memory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lent_spans_are_where_they_are_and_clones_count() {
+        let lender = Lender::default();
+        let mut bytes = *b"0123456789";
+        let base = NonNull::from(&mut bytes).cast::<u8>();
+        // SAFETY: the array outlives every clone, and is not referred to meanwhile.
+        let span = unsafe { lender.lend(base, 10, true) };
+        assert_eq!((span.as_ptr(), span.len()), (base.as_ptr(), 10));
+        assert_eq!(span.sharers(), 1, "describing is not holding");
+        let part = span.slice(2..4);
+        part.write_at(0, b"xy");
+        assert_eq!((span.sharers(), part.to_vec()), (2, b"xy".to_vec()));
+        assert!(span.object().is_none());
+        drop(part);
+        assert_eq!(span.sharers(), 1);
+        assert_eq!(span.clone().into_vec(), b"01xy456789");
+        // SAFETY: as above.
+        let reading = unsafe { lender.lend(base, 10, false) };
+        assert!(!reading.is_writable() && !reading.slice(0..1).is_writable());
+    }
+}
