@@ -181,6 +181,7 @@ impl Node {
     }
 
     /// Waits for the operation to succeed, and forgets it.
+    #[track_caller]
     pub(super) fn succeed(&mut self, number: u64) -> Memory {
         let mut patience = Patience::new("an operation completes");
         while self.operations[&number].result.is_none() {

@@ -120,12 +120,14 @@ impl<'a, M: Medium> Stage<'a, M> {
         (child, peer.expect("a well-formed address"))
     }
 
+    #[track_caller]
     fn order(&mut self, to: Addr, order: Tag, words: &[u64]) {
         let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let sent = self.node.send_unexpected(to, order, bytes);
         self.node.succeed(sent);
     }
 
+    #[track_caller]
     fn ask(&mut self, to: Addr, order: Tag, words: &[u64], size: usize) -> Vec<u8> {
         let answer = self.node.receive(to, ANSWER, size);
         self.order(to, order, words);
@@ -164,6 +166,7 @@ impl<'a, M: Medium> Stage<'a, M> {
     }
 
     /// A peer answers.
+    #[track_caller]
     pub(super) fn still_works(&mut self, peer: Addr) {
         assert_eq!(self.ask(peer, ECHO, &[7, 8, 9], 24)[8], 8);
     }

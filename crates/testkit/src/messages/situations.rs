@@ -158,6 +158,7 @@ fn killed<M: Medium>(stage: &mut Stage<'_, M>) {
     stage.child.kill();
     fail_by_death(stage, unconcerned);
     assert_eq!(stage.node.pending(), [unconcerned]);
+    stage.notice_the_end();
     stage.still_works(bystander);
     stage.restart();
     stage.still_works(stage.peer);
