@@ -14,6 +14,7 @@
 pub mod conformance;
 pub mod decoders;
 pub mod directory;
+pub mod messages;
 pub mod patience;
 pub mod process;
 pub mod random;

@@ -1,0 +1,83 @@
+//! The message layer's suite, over every method that works between processes.
+
+use std::cell::OnceCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use causeway_testkit::messages::Medium;
+use causeway_testkit::{directory, messages};
+use causeway_transport::registry::Registry;
+use causeway_transport::shm::{AttachPolicy, Shm, ShmConfig};
+use causeway_transport::tcp::{Tcp, TcpConfig};
+use tempfile::TempDir;
+
+/// A peer that is stopped is not yet one that refuses.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(50);
+
+struct SharedMemory {
+    attach: AttachPolicy,
+    /// Made when it is needed: the puppet is told its address.
+    directory: OnceCell<TempDir>,
+}
+
+impl SharedMemory {
+    fn new(attach: AttachPolicy) -> Self {
+        Self {
+            attach,
+            directory: OnceCell::new(),
+        }
+    }
+}
+
+impl Medium for SharedMemory {
+    fn registry(&self) -> Registry {
+        let config = ShmConfig {
+            attach: self.attach,
+            connect_timeout: CONNECT_TIMEOUT,
+            ..ShmConfig::default()
+        };
+        let mut registry = Registry::new();
+        let method = Shm::new(config).expect("shared memory works here");
+        registry.register(Box::new(method));
+        registry
+    }
+
+    fn address(&self) -> String {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let directory = self.directory.get_or_init(directory::fresh);
+        format!("shm://{}/{number}", directory.path().display())
+    }
+}
+
+struct Loopback {
+    key: Option<[u8; 32]>,
+}
+
+impl Medium for Loopback {
+    fn registry(&self) -> Registry {
+        let config = TcpConfig {
+            key: self.key,
+            encrypt: self.key.is_some(),
+            connect_timeout: CONNECT_TIMEOUT,
+            ..TcpConfig::default()
+        };
+        let mut registry = Registry::new();
+        registry.register(Box::new(Tcp::new(config).expect("epoll works here")));
+        registry
+    }
+
+    fn address(&self) -> String {
+        "tcp://127.0.0.1:0".to_owned()
+    }
+}
+
+messages!(shm_with_attach, SharedMemory::new(AttachPolicy::Auto));
+messages!(shm_without_attach, SharedMemory::new(AttachPolicy::Off));
+messages!(tcp_without_key, Loopback { key: None });
+messages!(
+    tcp_encrypted,
+    Loopback {
+        key: Some([0x5a; 32])
+    }
+);
