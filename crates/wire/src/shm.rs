@@ -11,7 +11,7 @@ use crate::codec::{Malformed, Reader, Wire, Writer};
 /// `CWSM`, the first word of a handshake.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CWSM");
 /// Version of everything on this page. Both sides must have the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// The longest control record.
 pub const MAX_RECORD_BYTES: usize = 256;
 /// The longest text in a refusal.
@@ -109,11 +109,11 @@ impl Wire for Process {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let incarnation = input.u64("incarnation")?;
         let doorbell_bit = input.u32("doorbell bit")?;
-        if doorbell_bit >= doorbell::BITS {
+        if doorbell_bit >= doorbell::OWN_BIT {
             return Err(Malformed::TooLarge {
                 field: "doorbell bit",
                 value: doorbell_bit.into(),
-                limit: u64::from(doorbell::BITS) - 1,
+                limit: u64::from(doorbell::OWN_BIT) - 1,
             });
         }
         Ok(Self {
@@ -420,8 +420,15 @@ const _: () = {
 pub mod doorbell {
     /// Bytes of the page.
     pub const BYTES: usize = 4096;
-    /// 1 while the process sleeps or is about to.
+    /// Not 0 while the process sleeps or is about to: the sleep's number times [`SLEEP_STEP`], with the
+    /// flags below. Its low half is the futex that a dozing process sleeps on.
     pub const ARMED: usize = 0;
+    /// Flag of [`ARMED`]: the process sleeps on this word itself, not on its descriptors.
+    pub const DOZES: u64 = 1;
+    /// Flag of [`ARMED`]: somebody is about to wake the word's sleeper.
+    pub const CALLED: u64 = 2;
+    /// The flags lie below the numbers of sleeps.
+    pub const SLEEP_STEP: u64 = 4;
     /// Bit `n`: words `8n..8n + 8` of the bitmap may have bits set.
     pub const SUMMARY: usize = 128;
     /// One bit for each peer of the process.
@@ -430,8 +437,11 @@ pub mod doorbell {
     pub const BITMAP_WORDS: usize = (BYTES - BITMAP) / 8;
     /// Words of the bitmap behind one bit of the summary.
     pub const WORDS_PER_SUMMARY_BIT: usize = 8;
-    /// Bits of the bitmap, and so the most peers of one process.
+    /// Bits of the bitmap.
     pub const BITS: u32 = (BITMAP_WORDS * 64) as u32;
+    /// The bit that the process rings itself, from another of its threads; also the most peers of one
+    /// process, which have the bits below.
+    pub const OWN_BIT: u32 = BITS - 1;
 
     const _: () = assert!(BITMAP_WORDS.div_ceil(WORDS_PER_SUMMARY_BIT) <= 64);
 }
@@ -622,7 +632,7 @@ mod tests {
             region_slots: 8192,
             process: PROCESS,
         });
-        let preamble = *b"CWSM\x01\0\x01\0";
+        let preamble = *b"CWSM\x02\0\x01\0";
         golden(
             &hello,
             &[
@@ -665,12 +675,12 @@ mod tests {
             process: PROCESS,
         })
         .to_bytes();
-        hello[5] = 2;
+        hello[5] = 1;
         assert!(matches!(
             Record::from_bytes(&hello),
-            Err(Malformed::Unknown { value: 2, .. })
+            Err(Malformed::Unknown { value: 1, .. })
         ));
-        hello[5] = 1;
+        hello[5] = 2;
         hello[18] = 0xff;
         assert!(matches!(
             Record::from_bytes(&hello),

@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 use causeway_sys::mapping::Mapping;
-use causeway_sys::membarrier;
+use causeway_sys::{futex, membarrier};
 use causeway_wire::shm::{PairLayout, SLOT_BYTES, SLOT_WORD_BYTES, doorbell};
 
-use super::doorbell::BellMemory;
+use super::doorbell::{self as bell, BellMemory};
 use super::ring::RingMemory;
+use crate::method::Rouse;
 
 /// One ring in the memory of a pair.
 pub(super) struct MappedRing {
@@ -124,7 +126,7 @@ impl RingMemory for MappedRing {
 }
 
 /// A doorbell page: our own, or a peer's.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Bell {
     mapping: Arc<Mapping>,
 }
@@ -134,6 +136,19 @@ impl Bell {
     pub(super) fn new(mapping: Mapping) -> Self {
         Self {
             mapping: Arc::new(mapping),
+        }
+    }
+
+    /// Sleeps while `armed` is `sleep`, at most `limit`.
+    pub(super) fn doze(&self, sleep: u64, limit: Duration) {
+        futex::wait(self.armed(), sleep, limit);
+    }
+}
+
+impl Rouse for Bell {
+    fn rouse(&self) {
+        if let Some(sleep) = bell::ring(self, doorbell::OWN_BIT) {
+            bell::call(self, sleep);
         }
     }
 }
@@ -164,5 +179,9 @@ impl BellMemory for Bell {
 
     fn full_fence(&self) {
         fence(Ordering::SeqCst);
+    }
+
+    fn wake_dozer(&self) {
+        futex::wake(self.armed());
     }
 }

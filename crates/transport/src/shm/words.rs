@@ -13,8 +13,8 @@ pub(super) trait Word {
     fn swap(&self, value: u64, order: Ordering) -> u64;
     /// As the standard library's.
     fn fetch_or(&self, bits: u64, order: Ordering) -> u64;
-    /// Sets the word to 0 if it is `value`.
-    fn clear_if(&self, value: u64, order: Ordering);
+    /// Sets the word to `new` if it is `old`.
+    fn replace_if(&self, old: u64, new: u64, order: Ordering);
 }
 
 macro_rules! word {
@@ -37,9 +37,9 @@ macro_rules! word {
                 self.fetch_or(bits, order)
             }
             #[inline]
-            fn clear_if(&self, value: u64, order: Ordering) {
+            fn replace_if(&self, old: u64, new: u64, order: Ordering) {
                 // Another value stays as it is.
-                let _ = self.compare_exchange(value, 0, order, Ordering::Relaxed);
+                let _ = self.compare_exchange(old, new, order, Ordering::Relaxed);
             }
         }
     };
