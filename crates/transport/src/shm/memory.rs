@@ -17,6 +17,7 @@ pub(super) struct MappedRing {
     /// Keeps the pointers valid.
     _mapping: Arc<Mapping>,
     slots: u64,
+    first: u64,
     ring: *mut u8,
     control: *mut u8,
     /// Whether both processes are registered for `membarrier`.
@@ -32,6 +33,7 @@ impl MappedRing {
     pub(super) fn new(mapping: &Arc<Mapping>, layout: PairLayout, side: usize) -> Self {
         Self {
             slots: (layout.ring_bytes / SLOT_BYTES) as u64,
+            first: layout.first_slot(side),
             ring: mapping.span(layout.ring(side), layout.ring_bytes),
             control: mapping.span(layout.control(side), PairLayout::SIDE_BYTES),
             _mapping: Arc::clone(mapping),
@@ -73,6 +75,11 @@ impl RingMemory for MappedRing {
     #[inline]
     fn slots(&self) -> u64 {
         self.slots
+    }
+
+    #[inline]
+    fn first(&self) -> u64 {
+        self.first
     }
 
     #[inline]

@@ -118,6 +118,9 @@ impl RingMemory for ModelRing {
     fn slots(&self) -> u64 {
         SLOTS as u64
     }
+    fn first(&self) -> u64 {
+        3
+    }
     fn header(&self, slot: u64) -> &AtomicU64 {
         &self.0.headers[slot as usize]
     }
