@@ -135,12 +135,13 @@ impl Bmi {
             core.listening.push(address.to_string());
         }
         core.sort_listening();
+        let sleeper = Sleeper::new(&methods).map_err(system)?;
         Ok(Self {
             core,
             methods,
             pace: Pace::new(),
             spin: Spin::new(config.spin),
-            sleeper: Sleeper::new().map_err(system)?,
+            sleeper,
             unavailable,
         })
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::Bmi;
 use crate::core::{Core, Delivery};
-use crate::wait::Woken;
+use crate::wait::{DOZE, Woken};
 
 /// Polls of the only busy method in a row while waiting.
 const SPINS: u32 = 16;
@@ -103,16 +103,35 @@ impl Bmi {
         }
         let start = Instant::now();
         let until = start.checked_add(idle);
+        let mut drowsy = false;
         loop {
             if self.spin_until(start, idle, &ready) {
                 self.spin.came_after(start.elapsed());
                 return true;
             }
-            if until.is_some_and(|until| Instant::now() >= until) {
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
                 return false;
             }
-            let woken = self.sleeper.sleep(&mut self.methods, until);
-            self.tick(Instant::now());
+            // A short sleep first: it is the cheaper one, and messages mostly come soon.
+            let limit = until.map_or(DOZE, |until| DOZE.min(until - now));
+            let dozed = if drowsy {
+                None
+            } else {
+                self.sleeper.doze(&mut self.methods, limit)
+            };
+            let woken = match dozed {
+                Some(woken) => {
+                    drowsy = now.elapsed() >= DOZE;
+                    woken
+                }
+                None => {
+                    let woken = self.sleeper.sleep(&mut self.methods, until);
+                    self.tick(Instant::now());
+                    drowsy = false;
+                    woken
+                }
+            };
             self.progress();
             if ready(&self.core) {
                 self.spin.came_after(start.elapsed());
@@ -131,11 +150,10 @@ impl Bmi {
         idle: Duration,
         ready: &impl Fn(&Core) -> bool,
     ) -> bool {
-        const POLLS_PER_READING: u32 = 16;
         let budget = self.spin.budget().min(idle);
         let spun = Instant::now();
         loop {
-            for _ in 0..POLLS_PER_READING {
+            for _ in 0..self.spin.polls_per_reading() {
                 self.advance(SPINS);
                 if ready(&self.core) {
                     return true;
@@ -145,7 +163,7 @@ impl Bmi {
             if now - spun >= budget || now.saturating_duration_since(start) >= idle {
                 return false;
             }
-            self.spin.pause(now - spun);
+            self.spin.pause(now - spun, now);
         }
     }
 }

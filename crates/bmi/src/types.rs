@@ -1,8 +1,11 @@
 //! Handles, completions, errors and settings of the message layer.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_transport::{PeerError, TransferError};
+
+use crate::wait::Bed;
 
 /// A message's tag.
 pub type Tag = u64;
@@ -218,13 +221,12 @@ pub struct Info {
 /// A wake that comes while nobody sleeps ends the next sleep at once.
 #[derive(Debug, Clone)]
 pub struct Waker {
-    pub(crate) event: std::sync::Arc<std::os::fd::OwnedFd>,
+    pub(crate) bed: Arc<Bed>,
 }
 
 impl Waker {
     /// Ends the sleep that the instance's thread is in, or the next one. Usable from any thread.
     pub fn wake(&self) {
-        // Can only fail when the counter is full, and then it is readable already.
-        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        self.bed.wake();
     }
 }

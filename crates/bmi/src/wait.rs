@@ -2,15 +2,22 @@
 //!
 //! Waiting is spin, then block (Nagar's Spin Block). The spin adapts to how soon messages have lately
 //! come: if they come within the limit it spins about twice as long as they took, if not it hardly
-//! spins at all. After a little the spin yields the processor between polls, so that more processes
-//! than cores is a normal state.
+//! spins at all. After a little the spin yields the processor between polls. How long that takes shows
+//! whether others want it: then every turn of the spin is theirs first, and what does not come
+//! within few turns is slept for, so that more processes than cores is a normal state.
+//!
+//! A sleep begins as a doze where one method alone is in use and has a quick way to sleep; if nothing comes,
+//! a sleep on the descriptors of all methods follows, which nothing but news ends.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use causeway_transport::Rouse;
 
 use crate::methods::Methods;
 use crate::types::Waker;
@@ -22,10 +29,20 @@ const SAMPLE: Duration = Duration::from_micros(16);
 const MAX_INTERVAL: u32 = 64;
 /// Methods want to be ticked at least this often.
 const TICK: Duration = Duration::from_millis(40);
+/// The first sleep of a wait lasts at most this long: news other than messages may have to wait for its end.
+pub(crate) const DOZE: Duration = Duration::from_millis(2);
 /// Spinning without giving up the processor.
 const BUSY_SPIN: Duration = Duration::from_micros(4);
 /// The least spin: about what falling asleep and waking up cost.
 const MIN_SPIN: Duration = Duration::from_micros(2);
+/// Giving up the processor takes a system call's time if nobody else wants it, and two switches or more
+/// (about 0.8 µs each) if somebody does.
+const LONELY_YIELD_NS: u64 = 600;
+/// Where others want the processor, what usually takes longer than this is slept for: a sleep and a
+/// wake-up cost less than the turns that all who spin take before it is ours again.
+const CROWDED_SPIN: Duration = Duration::from_micros(8);
+/// How often to poll there before others are let run.
+const CROWDED_POLLS: u32 = 4;
 
 /// When to read the clock and when to tick, for a caller that tests without waiting.
 pub(crate) struct Pace {
@@ -77,12 +94,18 @@ pub(crate) struct Spin {
     limit: Duration,
     /// Smoothed time until something came.
     usual_ns: u64,
+    /// Smoothed time that giving up the processor took.
+    yield_ns: u64,
 }
 
 impl Spin {
     /// Spins at most `limit`.
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, usual_ns: 0 }
+        Self {
+            limit,
+            usual_ns: 0,
+            yield_ns: 0,
+        }
     }
 
     /// Changes the limit.
@@ -90,10 +113,20 @@ impl Spin {
         self.limit = limit;
     }
 
+    /// Whether others lately ran when we let them.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.yield_ns > LONELY_YIELD_NS
+    }
+
     /// How long to spin this time.
     pub(crate) fn budget(&self) -> Duration {
         let usual = Duration::from_nanos(self.usual_ns);
-        if usual <= self.limit {
+        let most = if self.is_crowded() {
+            CROWDED_SPIN.min(self.limit)
+        } else {
+            self.limit
+        };
+        if usual <= most {
             (2 * usual).max(MIN_SPIN).min(self.limit)
         } else {
             MIN_SPIN.min(self.limit)
@@ -103,7 +136,23 @@ impl Spin {
     /// How often to poll before the clock is looked at.
     pub(crate) fn free_polls(&self) -> u32 {
         const FREE_POLLS: u32 = 32;
-        if self.limit.is_zero() { 0 } else { FREE_POLLS }
+        if self.limit.is_zero() {
+            0
+        } else if self.is_crowded() {
+            CROWDED_POLLS
+        } else {
+            FREE_POLLS
+        }
+    }
+
+    /// How often to poll between two looks at the clock.
+    pub(crate) fn polls_per_reading(&self) -> u32 {
+        const POLLS_PER_READING: u32 = 16;
+        if self.is_crowded() {
+            CROWDED_POLLS
+        } else {
+            POLLS_PER_READING
+        }
     }
 
     /// Something has come before the clock was looked at.
@@ -120,13 +169,23 @@ impl Spin {
         self.usual_ns = (7 * self.usual_ns + ns) / 8;
     }
 
-    /// Lets others run if this spin has lasted a little.
-    pub(crate) fn pause(&self, spun: Duration) {
-        if spun > BUSY_SPIN {
+    /// Lets others run if this spin has lasted a little, or they lately wanted to; `now` is when it was
+    /// called, and `spun` how long the spin has lasted.
+    pub(crate) fn pause(&mut self, spun: Duration, now: Instant) {
+        if spun > BUSY_SPIN || self.is_crowded() {
             std::thread::yield_now();
+            self.yielded(now.elapsed());
         } else {
             std::hint::spin_loop();
         }
+    }
+
+    /// Giving up the processor took this long.
+    fn yielded(&mut self, took: Duration) {
+        // One turn of somebody who computes must not be remembered for hundreds of ours.
+        const LONGEST: Duration = Duration::from_micros(20);
+        let took_ns = took.min(LONGEST).as_nanos() as u64;
+        self.yield_ns = (7 * self.yield_ns + took_ns) / 8;
     }
 }
 
@@ -139,25 +198,73 @@ pub(crate) enum Woken {
     Waker,
 }
 
-/// The descriptor that ends sleeps.
+/// What other threads need to end a sleep.
+#[derive(Debug)]
+pub(crate) struct Bed {
+    /// Ends a sleep on descriptors.
+    event: OwnedFd,
+    /// Somebody wants the sleep to end.
+    called: AtomicBool,
+    /// End a doze in a method.
+    rousers: Vec<Arc<dyn Rouse>>,
+}
+
+impl Bed {
+    /// Ends the sleep, or the next one.
+    pub(crate) fn wake(&self) {
+        self.called.store(true, SeqCst);
+        // Can only fail when the counter is full, and then it is readable already.
+        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        for rouser in &self.rousers {
+            rouser.rouse();
+        }
+    }
+
+    /// Whether somebody has called since this was last asked.
+    fn was_called(&self) -> bool {
+        self.called.load(SeqCst) && self.called.swap(false, SeqCst)
+    }
+}
+
+/// Sleeps, in one of two ways: in a method that has a quick one, or on descriptors.
 pub(crate) struct Sleeper {
-    event: Arc<OwnedFd>,
+    bed: Arc<Bed>,
 }
 
 impl Sleeper {
     /// Makes the descriptor.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub(crate) fn new(methods: &Methods) -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let rousers = methods.slots.iter().filter_map(|s| s.method.rouser());
         Ok(Self {
-            event: Arc::new(event),
+            bed: Arc::new(Bed {
+                event,
+                called: AtomicBool::new(false),
+                rousers: rousers.collect(),
+            }),
         })
     }
 
     /// For another thread.
     pub(crate) fn waker(&self) -> Waker {
         Waker {
-            event: Arc::clone(&self.event),
+            bed: Arc::clone(&self.bed),
         }
+    }
+
+    /// Dozes in the one method that is in use, at most `limit`; `None` if there is no such method, or it
+    /// cannot now.
+    pub(crate) fn doze(&self, methods: &mut Methods, limit: Duration) -> Option<Woken> {
+        let mut used = methods.slots.iter_mut();
+        let one = used.find(|slot| !slot.method.is_unused())?;
+        if !used.all(|slot| slot.method.is_unused()) || !one.method.doze(limit) {
+            return None;
+        }
+        Some(if self.bed.was_called() {
+            Woken::Waker
+        } else {
+            Woken::Progress
+        })
     }
 
     /// Arms all methods and sleeps until one has news, at most until `until`.
@@ -177,7 +284,7 @@ impl Sleeper {
 
     fn block(&self, methods: &Methods, until: Option<Instant>) -> Woken {
         let mut fds = Vec::with_capacity(methods.slots.len() + 1);
-        fds.push(PollFd::new(&*self.event, PollFlags::IN));
+        fds.push(PollFd::new(&self.bed.event, PollFlags::IN));
         for slot in &methods.slots {
             let fd: BorrowedFd<'_> = slot.method.pollable();
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
@@ -191,11 +298,15 @@ impl Sleeper {
         });
         // Interrupted or refused: the caller looks again, as after any wake-up.
         let _ = poll(&mut fds, timeout.as_ref());
-        if fds[0].revents().is_empty() {
-            return Woken::Progress;
+        if !fds[0].revents().is_empty() {
+            let _ = rustix::io::read(&self.bed.event, &mut [0u8; 8]);
         }
-        let _ = rustix::io::read(self.event.as_fd(), &mut [0u8; 8]);
-        Woken::Waker
+        // If a doze has heard the call already, its descriptor only ends one sleep more.
+        if self.bed.was_called() {
+            Woken::Waker
+        } else {
+            Woken::Progress
+        }
     }
 }
 
@@ -220,6 +331,27 @@ mod tests {
         assert!(spin.budget() <= Duration::from_micros(4));
         spin.set_limit(Duration::ZERO);
         assert_eq!(spin.budget(), Duration::ZERO);
+    }
+
+    #[test]
+    fn where_others_run_only_what_comes_soon_is_spun_for() {
+        let mut spin = Spin::new(Duration::from_micros(50));
+        for _ in 0..50 {
+            spin.came_after(Duration::from_micros(20));
+        }
+        let alone = (spin.budget(), spin.free_polls());
+        spin.yielded(Duration::from_millis(3));
+        assert!(spin.is_crowded());
+        assert_eq!(spin.budget(), MIN_SPIN);
+        assert!(spin.free_polls() < alone.1);
+        for _ in 0..50 {
+            spin.came_after(Duration::from_micros(5));
+        }
+        assert!(spin.budget() > MIN_SPIN && spin.budget() <= 2 * CROWDED_SPIN);
+        for _ in 0..50 {
+            spin.yielded(Duration::from_nanos(300));
+        }
+        assert!(!spin.is_crowded());
     }
 
     #[test]

@@ -26,6 +26,6 @@ pub mod tcp;
 pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};
 pub use method::{
-    Access, Direction, Identity, Limits, Method, Packet, Peer, PeerReport, Sharing, Sink, Token,
-    Transfer,
+    Access, Direction, Identity, Limits, Method, Packet, Peer, PeerReport, Rouse, Sharing, Sink,
+    Token, Transfer,
 };

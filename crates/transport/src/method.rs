@@ -5,7 +5,8 @@
 //! then [`Method::send`] and [`Method::transfer`] at will, [`Method::poll`] often (all progress is
 //! the caller's), and [`Method::tick`] at least every 50 ms while anything is open, and whenever the
 //! caller was asleep. To sleep: [`Method::arm`]; if it answers `true`, wait until
-//! [`Method::pollable`] is readable or [`Method::deadline`] has come; then [`Method::disarm`].
+//! [`Method::pollable`] is readable or [`Method::deadline`] has come; then [`Method::disarm`]. For a short
+//! sleep, [`Method::doze`] does all of this where the method has a quicker way.
 //!
 //! # What holds for every method
 //! - Packets between two processes on one peer handle arrive once, in order, or not at all once the
@@ -30,7 +31,8 @@
 //!   panic, block or allocate without bound.
 
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
 use causeway_sys::small;
@@ -141,6 +143,25 @@ pub trait Method: Send {
     /// Becomes readable when, after [`Method::arm`], there is something to poll for.
     fn pollable(&self) -> BorrowedFd<'_>;
 
+    /// Sleeps until there is something to poll for, at most `limit`, in place of [`Method::arm`],
+    /// waiting and [`Method::disarm`], if the method has a quicker way. Packets, and room for them, end the
+    /// sleep; what else would make [`Method::pollable`] readable (callers, deaths) may not, so
+    /// `limit` is short. Answers `false` at once if there is no such way, or not now.
+    fn doze(&mut self, limit: Duration) -> bool {
+        let _ = limit;
+        false
+    }
+
+    /// What ends a [`Method::doze`] from another thread, or keeps the next from lasting.
+    fn rouser(&self) -> Option<Arc<dyn Rouse>> {
+        None
+    }
+
+    /// Whether nothing can come by this method: nobody may call, and there is no peer.
+    fn is_unused(&self) -> bool {
+        false
+    }
+
     /// When [`Method::tick`] wants to be called next, at the latest.
     fn deadline(&self) -> Option<Instant>;
 
@@ -150,6 +171,12 @@ pub trait Method: Send {
 
     /// What was chosen for this peer and why, for people.
     fn report(&self, peer: Peer) -> Option<PeerReport>;
+}
+
+/// See [`Method::rouser`].
+pub trait Rouse: std::fmt::Debug + Send + Sync {
+    /// Ends the doze that the method's thread is in, or keeps the next from lasting.
+    fn rouse(&self);
 }
 
 /// A peer of one method: meaningless to any other. Never reused for another peer while the caller

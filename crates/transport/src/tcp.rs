@@ -377,6 +377,10 @@ impl Method for Tcp {
         self.epoll.as_fd()
     }
 
+    fn is_unused(&self) -> bool {
+        self.listeners.is_empty() && self.slots.len() == 0
+    }
+
     fn deadline(&self) -> Option<Instant> {
         self.next_deadline()
     }

@@ -111,11 +111,11 @@ impl Wire for Process {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let incarnation = input.u64("incarnation")?;
         let doorbell_bit = input.u32("doorbell bit")?;
-        if doorbell_bit >= doorbell::BITS {
+        if doorbell_bit >= doorbell::OWN_BIT {
             return Err(Malformed::TooLarge {
                 field: "doorbell bit",
                 value: doorbell_bit.into(),
-                limit: u64::from(doorbell::BITS) - 1,
+                limit: u64::from(doorbell::OWN_BIT) - 1,
             });
         }
         Ok(Self {
@@ -318,8 +318,12 @@ pub const fn slots_of(len: usize) -> u64 {
     (len + SLOT_WORD_BYTES).div_ceil(SLOT_BYTES) as u64
 }
 
-/// The memory of one pair of processes: a page of control words, a ring for each direction, a region
-/// table for each side, a page of shared transfers ([`assist`]) for each side. Side 0 connected, side 1 accepted; ring `n` is written by side `n`.
+/// The memory of one pair of processes: ring 0, control words, ring 1, a region table for each side, a
+/// page of shared transfers ([`assist`]) for each side. Side 0 connected, side 1 accepted; ring `n` is
+/// written by side `n`.
+///
+/// The control words share a page with the end of ring 0 and the beginning of ring 1, and ring 0 starts to be
+/// filled that near its end: a pair that has exchanged little has touched one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairLayout {
     /// Bytes of each ring: a power of two.
@@ -329,12 +333,16 @@ pub struct PairLayout {
 }
 
 impl PairLayout {
-    /// Bytes of the control page.
+    /// Bytes in front of ring 0, of control words, and behind ring 1, together.
     pub const CONTROL_BYTES: usize = 4096;
+    /// Bytes in front of ring 0, and bytes of it that share the control words' page.
+    const LEAD_BYTES: usize = (Self::CONTROL_BYTES - 2 * Self::SIDE_BYTES) / 2;
+    /// Slots of each ring that share the control words' page.
+    pub const NEAR_SLOTS: u64 = (Self::LEAD_BYTES / SLOT_BYTES) as u64;
     /// Bytes of control words of each side.
     pub const SIDE_BYTES: usize = 512;
-    /// In a side's control words: how many slots of ring `side` have been consumed. Written by the
-    /// ring's receiver.
+    /// In a side's control words: how many slots of ring `side` have been consumed (or skipped behind a
+    /// pad). Written by the ring's receiver.
     pub const CONSUMED: usize = 0;
     /// In a side's control words: whether the receiver of ring `side` must be rung. Written by the
     /// ring's receiver.
@@ -383,12 +391,21 @@ impl PairLayout {
 
     /// Where the control words of `side` begin.
     pub const fn control(self, side: usize) -> usize {
-        512 + side * Self::SIDE_BYTES
+        self.ring(0) + self.ring_bytes + side * Self::SIDE_BYTES
     }
 
     /// Where the ring that `side` writes begins.
     pub const fn ring(self, side: usize) -> usize {
-        Self::CONTROL_BYTES + side * self.ring_bytes
+        Self::LEAD_BYTES + side * (self.ring_bytes + 2 * Self::SIDE_BYTES)
+    }
+
+    /// The slot of the ring that `side` writes in which the first packet begins.
+    pub const fn first_slot(self, side: usize) -> u64 {
+        if side == 0 {
+            (self.ring_bytes / SLOT_BYTES) as u64 - Self::NEAR_SLOTS
+        } else {
+            0
+        }
     }
 
     /// Where entry `slot` of the region table of `side` begins.
@@ -420,7 +437,13 @@ const _: () = {
         ring_bytes: 16 << 10,
         region_slots: 128,
     };
-    assert!(layout.control(1) + PairLayout::SIDE_BYTES <= PairLayout::CONTROL_BYTES);
+    assert!(layout.control(1) + PairLayout::SIDE_BYTES == layout.ring(1));
+    assert!(layout.ring(1) + layout.ring_bytes <= layout.region(0, 0));
+    // One page has the control words and the slots that are filled first; lines come in pairs of 128 bytes.
+    assert!(layout.control(0).is_multiple_of(128) && layout.ring(1).is_multiple_of(128));
+    let near = layout.ring(0) + layout.first_slot(0) as usize * SLOT_BYTES;
+    assert!(near.is_multiple_of(4096));
+    assert!(layout.ring(1) + PairLayout::NEAR_SLOTS as usize * SLOT_BYTES == near + 4096);
     assert!(PairLayout::HAZARD_MANY + 8 <= PairLayout::SIDE_BYTES);
     assert!(layout.region(1, layout.region_slots) == layout.assist(0));
     assert!(layout.assist_block(1, assist::BLOCKS) == layout.len());
@@ -436,8 +459,15 @@ const _: () = {
 pub mod doorbell {
     /// Bytes of the page.
     pub const BYTES: usize = 4096;
-    /// 1 while the process sleeps or is about to.
+    /// Not 0 while the process sleeps or is about to: the sleep's number times [`SLEEP_STEP`], with the
+    /// flags below. Its low half is the futex that a dozing process sleeps on.
     pub const ARMED: usize = 0;
+    /// Flag of [`ARMED`]: the process sleeps on this word itself, not on its descriptors.
+    pub const DOZES: u64 = 1;
+    /// Flag of [`ARMED`]: somebody is about to wake the word's sleeper.
+    pub const CALLED: u64 = 2;
+    /// The flags lie below the numbers of sleeps.
+    pub const SLEEP_STEP: u64 = 4;
     /// Bit `n`: words `8n..8n + 8` of the bitmap may have bits set.
     pub const SUMMARY: usize = 128;
     /// One bit for each peer of the process.
@@ -446,8 +476,11 @@ pub mod doorbell {
     pub const BITMAP_WORDS: usize = (BYTES - BITMAP) / 8;
     /// Words of the bitmap behind one bit of the summary.
     pub const WORDS_PER_SUMMARY_BIT: usize = 8;
-    /// Bits of the bitmap, and so the most peers of one process.
+    /// Bits of the bitmap.
     pub const BITS: u32 = (BITMAP_WORDS * 64) as u32;
+    /// The bit that the process rings itself, from another of its threads; also the most peers of one
+    /// process, which have the bits below.
+    pub const OWN_BIT: u32 = BITS - 1;
 
     const _: () = assert!(BITMAP_WORDS.div_ceil(WORDS_PER_SUMMARY_BIT) <= 64);
 }
@@ -851,7 +884,10 @@ mod tests {
         assert_eq!(layout.len(), layout.assist(0) + 8192);
         assert_eq!(layout.assist_block(1, 2), layout.assist(0) + 4096 + 384);
         assert_eq!(layout.max_packet(), 8448);
-        assert_eq!(layout.ring(1), 4096 + (32 << 10));
+        assert_eq!((layout.ring(0), layout.ring(1)), (1536, 2560 + (32 << 10)));
+        assert_eq!((layout.control(0), layout.control(1)), (34304, 34816));
+        assert_eq!((layout.first_slot(0), layout.first_slot(1)), (488, 0));
+        assert_eq!(layout.region(0, 0), 4096 + (64 << 10));
         for (ring, slots) in [(0, 128), (24 << 10, 128), (2 << 20, 128), (32 << 10, 100)] {
             assert!(PairLayout::new(ring, slots).is_err());
         }

@@ -8,10 +8,17 @@
 //! `armed` holds the number of the sleep, never the same twice. A ringer takes it back only after its
 //! wake-up is on the way, so that nobody relies on one that cannot be sent, and only if the number is
 //! still the one it saw, so that a ringer that comes late does not hide the next sleep.
+//!
+//! A sleeper on descriptors is woken by a record on a socket. A dozer sleeps on `armed` itself: whoever
+//! wakes it marks the word as called, which keeps a dozer awake that is about to fall asleep, wakes
+//! those that sleep on it, and only then takes it back. A ringer that dies in between leaves a word that still
+//! asks others for waking.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 
-use causeway_wire::shm::doorbell::{BITMAP_WORDS, WORDS_PER_SUMMARY_BIT};
+use causeway_wire::shm::doorbell::{
+    BITMAP_WORDS, CALLED, DOZES, SLEEP_STEP, WORDS_PER_SUMMARY_BIT,
+};
 
 use super::words::Word;
 
@@ -27,10 +34,26 @@ pub(super) trait BellMemory {
     fn bitmap(&self, at: usize) -> &Self::Word;
     /// A full fence.
     fn full_fence(&self);
+    /// Wakes whoever sleeps on [`BellMemory::armed`].
+    fn wake_dozer(&self);
+}
+
+/// What a process sleeps on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bed {
+    /// Its descriptors.
+    Descriptors,
+    /// The doorbell's word.
+    Word,
+}
+
+/// What `armed` holds during sleep `number`, which is not 0 and never given before.
+pub(super) fn sleep(number: u64, bed: Bed) -> u64 {
+    number * SLEEP_STEP + if bed == Bed::Word { DOZES } else { 0 }
 }
 
 /// Rings `bit` of somebody's doorbell. Answers from which sleep its owner has to be woken, for
-/// [`woken`].
+/// [`call`] and [`woken`].
 pub(super) fn ring(bell: &impl BellMemory, bit: u32) -> Option<u64> {
     let at = bit as usize / 64;
     bell.bitmap(at).fetch_or(1 << (bit % 64), AcqRel);
@@ -43,9 +66,26 @@ pub(super) fn ring(bell: &impl BellMemory, bit: u32) -> Option<u64> {
     }
 }
 
+/// Wakes a dozer from `sleep`. `false` if it sleeps on its descriptors: then the caller sends something
+/// to one of them and calls [`woken`].
+pub(super) fn call(bell: &impl BellMemory, sleep: u64) -> bool {
+    if sleep & DOZES == 0 {
+        return false;
+    }
+    mark_called(bell, sleep);
+    bell.wake_dozer();
+    woken(bell, sleep | CALLED);
+    true
+}
+
+/// Keeps a dozer awake that has announced `sleep` and is about to fall asleep.
+pub(super) fn mark_called(bell: &impl BellMemory, sleep: u64) {
+    bell.armed().replace(sleep, sleep | CALLED, AcqRel);
+}
+
 /// Spares others the waking from `sleep`: a wake-up that ends it is on the way.
 pub(super) fn woken(bell: &impl BellMemory, sleep: u64) {
-    bell.armed().clear_if(sleep, AcqRel);
+    bell.armed().replace(sleep, 0, AcqRel);
 }
 
 /// Whether anybody has rung.
@@ -75,8 +115,8 @@ pub(super) fn collect(bell: &impl BellMemory, rung: &mut Vec<u32>) {
     }
 }
 
-/// Announces sleep number `sleep`, not 0 and never given before. The caller fences (for cold rings: the heavy fence) before it looks at
-/// [`is_rung`].
+/// Announces a [`sleep`]. The caller fences (for rings that were hot: the heavy fence) before it looks
+/// at [`is_rung`].
 pub(super) fn arm(bell: &impl BellMemory, sleep: u64) {
     // Swapped, not stored, here and in `disarm`, so that what a ringer takes back finds a definite
     // place between the two.

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
-use causeway_sys::{membarrier, small};
+use causeway_sys::{futex, membarrier, small};
 use causeway_wire::shm::{PairLayout, SLOT_BYTES, SLOT_WORD_BYTES, doorbell};
 
-use super::doorbell::BellMemory;
+use super::doorbell::{self as bell, BellMemory};
 use super::ring::RingMemory;
+use crate::method::Rouse;
 
 /// What a packet is gathered from.
 pub(super) trait Parts {
@@ -70,6 +72,7 @@ pub(super) struct MappedRing {
     /// Keeps the pointers valid.
     _mapping: Arc<Mapping>,
     slots: u64,
+    first: u64,
     ring: *mut u8,
     control: *mut u8,
     /// Whether both processes are registered for `membarrier`.
@@ -85,6 +88,7 @@ impl MappedRing {
     pub(super) fn new(mapping: &Arc<Mapping>, layout: PairLayout, side: usize) -> Self {
         Self {
             slots: (layout.ring_bytes / SLOT_BYTES) as u64,
+            first: layout.first_slot(side),
             ring: mapping.span(layout.ring(side), layout.ring_bytes),
             control: mapping.span(layout.control(side), PairLayout::SIDE_BYTES),
             _mapping: Arc::clone(mapping),
@@ -151,6 +155,11 @@ impl RingMemory for MappedRing {
     }
 
     #[inline]
+    fn first(&self) -> u64 {
+        self.first
+    }
+
+    #[inline]
     fn header(&self, slot: u64) -> &AtomicU64 {
         debug_assert!(slot < self.slots);
         // SAFETY: the ring masks every slot number, so it is inside the span that `new` checked, and
@@ -198,7 +207,7 @@ impl RingMemory for MappedRing {
 }
 
 /// A doorbell page: our own, or a peer's.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Bell {
     mapping: Arc<Mapping>,
 }
@@ -208,6 +217,19 @@ impl Bell {
     pub(super) fn new(mapping: Mapping) -> Self {
         Self {
             mapping: Arc::new(mapping),
+        }
+    }
+
+    /// Sleeps while `armed` is `sleep`, at most `limit`.
+    pub(super) fn doze(&self, sleep: u64, limit: Duration) {
+        futex::wait(self.armed(), sleep, limit);
+    }
+}
+
+impl Rouse for Bell {
+    fn rouse(&self) {
+        if let Some(sleep) = bell::ring(self, doorbell::OWN_BIT) {
+            bell::call(self, sleep);
         }
     }
 }
@@ -238,5 +260,9 @@ impl BellMemory for Bell {
 
     fn full_fence(&self) {
         fence(Ordering::SeqCst);
+    }
+
+    fn wake_dozer(&self) {
+        futex::wake(self.armed());
     }
 }

@@ -43,6 +43,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_sys::epoll::{Epoll, Ready};
@@ -57,8 +58,9 @@ use causeway_wire::shm::{PairLayout, Record, doorbell as bell_format};
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Direction, Identity, Limits, Method, Peer, PeerReport, Sharing, Sink, Transfer,
+    Access, Direction, Identity, Limits, Method, Peer, PeerReport, Rouse, Sharing, Sink, Transfer,
 };
+use doorbell::Bed;
 use handshake::{HalfOpen, LISTENER_KEY};
 use memory::{Bell, HeadAndBody, Parts};
 use pair::{Attach, Own, Pair, Stage};
@@ -135,8 +137,9 @@ pub struct Shm {
     /// Peers whose connection is to be given up.
     ailing: Vec<Peer>,
     polls: u64,
-    /// How often this process has gone to sleep, or tried to.
+    /// How often this process has gone to sleep, or tried to, and in which poll last.
     sleeps: u64,
+    slept_at: u64,
     /// The sockets are to be looked at by the next poll.
     attention: bool,
     keys: KeyMaker,
@@ -184,7 +187,7 @@ impl Shm {
             listener: None,
             half_open: Vec::new(),
             next_half_open: 0,
-            peers: Peers::new(bell_format::BITS),
+            peers: Peers::new(bell_format::OWN_BIT),
             by_address: HashMap::new(),
             hot: Vec::new(),
             busy: VecDeque::new(),
@@ -197,6 +200,7 @@ impl Shm {
             ailing: Vec::new(),
             polls: 0,
             sleeps: 0,
+            slept_at: 0,
             attention: false,
             keys,
             objects: Vec::new(),
@@ -321,7 +325,7 @@ impl Method for Shm {
             .add(address.clone(), true, Link::Idle)
             .ok_or(Error::Limit {
                 what: "peers of one shared-memory instance",
-                limit: bell_format::BITS as usize,
+                limit: bell_format::OWN_BIT as usize,
             })?;
         self.by_address.insert(address, peer);
         Ok(peer)
@@ -461,7 +465,7 @@ impl Method for Shm {
     }
 
     fn arm(&mut self) -> bool {
-        self.prepare_sleep()
+        self.prepare_sleep(Bed::Descriptors).is_some()
     }
 
     fn disarm(&mut self) {
@@ -471,6 +475,27 @@ impl Method for Shm {
 
     fn pollable(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+
+    fn doze(&mut self, limit: Duration) -> bool {
+        // Those who are about to be met speak on sockets.
+        if !self.pending.is_empty() || !self.half_open.is_empty() {
+            return false;
+        }
+        if let Some(sleep) = self.prepare_sleep(Bed::Word) {
+            self.bell.doze(sleep, limit);
+            doorbell::disarm(&self.bell);
+        }
+        self.want_rings(false);
+        true
+    }
+
+    fn rouser(&self) -> Option<Arc<dyn Rouse>> {
+        Some(Arc::new(self.bell.clone()))
+    }
+
+    fn is_unused(&self) -> bool {
+        self.listener.is_none() && self.peers.is_empty()
     }
 
     fn deadline(&self) -> Option<Instant> {

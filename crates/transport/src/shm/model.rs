@@ -5,11 +5,11 @@
 //! stand for together, a full fence on each side. A lost wake-up shows as a deadlock.
 
 use loom::sync::atomic::{AtomicU64, fence};
-use loom::sync::{Arc, Notify};
+use loom::sync::{Arc, Condvar, Mutex, Notify};
 use loom::thread;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-use super::doorbell::{self, BellMemory};
+use super::doorbell::{self, Bed, BellMemory};
 use super::ring::{Consumer, Front, Producer, RingMemory, Sent};
 use causeway_wire::shm::SlotKind;
 
@@ -27,12 +27,14 @@ struct Shared {
     sender: Bell,
 }
 
-/// A doorbell with the descriptor that its owner sleeps on.
+/// A doorbell with the descriptor that its owner sleeps on, and the kernel's queue of those who sleep on its
+/// word.
 struct Bell {
     armed: AtomicU64,
     summary: AtomicU64,
     bitmap: AtomicU64,
     sleep: Notify,
+    dozers: (Mutex<()>, Condvar),
 }
 
 impl Bell {
@@ -42,6 +44,22 @@ impl Bell {
             summary: AtomicU64::new(0),
             bitmap: AtomicU64::new(0),
             sleep: Notify::new(),
+            dozers: (Mutex::new(()), Condvar::new()),
+        }
+    }
+
+    /// As the kernel's futex: sleeps if the word is `sleep`, which is looked at under its lock.
+    fn doze(&self, sleep: u64) {
+        let queue = self.dozers.0.lock().unwrap();
+        if self.armed.load(Relaxed) == sleep {
+            drop(self.dozers.1.wait(queue).unwrap());
+        }
+    }
+
+    fn sleep(&self, sleep: u64, bed: Bed) {
+        match bed {
+            Bed::Descriptors => self.sleep.wait(),
+            Bed::Word => self.doze(sleep),
         }
     }
 
@@ -50,7 +68,9 @@ impl Bell {
     }
 
     fn ring_bit(&self, bit: u32) {
-        if let Some(sleep) = doorbell::ring(self, bit) {
+        if let Some(sleep) = doorbell::ring(self, bit)
+            && !doorbell::call(self, sleep)
+        {
             self.sleep.notify();
             doorbell::woken(self, sleep);
         }
@@ -70,6 +90,10 @@ impl BellMemory for Bell {
     }
     fn full_fence(&self) {
         fence(SeqCst);
+    }
+    fn wake_dozer(&self) {
+        let _queue = self.dozers.0.lock().unwrap();
+        self.dozers.1.notify_all();
     }
 }
 
@@ -93,6 +117,9 @@ impl RingMemory for ModelRing {
     type Word = AtomicU64;
     fn slots(&self) -> u64 {
         SLOTS as u64
+    }
+    fn first(&self) -> u64 {
+        3
     }
     fn header(&self, slot: u64) -> &AtomicU64 {
         &self.0.headers[slot as usize]
@@ -139,9 +166,10 @@ fn take(ring: &mut Consumer<ModelRing>, shared: &Shared, next: &mut u64) -> bool
 }
 
 /// Polls twice at most, then sleeps, as a caller of the method does.
-fn receive(shared: &Arc<Shared>, packets: u64) {
+fn receive(shared: &Arc<Shared>, packets: u64, bed: Bed, warms: bool) {
     let mut ring = Consumer::new(ModelRing(Arc::clone(shared)), 56);
-    let (mut next, mut hot, mut rung, mut sleep) = (0, true, Vec::new(), 0);
+    let (mut next, mut hot, mut rung, mut number) = (0, true, Vec::new(), 0);
+    let mut chilled = false;
     while next < packets {
         if hot && take(&mut ring, shared, &mut next) {
             continue;
@@ -150,43 +178,42 @@ fn receive(shared: &Arc<Shared>, packets: u64) {
             doorbell::collect(&shared.receiver, &mut rung);
             if rung.pop().is_some() {
                 rung.clear();
-                ring.warm();
+                if warms {
+                    ring.warm();
+                    chilled = false;
+                }
                 hot = true;
                 continue;
             }
         }
-        sleep += 1;
+        number += 1;
+        let sleep = doorbell::sleep(number, bed);
         doorbell::arm(&shared.receiver, sleep);
         if hot {
-            ring.chill();
+            if !chilled {
+                ring.chill();
+                chilled = true;
+            }
             if ring.tell() {
                 shared.sender.ring();
             }
         }
         fence(SeqCst);
-        let ready = hot && ring.is_ready();
-        if ready || doorbell::is_rung(&shared.receiver) {
-            if ready {
-                ring.warm();
-            } else {
-                hot = false;
-            }
-            doorbell::disarm(&shared.receiver);
-            continue;
+        hot = hot && ring.is_ready();
+        if !hot && !doorbell::is_rung(&shared.receiver) {
+            shared.receiver.sleep(sleep, bed);
         }
-        hot = false;
-        shared.receiver.sleep.wait();
         doorbell::disarm(&shared.receiver);
     }
 }
 
-fn send(shared: &Arc<Shared>, packets: u64) {
+fn send(shared: &Arc<Shared>, packets: u64, bed: Bed) {
     let mut ring = Producer::new(ModelRing(Arc::clone(shared)));
-    let (mut rung, mut sleep) = (Vec::new(), 0);
-    for number in 0..packets {
+    let (mut rung, mut sleeps) = (Vec::new(), 0);
+    for packet in 0..packets {
         loop {
             let fill = |ring: &ModelRing, slot: u64| {
-                ring.0.payloads[slot as usize].store(number, Relaxed);
+                ring.0.payloads[slot as usize].store(packet, Relaxed);
             };
             match ring.send(SlotKind::Packet, 1, fill) {
                 Sent::Published => break,
@@ -196,11 +223,12 @@ fn send(shared: &Arc<Shared>, packets: u64) {
                 }
                 Sent::Corrupt => panic!("an index went backwards"),
                 Sent::Full => {
-                    sleep += 1;
+                    sleeps += 1;
+                    let sleep = doorbell::sleep(sleeps, bed);
                     doorbell::arm(&shared.sender, sleep);
                     fence(SeqCst);
                     if !doorbell::is_rung(&shared.sender) {
-                        shared.sender.sleep.wait();
+                        shared.sender.sleep(sleep, bed);
                     }
                     doorbell::disarm(&shared.sender);
                     doorbell::collect(&shared.sender, &mut rung);
@@ -211,7 +239,7 @@ fn send(shared: &Arc<Shared>, packets: u64) {
     }
 }
 
-fn explore(packets: u64, preemptions: usize) {
+fn explore(packets: u64, preemptions: usize, bed: Bed, warms: bool) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
     model.max_branches = 100_000;
@@ -219,9 +247,9 @@ fn explore(packets: u64, preemptions: usize) {
         let shared = Shared::new();
         let sender = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || send(&shared, packets))
+            thread::spawn(move || send(&shared, packets, bed))
         };
-        receive(&shared, packets);
+        receive(&shared, packets, bed, warms);
         sender.join().unwrap();
     });
 }
@@ -229,28 +257,41 @@ fn explore(packets: u64, preemptions: usize) {
 /// Sleepers of both kinds: the receiver has caught up, the sender has filled the ring.
 #[test]
 fn loom_no_wake_up_is_lost_over_a_full_ring() {
-    explore(5, 2);
+    explore(5, 2, Bed::Descriptors, true);
+}
+
+/// The same for those who doze, and for a receiver whose ring stays cold while it polls it.
+#[test]
+fn loom_no_doze_lasts_over_a_full_ring() {
+    explore(5, 2, Bed::Word, false);
+}
+
+#[test]
+fn loom_no_packet_is_lost_between_cold_and_dozing() {
+    explore(2, 3, Bed::Word, false);
+    explore(2, 3, Bed::Word, true);
 }
 
 #[test]
 fn loom_no_packet_is_lost_between_cold_and_asleep() {
-    explore(2, 3);
+    explore(2, 3, Bed::Descriptors, true);
 }
 
 /// Sleeps until all of `bits` were rung.
-fn await_bits(bell: &Bell, bits: u32) {
-    let (mut seen, mut sleep, mut rung) = (0u32, 0, Vec::new());
+fn await_bits(bell: &Bell, bits: u32, bed: Bed) {
+    let (mut seen, mut sleeps, mut rung) = (0u32, 0, Vec::new());
     while seen & bits != bits {
         doorbell::collect(bell, &mut rung);
         if !rung.is_empty() {
             seen |= rung.drain(..).fold(0, |seen, bit| seen | 1 << bit);
             continue;
         }
-        sleep += 1;
+        sleeps += 1;
+        let sleep = doorbell::sleep(sleeps, bed);
         doorbell::arm(bell, sleep);
         fence(SeqCst);
         if !doorbell::is_rung(bell) {
-            bell.sleep.wait();
+            bell.sleep(sleep, bed);
         }
         doorbell::disarm(bell);
     }
@@ -258,44 +299,65 @@ fn await_bits(bell: &Bell, bits: u32) {
 
 /// Two ringers for one sleeper: one that is late with taking the announcement back does not hide the
 /// next sleep from the other.
-#[test]
-fn loom_two_ringers_wake_one_sleeper() {
+fn two_ringers(bed: Bed) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
-    model.check(|| {
+    model.check(move || {
         let shared = Shared::new();
         let ringers = [0, 1].map(|bit| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.receiver.ring_bit(bit))
         });
-        await_bits(&shared.receiver, 0b11);
+        await_bits(&shared.receiver, 0b11, bed);
         for ringer in ringers {
             ringer.join().unwrap();
         }
     });
 }
 
-/// A ringer whose wake-up cannot be sent does not keep the other from waking.
 #[test]
-fn loom_a_ringer_that_cannot_wake_hides_no_sleeper() {
+fn loom_two_ringers_wake_one_sleeper() {
+    two_ringers(Bed::Descriptors);
+}
+
+#[test]
+fn loom_two_ringers_wake_one_dozer() {
+    two_ringers(Bed::Word);
+}
+
+/// A ringer that gets only as far as `mute` does not keep the other from waking.
+fn a_mute_ringer(bed: Bed, mute: fn(&Bell, u64)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
-    model.check(|| {
+    model.check(move || {
         let shared = Shared::new();
         let mute = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                doorbell::ring(&shared.receiver, 0);
+                if let Some(sleep) = doorbell::ring(&shared.receiver, 0) {
+                    mute(&shared.receiver, sleep);
+                }
             })
         };
         let ringer = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.receiver.ring_bit(1))
         };
-        await_bits(&shared.receiver, 0b10);
+        await_bits(&shared.receiver, 0b10, bed);
         mute.join().unwrap();
         ringer.join().unwrap();
     });
+}
+
+#[test]
+fn loom_a_ringer_that_cannot_wake_hides_no_sleeper() {
+    a_mute_ringer(Bed::Descriptors, |_, _| {});
+}
+
+/// It dies behind its call.
+#[test]
+fn loom_a_ringer_that_dies_hides_no_dozer() {
+    a_mute_ringer(Bed::Word, |bell, sleep| doorbell::mark_called(bell, sleep));
 }
 
 /// Without the look after the arming, a wake-up is lost: the model would find it.

@@ -76,6 +76,8 @@ pub(super) struct Pair {
     asymmetric: bool,
     /// Whether the ring is in the list of polled ones, and in which poll it last had something.
     pub(super) hot: bool,
+    /// Whether the peer has to ring, which it also may while the ring is polled.
+    pub(super) chilled: bool,
     pub(super) last_active: u64,
     /// A caller was told that there is no room.
     pub(super) blocked: bool,
@@ -123,6 +125,7 @@ impl Pair {
             attach: Attach::Refused("the peer has not answered yet".to_owned()),
             asymmetric: false,
             hot: false,
+            chilled: false,
             last_active: 0,
             blocked: false,
             transfers: Transfers::default(),
@@ -207,6 +210,7 @@ impl Pair {
         match &self.bell {
             Some((bell, bit)) => {
                 if let Some(sleep) = doorbell::ring(bell, *bit)
+                    && !doorbell::call(bell, sleep)
                     && let Some(socket) = &self.socket
                 {
                     match socket.send(&WAKE_RECORD, &[]) {

@@ -116,6 +116,11 @@ impl Peers {
         self.slots.get_mut(index as usize)?.entry.as_mut()
     }
 
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
     /// All peers.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.slots.iter_mut().filter_map(|slot| slot.entry.as_mut())

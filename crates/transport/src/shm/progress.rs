@@ -9,13 +9,14 @@ use causeway_sys::membarrier;
 use causeway_wire::shm::SlotKind;
 
 use super::Shm;
-use super::doorbell;
+use super::bulk;
+use super::doorbell::{self, Bed, BellMemory};
 use super::handshake::{HALF_OPEN_KEY, LISTENER_KEY};
 use super::pair::{Pair, Stage};
 use super::peers::{Entry, Link};
 use super::ring::Front;
 use super::transfer::{self, Step};
-use super::{assist, bulk, cooperate, doorbell::BellMemory};
+use super::{assist, cooperate};
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
 
@@ -34,6 +35,9 @@ const QUIET_POLLS: u64 = 4096;
 /// How long nobody sleeps after it has copied a part of a shared transfer: longer than the other side takes
 /// for its part, and than waking up would.
 const LINGER: Duration = Duration::from_micros(100);
+/// A process that slept within so many polls is likely to sleep again soon: its peers go on ringing, which
+/// costs them less than telling them otherwise and back costs us (a fence in every process).
+const WARMING_POLLS: u64 = 128;
 
 /// As many rings cost next to nothing to poll, so they cool only when the caller sleeps.
 const ALWAYS_HOT: usize = 4;
@@ -135,6 +139,7 @@ impl Shm {
     fn answer_doorbell(&mut self, sink: &mut dyn Sink) -> bool {
         let mut rung = std::mem::take(&mut self.rung);
         doorbell::collect(&self.bell, &mut rung);
+        let awake = self.polls - self.slept_at > WARMING_POLLS;
         for &index in &rung {
             let Some(entry) = self.peers.at(index) else {
                 continue;
@@ -144,8 +149,11 @@ impl Shm {
             pair.last_active = self.polls;
             if !pair.hot {
                 pair.hot = true;
-                pair.consumer.warm();
                 self.hot.push(index);
+            }
+            if pair.chilled && awake {
+                pair.chilled = false;
+                pair.consumer.warm();
             }
             // The bell may mean a packet, or room for what waits to be sent.
             bulk::answer(pair);
@@ -327,52 +335,58 @@ impl Shm {
             }
             !quiet(pair)
         });
-        self.cool(cooling);
+        if !cooling.is_empty() {
+            self.cool(cooling);
+        }
     }
 
     /// Cools the rings of `cooling`, which are not in the list of hot ones any more; those that got
     /// something at the last moment return to it. Answers whether there were any.
     fn cool(&mut self, cooling: Vec<u32>) -> bool {
-        if cooling.is_empty() {
-            return false;
-        }
+        let mut news = false;
         for &index in &cooling {
             if let Some(pair) = self.peers.at(index).and_then(|entry| entry.pair()) {
                 pair.hot = false;
-                pair.consumer.chill();
+                if !pair.chilled {
+                    pair.consumer.chill();
+                    news = true;
+                }
                 if pair.consumer.tell() {
                     pair.ring_peer();
                 }
             }
         }
-        membarrier::heavy();
+        // Those that have been ringing all along need not be fenced out.
+        if news {
+            membarrier::heavy();
+        } else {
+            self.bell.full_fence();
+        }
         let before = self.hot.len();
         for index in cooling {
-            if let Some(pair) = self.peers.at(index).and_then(|entry| entry.pair())
-                && pair.consumer.is_ready()
-            {
-                pair.hot = true;
-                pair.consumer.warm();
-                self.hot.push(index);
+            if let Some(pair) = self.peers.at(index).and_then(|entry| entry.pair()) {
+                pair.chilled = true;
+                if pair.consumer.is_ready() {
+                    pair.hot = true;
+                    self.hot.push(index);
+                }
             }
         }
         self.hot.len() > before
     }
 
-    pub(super) fn prepare_sleep(&mut self) -> bool {
+    /// Announces a sleep; `None` if there is something to poll for.
+    pub(super) fn prepare_sleep(&mut self, bed: Bed) -> Option<u64> {
         if !self.ailing.is_empty() || !self.busy.is_empty() || self.attention || self.lingers() {
-            return false;
+            return None;
         }
         self.sleeps += 1;
-        doorbell::arm(&self.bell, self.sleeps);
+        self.slept_at = self.polls;
+        let sleep = doorbell::sleep(self.sleeps, bed);
+        doorbell::arm(&self.bell, sleep);
         self.want_rings(true);
         let cooling = std::mem::take(&mut self.hot);
-        let ready = if cooling.is_empty() {
-            self.bell.full_fence();
-            false
-        } else {
-            self.cool(cooling)
-        };
+        let ready = self.cool(cooling);
         // Ringing may have read, off the socket, what the end of the sleep would have been.
         let met = self.has_news_of_pending();
         self.look_at_helpers();
@@ -380,11 +394,11 @@ impl Shm {
         if ready || met || copies || doorbell::is_rung(&self.bell) {
             self.attention |= met;
             doorbell::disarm(&self.bell);
-            return false;
+            return None;
         }
-        // Whatever ends the sleep, the sockets are looked at, or a wake-up would stay there.
-        self.attention = true;
-        true
+        // Whatever ends a sleep on descriptors, the sockets are looked at, or a wake-up would stay there.
+        self.attention = bed == Bed::Descriptors;
+        Some(sleep)
     }
 
     /// Has a connection that fails looked at by the next poll.

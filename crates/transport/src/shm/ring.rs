@@ -32,6 +32,8 @@ pub(super) trait RingMemory {
     type Word: Word;
     /// How many slots: a power of two.
     fn slots(&self) -> u64;
+    /// The slot in which the first packet of all begins.
+    fn first(&self) -> u64;
     /// The first word of slot `slot`, which is below [`RingMemory::slots`].
     fn header(&self, slot: u64) -> &Self::Word;
     /// How many slots the receiver has consumed, as far as it has told.
@@ -64,7 +66,7 @@ pub(super) enum Sent {
 /// The sending end.
 pub(super) struct Producer<M> {
     memory: M,
-    /// Slots filled so far; the next packet begins in this slot, whose first word is 0.
+    /// The first slot and those filled so far; the next packet begins in this slot, whose first word is 0.
     tail: u64,
     /// Slots below this one are free.
     limit: u64,
@@ -76,9 +78,9 @@ impl<M: RingMemory> Producer<M> {
     /// The sending end of a fresh (zero) ring.
     pub(super) fn new(memory: M) -> Self {
         Self {
-            tail: 0,
-            limit: memory.slots(),
-            cleared: memory.slots(),
+            tail: memory.first(),
+            limit: memory.first() + memory.slots(),
+            cleared: memory.first() + memory.slots(),
             memory,
         }
     }
@@ -176,6 +178,7 @@ impl<M: RingMemory> Producer<M> {
     /// Takes over the receiver's figure; `false` if it is impossible.
     fn refresh(&mut self) -> bool {
         let consumed = self.memory.consumed().load(Acquire);
+        let consumed = consumed.saturating_add(self.memory.first());
         let told_before = self.limit - self.memory.slots();
         if !(told_before..=self.tail).contains(&consumed) {
             return false;
@@ -206,9 +209,9 @@ pub(super) enum Front {
 /// The receiving end.
 pub(super) struct Consumer<M> {
     memory: M,
-    /// Slots consumed so far.
+    /// The first slot and those consumed so far.
     head: u64,
-    /// What the sender was told of that.
+    /// What the sender knows of that.
     told: u64,
     max_packet: usize,
 }
@@ -217,10 +220,10 @@ impl<M: RingMemory> Consumer<M> {
     /// The receiving end of a fresh ring, for packets of at most `max_packet` bytes.
     pub(super) fn new(memory: M, max_packet: usize) -> Self {
         Self {
-            memory,
-            head: 0,
-            told: 0,
+            head: memory.first(),
+            told: memory.first(),
             max_packet,
+            memory,
         }
     }
 
@@ -296,7 +299,8 @@ impl<M: RingMemory> Consumer<M> {
             return false;
         }
         self.told = self.head;
-        self.memory.consumed().store(self.head, Release);
+        let consumed = self.head - self.memory.first();
+        self.memory.consumed().store(consumed, Release);
         self.memory.full_fence();
         self.memory.wants_room().load(Relaxed) != 0
             && self.memory.wants_room().swap(0, Relaxed) != 0

@@ -17,8 +17,6 @@ pub(super) trait Word {
     fn fetch_add(&self, value: u64, order: Ordering) -> u64;
     /// Sets the word to `new` if it is `old`; answers whether it was.
     fn replace(&self, old: u64, new: u64, order: Ordering) -> bool;
-    /// Sets the word to 0 if it is `value`.
-    fn clear_if(&self, value: u64, order: Ordering);
 }
 
 macro_rules! word {
@@ -48,11 +46,6 @@ macro_rules! word {
             fn replace(&self, old: u64, new: u64, order: Ordering) -> bool {
                 self.compare_exchange(old, new, order, Ordering::Relaxed)
                     .is_ok()
-            }
-            #[inline]
-            fn clear_if(&self, value: u64, order: Ordering) {
-                // Another value stays as it is.
-                let _ = self.compare_exchange(value, 0, order, Ordering::Relaxed);
             }
         }
     };

@@ -9,8 +9,8 @@ use causeway_sys::memfd;
 use causeway_sys::socket::{Received, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::shm::{
-    CopyRequest, Hello, Internal, MAX_RECORD_BYTES, PairLayout, Process, Record, SLOT_WORD_BYTES,
-    SlotKind, SlotWord, doorbell,
+    CopyRequest, Hello, Internal, MAX_RECORD_BYTES, PairLayout, Process, Record, SLOT_BYTES,
+    SLOT_WORD_BYTES, SlotKind, SlotWord, doorbell,
 };
 
 use causeway_sys::memory::Memory;
@@ -84,13 +84,17 @@ impl Raw {
         }
     }
 
-    /// Puts a packet into slot 0.
+    /// Puts a packet into the first slot to be filled.
     fn put_packet(&self, kind: SlotKind, bytes: &[u8]) {
-        let ring = layout().ring(0);
-        self.put(ring + SLOT_WORD_BYTES, bytes);
+        self.put(first_slot() + SLOT_WORD_BYTES, bytes);
         let len = bytes.len() as u32;
-        self.put(ring, &SlotWord { kind, len }.pack().to_le_bytes());
+        self.put(first_slot(), &SlotWord { kind, len }.pack().to_le_bytes());
     }
+}
+
+/// Where the first slot of ring 0 to be filled lies.
+fn first_slot() -> usize {
+    layout().ring(0) + layout().first_slot(0) as usize * SLOT_BYTES
 }
 
 /// What the host answers; nothing if it closed or is silent.
@@ -235,7 +239,9 @@ fn stray_words_in_a_ring_end_that_connection_only() {
     words.extend((0..50).map(|_| random() | 1));
     for word in words {
         let (raw, peer) = Raw::meet(&mut host, &address);
+        // A pad is right in the first place, but not behind itself.
         raw.put(layout().ring(0), &word.to_le_bytes());
+        raw.put(first_slot(), &word.to_le_bytes());
         host.until("it is found out", |host| !host.log.down.is_empty());
         assert!(
             matches!(&host.log.down[..], [(down, PeerError::Protocol(_))] if *down == peer),
@@ -267,7 +273,8 @@ fn a_packet_that_would_leave_the_ring_is_refused() {
         raw.put(layout().ring(0) + slot * 64, &word(len).to_le_bytes());
     }
     host.until("it is found out", |host| !host.log.down.is_empty());
-    assert_eq!(host.log.packets.len(), slots - 1);
+    let first = layout().first_slot(0) as usize;
+    assert_eq!(host.log.packets.len(), slots - first - 1);
     assert!(matches!(host.log.down[0].1, PeerError::Protocol(_)));
 }
 

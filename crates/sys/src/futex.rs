@@ -1,0 +1,56 @@
+//! Sleeping on a word in memory, and waking whoever does: the cheapest sleep between processes that
+//! share a page, about half of what a descriptor costs.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::Duration;
+
+use rustix::thread::futex::{self, Flags};
+use rustix::time::Timespec;
+
+/// The half of `word` that holds its low 32 bits, for the kernel: only its address is used.
+fn low_half(word: &AtomicU64) -> &AtomicU32 {
+    let at = usize::from(cfg!(target_endian = "big"));
+    // SAFETY: the half lies in `word`, aligned, and lives as long. It is only handed to the kernel,
+    // never accessed as an atomic of another size here.
+    unsafe { &*std::ptr::from_ref(word).cast::<AtomicU32>().add(at) }
+}
+
+/// Sleeps while the low half of `word` is that of `value`, at most `limit`. Also returns for no reason:
+/// the caller looks for itself. Processes that share the memory may wake one another.
+pub fn wait(word: &AtomicU64, value: u64, limit: Duration) {
+    let limit = Timespec::try_from(limit).ok();
+    // Changed meanwhile, interrupted, or the time is up: all the same to the caller.
+    let _ = futex::wait(low_half(word), Flags::empty(), value as u32, limit.as_ref());
+}
+
+/// Wakes everybody who sleeps on `word`. Change it first.
+pub fn wake(word: &AtomicU64) {
+    // There is nothing to wake if the kernel knows no such address.
+    let _ = futex::wake(low_half(word), Flags::empty(), i32::MAX as u32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+    use std::time::Instant;
+
+    #[test]
+    fn a_sleeper_is_woken_and_a_changed_word_is_not_slept_on() {
+        let word = AtomicU64::new(7 << 40 | 5);
+        wait(&word, 6, Duration::from_secs(600));
+        wait(&word, 5, Duration::from_millis(1));
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| {
+                let since = Instant::now();
+                while word.load(Ordering::Acquire) & 0xff == 5 {
+                    wait(&word, 5, Duration::from_secs(600));
+                }
+                since.elapsed()
+            });
+            word.store(4, Ordering::Release);
+            wake(&word);
+            assert!(sleeper.join().unwrap() < Duration::from_secs(300));
+        });
+    }
+}
