@@ -72,19 +72,26 @@ impl Bmi {
         }
         let start = Instant::now();
         let until = start.checked_add(idle);
+        // Since when nothing has happened: what a spin has to bridge. A large message comes in many
+        // steps, each of them soon after the last.
+        let mut quiet_since = start;
         loop {
-            if self.spin_until(start, idle, &ready) {
-                self.spin.came_after(start.elapsed());
+            if self.spin_until(&mut quiet_since, until, &ready) {
+                self.spin.came_after(quiet_since.elapsed());
                 return true;
             }
             if until.is_some_and(|until| Instant::now() >= until) {
                 return false;
             }
             let woken = self.sleeper.sleep(&mut self.methods, until);
-            self.tick(Instant::now());
-            self.progress();
+            let now = Instant::now();
+            self.tick(now);
+            let any = self.progress();
+            if any || ready(&self.core) {
+                self.spin.came_after(now - quiet_since);
+                quiet_since = now;
+            }
             if ready(&self.core) {
-                self.spin.came_after(start.elapsed());
                 return true;
             }
             if woken == Woken::Waker {
@@ -93,25 +100,30 @@ impl Bmi {
         }
     }
 
-    /// Spins as long as is worth while.
+    /// Spins as long as is worth while, which is counted anew whenever something happens.
     fn spin_until(
         &mut self,
-        start: Instant,
-        idle: Duration,
+        quiet_since: &mut Instant,
+        until: Option<Instant>,
         ready: &impl Fn(&Core) -> bool,
     ) -> bool {
         const POLLS_PER_READING: u32 = 16;
-        let budget = self.spin.budget().min(idle);
-        let spun = Instant::now();
+        let mut spun = Instant::now();
         loop {
+            let mut any = false;
             for _ in 0..POLLS_PER_READING {
-                self.progress();
+                any |= self.progress();
                 if ready(&self.core) {
                     return true;
                 }
             }
             let now = Instant::now();
-            if now - spun >= budget || now.saturating_duration_since(start) >= idle {
+            if any {
+                self.spin.came_after(now - *quiet_since);
+                *quiet_since = now;
+                spun = now;
+            }
+            if now - spun >= self.spin.budget() || until.is_some_and(|until| now >= until) {
                 return false;
             }
             self.spin.pause(now - spun);
