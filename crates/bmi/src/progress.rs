@@ -6,6 +6,33 @@ use crate::Bmi;
 use crate::core::{Core, Delivery};
 use crate::wait::Woken;
 
+/// One wait. A large message comes in many steps, each of them soon after the last: how long the
+/// first took says how long to spin next time, and between steps the spin is more patient.
+struct Steps {
+    start: Instant,
+    first_after: Option<Duration>,
+}
+
+impl Steps {
+    fn from(start: Instant) -> Self {
+        Self {
+            start,
+            first_after: None,
+        }
+    }
+
+    /// Something has happened. Answers how long the wait was for the first time that it did.
+    fn step(&mut self, now: Instant) -> Duration {
+        *self
+            .first_after
+            .get_or_insert_with(|| now.saturating_duration_since(self.start))
+    }
+
+    fn has_begun(&self) -> bool {
+        self.first_after.is_some()
+    }
+}
+
 impl Bmi {
     /// Does what the last call has left to do.
     #[inline]
@@ -72,12 +99,10 @@ impl Bmi {
         }
         let start = Instant::now();
         let until = start.checked_add(idle);
-        // Since when nothing has happened: what a spin has to bridge. A large message comes in many
-        // steps, each of them soon after the last.
-        let mut quiet_since = start;
+        let mut steps = Steps::from(start);
         loop {
-            if self.spin_until(&mut quiet_since, until, &ready) {
-                self.spin.came_after(quiet_since.elapsed());
+            if self.spin_until(&mut steps, until, &ready) {
+                self.spin.came_after(steps.step(Instant::now()));
                 return true;
             }
             if until.is_some_and(|until| Instant::now() >= until) {
@@ -87,12 +112,12 @@ impl Bmi {
             let now = Instant::now();
             self.tick(now);
             let any = self.progress();
-            if any || ready(&self.core) {
-                self.spin.came_after(now - quiet_since);
-                quiet_since = now;
-            }
             if ready(&self.core) {
+                self.spin.came_after(steps.step(now));
                 return true;
+            }
+            if any {
+                steps.step(now);
             }
             if woken == Woken::Waker {
                 return false;
@@ -103,7 +128,7 @@ impl Bmi {
     /// Spins as long as is worth while, which is counted anew whenever something happens.
     fn spin_until(
         &mut self,
-        quiet_since: &mut Instant,
+        steps: &mut Steps,
         until: Option<Instant>,
         ready: &impl Fn(&Core) -> bool,
     ) -> bool {
@@ -119,11 +144,14 @@ impl Bmi {
             }
             let now = Instant::now();
             if any {
-                self.spin.came_after(now - *quiet_since);
-                *quiet_since = now;
+                steps.step(now);
                 spun = now;
             }
-            if now - spun >= self.spin.budget() || until.is_some_and(|until| now >= until) {
+            let budget = match steps.has_begun() {
+                false => self.spin.budget(),
+                true => self.spin.budget_between_steps(),
+            };
+            if now - spun >= budget || until.is_some_and(|until| now >= until) {
                 return false;
             }
             self.spin.pause(now - spun);
