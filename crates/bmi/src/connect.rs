@@ -8,6 +8,7 @@ use crate::methods::Methods;
 use crate::op::State;
 use crate::peer::{Arrived, EarlyBody, Peer, Phase};
 use crate::slab::NONE;
+use crate::types::EAGER_BY_METHOD;
 
 impl Core {
     /// Makes sure that a connection is on its way, for an operation that was just posted. Fails the
@@ -77,7 +78,9 @@ impl Core {
         {
             self.unlink(methods, peer);
         }
-        self.link(peer, link, methods.slots[link.0].max_packet);
+        let slot = &methods.slots[link.0];
+        self.link(peer, link, slot.max_packet);
+        self.peers[peer].eager_bytes = slot.eager_bytes;
         self.greet(peer);
     }
 
@@ -140,6 +143,7 @@ impl Core {
             None => format!("{}://peer-{}", slot.scheme, handle.0),
         };
         entry.max_packet = slot.max_packet;
+        entry.eager_bytes = slot.eager_bytes;
         self.set_eager_max(peer);
     }
 
@@ -158,10 +162,13 @@ impl Core {
 
     /// Recomputes the largest eager message.
     pub(crate) fn set_eager_max(&mut self, peer: u32) {
-        let limit = self.tuning.eager_limit;
         let entry = &mut self.peers[peer];
         let room = entry.max_packet.saturating_sub(wire::HEADER_BYTES);
-        entry.eager_max = entry.eager_limit.unwrap_or(limit).min(room) as u64;
+        let limit = match entry.eager_limit.unwrap_or(self.tuning.eager_limit) {
+            EAGER_BY_METHOD => entry.eager_bytes,
+            limit => limit,
+        };
+        entry.eager_max = limit.min(room) as u64;
     }
 
     /// A peer is down: falls back to its next address if this one was never reached.

@@ -141,6 +141,7 @@ impl Method for Loopback {
             max_packet: MAX_PACKET,
             max_piece: MAX_PIECE,
             one_sided: true,
+            eager_bytes: 8 << 10,
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct Slot {
     pub(crate) scheme: &'static str,
     /// Cached from [`Method::limits`].
     pub(crate) max_packet: usize,
+    /// Likewise.
+    pub(crate) eager_bytes: usize,
     /// Polls in vain since something happened.
     quiet: u32,
     /// Not polled except now and then: it is quiet and another is not.
@@ -31,6 +33,7 @@ impl Methods {
         let slots = methods.into_iter().map(|method| Slot {
             scheme: method.scheme(),
             max_packet: method.limits().max_packet,
+            eager_bytes: method.limits().eager_bytes,
             method,
             quiet: 0,
             skip: false,

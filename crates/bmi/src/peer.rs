@@ -44,6 +44,8 @@ pub(crate) struct Peer {
     pub(crate) notes: Vec<String>,
     /// The method's largest packet.
     pub(crate) max_packet: usize,
+    /// Up to how many bytes the method would rather send a message whole.
+    pub(crate) eager_bytes: usize,
     /// Overrides the instance's limit.
     pub(crate) eager_limit: Option<usize>,
     /// Largest message that goes eagerly.
@@ -152,6 +154,7 @@ impl Peer {
             attempt: 0,
             notes: Vec::new(),
             max_packet: 0,
+            eager_bytes: 0,
             eager_limit: None,
             eager_max: 0,
             account: Account::default(),

@@ -9,6 +9,33 @@ use crate::wait::{DOZE, Woken};
 /// Polls of the only busy method in a row while waiting.
 const SPINS: u32 = 16;
 
+/// One wait. A large message comes in many steps, each of them soon after the last: how long the
+/// first took says how long to spin next time, and between steps the spin is more patient.
+struct Steps {
+    start: Instant,
+    first_after: Option<Duration>,
+}
+
+impl Steps {
+    fn from(start: Instant) -> Self {
+        Self {
+            start,
+            first_after: None,
+        }
+    }
+
+    /// Something has happened. Answers how long the wait was for the first time that it did.
+    fn step(&mut self, now: Instant) -> Duration {
+        *self
+            .first_after
+            .get_or_insert_with(|| now.saturating_duration_since(self.start))
+    }
+
+    fn has_begun(&self) -> bool {
+        self.first_after.is_some()
+    }
+}
+
 impl Bmi {
     /// Does what the last call has left to do.
     #[inline]
@@ -104,9 +131,10 @@ impl Bmi {
         let start = Instant::now();
         let until = start.checked_add(idle);
         let mut drowsy = false;
+        let mut steps = Steps::from(start);
         loop {
-            if self.spin_until(start, idle, &ready) {
-                self.spin.came_after(start.elapsed());
+            if self.spin_until(&mut steps, until, &ready) {
+                self.spin.came_after(steps.step(Instant::now()));
                 return true;
             }
             let now = Instant::now();
@@ -132,10 +160,14 @@ impl Bmi {
                     woken
                 }
             };
-            self.progress();
+            let any = self.progress();
+            let now = Instant::now();
             if ready(&self.core) {
-                self.spin.came_after(start.elapsed());
+                self.spin.came_after(steps.step(now));
                 return true;
+            }
+            if any {
+                steps.step(now);
             }
             if woken == Woken::Waker {
                 return false;
@@ -143,24 +175,32 @@ impl Bmi {
         }
     }
 
-    /// Spins as long as is worth while.
+    /// Spins as long as is worth while, which is counted anew whenever something happens.
     fn spin_until(
         &mut self,
-        start: Instant,
-        idle: Duration,
+        steps: &mut Steps,
+        until: Option<Instant>,
         ready: &impl Fn(&Core) -> bool,
     ) -> bool {
-        let budget = self.spin.budget().min(idle);
-        let spun = Instant::now();
+        let mut spun = Instant::now();
         loop {
+            let mut any = false;
             for _ in 0..self.spin.polls_per_reading() {
-                self.advance(SPINS);
+                any |= self.advance(SPINS);
                 if ready(&self.core) {
                     return true;
                 }
             }
             let now = Instant::now();
-            if now - spun >= budget || now.saturating_duration_since(start) >= idle {
+            if any {
+                steps.step(now);
+                spun = now;
+            }
+            let budget = match steps.has_begun() {
+                false => self.spin.budget(),
+                true => self.spin.budget_between_steps(),
+            };
+            if now - spun >= budget || until.is_some_and(|until| now >= until) {
                 return false;
             }
             self.spin.pause(now - spun, now);

@@ -138,6 +138,10 @@ pub enum Error {
     },
 }
 
+/// An eager limit that leaves it to the methods: each says what pays
+/// ([`causeway_transport::Limits::eager_bytes`]).
+pub const EAGER_BY_METHOD: usize = usize::MAX;
+
 /// Settings of an instance. Few on purpose.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -149,6 +153,7 @@ pub struct Config {
     /// Encrypt keyed connections. Off only where the operator says that the network is private.
     pub encrypt: bool,
     /// Messages up to this many bytes travel eagerly, larger ones by rendezvous.
+    /// [`EAGER_BY_METHOD`] takes what each method prefers.
     pub eager_limit: usize,
     /// Most bytes of an unexpected message.
     pub unexpected_limit: usize,
@@ -166,7 +171,7 @@ impl Default for Config {
             listen: Vec::new(),
             key: None,
             encrypt: true,
-            eager_limit: 8 << 10,
+            eager_limit: EAGER_BY_METHOD,
             unexpected_limit: 64 << 10,
             early_memory: 32 << 20,
             connect_timeout: Duration::from_secs(5),

@@ -3,7 +3,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -16,6 +16,13 @@ use crate::memory::Memory;
 
 /// The most pieces that one call hands to the kernel; the rest waits for the next call.
 pub const MAX_PIECES: usize = 64;
+
+/// What a connection within the host may have on its way: enough for a receiver that is busy for some
+/// ten microseconds, little enough to stay in a cache of 1 MiB together with what it is copied from.
+const LOOPBACK_SEND_BYTES: usize = 256 * 1024;
+
+/// The receiver's window then: four times as much.
+const LOOPBACK_WINDOW_BYTES: libc::c_int = 1024 * 1024;
 
 /// Bytes to send, wherever they are.
 #[derive(Debug, Clone, Copy)]
@@ -178,7 +185,48 @@ pub fn tune(socket: impl AsFd, vanished: Duration) -> io::Result<()> {
     sockopt::set_tcp_keepcnt(socket, 3)?;
     let vanished_ms = u32::try_from(vanished.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(socket, vanished_ms)?;
+    if stays_on_this_host(socket)? {
+        tune_for_loopback(socket)?;
+    }
     Ok(())
+}
+
+/// Whether both ends of a connection are on this host, whatever address they use.
+pub fn stays_on_this_host(socket: impl AsFd) -> io::Result<bool> {
+    let ours = local_address(&socket)?.ip().to_canonical();
+    let theirs = peer_address(&socket)?.ip().to_canonical();
+    Ok(ours.is_loopback() || ours == theirs)
+}
+
+/// Keeps what is between the two ends small enough for the processor's caches: the kernel would let
+/// it grow to megabytes, which halves the bandwidth (`docs/tcp-engine.md`). Between hosts it has to
+/// cover bandwidth times delay, and the kernel knows better.
+fn tune_for_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
+    sockopt::set_socket_send_buffer_size(socket, LOOPBACK_SEND_BYTES)?;
+    // The receiver's window must never be what holds the sender back. Asking to be woken only when so
+    // much is there makes the kernel enlarge the window, beyond what SO_RCVBUF allows and without
+    // fixing it; then the question is taken back.
+    for bytes in [LOOPBACK_WINDOW_BYTES, 1] {
+        set_receive_low_water(socket, bytes)?;
+    }
+    Ok(())
+}
+
+fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: libc::c_int) -> io::Result<()> {
+    // SAFETY: the option takes an int, which lives longer than the call; the descriptor is open.
+    let answer = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    match answer {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Says that nothing more will be sent.
@@ -375,6 +423,31 @@ mod tests {
         let listener = TcpListener::bind(at).unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (one, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn connections_within_the_host_are_known_and_get_buffers_of_their_own() {
+        let (one, other) = pair("127.0.0.1:0");
+        let grown = sockopt::socket_recv_buffer_size(&one).unwrap();
+        for end in [&one, &other] {
+            assert!(stays_on_this_host(end).unwrap());
+            tune(end, Duration::from_secs(30)).unwrap();
+            // The kernel counts twice what was asked for, for its own records.
+            let send = sockopt::socket_send_buffer_size(end).unwrap();
+            assert!(send <= 2 * LOOPBACK_SEND_BYTES, "{send}");
+        }
+        assert!(sockopt::socket_recv_buffer_size(&one).unwrap() > grown);
+        // A single byte still wakes the receiver.
+        rustix::io::write(&other, b"x").unwrap();
+        let mut end = [rustix::event::PollFd::new(
+            &one,
+            rustix::event::PollFlags::IN,
+        )];
+        let limit = rustix::event::Timespec {
+            tv_sec: 20,
+            tv_nsec: 0,
+        };
+        assert_eq!(rustix::event::poll(&mut end, Some(&limit)).unwrap(), 1);
     }
 
     #[test]

@@ -328,6 +328,7 @@ impl Method for Mem {
             max_packet: self.options.max_packet,
             max_piece: self.options.max_piece,
             one_sided: true,
+            eager_bytes: 8 << 10,
         }
     }
 

@@ -213,6 +213,9 @@ pub struct Limits {
     pub max_piece: usize,
     /// Whether a transfer moves bytes without the remote process taking part.
     pub one_sided: bool,
+    /// Up to how many bytes a message is better sent whole, in a packet, than announced and moved by
+    /// a transfer. A preference, at most `max_packet`.
+    pub eager_bytes: usize,
 }
 
 /// What a peer may do with an export.

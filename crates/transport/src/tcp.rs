@@ -62,6 +62,10 @@ use slots::{FIRST_RESERVED_GENERATION, Origin, PeerState, Slots};
 /// Connections that the kernel keeps until we accept them.
 const BACKLOG: i32 = 1024;
 
+/// Above this, reading straight into the receiver's memory is worth the two messages of a rendezvous
+/// that it takes (`docs/tcp-engine.md`).
+const EAGER_BYTES: usize = MAX_PACKET;
+
 /// Packets behind the first of a round leave no later than when this much has come together.
 const FLUSH_FROM_BYTES: usize = 64 * 1024;
 
@@ -200,6 +204,7 @@ impl Method for Tcp {
             max_packet: MAX_PACKET,
             max_piece: MAX_PIECE,
             one_sided: false,
+            eager_bytes: EAGER_BYTES,
         }
     }
 

@@ -294,6 +294,7 @@ impl Method for Shm {
             max_packet: self.layout.max_packet(),
             max_piece: transfer::MAX_PIECE,
             one_sided: self.own.attach,
+            eager_bytes: 8 << 10,
         }
     }
 
