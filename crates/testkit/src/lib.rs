@@ -17,3 +17,4 @@ pub mod directory;
 pub mod patience;
 pub mod process;
 pub mod random;
+pub mod simulator;

@@ -113,7 +113,8 @@ impl Kind {
     }
 }
 
-/// The beginning of every datagram, in every version.
+/// The beginning of every datagram, in every version; so is the checksum at the end of those in the
+/// clear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     /// What follows.
@@ -333,7 +334,8 @@ pub enum Datagram<'a> {
     Plain(Prefix, u64, Segment<'a>),
     /// A sealed segment, and its number.
     Sealed(Prefix, u64, &'a [u8]),
-    /// Of another version, which is in the second field; the prefix is all that is known of it.
+    /// In the clear, and of another version, which is in the second field; the prefix is all that is
+    /// known of it.
     Foreign(Prefix, u8),
 }
 
@@ -350,15 +352,21 @@ impl<'a> Datagram<'a> {
             to: input.u64("datagram receiver")?,
             from: input.u64("datagram sender")?,
         };
-        if version != VERSION {
-            return Ok(Self::Foreign(prefix, version));
-        }
         if kind == Kind::Sealed {
+            if version != VERSION {
+                return Err(Malformed::Unknown {
+                    field: "datagram version",
+                    value: version.into(),
+                });
+            }
             let number = input.u64("datagram number")?;
             let sealed = input.take(input.remaining(), "sealed segment")?;
             return Ok(Self::Sealed(prefix, number, sealed));
         }
         check(bytes)?;
+        if version != VERSION {
+            return Ok(Self::Foreign(prefix, version));
+        }
         let body = input
             .remaining()
             .checked_sub(CHECK_BYTES)

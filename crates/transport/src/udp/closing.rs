@@ -151,7 +151,7 @@ impl Core {
         let Some(state) = self.peers.get_mut(peer) else {
             return;
         };
-        if let Origin::Lingering { until } = state.origin
+        if let Origin::Lingering { until, .. } = state.origin
             && until <= now
         {
             self.forget(peer);
@@ -180,11 +180,15 @@ impl Core {
         };
         state.session.abandon(&PeerError::Disconnected, peer, sink);
         let Some(link) = link else { return };
+        let owes_nothing = link.has_delivered_all(&state.session);
         state.session.goodbye();
         let (number, remote) = (link.ours, link.remote);
         let lingering = self.peers.insert(|handle| {
             state.handle = handle;
-            state.origin = Origin::Lingering { until };
+            state.origin = Origin::Lingering {
+                until,
+                owes_nothing,
+            };
             state.link = Some(link);
             state.ready = false;
             state.due = false;
@@ -223,9 +227,13 @@ impl Core {
         }
     }
 
-    /// Whether anybody whom we dropped has not got everything yet.
+    /// Whether anybody whom we dropped has not got everything yet. A goodbye alone is not waited for:
+    /// who misses it finds out.
     pub fn still_sends(&self) -> bool {
-        self.peers.iter().any(|state| state.is_lingering())
+        self.peers.iter().any(|state| match state.origin {
+            Origin::Lingering { owes_nothing, .. } => !owes_nothing || state.session.has_output(),
+            _ => false,
+        })
     }
 
     /// Whom the datagrams of a peer go to, for those who drive the core.

@@ -26,8 +26,11 @@ const LOOPBACK_BYTES: usize = 32 * 1024;
 /// What IPv6 (the larger of the two) and UDP put before a datagram.
 const HEADERS_BYTES: usize = 40 + 8;
 
-/// Room for each datagram that is received.
-const SLOT_BYTES: usize = 64 * 1024;
+/// Room for each datagram that is received: nobody is told to send larger ones.
+const SLOT_BYTES: usize = LOOPBACK_BYTES;
+
+/// Datagrams taken in one round.
+const RECEIVES_PER_ROUND: usize = 16;
 
 /// Reports on datagrams that found nobody, taken per socket and round.
 const MISHAPS_PER_ROUND: usize = 64;
@@ -38,7 +41,7 @@ const RANDOM_BYTES: usize = 256;
 /// The kernel's overflow group, for processes whose group is not known.
 const NO_GROUP: u32 = 65534;
 
-const _: () = assert!(SLOT_BYTES > MAX_DATAGRAM_BYTES);
+const _: () = assert!(SLOT_BYTES <= MAX_DATAGRAM_BYTES && RECEIVES_PER_ROUND <= MAX_BATCH);
 
 struct Socket {
     descriptor: OwnedFd,
@@ -256,7 +259,13 @@ impl Ground for Sockets {
     }
 
     fn receive(&mut self, arrivals: &mut Arrivals) {
-        arrivals.room.resize(MAX_BATCH * SLOT_BYTES, 0);
+        if self.sockets.is_empty() {
+            return;
+        }
+        if arrivals.room.is_empty() {
+            // Fresh from the kernel, and so without cost as long as nothing comes.
+            arrivals.room = vec![0; RECEIVES_PER_ROUND * SLOT_BYTES];
+        }
         let mut room = &mut arrivals.room[..];
         let mut base = 0;
         let mut failed = false;

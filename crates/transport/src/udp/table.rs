@@ -20,7 +20,11 @@ pub(super) enum Origin {
     /// It connected to us. Nobody was told before it is up.
     Accepted { told: bool },
     /// We dropped it and wait for the last packets to arrive.
-    Lingering { until: Time },
+    Lingering {
+        until: Time,
+        /// Nothing but our goodbye is on its way.
+        owes_nothing: bool,
+    },
 }
 
 /// One peer.
@@ -78,7 +82,7 @@ impl PeerState {
     /// When something is to be done about it.
     pub(super) fn deadline(&self) -> Option<Time> {
         let linger = match self.origin {
-            Origin::Lingering { until } => Some(until),
+            Origin::Lingering { until, .. } => Some(until),
             _ => None,
         };
         let link = self.link.as_ref().and_then(Link::deadline);
