@@ -5,13 +5,15 @@
 //! order in which a pair of processes meets: [`socket`] (Unix sockets with descriptors and peer
 //! credentials), [`memfd`] and [`mapping`] (memory that both see), [`epoll`] (sleeping on all of
 //! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
-//! side pays for) and [`attach`] (copying from and to another process's memory). [`limits`],
-//! [`pin`], [`shared`] and [`small`] stand alone.
+//! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
+//! [`datagram`] are the sockets between hosts; [`limits`], [`pin`], [`shared`] and [`small`] stand
+//! alone.
 //!
 //! This room knows no protocol. It is one of the two rooms that may use `unsafe` (the other is
 //! `transport`); each block says which invariant holds and who upholds it.
 
 pub mod attach;
+pub mod datagram;
 pub mod epoll;
 pub mod futex;
 pub mod limits;

@@ -383,7 +383,7 @@ mod proc_table {
     }
 
     pub(super) fn find(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<Owner> {
-        let (local, remote) = (notation(local), notation(remote));
+        let (local, remote) = (super::notation(local), super::notation(remote));
         table.lines().skip(1).find_map(|line| {
             let mut fields = line.split_ascii_whitespace().skip(1);
             if fields.next()? != local || fields.next()? != remote {
@@ -394,23 +394,23 @@ mod proc_table {
             (inode != 0).then_some(Owner { uid, inode })
         })
     }
+}
 
-    /// Addresses as words in the machine's order, in hexadecimal digits.
-    fn notation(address: SocketAddr) -> String {
-        use std::fmt::Write;
-        let octets = match address.ip() {
-            IpAddr::V4(v4) => v4.octets().to_vec(),
-            IpAddr::V6(v6) => v6.octets().to_vec(),
-        };
-        let mut text = String::new();
-        for word in octets.chunks_exact(4) {
-            let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
-            // Writing to a string cannot fail.
-            let _ = write!(text, "{word:08X}");
-        }
-        let _ = write!(text, ":{:04X}", address.port());
-        text
+/// An address as the tables in /proc write it: words in the machine's order, in hexadecimal digits.
+pub(crate) fn notation(address: SocketAddr) -> String {
+    use std::fmt::Write;
+    let octets = match address.ip() {
+        IpAddr::V4(v4) => v4.octets().to_vec(),
+        IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    let mut text = String::new();
+    for word in octets.chunks_exact(4) {
+        let word = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{word:08X}");
     }
+    let _ = write!(text, ":{:04X}", address.port());
+    text
 }
 
 #[cfg(test)]

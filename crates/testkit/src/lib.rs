@@ -18,3 +18,4 @@ pub mod messages;
 pub mod patience;
 pub mod process;
 pub mod random;
+pub mod simulator;

@@ -2,7 +2,7 @@
 //! works inside.
 
 use std::cell::OnceCell;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use causeway_testkit::conformance::Factory;
@@ -11,6 +11,7 @@ use causeway_transport::Address;
 use causeway_transport::mem::{self, Mem};
 use causeway_transport::shm::{AttachPolicy, Shm, ShmConfig};
 use causeway_transport::tcp::{Tcp, TcpConfig};
+use causeway_transport::udp::{Udp, UdpConfig};
 use tempfile::TempDir;
 
 /// `mem`, which lives inside one process.
@@ -101,6 +102,36 @@ impl Factory for Loopback {
     }
 }
 
+/// `udp` over loopback.
+struct Datagrams {
+    key: Option<[u8; 32]>,
+}
+
+impl Factory for Datagrams {
+    type Method = Udp;
+
+    fn method(&self) -> Udp {
+        let config = UdpConfig {
+            key: self.key,
+            ..UdpConfig::default()
+        };
+        Udp::new(config).expect("epoll works here")
+    }
+
+    fn address(&self) -> Address {
+        "udp://127.0.0.1:0".parse().expect("well-formed")
+    }
+
+    fn vacant(&self) -> Address {
+        // The kernel does not give a port that was just freed to the next one who asks.
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let port = socket.local_addr().expect("it is bound").port();
+        format!("udp://127.0.0.1:{port}")
+            .parse()
+            .expect("well-formed")
+    }
+}
+
 /// Queues of three packets and pieces of a few bytes: every corner is met all the time.
 const TIGHT: mem::Options = mem::Options {
     queue_packets: 3,
@@ -131,6 +162,8 @@ conformance!(shm_without_attach, SharedMemory::new(AttachPolicy::Off));
 conformance!(tcp_without_key, TRUSTING);
 conformance!(tcp_with_key, KEYED);
 conformance!(tcp_encrypted, ENCRYPTED);
+conformance!(udp_without_key, Datagrams { key: None });
+conformance!(udp_with_key, Datagrams { key: KEY });
 
 conformance_between_processes!(shm_with_attach_death, SharedMemory::new(AttachPolicy::Auto));
 conformance_between_processes!(
@@ -140,3 +173,5 @@ conformance_between_processes!(
 conformance_between_processes!(tcp_without_key_death, TRUSTING);
 conformance_between_processes!(tcp_with_key_death, KEYED);
 conformance_between_processes!(tcp_encrypted_death, ENCRYPTED);
+conformance_between_processes!(udp_without_key_death, Datagrams { key: None });
+conformance_between_processes!(udp_with_key_death, Datagrams { key: KEY });

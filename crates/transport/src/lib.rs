@@ -9,7 +9,8 @@
 //!    receives after the last byte has landed.
 //!
 //! Read [`method`] (the contract), [`address`] and [`registry`] first; then a method: [`shm`]
-//! between processes of one user on one host, [`tcp`] between hosts. The conformance suite in
+//! between processes of one user on one host, [`tcp`] between hosts, [`udp`] between hosts whose network
+//! loses. The conformance suite in
 //! `causeway-testkit` is the contract's other half and runs against each of them.
 //!
 //! What this room does not do: match messages to receives, split large messages, or queue for a
@@ -22,6 +23,7 @@ pub mod method;
 pub mod registry;
 pub mod shm;
 pub mod tcp;
+pub mod udp;
 
 pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};

@@ -31,7 +31,7 @@ pub mod handshake;
 mod link;
 mod outbox;
 mod progress;
-mod resolve;
+pub(crate) mod resolve;
 pub mod session;
 mod slots;
 #[cfg(test)]
@@ -350,14 +350,7 @@ impl Method for Tcp {
     }
 
     fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
-        // Whether there is so much is asked first: the allocation itself would abort.
-        Vec::<u8>::new()
-            .try_reserve_exact(len)
-            .map_err(|error| Error::System {
-                what: format!("allocating {len} bytes"),
-                source: std::io::Error::new(std::io::ErrorKind::OutOfMemory, error),
-            })?;
-        Ok(Memory::zeroed(len))
+        allocate(len)
     }
 
     fn poll(&mut self, sink: &mut dyn Sink) -> bool {
@@ -451,6 +444,18 @@ impl Tcp {
         }
         Ok(())
     }
+}
+
+/// Private memory of `len` bytes, or the reason why there is not so much.
+pub(crate) fn allocate(len: usize) -> Result<Memory, Error> {
+    // Whether there is so much is asked first: the allocation itself would abort.
+    Vec::<u8>::new()
+        .try_reserve_exact(len)
+        .map_err(|error| Error::System {
+            what: format!("allocating {len} bytes"),
+            source: std::io::Error::new(std::io::ErrorKind::OutOfMemory, error),
+        })?;
+    Ok(Memory::zeroed(len))
 }
 
 fn state_of(slots: &mut Slots, peer: Peer) -> Result<&mut PeerState, SendError> {

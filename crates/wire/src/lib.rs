@@ -2,8 +2,8 @@
 //!
 //! Read [`codec`] first (bounded reading and writing, the one error type), then the format that
 //! you came for: [`region`] (descriptors of remote memory), [`bmi`] (headers of the message
-//! layer), [`tcp`] and [`shm`] (what the two methods put on a connection), [`fs`] (requests and
-//! replies of the file system) and [`store`] (records of the metadata store). `docs/formats/`
+//! layer), [`tcp`] and [`shm`] (what the two methods put on a connection), [`datagram`] (how the UDP
+//! method carries the former where datagrams are lost), [`fs`] (requests and replies of the file system) and [`store`] (records of the metadata store). `docs/formats/`
 //! draws them.
 //!
 //! There is no I/O here, no clock and no allocation policy: decoders borrow from or copy out of
@@ -13,6 +13,7 @@
 
 pub mod bmi;
 pub mod codec;
+pub mod datagram;
 pub mod fs;
 pub mod region;
 pub mod shm;

@@ -185,7 +185,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    fn from_u8(value: u8) -> Result<Self, Malformed> {
+    pub(crate) fn from_u8(value: u8) -> Result<Self, Malformed> {
         Ok(match value {
             0 => Self::None,
             1 => Self::Version,

@@ -1,4 +1,4 @@
-//! From `tcp://host:port` to socket addresses, and which of them may be used without a key.
+//! From `host:port` to socket addresses, and which of them may be used without a key.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -9,18 +9,18 @@ use crate::error::Error;
 pub(super) const SCHEME: &str = "tcp";
 
 /// Takes `host:port` apart. The host may be a name, an IPv4 address, or an IPv6 address in brackets.
-fn split(address: &Address) -> Result<(&str, u16), Error> {
+fn split<'a>(address: &'a Address, scheme: &str) -> Result<(&'a str, u16), Error> {
     let bad = |reason| Error::BadAddress {
         address: address.to_string(),
         reason,
     };
-    if address.scheme() != SCHEME {
-        return Err(bad("its scheme is not `tcp`"));
+    if address.scheme() != scheme {
+        return Err(bad("its scheme is another method's"));
     }
     let (host, port) = address
         .rest()
         .rsplit_once(':')
-        .ok_or_else(|| bad("a port is missing: write `tcp://host:port`"))?;
+        .ok_or_else(|| bad("a port is missing: write `host:port`"))?;
     let port = port
         .parse()
         .map_err(|_| bad("its port is not a number from 0 to 65535"))?;
@@ -29,7 +29,7 @@ fn split(address: &Address) -> Result<(&str, u16), Error> {
             .strip_suffix(']')
             .ok_or_else(|| bad("its IPv6 address lacks the closing `]`"))?,
         None if host.contains(':') => {
-            return Err(bad("an IPv6 address goes in brackets: `tcp://[::1]:port`"));
+            return Err(bad("an IPv6 address goes in brackets: `[::1]:port`"));
         }
         None => host,
     };
@@ -39,10 +39,15 @@ fn split(address: &Address) -> Result<(&str, u16), Error> {
     Ok((host, port))
 }
 
-/// All socket addresses of `address`, in the resolver's order. Blocks as long as the system's
+/// All socket addresses of a `tcp` address, in the resolver's order. Blocks as long as the system's
 /// resolver does.
 pub(super) fn resolve(address: &Address) -> Result<Vec<SocketAddr>, Error> {
-    let (host, port) = split(address)?;
+    resolve_for(SCHEME, address)
+}
+
+/// The same for the method of another scheme.
+pub(crate) fn resolve_for(scheme: &str, address: &Address) -> Result<Vec<SocketAddr>, Error> {
+    let (host, port) = split(address, scheme)?;
     let found = (host, port)
         .to_socket_addrs()
         .map_err(|source| Error::System {
@@ -70,7 +75,7 @@ pub(super) fn describe(target: SocketAddr) -> Option<Address> {
 }
 
 /// Whether only processes of this host can be at the other end.
-pub(super) fn is_loopback(address: SocketAddr) -> bool {
+pub(crate) fn is_loopback(address: SocketAddr) -> bool {
     match address.ip() {
         IpAddr::V4(v4) => v4.is_loopback(),
         IpAddr::V6(v6) => v6.is_loopback(),

@@ -4,7 +4,7 @@
 //! Bytes in: [`Session::input`], or straight into memory where [`Session::direct`] says that only
 //! payload is expected, followed by [`Session::direct_done`]. Events go to the [`Sink`]. Commands
 //! in: [`Session::send`], [`Session::transfer`], [`Session::export`]. Bytes out: [`Session::refill`],
-//! then the outbox's pieces. [`Session::fail`] ends everything.
+//! then the outbox's pieces, or [`Session::output`]. [`Session::fail`] ends everything.
 //!
 //! Parts: `inbox` finds the frames in the stream, `puts` and `gets` move data, each with both of its
 //! sides in one file, `cursor` walks lists of memory.
@@ -279,6 +279,12 @@ impl Session {
         }
     }
 
+    /// Moves the next bytes of the stream into `into`; answers how many.
+    pub fn output(&mut self, into: &mut [u8]) -> usize {
+        self.refill();
+        self.outbox.copy_out(into)
+    }
+
     /// Bytes of buffers that the session holds now.
     pub fn owned_bytes(&self) -> usize {
         self.outbox.owned_bytes() + self.inbox.owned_bytes()
@@ -315,13 +321,17 @@ impl Session {
 
     /// Whether a caller that was told to wait shall be told now that there is room.
     pub fn take_writable(&mut self) -> bool {
+        let owed = self.owes_writable();
+        self.blocked &= !owed;
+        owed
+    }
+
+    /// Whether [`Session::take_writable`] would say so now.
+    pub fn owes_writable(&self) -> bool {
         let room = self.outbox.short_bytes() <= self.bounds.queue_bytes / 2
             && self.transfers < self.bounds.max_transfers
             && self.notify_bytes <= self.bounds.queue_bytes / 2;
-        self.blocked && room && {
-            self.blocked = false;
-            true
-        }
+        self.blocked && room
     }
 
     fn complete(

@@ -1,0 +1,27 @@
+//! A seeded simulator of packets: nodes of the real code in a network that loses, doubles, reorders,
+//! delays, alters and cuts off, in virtual time. The same seed gives the same run, byte for byte.
+//!
+//! Parts, in reading order: [`network`] (the links and what happens on them), [`ground`] (what the UDP
+//! method stands on there), [`model`] (what must be true), [`methods`] (nodes that send and move memory
+//! against the model), [`sabotage`] (mistakes on purpose, which must be noticed).
+//!
+//! `tests/simulator.rs` runs seeds; `make simulate SEEDS=…` runs as many as you like.
+
+pub mod ground;
+pub mod methods;
+pub mod model;
+pub mod network;
+pub mod sabotage;
+
+/// What came of a run.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Everything that the network saw.
+    pub log: Vec<u8>,
+    /// Datagrams that were sent.
+    pub datagrams: u64,
+    /// Packets that have arrived.
+    pub packets: u64,
+    /// Transfers that have succeeded.
+    pub transfers: u64,
+}

@@ -1,0 +1,433 @@
+//! Packets and remote memory over UDP: for networks that lose, double, reorder and alter what they
+//! carry, and where no kernel's connections are wanted.
+//!
+//! Reading order: [`config`] (the settings); `causeway_wire::datagram` (the bytes); [`core`] (the
+//! protocol of one process, a pure state machine, with `opening`, `closing`, `cookie` and `noise`);
+//! `link` (one connection: `outgoing` and `incoming` are the two halves of its stream, `rtt` and
+//! `congestion` say how fast); `table` (the peers); [`ground`] (what the method stands on) and
+//! [`sockets`]; and in this file the method itself.
+//!
+//! # How it works
+//! A connection is one reliable stream of bytes each way, and what the streams carry are the frames of
+//! the TCP method: [`Session`](crate::tcp::session::Session) does packets and remote memory on both. Lost
+//! spans of the stream are sent again selectively; a peer that falls silent is probed, and found dead
+//! in bounded time, sooner if its host says that its process is gone.
+//!
+//! All progress is the caller's: nobody but the peer's process acknowledges what it was sent, so a process
+//! must poll, or tick, more often than [`UdpConfig::liveness_timeout`].
+//!
+//! # Who is trusted
+//! As over TCP: holders of the cluster's key, and everything is encrypted; without a key, processes of
+//! the same user over loopback addresses, for which each side asks the kernel whose socket the other
+//! end's is.
+//!
+//! [`Udp`] is generic in its [`Ground`], so that the whole of it runs in simulated networks and
+//! simulated time.
+
+mod closing;
+pub mod config;
+mod congestion;
+mod cookie;
+pub mod core;
+pub mod ground;
+mod incoming;
+mod link;
+mod noise;
+mod opening;
+mod outgoing;
+mod report;
+mod rtt;
+pub mod sockets;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use causeway_sys::memory::Memory;
+use causeway_wire::region::RegionDescriptor;
+use causeway_wire::tcp::{MAX_PACKET, MAX_PIECE};
+
+pub use config::UdpConfig;
+
+use self::core::Core;
+use crate::address::Address;
+use crate::error::{Error, SendError};
+use crate::method::{Access, Identity, Limits, Method, Peer, PeerReport, Sink, Transfer};
+use crate::tcp::resolve::is_loopback;
+use ground::{Arrival, Arrivals, Batch, Ground};
+use sockets::Sockets;
+
+/// The scheme of this method's addresses.
+pub const SCHEME: &str = "udp";
+
+/// Time as the core knows it: since some moment in the past.
+pub type Time = Duration;
+
+/// The most datagrams that one poll sends.
+const DATAGRAMS_PER_POLL: usize = 64;
+
+/// A batch is sent when it has this many bytes or datagrams.
+const BATCH_BYTES: usize = 256 * 1024;
+const BATCH_DATAGRAMS: usize = 32;
+
+/// Polls between two looks at sockets where nothing has come lately.
+const POLLS_PER_LOOK: u32 = 8;
+
+/// Looks in a row that found nothing, after which looks become rarer.
+const QUIET_AFTER_LOOKS: u32 = 1024;
+
+/// The other end of a socket of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Remote {
+    /// The number of our socket.
+    pub socket: u32,
+    /// The address there.
+    pub address: SocketAddr,
+}
+
+/// The method for `udp://` addresses. See the module's page.
+pub struct Udp<G: Ground = Sockets> {
+    ground: G,
+    core: Core,
+    /// Our sockets for calling others, by address family.
+    outlets: [Option<u32>; 2],
+    keyed: bool,
+    linger_timeout: Duration,
+    wanted_window: usize,
+    arrivals: Arrivals,
+    batch: Batch,
+    /// The first packet of a round is sent at once, those behind it leave with the next poll.
+    sent_in_round: bool,
+    empty_looks: u32,
+    polls_without_look: u32,
+}
+
+impl Udp<Sockets> {
+    /// A method with these settings over the kernel's sockets.
+    pub fn new(config: UdpConfig) -> Result<Self, Error> {
+        Ok(Self::over(Sockets::new()?, config))
+    }
+}
+
+impl<G: Ground> Udp<G> {
+    /// A method with these settings over `ground`.
+    pub fn over(mut ground: G, config: UdpConfig) -> Self {
+        let mut secret = [0; 32];
+        ground.random(&mut secret);
+        Self {
+            keyed: config.key.is_some(),
+            linger_timeout: config.linger_timeout,
+            wanted_window: config.window_bytes,
+            core: Core::new(config, secret),
+            ground,
+            outlets: [None; 2],
+            arrivals: Arrivals::default(),
+            batch: Batch::default(),
+            sent_in_round: false,
+            empty_looks: 0,
+            polls_without_look: 0,
+        }
+    }
+
+    /// Memory that is held for peers now, apart from what callers lent.
+    pub fn owned_bytes(&self) -> usize {
+        self.core.owned_bytes()
+    }
+
+    fn bind(&mut self, address: SocketAddr) -> std::io::Result<(u32, SocketAddr)> {
+        let bound = self.ground.bind(address)?;
+        // What nobody looks at must fit where the network keeps it.
+        let window_bytes = self.wanted_window.min(self.ground.buffer_bytes());
+        self.core.set_window_bytes(window_bytes);
+        Ok(bound)
+    }
+
+    /// The socket from which an address of this family is called.
+    fn outlet(&mut self, target: SocketAddr) -> std::io::Result<u32> {
+        let family = usize::from(target.is_ipv6());
+        if let Some(Some(socket)) = self.outlets.get(family) {
+            return Ok(*socket);
+        }
+        let local: IpAddr = match (target.is_ipv6(), self.keyed) {
+            (false, false) => Ipv4Addr::LOCALHOST.into(),
+            (false, true) => Ipv4Addr::UNSPECIFIED.into(),
+            (true, false) => Ipv6Addr::LOCALHOST.into(),
+            (true, true) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let (socket, _) = self.bind(SocketAddr::new(local, 0))?;
+        if let Some(outlet) = self.outlets.get_mut(family) {
+            *outlet = Some(socket);
+        }
+        Ok(socket)
+    }
+
+    /// The socket addresses of `address`; on this host only, if there is no key.
+    fn targets(&self, address: &Address) -> Result<Vec<SocketAddr>, Error> {
+        let mut targets = self.ground.resolve(address)?;
+        if !self.keyed {
+            targets.retain(|&target| is_loopback(target));
+        }
+        if targets.is_empty() {
+            return Err(Error::BadAddress {
+                address: address.to_string(),
+                reason: "without a cluster key only loopback addresses (127.0.0.1, [::1]) are \
+                         allowed; give every node the same cluster key",
+            });
+        }
+        Ok(targets)
+    }
+
+    /// Sends what the core has, a bounded amount. Answers whether anything was sent.
+    fn transmit(&mut self, now: Time) -> bool {
+        let mut any = false;
+        let mut count = 0;
+        loop {
+            while self.batch.len() < BATCH_DATAGRAMS
+                && self.batch.bytes() < BATCH_BYTES
+                && count < DATAGRAMS_PER_POLL
+                && self.batch.add(|out| self.core.poll_transmit(now, out))
+            {
+                count += 1;
+            }
+            let waiting = self.batch.len();
+            if waiting == 0 {
+                return any;
+            }
+            self.ground.send(&mut self.batch);
+            any |= self.batch.len() < waiting;
+            if !self.batch.is_empty() || count >= DATAGRAMS_PER_POLL {
+                return any;
+            }
+        }
+    }
+
+    /// Whether the sockets are to be looked at in this poll.
+    fn looks_now(&mut self) -> bool {
+        self.polls_without_look += 1;
+        let due = self.empty_looks < QUIET_AFTER_LOOKS || self.polls_without_look >= POLLS_PER_LOOK;
+        if due {
+            self.polls_without_look = 0;
+        }
+        due
+    }
+
+    fn receive(&mut self, now: Time, sink: &mut dyn Sink) -> bool {
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        self.ground.receive(&mut arrivals);
+        let any = !arrivals.list.is_empty();
+        for arrival in arrivals.list.drain(..) {
+            match arrival {
+                Arrival::Datagram(from, range) => {
+                    let bytes = arrivals.room.get(range).unwrap_or_default();
+                    let core = &mut self.core;
+                    core.handle_datagram(now, from, bytes, &mut self.ground, sink);
+                }
+                Arrival::NobodyThere(to) => self.core.handle_unreachable(now, to, sink),
+                Arrival::TooLarge(to) => self.core.handle_too_large(to),
+            }
+        }
+        self.arrivals = arrivals;
+        self.empty_looks = match any {
+            true => 0,
+            false => self.empty_looks.saturating_add(1),
+        };
+        any
+    }
+
+    fn make_progress(&mut self, sink: &mut dyn Sink) -> bool {
+        self.sent_in_round = false;
+        let now = self.ground.now();
+        let mut any = self.looks_now() && self.receive(now, sink);
+        if self.core.next_deadline().is_some_and(|at| at <= now) {
+            self.core.handle_timer(now, sink);
+        }
+        while self.core.poll_events(now, &mut self.ground, sink) {
+            any = true;
+        }
+        any |= self.transmit(now);
+        any
+    }
+
+    /// After a command: what it gave rise to leaves at once, if it is the first since the last poll.
+    fn hurry(&mut self, now: Time) {
+        if !self.sent_in_round {
+            self.sent_in_round = true;
+            self.transmit(now);
+        }
+    }
+
+    /// Drops every peer and waits at most `most` for their packets to arrive.
+    fn close_all(&mut self, most: Duration) {
+        let until = self.ground.now() + most;
+        self.core.disconnect_all(self.ground.now());
+        loop {
+            self.empty_looks = 0;
+            self.make_progress(&mut closing::Silence);
+            let now = self.ground.now();
+            if !self.core.still_sends() || now >= until {
+                return;
+            }
+            let deadline = self.core.next_deadline().unwrap_or(until).min(until);
+            let nap = deadline.saturating_sub(now);
+            if !self.ground.wait(nap.min(Duration::from_millis(10))) {
+                return;
+            }
+        }
+    }
+}
+
+impl<G: Ground> Method for Udp<G> {
+    fn scheme(&self) -> &'static str {
+        SCHEME
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            max_packet: MAX_PACKET,
+            max_piece: MAX_PIECE,
+            one_sided: false,
+        }
+    }
+
+    fn listen(&mut self, address: &Address) -> Result<Address, Error> {
+        let mut bound: Option<SocketAddr> = None;
+        let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
+        let system = |source| Error::System {
+            what: format!("listening at `{address}`"),
+            source,
+        };
+        for mut target in self.targets(address)? {
+            if let (0, Some(first)) = (target.port(), bound) {
+                target.set_port(first.port());
+            }
+            match self.bind(target) {
+                Ok((_, local)) => bound = bound.or(Some(local)),
+                // Another address family may be missing here; a taken port is a mistake.
+                Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
+                    return Err(system(error));
+                }
+                Err(error) => last = error,
+            }
+        }
+        let Some(local) = bound else {
+            return Err(system(last));
+        };
+        table::describe(local).ok_or(Error::Unsupported("the listening address has no notation"))
+    }
+
+    fn connect(&mut self, address: &Address) -> Result<Peer, Error> {
+        if let Some(peer) = self.core.known(address) {
+            return Ok(peer);
+        }
+        let mut targets = Vec::new();
+        for target in self.targets(address)? {
+            let socket = self.outlet(target).map_err(|source| Error::System {
+                what: format!("making a socket to call `{address}` from"),
+                source,
+            })?;
+            targets.push(Remote {
+                socket,
+                address: target,
+            });
+        }
+        self.core.connect(address, targets)
+    }
+
+    fn address(&self, peer: Peer) -> Option<Address> {
+        self.core.address(peer)
+    }
+
+    fn identity(&self, peer: Peer) -> Option<Identity> {
+        self.core.identity(peer)
+    }
+
+    fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
+        let now = self.ground.now();
+        self.core.send(now, peer, parts, &mut self.ground)?;
+        self.hurry(now);
+        Ok(())
+    }
+
+    fn export(
+        &mut self,
+        peer: Peer,
+        memory: &Memory,
+        access: Access,
+    ) -> Result<RegionDescriptor, Error> {
+        self.core.export(peer, memory, access, &mut self.ground)
+    }
+
+    fn unexport(&mut self, peer: Peer, key: u64) {
+        self.core.unexport(peer, key);
+    }
+
+    fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {
+        let now = self.ground.now();
+        self.core.transfer(now, peer, transfer, &mut self.ground)?;
+        self.hurry(now);
+        Ok(())
+    }
+
+    fn map(&mut self, _peer: Peer, _region: &RegionDescriptor) -> Option<Memory> {
+        None
+    }
+
+    fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
+        crate::tcp::allocate(len)
+    }
+
+    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
+        self.make_progress(sink)
+    }
+
+    /// The time is the ground's, not the caller's.
+    fn tick(&mut self, _now: Instant, sink: &mut dyn Sink) {
+        self.empty_looks = 0;
+        self.make_progress(sink);
+    }
+
+    fn arm(&mut self) -> bool {
+        self.empty_looks = 0;
+        !self.core.has_work() && self.batch.is_empty()
+    }
+
+    fn disarm(&mut self) {
+        self.empty_looks = 0;
+    }
+
+    fn pollable(&self) -> BorrowedFd<'_> {
+        self.ground.pollable()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        Some(self.ground.instant(self.core.next_deadline()?))
+    }
+
+    fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink) {
+        let now = self.ground.now();
+        self.core.disconnect(now, peer, sink);
+        self.transmit(now);
+    }
+
+    fn report(&self, peer: Peer) -> Option<PeerReport> {
+        Some(PeerReport {
+            facts: self.core.facts(peer)?,
+        })
+    }
+}
+
+impl<G: Ground> Drop for Udp<G> {
+    /// Lets packets that were accepted arrive, within a bounded time, and says goodbye.
+    fn drop(&mut self) {
+        self.close_all(self.linger_timeout.min(Duration::from_secs(5)));
+    }
+}
+
+impl<G: Ground> std::fmt::Debug for Udp<G> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Udp").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,72 @@
+//! The settings of the UDP method.
+
+use std::time::Duration;
+
+use crate::tcp::config::KEY_BYTES;
+
+/// The settings of one [`Udp`](super::Udp).
+#[derive(Clone)]
+pub struct UdpConfig {
+    /// The cluster's key. Both sides of a connection hold the same, or neither holds one; without it,
+    /// only processes of the same user on this host are talked to, over loopback addresses. With it,
+    /// everything is encrypted: whoever can inject a datagram could otherwise forge one.
+    pub key: Option<[u8; KEY_BYTES]>,
+    /// How long connecting to a peer, with everything up to mutual trust, may take.
+    pub connect_timeout: Duration,
+    /// How long a peer that owes us something may be silent. Nobody but the peer's process itself
+    /// answers, so a process that others send to must poll more often than this.
+    pub liveness_timeout: Duration,
+    /// A peer that is silent for so long is asked for a sign of life. If it is gone, its host says so.
+    pub probe_interval: Duration,
+    /// How long a peer of which its host says that it is gone has to show that it is not.
+    pub suspicion_timeout: Duration,
+    /// How long packets that were accepted before a disconnect may take to leave.
+    pub linger_timeout: Duration,
+    /// How many bytes of packets may wait for one peer.
+    pub queue_bytes: usize,
+    /// How much one peer may send before it is acknowledged, and so how much of it is kept that came
+    /// before its turn.
+    pub window_bytes: usize,
+    /// How many transfers with one peer may be unfinished.
+    pub max_transfers: usize,
+    /// How many peers there may be.
+    pub max_peers: usize,
+    /// How many connections that are not trusted yet may stand at one time.
+    pub max_half_open: usize,
+}
+
+impl Default for UdpConfig {
+    fn default() -> Self {
+        Self {
+            key: None,
+            connect_timeout: Duration::from_secs(5),
+            liveness_timeout: Duration::from_secs(30),
+            probe_interval: Duration::from_secs(2),
+            suspicion_timeout: Duration::from_millis(500),
+            linger_timeout: Duration::from_secs(2),
+            queue_bytes: 1 << 20,
+            window_bytes: 1 << 20,
+            max_transfers: 1024,
+            max_peers: 1 << 16,
+            max_half_open: 256,
+        }
+    }
+}
+
+impl std::fmt::Debug for UdpConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UdpConfig")
+            .field("key", &self.key.map(|_| "(secret)"))
+            .field("connect_timeout", &self.connect_timeout)
+            .field("liveness_timeout", &self.liveness_timeout)
+            .field("probe_interval", &self.probe_interval)
+            .field("suspicion_timeout", &self.suspicion_timeout)
+            .field("linger_timeout", &self.linger_timeout)
+            .field("queue_bytes", &self.queue_bytes)
+            .field("window_bytes", &self.window_bytes)
+            .field("max_transfers", &self.max_transfers)
+            .field("max_peers", &self.max_peers)
+            .field("max_half_open", &self.max_half_open)
+            .finish()
+    }
+}

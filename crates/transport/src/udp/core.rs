@@ -1,0 +1,523 @@
+//! The protocol of one process over any number of sockets: a pure state machine without sockets,
+//! clock or source of randomness of its own.
+//!
+//! # Order of calls
+//! Whenever there is something to be told:
+//! [`Core::handle_datagram`] for each datagram that has arrived, [`Core::handle_unreachable`] for
+//! each datagram that the system says could not be delivered, [`Core::handle_timer`] when
+//! [`Core::next_deadline`] has come, and commands ([`Core::send`], [`Core::transfer`], …) at will.
+//! After any of them: [`Core::poll_events`] until it answers `false`, and [`Core::poll_transmit`]
+//! until it answers `None`; what it gives is to be sent in this order, and may be lost. `now` never
+//! goes back.
+//!
+//! Who comes up is in `opening`, who goes down in `closing`.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use causeway_sys::memory::Memory;
+use causeway_wire::datagram::{self, Datagram, Kind, Prefix, Segment};
+use causeway_wire::region::RegionDescriptor;
+use causeway_wire::tcp::Holder;
+
+use super::cookie::Jar;
+use super::link::{Phase, Scratch};
+use super::table::{Origin, PeerState, Table};
+use super::{Remote, Time, UdpConfig};
+use crate::address::Address;
+use crate::error::{Error, PeerError, SendError};
+use crate::method::{Access, Direction, Identity, Peer, Sink, Transfer};
+use crate::tcp::session::{Bounds, Session};
+
+/// Datagrams that one peer may send before it is the next one's turn.
+const DATAGRAMS_PER_TURN: u32 = 8;
+
+/// Answers to strangers that may wait; more are left out, as if the network had lost them.
+const MAX_REPLIES: usize = 256;
+
+/// What the core asks of those who drive it while it handles a datagram.
+pub trait Surroundings {
+    /// Without a key: who holds the socket at `remote`, which is said to be `holder`; the error says
+    /// why it is not talked to.
+    fn verify(&mut self, remote: Remote, holder: Holder) -> Result<Identity, String>;
+
+    /// Which process and descriptor number hold our socket of this number.
+    fn holder(&self, socket: u32) -> Holder;
+
+    /// How large a datagram may be on the way to `remote`.
+    fn datagram_bytes(&self, remote: Remote) -> usize;
+
+    /// Fills `into` with random numbers that nobody can guess.
+    fn random(&mut self, into: &mut [u8]);
+}
+
+/// See the module's page.
+pub struct Core {
+    pub(super) config: UdpConfig,
+    pub(super) peers: Table,
+    pub(super) by_address: HashMap<Address, Peer>,
+    /// By our number for the connection.
+    pub(super) by_number: HashMap<u64, Peer>,
+    /// Callers by where they call from and their number for the connection.
+    pub(super) by_caller: HashMap<(Remote, u64), Peer>,
+    /// Who is at the other end of an address, in the order in which they came.
+    pub(super) by_remote: HashMap<Remote, Vec<Peer>>,
+    pub(super) jar: Jar,
+    pub(super) half_open: usize,
+    ready: VecDeque<Peer>,
+    due: VecDeque<Peer>,
+    timers: BTreeSet<(Time, Peer)>,
+    /// Datagrams that belong to no connection.
+    pub(super) replies: VecDeque<(Remote, Vec<u8>)>,
+    pub(super) scratch: Scratch,
+}
+
+impl Core {
+    /// A core with these settings; `secret` is random.
+    pub fn new(config: UdpConfig, secret: [u8; 32]) -> Self {
+        Self {
+            config,
+            peers: Table::default(),
+            by_address: HashMap::new(),
+            by_number: HashMap::new(),
+            by_caller: HashMap::new(),
+            by_remote: HashMap::new(),
+            jar: Jar::new(secret),
+            half_open: 0,
+            ready: VecDeque::new(),
+            due: VecDeque::new(),
+            timers: BTreeSet::new(),
+            replies: VecDeque::new(),
+            scratch: Scratch::new(),
+        }
+    }
+
+    /// How much peers that come from now on may send ahead.
+    pub fn set_window_bytes(&mut self, bytes: usize) {
+        self.config.window_bytes = bytes;
+    }
+
+    pub(super) fn session(&self) -> Session {
+        Session::new(Bounds {
+            queue_bytes: self.config.queue_bytes,
+            max_transfers: self.config.max_transfers,
+        })
+    }
+
+    /// A handle for the process at `address`, which is reached at one of `targets`.
+    pub fn connect(&mut self, address: &Address, targets: Vec<Remote>) -> Result<Peer, Error> {
+        if self.peers.len() >= self.config.max_peers {
+            return Err(Error::Limit {
+                what: "UDP peers",
+                limit: self.config.max_peers,
+            });
+        }
+        let session = self.session();
+        let origin = Origin::Connected { targets, at: 0 };
+        let peer = self.peers.insert(|handle| {
+            Box::new(PeerState::new(handle, origin, address.clone(), session))
+        });
+        self.by_address.insert(address.clone(), peer);
+        Ok(peer)
+    }
+
+    /// The handle that [`Core::connect`] gave for `address`.
+    pub fn known(&self, address: &Address) -> Option<Peer> {
+        self.by_address.get(address).copied()
+    }
+
+    /// See [`crate::Method::send`].
+    pub fn send(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        parts: &[&[u8]],
+        around: &mut dyn Surroundings,
+    ) -> Result<(), SendError> {
+        self.reach(now, peer, around)?;
+        self.state(peer)?.session.send(parts)?;
+        self.touch(now, peer);
+        Ok(())
+    }
+
+    /// See [`crate::Method::transfer`].
+    pub fn transfer(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        transfer: Transfer,
+        around: &mut dyn Surroundings,
+    ) -> Result<(), SendError> {
+        self.reach(now, peer, around)?;
+        self.state(peer)?.session.transfer(transfer)?;
+        self.touch(now, peer);
+        self.make_due(peer);
+        Ok(())
+    }
+
+    /// See [`crate::Method::export`]. `random` gives keys.
+    pub fn export(
+        &mut self,
+        peer: Peer,
+        memory: &Memory,
+        access: Access,
+        around: &mut dyn Surroundings,
+    ) -> Result<RegionDescriptor, Error> {
+        if access.allows(Direction::Put) && !memory.is_writable() {
+            return Err(Error::Unsupported(
+                "memory that was lent for reading cannot be exported for writing",
+            ));
+        }
+        let state = self.state(peer).map_err(|_| Error::NoPeer)?;
+        loop {
+            let mut bytes = [0; 8];
+            around.random(&mut bytes);
+            let key = u64::from_le_bytes(bytes);
+            if key != 0 && !state.session.exports(key) {
+                return Ok(state.session.export(key, memory, access));
+            }
+        }
+    }
+
+    /// See [`crate::Method::unexport`].
+    pub fn unexport(&mut self, peer: Peer, key: u64) {
+        if let Some(state) = self.peers.get_mut(peer) {
+            state.session.unexport(key);
+        }
+    }
+
+    /// The peer, if its handle was given out.
+    pub(super) fn state(&mut self, peer: Peer) -> Result<&mut PeerState, SendError> {
+        self.peers
+            .get_mut(peer)
+            .filter(|state| !state.is_half_open() && !state.is_lingering())
+            .ok_or(SendError::Gone(PeerError::Disconnected))
+    }
+
+    /// Sees to it that there is a connection to the peer, at least begun.
+    fn reach(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        around: &mut dyn Surroundings,
+    ) -> Result<(), SendError> {
+        let state = self.state(peer)?;
+        if let Some(cause) = &state.gone {
+            return Err(SendError::Gone(cause.clone()));
+        }
+        if state.link.is_none() && state.failed.is_none() {
+            self.begin_to_connect(now, peer, around);
+        }
+        Ok(())
+    }
+
+    /// After anything that concerns a peer: has it looked at when it can send, and when its time comes.
+    pub(super) fn touch(&mut self, now: Time, peer: Peer) {
+        let Some(state) = self.peers.get_mut(peer) else {
+            return;
+        };
+        if let Some(link) = &mut state.link {
+            link.note_outstanding(now, &state.session);
+            if !state.ready {
+                state.ready = true;
+                self.ready.push_back(peer);
+            }
+        }
+        self.set_timer(peer);
+    }
+
+    fn set_timer(&mut self, peer: Peer) {
+        let Some(state) = self.peers.get_mut(peer) else {
+            return;
+        };
+        let at = state.deadline();
+        if at == state.timer {
+            return;
+        }
+        if let Some(old) = std::mem::replace(&mut state.timer, at) {
+            self.timers.remove(&(old, peer));
+        }
+        if let Some(at) = at {
+            self.timers.insert((at, peer));
+        }
+    }
+
+    /// Takes a peer out of the table, and everything that leads to it.
+    pub(super) fn forget(&mut self, peer: Peer) -> Option<Box<PeerState>> {
+        self.unlink(peer);
+        let state = self.peers.remove(peer)?;
+        if let Some(at) = state.timer {
+            self.timers.remove(&(at, peer));
+        }
+        if self.by_address.get(&state.address) == Some(&peer) {
+            self.by_address.remove(&state.address);
+        }
+        Some(state)
+    }
+
+    /// Ends a peer's connection: nothing that comes finds it any more.
+    pub(super) fn unlink(&mut self, peer: Peer) {
+        let Some(link) = self
+            .peers
+            .get_mut(peer)
+            .and_then(|state| state.link.take())
+        else {
+            return;
+        };
+        self.by_number.remove(&link.ours);
+        let caller = (link.remote, link.theirs);
+        if self.by_caller.get(&caller) == Some(&peer) {
+            self.by_caller.remove(&caller);
+        }
+        if let Some(peers) = self.by_remote.get_mut(&link.remote) {
+            peers.retain(|&other| other != peer);
+            if peers.is_empty() {
+                self.by_remote.remove(&link.remote);
+            }
+        }
+        self.set_timer(peer);
+    }
+
+    pub(super) fn make_due(&mut self, peer: Peer) {
+        if let Some(state) = self.peers.get_mut(peer)
+            && !state.due
+        {
+            state.due = true;
+            self.due.push_back(peer);
+        }
+    }
+
+    /// Queues a datagram that belongs to no connection.
+    pub(super) fn reply(&mut self, to: Remote, datagram: Vec<u8>) {
+        if self.replies.len() < MAX_REPLIES {
+            self.replies.push_back((to, datagram));
+        }
+    }
+
+    /// Reports what has happened without a datagram. Answers whether there was anything.
+    pub fn poll_events(
+        &mut self,
+        now: Time,
+        around: &mut dyn Surroundings,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        let Some(peer) = self.due.pop_front() else {
+            return false;
+        };
+        let Some(state) = self.peers.get_mut(peer) else {
+            return true;
+        };
+        state.due = false;
+        if std::mem::take(&mut state.goes_on) && state.link.is_none() {
+            self.begin_to_connect(now, peer, around);
+            return true;
+        }
+        if let Some(cause) = state.failed.take() {
+            self.end(now, peer, cause, sink);
+            return true;
+        }
+        state.session.deliver(peer, sink);
+        if state.session.take_writable() {
+            sink.writable(peer);
+        }
+        true
+    }
+
+    /// Whether [`Core::poll_events`] or [`Core::poll_transmit`] may have something.
+    pub fn has_work(&self) -> bool {
+        !self.due.is_empty() || !self.ready.is_empty() || !self.replies.is_empty()
+    }
+
+    /// Appends the next datagram to `out` and says where it goes; `None` if there is none now.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Remote> {
+        if let Some((to, datagram)) = self.replies.pop_front() {
+            out.extend_from_slice(&datagram);
+            return Some(to);
+        }
+        while let Some(&peer) = self.ready.front() {
+            let Some(state) = self.peers.get_mut(peer) else {
+                self.ready.pop_front();
+                continue;
+            };
+            let PeerState { link, session, .. } = state;
+            if let Some(link) = link
+                && link.transmit(now, session, &mut self.scratch, out)
+            {
+                let to = link.remote;
+                state.turn += 1;
+                if state.turn >= DATAGRAMS_PER_TURN {
+                    state.turn = 0;
+                    self.ready.rotate_left(1);
+                }
+                if state.session.owes_writable() {
+                    self.make_due(peer);
+                }
+                self.set_timer(peer);
+                return Some(to);
+            }
+            state.turn = 0;
+            state.ready = false;
+            self.ready.pop_front();
+            self.set_timer(peer);
+        }
+        None
+    }
+
+    /// When [`Core::handle_timer`] wants to be called.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Does what the time demands.
+    pub fn handle_timer(&mut self, now: Time, sink: &mut dyn Sink) {
+        // First all whose time has come: some are due again as long as they have sent nothing.
+        let mut come = Vec::new();
+        while let Some(&(at, peer)) = self.timers.first() {
+            if at > now {
+                break;
+            }
+            self.timers.pop_first();
+            if let Some(state) = self.peers.get_mut(peer) {
+                state.timer = None;
+                come.push(peer);
+            }
+        }
+        for peer in come {
+            self.expire(now, peer, sink);
+            self.touch(now, peer);
+        }
+    }
+
+    /// Takes a datagram that came from `from`.
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        from: Remote,
+        bytes: &[u8],
+        around: &mut dyn Surroundings,
+        sink: &mut dyn Sink,
+    ) {
+        // Whatever was altered on the way counts as lost.
+        let Ok(datagram) = Datagram::decode(bytes) else {
+            return;
+        };
+        match datagram {
+            Datagram::Plain(prefix, number, segment) => {
+                if let Some(peer) = self.addressee(from, prefix, segment.wants_ack, false) {
+                    self.segment(now, peer, number, &segment, sink);
+                }
+            }
+            Datagram::Sealed(prefix, number, sealed) => {
+                if let Some(peer) = self.addressee(from, prefix, true, true) {
+                    self.open_segment(now, peer, number, sealed, sink);
+                }
+            }
+            Datagram::Greeting(prefix, greeting) => {
+                self.greeting(now, from, prefix, greeting, around, sink);
+            }
+            Datagram::Reset(prefix) => {
+                if let Some(peer) = self.addressee(from, prefix, false, false) {
+                    self.disowned(now, peer, sink);
+                }
+            }
+            Datagram::Foreign(prefix, version) => {
+                let whole = bytes.len() >= datagram::GREETING_BYTES;
+                self.foreign(now, from, prefix, version, whole, sink);
+            }
+        }
+    }
+
+    /// Whose connection a datagram belongs to. A stranger who wants an answer is told that it has none.
+    fn addressee(
+        &mut self,
+        from: Remote,
+        prefix: Prefix,
+        wants_answer: bool,
+        sealed: bool,
+    ) -> Option<Peer> {
+        let known = self.by_number.get(&prefix.to).copied();
+        let Some(peer) = known else {
+            if wants_answer {
+                let mut reset = Vec::new();
+                datagram::encode_reset(prefix.from, prefix.to, &mut reset);
+                self.reply(from, reset);
+            }
+            return None;
+        };
+        let link = self.peers.get(peer)?.link.as_ref()?;
+        let is_reset = prefix.kind == Kind::Reset;
+        let fits = link.remote == from
+            && link.theirs == prefix.from
+            && !matches!(link.phase, Phase::Opening(_))
+            && (is_reset || link.seal.is_some() == sealed);
+        fits.then_some(peer)
+    }
+
+    fn open_segment(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        number: u64,
+        sealed: &[u8],
+        sink: &mut dyn Sink,
+    ) {
+        let mut opened = std::mem::take(&mut self.scratch.opened);
+        let count = self
+            .peers
+            .get(peer)
+            .and_then(|state| state.link.as_ref()?.seal.as_ref())
+            .and_then(|seal| seal.read_message(number, sealed, &mut opened).ok());
+        if let Some(count) = count {
+            let plain = opened.get(..count).unwrap_or_default();
+            match Segment::decode(plain) {
+                Ok(segment) => self.segment(now, peer, number, &segment, sink),
+                Err(error) => self.end(now, peer, PeerError::Protocol(error.to_string()), sink),
+            }
+        }
+        self.scratch.opened = opened;
+    }
+
+    /// A segment that is the peer's without doubt.
+    fn segment(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        number: u64,
+        segment: &Segment<'_>,
+        sink: &mut dyn Sink,
+    ) {
+        let Some(state) = self.peers.get_mut(peer) else {
+            return;
+        };
+        let Some(link) = &mut state.link else { return };
+        if !link.incoming.is_new(number) {
+            return;
+        }
+        if let Phase::Accepting(_) = link.phase {
+            let (theirs, seal) = (link.theirs, link.seal.take());
+            link.come_up(theirs, seal, now);
+            if let Origin::Accepted { told } = &mut state.origin {
+                *told = true;
+                self.half_open -= 1;
+                sink.peer_up(peer);
+            }
+        }
+        link.heard(now);
+        let mut silence = super::closing::Silence;
+        let sink: &mut dyn Sink = match state.origin {
+            Origin::Lingering { .. } => &mut silence,
+            _ => sink,
+        };
+        let result = link.input(number, segment, now, &mut state.session, peer, sink);
+        if let Err(cause) = result {
+            return self.end(now, peer, cause, sink);
+        }
+        if state.session.take_writable() {
+            sink.writable(peer);
+        }
+        if state.session.has_done() {
+            self.make_due(peer);
+        }
+        self.touch(now, peer);
+        self.let_go_if_done(peer);
+    }
+}

@@ -1,0 +1,406 @@
+//! One incarnation of one connection: how it opens, and the two halves of its stream.
+//!
+//! Pure: time comes from the caller, datagrams go to a vector.
+
+use std::time::Duration;
+
+use causeway_wire::datagram::{
+    self, Greeting, Kind, OVERHEAD_BYTES, Prefix, SAFE_DATAGRAM_BYTES, Segment,
+};
+
+use super::congestion::Window;
+use super::incoming::Incoming;
+use super::noise::{Begun, Seal};
+use super::outgoing::{Outgoing, TIMEOUTS_TO_COLLAPSE};
+use super::rtt::Rtt;
+use super::{Remote, Time, UdpConfig};
+use crate::error::PeerError;
+use crate::method::{Peer, Sink};
+use crate::tcp::session::Session;
+
+/// An opening is repeated after this, then after twice as long, and so on.
+const FIRST_REPEAT: Duration = Duration::from_millis(50);
+const MOST_REPEAT: Duration = Duration::from_secs(1);
+
+/// How many times as long as [`UdpConfig::liveness_timeout`] a peer may be silent that owes nothing.
+const IDLE_FACTOR: u32 = 10;
+
+/// Buffers that all connections share.
+pub(super) struct Scratch {
+    /// Bytes on their way from a session into its stream.
+    stream: Vec<u8>,
+    /// A segment that is about to be sealed.
+    plain: Vec<u8>,
+    /// A segment that was opened.
+    pub(super) opened: Vec<u8>,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Self {
+        Self {
+            stream: vec![0; datagram::MAX_DATAGRAM_BYTES],
+            plain: Vec::new(),
+            opened: vec![0; datagram::MAX_DATAGRAM_BYTES],
+        }
+    }
+}
+
+/// Our side of an opening.
+pub(super) struct Opening {
+    pub(super) greeting: Greeting,
+    pub(super) noise: Option<Begun>,
+    repeat_at: Time,
+    repeats: u32,
+}
+
+pub(super) enum Phase {
+    /// We have asked to be let in.
+    Opening(Opening),
+    /// We let the peer in, with this answer; its first segment proves that it has it.
+    Accepting(Greeting),
+    Up,
+}
+
+/// See the module's page.
+pub(super) struct Link {
+    pub(super) remote: Remote,
+    pub(super) ours: u64,
+    /// 0 before the peer has accepted.
+    pub(super) theirs: u64,
+    pub(super) phase: Phase,
+    pub(super) seal: Option<Seal>,
+    pub(super) outgoing: Outgoing,
+    pub(super) incoming: Incoming,
+    rtt: Rtt,
+    window: Window,
+    datagram_bytes: usize,
+    /// Until when it must be up.
+    trust_deadline: Time,
+    heard_at: Time,
+    /// Since when somebody owes somebody something.
+    outstanding_since: Option<Time>,
+    /// Since when its host says that it is gone, in which words.
+    suspected: Option<(Time, &'static str)>,
+    probe_interval: Duration,
+    suspicion_timeout: Duration,
+    liveness_timeout: Duration,
+    window_bytes: usize,
+}
+
+impl Link {
+    pub(super) fn new(
+        remote: Remote,
+        ours: u64,
+        phase: Phase,
+        datagram_bytes: usize,
+        trust_deadline: Time,
+        now: Time,
+        config: &UdpConfig,
+    ) -> Self {
+        let most = datagram::MAX_DATAGRAM_BYTES;
+        let datagram_bytes = datagram_bytes.clamp(SAFE_DATAGRAM_BYTES, most);
+        Self {
+            remote,
+            ours,
+            theirs: 0,
+            phase,
+            seal: None,
+            outgoing: Outgoing::new(),
+            incoming: Incoming::new(config.window_bytes),
+            rtt: Rtt::default(),
+            window: Window::new(datagram_bytes, config.window_bytes),
+            datagram_bytes,
+            trust_deadline,
+            heard_at: now,
+            outstanding_since: None,
+            suspected: None,
+            probe_interval: config.probe_interval,
+            suspicion_timeout: config.suspicion_timeout,
+            liveness_timeout: config.liveness_timeout,
+            window_bytes: config.window_bytes,
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        matches!(self.phase, Phase::Up)
+    }
+
+    pub(super) fn datagram_bytes(&self) -> usize {
+        self.datagram_bytes
+    }
+
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        self.rtt.smoothed()
+    }
+
+    /// Memory held now, apart from the session.
+    pub(super) fn owned_bytes(&self) -> usize {
+        self.outgoing.owned_bytes() + self.incoming.owned_bytes()
+    }
+
+    /// Whether everything that the session had has arrived.
+    pub(super) fn has_delivered_all(&self, session: &Session) -> bool {
+        !session.has_output() && self.outgoing.is_done()
+    }
+
+    fn prefix(&self, kind: Kind) -> Prefix {
+        Prefix {
+            kind,
+            to: self.theirs,
+            from: self.ours,
+        }
+    }
+
+    /// The peer has let us in.
+    pub(super) fn come_up(&mut self, theirs: u64, seal: Option<Seal>, now: Time) {
+        self.theirs = theirs;
+        self.seal = seal;
+        self.phase = Phase::Up;
+        self.heard_at = now;
+        // Whether there is data or not: the peer waits for a first segment.
+        self.outgoing.ping();
+    }
+
+    /// A sign of life that nobody else could have given.
+    pub(super) fn heard(&mut self, now: Time) {
+        self.heard_at = now;
+        self.suspected = None;
+    }
+
+    /// Somebody says that the peer is gone. It is asked, and given some time to prove the opposite.
+    pub(super) fn suspect(&mut self, now: Time, why: &'static str) {
+        if self.is_up() && self.suspected.is_none() {
+            self.suspected = Some((now, why));
+            self.outgoing.ping();
+        }
+    }
+
+    /// Datagrams seem to be too large for the way to the peer. Those to a process of this host never are:
+    /// when they do not get there, it is because it does not look.
+    pub(super) fn shrink(&mut self) {
+        if self.datagram_bytes > SAFE_DATAGRAM_BYTES && !self.remote.address.ip().is_loopback() {
+            self.datagram_bytes = SAFE_DATAGRAM_BYTES;
+            self.window.resize(SAFE_DATAGRAM_BYTES);
+        }
+    }
+
+    /// Takes a segment of a number that is new. Answers whether it was taken, or had to be treated as
+    /// lost.
+    pub(super) fn input(
+        &mut self,
+        number: u64,
+        segment: &Segment<'_>,
+        now: Time,
+        session: &mut Session,
+        peer: Peer,
+        sink: &mut dyn Sink,
+    ) -> Result<(), PeerError> {
+        if let Some(ack) = &segment.ack {
+            let (rtt, window) = (&mut self.rtt, &mut self.window);
+            self.outgoing.acknowledge(ack, now, rtt, window)?;
+        }
+        if !segment.data.is_empty() {
+            let mut deliver = |bytes: &[u8]| session.input(bytes, peer, sink);
+            let result = self
+                .incoming
+                .accept(segment.offset, segment.data, &mut deliver);
+            if !matches!(result, Ok(false)) {
+                self.incoming.record(number, true, now);
+            }
+            return result.map(|_| ());
+        }
+        self.incoming.record(number, segment.wants_ack, now);
+        Ok(())
+    }
+
+    /// Appends the next datagram, if there is one to be sent now.
+    pub(super) fn transmit(
+        &mut self,
+        now: Time,
+        session: &mut Session,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let prefix = self.prefix(Kind::Open);
+        match &mut self.phase {
+            Phase::Opening(opening) if opening.repeat_at <= now => {
+                opening.greeting.encode(prefix, out);
+                let pause = FIRST_REPEAT * (1 << opening.repeats.min(8));
+                opening.repeat_at = now + pause.min(MOST_REPEAT);
+                opening.repeats += 1;
+                true
+            }
+            Phase::Opening(_) | Phase::Accepting(_) => false,
+            Phase::Up => self.transmit_segment(now, session, scratch, out),
+        }
+    }
+
+    fn transmit_segment(
+        &mut self,
+        now: Time,
+        session: &mut Session,
+        scratch: &mut Scratch,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        self.refill(session, scratch);
+        let has_span = self.outgoing.has_span(&self.window);
+        if !has_span && !self.outgoing.wants_probe() && !self.incoming.owes_ack(now) {
+            return false;
+        }
+        let ack = self.incoming.take_ack(now);
+        let span = match has_span {
+            true => self.outgoing.next_span(self.datagram_bytes - OVERHEAD_BYTES),
+            false => None,
+        };
+        let wants_ack = span.is_some() || self.outgoing.wants_probe();
+        if !wants_ack && ack.is_none() {
+            return false;
+        }
+        let number = self.outgoing.number();
+        let segment = Segment {
+            wants_ack,
+            ack,
+            offset: span.map_or(0, |(offset, _)| offset),
+            data: &[],
+        };
+        let start = out.len();
+        match &self.seal {
+            None => {
+                datagram::begin_segment(self.prefix(Kind::Plain), number, out);
+                segment.encode_head(out);
+                if let Some(span) = span {
+                    self.outgoing.copy(span, out);
+                }
+                datagram::seal_with_check(start, out);
+            }
+            Some(seal) => {
+                datagram::begin_segment(self.prefix(Kind::Sealed), number, out);
+                scratch.plain.clear();
+                segment.encode_head(&mut scratch.plain);
+                if let Some(span) = span {
+                    self.outgoing.copy(span, &mut scratch.plain);
+                }
+                let body = out.len();
+                out.resize(body + scratch.plain.len() + datagram::TAG_BYTES, 0);
+                let room = out.get_mut(body..).unwrap_or_default();
+                if seal.write_message(number, &scratch.plain, room).is_err() {
+                    // Only a datagram above Noise's limit of 65,535 bytes fails, and none is.
+                    out.truncate(start);
+                    return false;
+                }
+            }
+        }
+        if wants_ack {
+            self.outgoing.sent(number, span, out.len() - start, now);
+        }
+        true
+    }
+
+    /// Moves bytes from the session to the stream, as far as they may be on their way at one time.
+    fn refill(&mut self, session: &mut Session, scratch: &mut Scratch) {
+        let most = self.window_bytes.min(2 * self.window.bytes());
+        while self.outgoing.kept_bytes() < most && session.has_output() {
+            let room = (most - self.outgoing.kept_bytes()).min(scratch.stream.len());
+            let room = scratch.stream.get_mut(..room).unwrap_or_default();
+            let count = session.output(room);
+            if count == 0 {
+                return;
+            }
+            self.outgoing
+                .push(scratch.stream.get(..count).unwrap_or_default());
+        }
+    }
+
+    /// When [`Link::expire`] wants to be called.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        match &self.phase {
+            Phase::Opening(opening) => Some(opening.repeat_at.min(self.trust_deadline)),
+            Phase::Accepting(_) => Some(self.trust_deadline),
+            Phase::Up => {
+                let suspicion = self
+                    .suspected
+                    .map(|(since, _)| since + self.suspicion_timeout);
+                let stream = self.outgoing.deadline(&self.rtt);
+                // While something flies, its timeouts take the place of probes.
+                let probe = match stream {
+                    None => Some(self.heard_at + self.probe_interval),
+                    Some(_) => None,
+                };
+                [
+                    stream,
+                    probe,
+                    suspicion,
+                    self.incoming.deadline(),
+                    Some(self.silence_ends()),
+                ]
+                .into_iter()
+                .flatten()
+                .min()
+            }
+        }
+    }
+
+    fn silence_ends(&self) -> Time {
+        match self.outstanding_since {
+            Some(since) => self.heard_at.max(since) + self.liveness_timeout,
+            None => self.heard_at + IDLE_FACTOR * self.liveness_timeout,
+        }
+    }
+
+    /// Notes whether anybody owes anybody anything.
+    pub(super) fn note_outstanding(&mut self, now: Time, session: &Session) {
+        if !session.is_outstanding() && self.outgoing.is_done() {
+            self.outstanding_since = None;
+        } else if self.outstanding_since.is_none() {
+            self.outstanding_since = Some(now);
+        }
+    }
+
+    /// Does what the time demands; the error says why the connection, or the attempt to make one, is
+    /// over.
+    pub(super) fn expire(&mut self, now: Time, connect_ms: u64) -> Result<(), PeerError> {
+        if !self.is_up() {
+            return match now < self.trust_deadline {
+                true => Ok(()),
+                false => Err(PeerError::TimedOut(connect_ms)),
+            };
+        }
+        if let Some((since, why)) = self.suspected
+            && since + self.suspicion_timeout <= now
+        {
+            return Err(PeerError::Broken(why.to_owned()));
+        }
+        let silence_ends = self.silence_ends();
+        if silence_ends <= now {
+            let since = self.heard_at.max(self.outstanding_since.unwrap_or_default());
+            let silent = now.saturating_sub(since);
+            return Err(PeerError::TimedOut(silent.as_millis() as u64));
+        }
+        self.outgoing.expire(now, &self.rtt, &mut self.window);
+        if self.outgoing.timeouts() == TIMEOUTS_TO_COLLAPSE {
+            self.shrink();
+        }
+        let nothing_flies = self.outgoing.deadline(&self.rtt).is_none();
+        if nothing_flies && self.heard_at + self.probe_interval <= now {
+            self.outgoing.ping();
+        }
+        Ok(())
+    }
+}
+
+impl Opening {
+    pub(super) fn new(greeting: Greeting, now: Time) -> Self {
+        Self {
+            greeting,
+            noise: None,
+            repeat_at: now,
+            repeats: 0,
+        }
+    }
+
+    /// Has the opening, which has changed, sent at once.
+    pub(super) fn hurry(&mut self, now: Time) {
+        self.repeat_at = now;
+        self.repeats = 0;
+    }
+}

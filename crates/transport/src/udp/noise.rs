@@ -1,0 +1,163 @@
+//! The cluster's key over datagrams: one Noise message each way while a connection opens, then segments
+//! that are sealed each for itself, with their numbers as nonces.
+
+use causeway_wire::datagram::{NOISE_BYTES, VERSION};
+use snow::params::{CipherChoice, DHChoice, HashChoice};
+use snow::resolvers::{BoxedCryptoResolver, CryptoResolver, DefaultResolver};
+use snow::types::{Cipher, Dh, Hash, Random};
+use snow::{Error, HandshakeState, StatelessTransportState};
+
+use crate::tcp::config::KEY_BYTES;
+
+/// The same as over TCP: no static keys, the cluster's key from the first message.
+const PROTOCOL: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+
+/// Bytes of an ephemeral key, and so of the random numbers that one handshake needs.
+pub(super) const EPHEMERAL_BYTES: usize = 32;
+
+/// The seal of an open connection.
+pub(super) type Seal = Box<StatelessTransportState>;
+
+/// A handshake that was begun.
+pub(super) type Begun = Box<HandshakeState>;
+
+/// Random numbers that the caller of the core gave.
+#[derive(Clone)]
+struct Given([u8; EPHEMERAL_BYTES]);
+
+impl Random for Given {
+    fn try_fill_bytes(&mut self, into: &mut [u8]) -> Result<(), Error> {
+        let given = self.0.get(..into.len()).ok_or(Error::Rng)?;
+        into.copy_from_slice(given);
+        Ok(())
+    }
+}
+
+/// Everything as usual, except where random numbers come from.
+struct Resolver(Given);
+
+impl CryptoResolver for Resolver {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(self.0.clone()))
+    }
+
+    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
+        DefaultResolver.resolve_dh(choice)
+    }
+
+    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
+        DefaultResolver.resolve_hash(choice)
+    }
+
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        DefaultResolver.resolve_cipher(choice)
+    }
+}
+
+/// The caller is told apart by its number, which both sides know before the first message.
+fn prologue(caller: u64) -> [u8; 17] {
+    let mut bytes = [0; 17];
+    let (front, back) = bytes.split_at_mut(8);
+    front.copy_from_slice(b"datagram");
+    let (number, version) = back.split_at_mut(8);
+    number.copy_from_slice(&caller.to_le_bytes());
+    version.copy_from_slice(&[VERSION]);
+    bytes
+}
+
+fn builder(
+    key: &[u8; KEY_BYTES],
+    prologue: &[u8],
+    random: [u8; EPHEMERAL_BYTES],
+    initiator: bool,
+) -> Result<HandshakeState, Error> {
+    let resolver: BoxedCryptoResolver = Box::new(Resolver(Given(random)));
+    let builder = snow::Builder::with_resolver(PROTOCOL.parse()?, resolver)
+        .psk(0, key)?
+        .prologue(prologue)?;
+    match initiator {
+        true => builder.build_initiator(),
+        false => builder.build_responder(),
+    }
+}
+
+/// The caller begins: its state, and its message.
+pub(super) fn call(
+    key: &[u8; KEY_BYTES],
+    caller: u64,
+    random: [u8; EPHEMERAL_BYTES],
+) -> Result<(Begun, [u8; NOISE_BYTES]), Error> {
+    let mut state = builder(key, &prologue(caller), random, true)?;
+    let mut message = [0; NOISE_BYTES];
+    state.write_message(&[], &mut message)?;
+    Ok((Box::new(state), message))
+}
+
+/// The callee answers the caller's message. An error means that it holds another key.
+pub(super) fn answer(
+    key: &[u8; KEY_BYTES],
+    caller: u64,
+    random: [u8; EPHEMERAL_BYTES],
+    message: &[u8; NOISE_BYTES],
+) -> Result<(Seal, [u8; NOISE_BYTES]), Error> {
+    let mut state = builder(key, &prologue(caller), random, false)?;
+    let mut empty = [0; NOISE_BYTES];
+    state.read_message(message, &mut empty)?;
+    let mut answer = [0; NOISE_BYTES];
+    state.write_message(&[], &mut answer)?;
+    Ok((Box::new(state.into_stateless_transport_mode()?), answer))
+}
+
+/// Whether the caller may go on with this answer; a forged one leaves the state as it was.
+pub(super) fn is_answered(begun: &mut Begun, answer: &[u8; NOISE_BYTES]) -> bool {
+    let mut empty = [0; NOISE_BYTES];
+    begun.read_message(answer, &mut empty).is_ok()
+}
+
+/// Ends the caller's handshake.
+pub(super) fn finish(begun: Begun) -> Result<Seal, Error> {
+    Ok(Box::new(begun.into_stateless_transport_mode()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: [u8; KEY_BYTES] = [3; KEY_BYTES];
+
+    #[test]
+    fn two_holders_of_the_key_understand_each_other_in_any_order() {
+        let (mut begun, message) = call(&KEY, 7, [1; 32]).unwrap();
+        let (theirs, reply) = answer(&KEY, 7, [2; 32], &message).unwrap();
+        let mut forged = reply;
+        forged[40] ^= 1;
+        assert!(!is_answered(&mut begun, &forged));
+        assert!(is_answered(&mut begun, &reply), "a forgery does no harm");
+        let ours = finish(begun).unwrap();
+        for nonce in [5, 0, 3] {
+            let mut sealed = [0; 64];
+            let len = ours.write_message(nonce, b"secret", &mut sealed).unwrap();
+            let mut plain = [0; 64];
+            let count = theirs.read_message(nonce, &sealed[..len], &mut plain);
+            assert_eq!(&plain[..count.unwrap()], b"secret");
+            let other = theirs.read_message(nonce + 1, &sealed[..len], &mut plain);
+            assert!(other.is_err());
+        }
+    }
+
+    #[test]
+    fn another_key_or_caller_is_noticed() {
+        let (_, message) = call(&KEY, 7, [1; 32]).unwrap();
+        assert!(answer(&[4; 32], 7, [2; 32], &message).is_err());
+        assert!(answer(&KEY, 8, [2; 32], &message).is_err());
+    }
+
+    #[test]
+    fn given_numbers_make_it_repeatable() {
+        let (_, one) = call(&KEY, 7, [1; 32]).unwrap();
+        let (_, same) = call(&KEY, 7, [1; 32]).unwrap();
+        let (_, other) = call(&KEY, 7, [9; 32]).unwrap();
+        assert_eq!(one, same);
+        assert_ne!(one, other);
+    }
+}

@@ -1,0 +1,393 @@
+//! How a connection opens.
+//!
+//! ```text
+//! caller                                   callee
+//!   Open ─────────────────────────────────────►          keeps nothing
+//!   ◄─────────────────────────────────── Cookie
+//!   Open: cookie (with a key: psk, e) ────────►          asks who is there, or opens the message
+//!   ◄─────────────────── Accept (with a key: e, ee)      a place among the half-open
+//!   first segment ────────────────────────────►          up
+//! ```
+//!
+//! The caller repeats what is not answered. The cookie proves that it receives what is sent to its address;
+//! the first segment that it has the callee's number and, with a key, the key: a recorded opening
+//! gets no further than a place among the half-open, for a while.
+
+use causeway_wire::datagram::{Greeting, Kind, Prefix};
+use causeway_wire::tcp::{Auth, Refusal};
+
+use super::core::{Core, Surroundings};
+use super::link::{Link, Opening, Phase};
+use super::noise::{self, EPHEMERAL_BYTES};
+use super::table::{Origin, PeerState, describe};
+use super::{Remote, Time};
+use crate::error::PeerError;
+use crate::method::{Identity, Peer, Sink};
+
+/// Our side.
+impl Core {
+    /// Begins to connect to the target at hand. Failure is reported by the next poll.
+    pub(super) fn begin_to_connect(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        around: &mut dyn Surroundings,
+    ) {
+        let number = self.fresh_number(around);
+        let Some(state) = self.peers.get_mut(peer) else {
+            return;
+        };
+        let Origin::Connected { targets, at } = &mut state.origin else {
+            return;
+        };
+        let Some(&target) = targets.get(*at) else {
+            *at = 0;
+            state.failed = Some(PeerError::Refused("it has no address".to_owned()));
+            return self.make_due(peer);
+        };
+        let greeting = greet(&self.config.key, target, around);
+        let link = Link::new(
+            target,
+            number,
+            Phase::Opening(Opening::new(greeting, now)),
+            around.datagram_bytes(target),
+            now + self.config.connect_timeout,
+            now,
+            &self.config,
+        );
+        state.link = Some(link);
+        self.by_number.insert(number, peer);
+        self.by_remote.entry(target).or_default().push(peer);
+        self.touch(now, peer);
+    }
+
+    /// A number for a connection: not 0, and not in use.
+    fn fresh_number(&self, around: &mut dyn Surroundings) -> u64 {
+        loop {
+            let mut bytes = [0; 8];
+            around.random(&mut bytes);
+            let number = u64::from_le_bytes(bytes);
+            if number != 0 && !self.by_number.contains_key(&number) {
+                return number;
+            }
+        }
+    }
+
+    /// A greeting from somebody.
+    pub(super) fn greeting(
+        &mut self,
+        now: Time,
+        from: Remote,
+        prefix: Prefix,
+        greeting: Greeting,
+        around: &mut dyn Surroundings,
+        sink: &mut dyn Sink,
+    ) {
+        if prefix.kind == Kind::Open {
+            return self.opened(now, from, prefix, greeting, around);
+        }
+        let Some(peer) = self.opening_to(from, prefix) else {
+            return;
+        };
+        match prefix.kind {
+            Kind::Cookie => self.cookie_came(now, peer, greeting, around),
+            Kind::Accept => self.accepted(now, peer, prefix.from, greeting, around, sink),
+            Kind::Refuse => self.end(now, peer, refused(greeting.refusal), sink),
+            _ => {}
+        }
+    }
+
+    /// The peer whose opening a greeting from `from` answers.
+    fn opening_to(&self, from: Remote, prefix: Prefix) -> Option<Peer> {
+        let peer = *self.by_number.get(&prefix.to)?;
+        let link = self.peers.get(peer)?.link.as_ref()?;
+        let fits = link.remote == from && matches!(link.phase, Phase::Opening(_));
+        fits.then_some(peer)
+    }
+
+    fn cookie_came(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        theirs: Greeting,
+        around: &mut dyn Surroundings,
+    ) {
+        let key = self.config.key;
+        let Some(state) = self.peers.get_mut(peer) else {
+            return;
+        };
+        let Some(link) = &mut state.link else { return };
+        let number = link.ours;
+        let Phase::Opening(opening) = &mut link.phase else {
+            return;
+        };
+        if opening.greeting.cookie == theirs.cookie {
+            return;
+        }
+        if let (Some(key), None) = (&key, &opening.noise) {
+            let mut random = [0; EPHEMERAL_BYTES];
+            around.random(&mut random);
+            match noise::call(key, number, random) {
+                Ok((begun, message)) => {
+                    opening.noise = Some(begun);
+                    opening.greeting.noise = message;
+                }
+                Err(error) => {
+                    let why = format!("the Noise handshake cannot go on: {error}");
+                    state.failed = Some(PeerError::Broken(why));
+                    return self.make_due(peer);
+                }
+            }
+        }
+        opening.greeting.cookie = theirs.cookie;
+        opening.hurry(now);
+        self.touch(now, peer);
+    }
+
+    fn accepted(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        theirs: u64,
+        greeting: Greeting,
+        around: &mut dyn Surroundings,
+        sink: &mut dyn Sink,
+    ) {
+        let keyed = self.config.key.is_some();
+        let Some(state) = self.peers.get_mut(peer) else {
+            return;
+        };
+        let Some(link) = &mut state.link else { return };
+        let Phase::Opening(opening) = &mut link.phase else {
+            return;
+        };
+        let mut seal = None;
+        if keyed {
+            let answered = opening
+                .noise
+                .as_mut()
+                .is_some_and(|begun| noise::is_answered(begun, &greeting.noise));
+            // A forged acceptance is not ours to end the connection for.
+            let Some(begun) = opening.noise.take_if(|_| answered) else {
+                return;
+            };
+            match noise::finish(begun) {
+                Ok(sealed) => seal = Some(sealed),
+                Err(error) => {
+                    let why = format!("the Noise handshake cannot go on: {error}");
+                    return self.end(now, peer, PeerError::Broken(why), sink);
+                }
+            }
+            state.identity = Some(Identity::Keyed);
+        } else {
+            match around.verify(link.remote, greeting.holder) {
+                Ok(identity) => state.identity = Some(identity),
+                Err(reason) => {
+                    return self.end(now, peer, PeerError::Unauthorised(reason), sink);
+                }
+            }
+        }
+        link.come_up(theirs, seal, now);
+        self.touch(now, peer);
+    }
+
+    /// A datagram of another version.
+    pub(super) fn foreign(
+        &mut self,
+        now: Time,
+        from: Remote,
+        prefix: Prefix,
+        version: u8,
+        whole: bool,
+        sink: &mut dyn Sink,
+    ) {
+        match prefix.kind {
+            Kind::Open if whole => self.refuse(from, prefix.from, Refusal::Version),
+            Kind::Refuse => {
+                if let Some(peer) = self.opening_to(from, prefix) {
+                    let cause = PeerError::Protocol(format!(
+                        "it speaks version {version} of the datagram format, this process version {}",
+                        causeway_wire::datagram::VERSION
+                    ));
+                    self.end(now, peer, cause, sink);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The callee's side.
+impl Core {
+    /// Somebody wants to be let in.
+    fn opened(
+        &mut self,
+        now: Time,
+        from: Remote,
+        prefix: Prefix,
+        theirs: Greeting,
+        around: &mut dyn Surroundings,
+    ) {
+        let caller = prefix.from;
+        if caller == 0 {
+            return;
+        }
+        if let Some(&peer) = self.by_caller.get(&(from, caller)) {
+            return self.accept_again(from, peer);
+        }
+        match (self.config.key.is_some(), theirs.auth) {
+            (true, Auth::SameUser) => return self.refuse(from, caller, Refusal::KeyNeeded),
+            (false, Auth::ClusterKey) => return self.refuse(from, caller, Refusal::NoKey),
+            _ => {}
+        }
+        if !self.jar.knows(&theirs.cookie, from.address, caller, now) {
+            let greeting = Greeting {
+                auth: theirs.auth,
+                cookie: self.jar.bake(from.address, caller, now),
+                ..Greeting::default()
+            };
+            return self.greet_stranger(Kind::Cookie, from, caller, 0, &greeting);
+        }
+        if self.peers.len() >= self.config.max_peers {
+            tracing::warn!(address = %from.address, "a UDP peer is turned away: there are too many");
+            return self.refuse(from, caller, Refusal::Full);
+        }
+        if self.half_open >= self.config.max_half_open {
+            return; // it asks again, and by then some have come up or run out of time
+        }
+        self.let_in(now, from, caller, theirs, around);
+    }
+
+    fn let_in(
+        &mut self,
+        now: Time,
+        from: Remote,
+        caller: u64,
+        theirs: Greeting,
+        around: &mut dyn Surroundings,
+    ) {
+        let mut answer = greet(&self.config.key, from, around);
+        let mut seal = None;
+        let identity = match &self.config.key {
+            Some(key) => {
+                let mut random = [0; EPHEMERAL_BYTES];
+                around.random(&mut random);
+                match noise::answer(key, caller, random, &theirs.noise) {
+                    Ok((sealed, message)) => {
+                        seal = Some(sealed);
+                        answer.noise = message;
+                    }
+                    Err(_) => return self.refuse(from, caller, Refusal::WrongKey),
+                }
+                Identity::Keyed
+            }
+            None => match around.verify(from, theirs.holder) {
+                Ok(identity) => identity,
+                Err(reason) => {
+                    tracing::warn!(%reason, "a UDP peer is turned away");
+                    return self.refuse(from, caller, Refusal::OtherUser);
+                }
+            },
+        };
+        let Some(address) = describe(from.address) else {
+            return;
+        };
+        let number = self.fresh_number(around);
+        let mut link = Link::new(
+            from,
+            number,
+            Phase::Accepting(answer),
+            around.datagram_bytes(from),
+            now + self.config.connect_timeout,
+            now,
+            &self.config,
+        );
+        link.theirs = caller;
+        link.seal = seal;
+        let session = self.session();
+        let peer = self.peers.insert(|handle| {
+            let origin = Origin::Accepted { told: false };
+            let mut state = PeerState::new(handle, origin, address, session);
+            state.identity = Some(identity);
+            state.link = Some(link);
+            Box::new(state)
+        });
+        self.half_open += 1;
+        self.by_number.insert(number, peer);
+        self.by_caller.insert((from, caller), peer);
+        self.by_remote.entry(from).or_default().push(peer);
+        self.greet_stranger(Kind::Accept, from, caller, number, &answer);
+        self.touch(now, peer);
+    }
+
+    /// The caller repeats itself: the acceptance was lost, or is on its way.
+    fn accept_again(&mut self, from: Remote, peer: Peer) {
+        let Some(link) = self.peers.get(peer).and_then(|state| state.link.as_ref()) else {
+            return;
+        };
+        if let Phase::Accepting(answer) = link.phase {
+            let (caller, number) = (link.theirs, link.ours);
+            self.greet_stranger(Kind::Accept, from, caller, number, &answer);
+        }
+    }
+
+    fn refuse(&mut self, to: Remote, caller: u64, refusal: Refusal) {
+        let greeting = Greeting {
+            refusal,
+            ..Greeting::default()
+        };
+        self.greet_stranger(Kind::Refuse, to, caller, 0, &greeting);
+    }
+
+    fn greet_stranger(
+        &mut self,
+        kind: Kind,
+        to: Remote,
+        caller: u64,
+        number: u64,
+        greeting: &Greeting,
+    ) {
+        let prefix = Prefix {
+            kind,
+            to: caller,
+            from: number,
+        };
+        let mut datagram = Vec::new();
+        greeting.encode(prefix, &mut datagram);
+        self.reply(to, datagram);
+    }
+}
+
+/// What both sides say of themselves.
+fn greet(
+    key: &Option<[u8; crate::tcp::config::KEY_BYTES]>,
+    to: Remote,
+    around: &dyn Surroundings,
+) -> Greeting {
+    match key {
+        Some(_) => Greeting {
+            auth: Auth::ClusterKey,
+            ..Greeting::default()
+        },
+        None => Greeting {
+            auth: Auth::SameUser,
+            holder: around.holder(to.socket),
+            ..Greeting::default()
+        },
+    }
+}
+
+fn refused(refusal: Refusal) -> PeerError {
+    let reason = match refusal {
+        Refusal::Version => "it speaks another version of the datagram format",
+        Refusal::KeyNeeded => "it demands the cluster's key, and this process has none",
+        Refusal::NoKey => "it has no cluster key, and this process demands one",
+        Refusal::WrongKey => "it says that this process holds another cluster key",
+        Refusal::OtherUser => {
+            "it says that this process is not of its user on its host; use a cluster key"
+        }
+        Refusal::Full => "it has as many peers as it takes",
+        Refusal::None => "it refuses without a reason",
+    };
+    PeerError::Unauthorised(reason.to_owned())
+}

@@ -1,0 +1,324 @@
+//! The real ground: sockets of the kernel, its clock and its random numbers.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use causeway_sys::datagram::{self, MAX_BATCH, Mishap};
+use causeway_sys::net;
+use causeway_wire::datagram::{MAX_DATAGRAM_BYTES, SAFE_DATAGRAM_BYTES};
+use causeway_wire::tcp::Holder;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll};
+
+use super::core::Surroundings;
+use super::ground::{Arrival, Arrivals, Batch, Ground};
+use super::{Remote, SCHEME, Time};
+use crate::address::Address;
+use crate::error::Error;
+use crate::method::Identity;
+use crate::tcp::resolve::{is_loopback, resolve_for};
+
+/// Datagrams between processes of one host. Larger ones would cost fewer system calls, but the
+/// kernel's usual buffers hold few of them.
+const LOOPBACK_BYTES: usize = 32 * 1024;
+
+/// What IPv6 (the larger of the two) and UDP put before a datagram.
+const HEADERS_BYTES: usize = 40 + 8;
+
+/// Room for each datagram that is received: nobody is told to send larger ones.
+const SLOT_BYTES: usize = LOOPBACK_BYTES;
+
+/// Datagrams taken in one round.
+const RECEIVES_PER_ROUND: usize = 16;
+
+/// Reports on datagrams that found nobody, taken per socket and round.
+const MISHAPS_PER_ROUND: usize = 64;
+
+/// Random numbers are drawn this many bytes at a time.
+const RANDOM_BYTES: usize = 256;
+
+/// The kernel's overflow group, for processes whose group is not known.
+const NO_GROUP: u32 = 65534;
+
+const _: () = assert!(SLOT_BYTES <= MAX_DATAGRAM_BYTES && RECEIVES_PER_ROUND <= MAX_BATCH);
+
+struct Socket {
+    descriptor: OwnedFd,
+    address: SocketAddr,
+}
+
+/// See the module's page.
+pub struct Sockets {
+    epoll: OwnedFd,
+    sockets: Vec<Socket>,
+    began: Instant,
+    random: Vec<u8>,
+    /// What was noticed while sending.
+    noticed: Vec<Arrival>,
+    came: Vec<(SocketAddr, std::ops::Range<usize>)>,
+    /// The socket that is read first in the next round.
+    first: usize,
+    buffer_bytes: usize,
+}
+
+impl Sockets {
+    /// No sockets yet.
+    pub fn new() -> Result<Self, Error> {
+        let system = |what: &str, source: rustix::io::Errno| Error::System {
+            what: what.to_owned(),
+            source: source.into(),
+        };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
+            .map_err(|error| system("creating the epoll instance of the UDP method", error))?;
+        let mut this = Self {
+            epoll,
+            sockets: Vec::new(),
+            began: Instant::now(),
+            random: Vec::new(),
+            noticed: Vec::new(),
+            came: Vec::new(),
+            first: 0,
+            buffer_bytes: usize::MAX,
+        };
+        // Once it has worked, drawing random numbers does not fail any more.
+        this.draw()
+            .map_err(|error| system("drawing random numbers", error))?;
+        Ok(this)
+    }
+
+    fn draw(&mut self) -> rustix::io::Result<()> {
+        self.random.resize(RANDOM_BYTES, 0);
+        let mut filled = 0;
+        while let Some(room) = self.random.get_mut(filled..).filter(|room| !room.is_empty()) {
+            match rustix::rand::getrandom(room, rustix::rand::GetRandomFlags::empty()) {
+                Ok(count) => filled += count,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn take_mishaps(&mut self) {
+        for (number, socket) in self.sockets.iter().enumerate() {
+            for _ in 0..MISHAPS_PER_ROUND {
+                let Ok(Some((address, mishap))) = datagram::take_mishap(&socket.descriptor) else {
+                    break;
+                };
+                let to = Remote {
+                    socket: number as u32,
+                    address,
+                };
+                notice(&mut self.noticed, to, mishap);
+            }
+        }
+    }
+}
+
+fn notice(noticed: &mut Vec<Arrival>, to: Remote, mishap: Mishap) {
+    let arrival = match mishap {
+        Mishap::NobodyThere => Arrival::NobodyThere(to),
+        Mishap::TooLarge => Arrival::TooLarge(to),
+        Mishap::Other => return,
+    };
+    if noticed.last() != Some(&arrival) {
+        noticed.push(arrival);
+    }
+}
+
+impl Surroundings for Sockets {
+    /// Root is let in; a socket that could be anybody's is not. The kernel tells whose a socket is at this
+    /// moment. Should another user get hold of the port later, it learns what is sent to it, until the
+    /// connection is found dead: whom that concerns, uses a key.
+    fn verify(&mut self, remote: Remote, holder: Holder) -> Result<Identity, String> {
+        let address = remote.address;
+        if !is_loopback(address) {
+            return Err(format!(
+                "{address} is not on this host, and there is no cluster key"
+            ));
+        }
+        let owner = datagram::owner(address)
+            .map_err(|error| format!("the kernel does not say whose socket it is: {error}"))?
+            .ok_or_else(|| format!("no process holds a socket at exactly {address}"))?;
+        let me = rustix::process::geteuid().as_raw();
+        if owner.uid != me && owner.uid != 0 && me != 0 {
+            return Err(format!(
+                "the process at {address} belongs to user {}, this one to user {me}; \
+                 different users need a cluster key",
+                owner.uid
+            ));
+        }
+        let confirmed = net::holder_of(owner.inode, holder.pid, holder.descriptor);
+        Ok(Identity::Local {
+            pid: confirmed.map_or(0, |_| holder.pid as i32),
+            uid: owner.uid,
+            gid: confirmed.map_or(NO_GROUP, |process| process.gid),
+        })
+    }
+
+    fn holder(&self, socket: u32) -> Holder {
+        let socket = self.sockets.get(socket as usize);
+        Holder {
+            pid: std::process::id(),
+            descriptor: socket.map_or(0, |s| s.descriptor.as_raw_fd().unsigned_abs()),
+        }
+    }
+
+    fn datagram_bytes(&self, remote: Remote) -> usize {
+        if is_loopback(remote.address) {
+            return LOOPBACK_BYTES;
+        }
+        let path = datagram::path_bytes(&remote.address).unwrap_or(0);
+        path.saturating_sub(HEADERS_BYTES)
+            .clamp(SAFE_DATAGRAM_BYTES, LOOPBACK_BYTES)
+    }
+
+    fn random(&mut self, into: &mut [u8]) {
+        for byte in into {
+            if self.random.is_empty()
+                && let Err(error) = self.draw()
+            {
+                // The kernel gives random numbers once it has given some; guessable ones are none.
+                panic!("drawing random numbers: {error}");
+            }
+            *byte = self.random.pop().unwrap_or_default();
+        }
+    }
+}
+
+impl Ground for Sockets {
+    fn now(&self) -> Time {
+        self.began.elapsed()
+    }
+
+    fn instant(&self, at: Time) -> Instant {
+        self.began + at
+    }
+
+    fn resolve(&self, address: &Address) -> Result<Vec<SocketAddr>, Error> {
+        resolve_for(SCHEME, address)
+    }
+
+    fn bind(&mut self, address: SocketAddr) -> io::Result<(u32, SocketAddr)> {
+        let descriptor = datagram::bind(&address)?;
+        let address = net::local_address(&descriptor)?;
+        let number = self.sockets.len();
+        let data = epoll::EventData::new_u64(number as u64);
+        epoll::add(&self.epoll, &descriptor, data, epoll::EventFlags::IN)?;
+        // By its own way of counting, the kernel keeps about half of it.
+        let kept = datagram::receive_buffer_bytes(&descriptor)? / 2;
+        self.buffer_bytes = self.buffer_bytes.min(kept);
+        self.sockets.push(Socket {
+            descriptor,
+            address,
+        });
+        Ok((number as u32, address))
+    }
+
+    fn buffer_bytes(&self) -> usize {
+        self.buffer_bytes
+    }
+
+    fn send(&mut self, batch: &mut Batch) {
+        let mut failures = 0;
+        while !batch.is_empty() {
+            let mut datagrams: Vec<(SocketAddr, &[u8])> = Vec::with_capacity(MAX_BATCH);
+            let mut first = None;
+            for (to, bytes) in batch.iter().take(MAX_BATCH) {
+                if *first.get_or_insert(to.socket) != to.socket {
+                    break;
+                }
+                datagrams.push((to.address, bytes));
+            }
+            let Some(number) = first else { return };
+            let Some(socket) = self.sockets.get(number as usize) else {
+                let count = datagrams.len();
+                batch.advance(count);
+                continue;
+            };
+            match datagram::send_many(&socket.descriptor, &datagrams) {
+                Ok(0) => return,
+                Ok(sent) => batch.advance(sent),
+                Err(error) => {
+                    let mishap = Mishap::of(&error);
+                    // An earlier datagram's misfortune is reported at the next call, whatever it is.
+                    failures += 1;
+                    if mishap == Mishap::NobodyThere && failures <= MAX_BATCH {
+                        self.take_mishaps();
+                        continue;
+                    }
+                    if let Some(&(address, _)) = datagrams.first() {
+                        let socket = number;
+                        notice(&mut self.noticed, Remote { socket, address }, mishap);
+                    }
+                    batch.advance(1);
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, arrivals: &mut Arrivals) {
+        if self.sockets.is_empty() {
+            return;
+        }
+        if arrivals.room.is_empty() {
+            // Fresh from the kernel, and so without cost as long as nothing comes.
+            arrivals.room = vec![0; RECEIVES_PER_ROUND * SLOT_BYTES];
+        }
+        let mut room = &mut arrivals.room[..];
+        let mut base = 0;
+        let mut failed = false;
+        let count = self.sockets.len();
+        for step in 0..count {
+            let number = (self.first + step) % count;
+            let Some(socket) = self.sockets.get(number) else {
+                break;
+            };
+            self.came.clear();
+            let got = datagram::receive_many(&socket.descriptor, room, SLOT_BYTES, &mut self.came);
+            let got = got.unwrap_or_else(|_| {
+                failed = true;
+                0
+            });
+            for (address, range) in self.came.drain(..) {
+                let socket = number as u32;
+                let range = base + range.start..base + range.end;
+                let from = Remote { socket, address };
+                arrivals.list.push(Arrival::Datagram(from, range));
+            }
+            base += got * SLOT_BYTES;
+            room = room.get_mut(got * SLOT_BYTES..).unwrap_or_default();
+            if room.is_empty() {
+                self.first = number + 1;
+                break;
+            }
+        }
+        if failed {
+            self.take_mishaps();
+        }
+        arrivals.list.append(&mut self.noticed);
+    }
+
+    fn pollable(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    fn wait(&mut self, most: Duration) -> bool {
+        let mut descriptor = [PollFd::new(&self.epoll, PollFlags::IN)];
+        let most = Timespec::try_from(most).unwrap_or(Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        });
+        // Interrupted by a signal is as good as woken.
+        let _ = rustix::event::poll(&mut descriptor, Some(&most));
+        true
+    }
+}
+
+impl std::fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let addresses = self.sockets.iter().map(|socket| socket.address);
+        f.debug_list().entries(addresses).finish()
+    }
+}

@@ -1,0 +1,160 @@
+//! The table of peers, and what is kept for each.
+
+use std::net::SocketAddr;
+
+use super::link::Link;
+use super::{Remote, Time};
+use crate::address::Address;
+use crate::error::PeerError;
+use crate::method::{Identity, Peer};
+use crate::tcp::session::Session;
+
+/// How a peer came to be.
+pub(super) enum Origin {
+    /// We connect to it.
+    Connected {
+        targets: Vec<Remote>,
+        /// The target that is tried, or was reached.
+        at: usize,
+    },
+    /// It connected to us. Nobody was told before it is up.
+    Accepted { told: bool },
+    /// We dropped it and wait for the last packets to arrive.
+    Lingering {
+        until: Time,
+        /// Nothing but our goodbye is on its way.
+        owes_nothing: bool,
+    },
+}
+
+/// One peer.
+pub(super) struct PeerState {
+    pub(super) handle: Peer,
+    pub(super) origin: Origin,
+    pub(super) address: Address,
+    pub(super) identity: Option<Identity>,
+    pub(super) link: Option<Link>,
+    pub(super) session: Session,
+    /// Down for good.
+    pub(super) gone: Option<PeerError>,
+    /// Failed to connect; to be reported by the next poll.
+    pub(super) failed: Option<PeerError>,
+    /// The next target is to be tried.
+    pub(super) goes_on: bool,
+    /// In the queue of those that may have something to send.
+    pub(super) ready: bool,
+    /// In the queue of those that have something to report.
+    pub(super) due: bool,
+    /// Datagrams sent in its present turn.
+    pub(super) turn: u32,
+    /// Under which time it stands among the timers.
+    pub(super) timer: Option<Time>,
+}
+
+impl PeerState {
+    pub(super) fn new(handle: Peer, origin: Origin, address: Address, session: Session) -> Self {
+        Self {
+            handle,
+            origin,
+            address,
+            identity: None,
+            link: None,
+            session,
+            gone: None,
+            failed: None,
+            goes_on: false,
+            ready: false,
+            due: false,
+            turn: 0,
+            timer: None,
+        }
+    }
+
+    /// Whether it takes one of the places for connections that are not trusted yet.
+    pub(super) fn is_half_open(&self) -> bool {
+        matches!(self.origin, Origin::Accepted { told: false })
+    }
+
+    pub(super) fn is_lingering(&self) -> bool {
+        matches!(self.origin, Origin::Lingering { .. })
+    }
+
+    /// When something is to be done about it.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        let linger = match self.origin {
+            Origin::Lingering { until, .. } => Some(until),
+            _ => None,
+        };
+        let link = self.link.as_ref().and_then(Link::deadline);
+        [linger, link].into_iter().flatten().min()
+    }
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    peer: Option<Box<PeerState>>,
+}
+
+/// All peers, by the index in their handle.
+#[derive(Default)]
+pub(super) struct Table {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+impl Table {
+    pub(super) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Gives a place to the peer that `make` makes for its handle.
+    pub(super) fn insert(&mut self, make: impl FnOnce(Peer) -> Box<PeerState>) -> Peer {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        let slot = &mut self.slots[index as usize];
+        let handle = Peer::new(index, slot.generation);
+        slot.peer = Some(make(handle));
+        handle
+    }
+
+    pub(super) fn get(&self, peer: Peer) -> Option<&PeerState> {
+        let slot = self.slots.get(peer.index())?;
+        slot.peer
+            .as_deref()
+            .filter(|_| slot.generation == peer.generation())
+    }
+
+    pub(super) fn get_mut(&mut self, peer: Peer) -> Option<&mut PeerState> {
+        let slot = self.slots.get_mut(peer.index())?;
+        slot.peer
+            .as_deref_mut()
+            .filter(|_| slot.generation == peer.generation())
+    }
+
+    /// The peer, if its handle was ever given out.
+    pub(super) fn shown(&self, peer: Peer) -> Option<&PeerState> {
+        self.get(peer)
+            .filter(|state| !state.is_half_open() && !state.is_lingering())
+    }
+
+    pub(super) fn remove(&mut self, peer: Peer) -> Option<Box<PeerState>> {
+        self.get(peer)?;
+        let slot = self.slots.get_mut(peer.index())?;
+        let state = slot.peer.take()?;
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(peer.index() as u32);
+        Some(state)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &PeerState> {
+        self.slots.iter().filter_map(|slot| slot.peer.as_deref())
+    }
+}
+
+/// The address at which `target` is reached.
+pub(super) fn describe(target: SocketAddr) -> Option<Address> {
+    format!("{}://{target}", super::SCHEME).parse().ok()
+}

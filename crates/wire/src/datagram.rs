@@ -1,0 +1,423 @@
+//! Datagrams of the UDP method: a reliable stream of bytes over a medium that loses, doubles,
+//! reorders and alters what it carries.
+//!
+//! Every datagram begins with a prefix that says for which *incarnation* of which connection it is
+//! meant: each side draws a number at random when a connection begins, so that nothing of an earlier
+//! connection, or of an earlier process at the same address, is ever taken for part of a later
+//! one. Then comes a [`Greeting`] while the two sides get to know each other, or a numbered
+//! [`Segment`]: a span of the stream, an acknowledgement, or both. Numbers are never used twice; a span
+//! that was lost travels again in a datagram of a new number. What the stream carries are the
+//! frames of [`crate::tcp`]. `docs/formats/datagram.md` draws all of it.
+//!
+//! In the clear, a datagram ends with a checksum of everything before it (XXH3, 64 bits): the 16 bits
+//! that UDP has of its own let alterations through. With the cluster's key, segments are sealed.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::codec::{Malformed, Reader};
+use crate::tcp::{Auth, Holder, Refusal};
+
+/// The version of everything in this module. Both sides must have the same.
+pub const VERSION: u8 = 1;
+
+/// Encoded size of the prefix: kind, version, and the incarnations of receiver and sender.
+pub const PREFIX_BYTES: usize = 20;
+
+/// Size of the checksum at the end of a datagram in the clear.
+pub const CHECK_BYTES: usize = 8;
+
+/// Bytes that authentication adds to a sealed segment.
+pub const TAG_BYTES: usize = 16;
+
+/// Size of a [`Greeting::cookie`].
+pub const COOKIE_BYTES: usize = 24;
+
+/// Size of a [`Greeting::noise`]: an ephemeral key and a tag.
+pub const NOISE_BYTES: usize = 48;
+
+/// Encoded size of a datagram that carries a [`Greeting`]. All are equally long, so that nobody who
+/// forges a sender's address gets back more than it sends.
+pub const GREETING_BYTES: usize = PREFIX_BYTES + 12 + COOKIE_BYTES + NOISE_BYTES + CHECK_BYTES;
+
+/// Encoded size of a reset.
+pub const RESET_BYTES: usize = PREFIX_BYTES + CHECK_BYTES;
+
+/// Encoded size of a [`Segment`] without acknowledgement and data.
+pub const SEGMENT_BYTES: usize = 16;
+
+/// Encoded size of an [`Ack`], apart from the delay, which has a place in the segment.
+pub const ACK_BYTES: usize = 8 + 8 * BITMAP_WORDS + 8 + 8;
+
+/// Words of an [`Ack::bitmap`].
+pub const BITMAP_WORDS: usize = 4;
+
+/// What a datagram adds to the data that it carries, at most.
+pub const OVERHEAD_BYTES: usize = PREFIX_BYTES + 8 + SEGMENT_BYTES + ACK_BYTES + TAG_BYTES;
+
+/// The largest datagram there is: what IPv4 and UDP leave of 64 KiB.
+pub const MAX_DATAGRAM_BYTES: usize = 65_507;
+
+/// A datagram that every path is taken to carry.
+pub const SAFE_DATAGRAM_BYTES: usize = 1_200;
+
+/// How far the stream may run ahead of what was received, before the first [`Ack::limit`].
+pub const FIRST_LIMIT: u64 = 64 * 1024;
+
+/// Seed of the checksum, so that it is no other protocol's.
+const SEED: u64 = u64::from_le_bytes(*b"causeway");
+
+const FLAG_WANTS_ACK: u8 = 1;
+const FLAG_ACK: u8 = 2;
+
+const _: () = assert!(GREETING_BYTES <= SAFE_DATAGRAM_BYTES);
+const _: () = assert!(OVERHEAD_BYTES + 1024 <= SAFE_DATAGRAM_BYTES);
+const _: () = assert!(CHECK_BYTES <= TAG_BYTES);
+
+/// What a datagram is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// The caller asks for a connection; first without a cookie, then with the one that it got.
+    Open = 1,
+    /// The answer to an opening without a (valid) cookie: the cookie. The sender keeps nothing.
+    Cookie = 2,
+    /// The connection stands as soon as the caller's first segment comes.
+    Accept = 3,
+    /// There will be no connection; the greeting's refusal says why.
+    Refuse = 4,
+    /// The sender knows nothing of the connection to which the receiver's segment belonged.
+    Reset = 5,
+    /// A segment in the clear.
+    Plain = 6,
+    /// A segment, sealed.
+    Sealed = 7,
+}
+
+impl Kind {
+    fn from_u8(value: u8) -> Result<Self, Malformed> {
+        Ok(match value {
+            1 => Self::Open,
+            2 => Self::Cookie,
+            3 => Self::Accept,
+            4 => Self::Refuse,
+            5 => Self::Reset,
+            6 => Self::Plain,
+            7 => Self::Sealed,
+            _ => {
+                return Err(Malformed::Unknown {
+                    field: "datagram kind",
+                    value: value.into(),
+                });
+            }
+        })
+    }
+}
+
+/// The beginning of every datagram, in every version; so is the checksum at the end of those in the
+/// clear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    /// What follows.
+    pub kind: Kind,
+    /// The receiver's number for the connection; 0 in an opening, where it has none yet.
+    pub to: u64,
+    /// The sender's number for the connection.
+    pub from: u64,
+}
+
+impl Prefix {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[self.kind as u8, VERSION, 0, 0]);
+        out.extend_from_slice(&self.to.to_le_bytes());
+        out.extend_from_slice(&self.from.to_le_bytes());
+    }
+}
+
+/// What the two sides of a connection tell each other before they trust each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Greeting {
+    /// How the sender authenticates.
+    pub auth: Auth,
+    /// Why not, in a [`Kind::Refuse`].
+    pub refusal: Refusal,
+    /// For [`Auth::SameUser`]: which process holds the sender's socket. Zeros otherwise.
+    pub holder: Holder,
+    /// Proof that the caller receives what is sent to its address, or zeros.
+    pub cookie: [u8; COOKIE_BYTES],
+    /// A Noise handshake message in openings with a cookie and in acceptances, or zeros.
+    pub noise: [u8; NOISE_BYTES],
+}
+
+impl Default for Greeting {
+    fn default() -> Self {
+        Self {
+            auth: Auth::SameUser,
+            refusal: Refusal::None,
+            holder: Holder::default(),
+            cookie: [0; COOKIE_BYTES],
+            noise: [0; NOISE_BYTES],
+        }
+    }
+}
+
+impl Greeting {
+    /// Appends a whole datagram of this greeting.
+    pub fn encode(&self, prefix: Prefix, out: &mut Vec<u8>) {
+        let start = out.len();
+        prefix.encode(out);
+        out.extend_from_slice(&[self.auth as u8, self.refusal as u8, 0, 0]);
+        out.extend_from_slice(&self.holder.pid.to_le_bytes());
+        out.extend_from_slice(&self.holder.descriptor.to_le_bytes());
+        out.extend_from_slice(&self.cookie);
+        out.extend_from_slice(&self.noise);
+        seal_with_check(start, out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let auth = match input.u8("greeting authentication")? {
+            0 => Auth::SameUser,
+            1 => Auth::ClusterKey,
+            value => {
+                return Err(Malformed::Unknown {
+                    field: "greeting authentication",
+                    value: value.into(),
+                });
+            }
+        };
+        let refusal = Refusal::from_u8(input.u8("greeting refusal")?)?;
+        zero(input.u16("greeting reserved")?.into(), "greeting reserved")?;
+        Ok(Self {
+            auth,
+            refusal,
+            holder: Holder {
+                pid: input.u32("greeting process")?,
+                descriptor: input.u32("greeting descriptor")?,
+            },
+            cookie: array(input, "greeting cookie")?,
+            noise: array(input, "greeting noise")?,
+        })
+    }
+}
+
+/// What has arrived at the sender of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ack {
+    /// For how long the largest number has been here, in microseconds.
+    pub delay_us: u32,
+    /// The largest number that has arrived.
+    pub largest: u64,
+    /// Bit `i` of word `w` says whether the number `largest - 1 - (64 w + i)` has arrived.
+    pub bitmap: [u64; BITMAP_WORDS],
+    /// How much of the stream has arrived without a hole.
+    pub received: u64,
+    /// How far the stream may go.
+    pub limit: u64,
+}
+
+/// A span of the stream, an acknowledgement, or both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment<'a> {
+    /// Whether the sender wants to know that this has arrived: always so if it has data.
+    pub wants_ack: bool,
+    /// What has arrived at the sender.
+    pub ack: Option<Ack>,
+    /// Where in the stream the data lies; 0 without data.
+    pub offset: u64,
+    /// The data.
+    pub data: &'a [u8],
+}
+
+impl<'a> Segment<'a> {
+    /// Appends everything but the data.
+    pub fn encode_head(&self, out: &mut Vec<u8>) {
+        let mut flags = 0;
+        if self.wants_ack {
+            flags |= FLAG_WANTS_ACK;
+        }
+        if self.ack.is_some() {
+            flags |= FLAG_ACK;
+        }
+        out.extend_from_slice(&[flags, 0, 0, 0]);
+        let delay_us = self.ack.map_or(0, |ack| ack.delay_us);
+        out.extend_from_slice(&delay_us.to_le_bytes());
+        out.extend_from_slice(&self.offset.to_le_bytes());
+        if let Some(ack) = &self.ack {
+            out.extend_from_slice(&ack.largest.to_le_bytes());
+            for word in ack.bitmap {
+                out.extend_from_slice(&word.to_le_bytes());
+            }
+            out.extend_from_slice(&ack.received.to_le_bytes());
+            out.extend_from_slice(&ack.limit.to_le_bytes());
+        }
+    }
+
+    /// Reads a segment, which goes to the end of `bytes`.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut input = Reader::new(bytes);
+        let flags = input.u8("segment flags")?;
+        if flags & !(FLAG_WANTS_ACK | FLAG_ACK) != 0 {
+            return Err(Malformed::Unknown {
+                field: "segment flags",
+                value: flags.into(),
+            });
+        }
+        zero(input.u8("segment reserved")?.into(), "segment reserved")?;
+        zero(input.u16("segment reserved")?.into(), "segment reserved")?;
+        let delay_us = input.u32("segment delay")?;
+        let offset = input.u64("segment offset")?;
+        let ack = match flags & FLAG_ACK != 0 {
+            true => Some(Ack {
+                delay_us,
+                largest: input.u64("segment largest number")?,
+                bitmap: {
+                    let mut bitmap = [0; BITMAP_WORDS];
+                    for word in &mut bitmap {
+                        *word = input.u64("segment bitmap")?;
+                    }
+                    bitmap
+                },
+                received: input.u64("segment received")?,
+                limit: input.u64("segment limit")?,
+            }),
+            false => {
+                zero(delay_us.into(), "segment delay")?;
+                None
+            }
+        };
+        let data = input.take(input.remaining(), "segment data")?;
+        let wants_ack = flags & FLAG_WANTS_ACK != 0;
+        if data.is_empty() {
+            zero(offset, "segment offset")?;
+        } else if !wants_ack || offset.checked_add(data.len() as u64).is_none() {
+            return Err(Malformed::Unknown {
+                field: "segment offset",
+                value: offset,
+            });
+        }
+        Ok(Self {
+            wants_ack,
+            ack,
+            offset,
+            data,
+        })
+    }
+}
+
+/// Begins a datagram of a segment: prefix and number. The segment, in the clear or sealed, follows.
+pub fn begin_segment(prefix: Prefix, number: u64, out: &mut Vec<u8>) {
+    prefix.encode(out);
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+/// Ends the datagram that begins at `start` of `out` with its checksum.
+pub fn seal_with_check(start: usize, out: &mut Vec<u8>) {
+    let check = xxh3_64_with_seed(out.get(start..).unwrap_or_default(), SEED);
+    out.extend_from_slice(&check.to_le_bytes());
+}
+
+/// Appends a whole reset.
+pub fn encode_reset(to: u64, from: u64, out: &mut Vec<u8>) {
+    let start = out.len();
+    let kind = Kind::Reset;
+    Prefix { kind, to, from }.encode(out);
+    seal_with_check(start, out);
+}
+
+/// What a datagram turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Datagram<'a> {
+    /// An opening, a cookie, an acceptance or a refusal.
+    Greeting(Prefix, Greeting),
+    /// See [`Kind::Reset`].
+    Reset(Prefix),
+    /// A segment in the clear, and its number.
+    Plain(Prefix, u64, Segment<'a>),
+    /// A sealed segment, and its number.
+    Sealed(Prefix, u64, &'a [u8]),
+    /// In the clear, and of another version, which is in the second field; the prefix is all that is
+    /// known of it.
+    Foreign(Prefix, u8),
+}
+
+impl<'a> Datagram<'a> {
+    /// Reads a whole datagram. What was altered on the way is refused, except that of a sealed
+    /// segment only opening it tells.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut input = Reader::new(bytes);
+        let kind = Kind::from_u8(input.u8("datagram kind")?)?;
+        let version = input.u8("datagram version")?;
+        zero(input.u16("datagram reserved")?.into(), "datagram reserved")?;
+        let prefix = Prefix {
+            kind,
+            to: input.u64("datagram receiver")?,
+            from: input.u64("datagram sender")?,
+        };
+        if kind == Kind::Sealed {
+            if version != VERSION {
+                return Err(Malformed::Unknown {
+                    field: "datagram version",
+                    value: version.into(),
+                });
+            }
+            let number = input.u64("datagram number")?;
+            let sealed = input.take(input.remaining(), "sealed segment")?;
+            return Ok(Self::Sealed(prefix, number, sealed));
+        }
+        check(bytes)?;
+        if version != VERSION {
+            return Ok(Self::Foreign(prefix, version));
+        }
+        let body = input
+            .remaining()
+            .checked_sub(CHECK_BYTES)
+            .ok_or(Malformed::Truncated {
+                field: "datagram check",
+            })?;
+        let mut body = Reader::new(input.take(body, "datagram body")?);
+        let datagram = match kind {
+            Kind::Plain => {
+                let number = body.u64("datagram number")?;
+                let rest = body.take(body.remaining(), "segment")?;
+                Self::Plain(prefix, number, Segment::decode(rest)?)
+            }
+            Kind::Reset => Self::Reset(prefix),
+            _ => Self::Greeting(prefix, Greeting::decode(&mut body)?),
+        };
+        body.finish()?;
+        Ok(datagram)
+    }
+}
+
+fn check(bytes: &[u8]) -> Result<(), Malformed> {
+    let (body, check) = bytes
+        .split_last_chunk::<CHECK_BYTES>()
+        .ok_or(Malformed::Truncated {
+            field: "datagram check",
+        })?;
+    let value = u64::from_le_bytes(*check);
+    match xxh3_64_with_seed(body, SEED) == value {
+        true => Ok(()),
+        false => Err(Malformed::Unknown {
+            field: "datagram check",
+            value,
+        }),
+    }
+}
+
+fn zero(value: u64, field: &'static str) -> Result<(), Malformed> {
+    match value {
+        0 => Ok(()),
+        _ => Err(Malformed::Unknown { field, value }),
+    }
+}
+
+fn array<const N: usize>(
+    input: &mut Reader<'_>,
+    field: &'static str,
+) -> Result<[u8; N], Malformed> {
+    let bytes = input.take(N, field)?;
+    bytes.try_into().map_err(|_| Malformed::Truncated { field })
+}
+
+#[cfg(test)]
+mod tests;
