@@ -3,7 +3,9 @@
 //! [`fs`] measures the file system, [`messages`] the message layer, [`outcome`] turns rows into a
 //! table, a report and JSON.
 
+pub(crate) mod batches;
 pub(crate) mod fs;
+pub(crate) mod layer;
 pub(crate) mod messages;
 pub(crate) mod outcome;
 
