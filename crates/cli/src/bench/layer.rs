@@ -56,15 +56,18 @@ impl Layer {
     /// Awaits the introductions of `count` others, each sent by [`Layer::greet`].
     pub(crate) fn meet(&mut self, count: usize) -> Outcome<Vec<Addr>> {
         let doing = || format!("awaiting {count} others");
-        let deadline = Instant::now() + PATIENCE;
         let mut met: Vec<Unexpected> = Vec::new();
+        let mut silent_since = Instant::now();
         while met.len() < count {
-            if Instant::now() > deadline {
-                return Err(Failure::new(doing(), format!("only {} came", met.len())));
-            }
-            self.bmi
+            let came = self
+                .bmi
                 .testunexpected(count - met.len(), Duration::from_millis(100), &mut met)
                 .doing(doing)?;
+            if came > 0 {
+                silent_since = Instant::now();
+            } else if silent_since.elapsed() > PATIENCE {
+                return Err(Failure::new(doing(), format!("only {} came", met.len())));
+            }
         }
         Ok(met.iter().map(|hello| hello.from).collect())
     }

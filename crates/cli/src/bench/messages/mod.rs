@@ -18,9 +18,9 @@ use worker::Order;
 
 /// Smallest message whose bandwidth is held against copying: smaller copies stay in the innermost cache
 /// and say nothing about messages.
-const COPY_BYTES: u64 = 64 << 10;
+pub(crate) const COPY_BYTES: u64 = 64 << 10;
 /// Largest message whose rate is shown beside its bandwidth.
-const RATE_BYTES: u64 = 4096;
+pub(crate) const RATE_BYTES: u64 = 4096;
 
 /// Measure latency, bandwidth and rate of messages, by method and size
 ///

@@ -134,8 +134,8 @@ impl Pair {
         Ok(place)
     }
 
-    /// Lets both ends meet over a method; what they had open before is closed.
-    pub(crate) fn open(&mut self, method: &str) -> Outcome {
+    /// Lets both ends meet over a method, and answers where; what they had open before is closed.
+    pub(crate) fn open(&mut self, method: &str) -> Outcome<String> {
         let listen = match method {
             "tcp" => "tcp://127.0.0.1:0".to_owned(),
             _ => format!("{method}://{}/bench.sock", self.scratch.path().display()),
@@ -143,8 +143,7 @@ impl Pair {
         self.introduce(|address| Order::Layer {
             listen: listen.clone(),
             address: address.to_owned(),
-        })?;
-        Ok(())
+        })
     }
 
     /// Lets both ends do something; answers the seconds that it took.

@@ -7,6 +7,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use causeway_bmi::{Addr, Memory};
 use causeway_sys::shared::SharedWords;
@@ -56,6 +57,10 @@ pub(crate) enum Order {
         rounds: u64,
         allocate: bool,
     },
+    /// The second end awaits so many others that connect to it.
+    Meet { count: usize },
+    /// Bounces eight bytes while the second end takes what those others send.
+    LatencyInCompany { rounds: u64 },
     /// Sends windows of messages, each window acknowledged.
     Stream {
         size: usize,
@@ -87,6 +92,7 @@ struct End {
 
 /// Runs an end until the command closes its input.
 pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
+    causeway_sys::limits::raise_open_files();
     if let Some(processor) = assignment.processor {
         causeway_sys::pin::pin_to_cpu(processor).doing(|| "choosing a processor".to_owned())?;
     }
@@ -125,6 +131,8 @@ impl End {
                 rounds,
                 allocate,
             } => self.layer()?.latency(*size, *rounds, *allocate)?,
+            Order::Meet { count } => self.layer()?.meet(*count)?,
+            Order::LatencyInCompany { rounds } => self.layer()?.latency_in_company(*rounds)?,
             Order::Stream {
                 size,
                 window,
@@ -303,7 +311,40 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    fn latency(self, size: usize, rounds: u64, allocate: bool) -> Outcome<f64> {
+    /// Awaits others, who stay connected.
+    fn meet(self, count: usize) -> Outcome<f64> {
+        if !self.leads {
+            self.layer.meet(count)?;
+        }
+        Ok(0.0)
+    }
+
+    fn latency(mut self, size: usize, rounds: u64, allocate: bool) -> Outcome<f64> {
+        self.echo(size, rounds, allocate, |_| Ok(()))
+    }
+
+    fn latency_in_company(mut self, rounds: u64) -> Outcome<f64> {
+        let mut taken = Vec::new();
+        self.echo(8, rounds, false, |layer| {
+            layer
+                .bmi
+                .testunexpected(64, Duration::ZERO, &mut taken)
+                .doing(|| "taking the messages of others".to_owned())?;
+            for message in taken.drain(..) {
+                layer.bmi.release(message.from);
+            }
+            Ok(())
+        })
+    }
+
+    /// Bounces messages; the second end does something more in each round.
+    fn echo(
+        &mut self,
+        size: usize,
+        rounds: u64,
+        allocate: bool,
+        mut besides: impl FnMut(&mut Layer) -> Outcome,
+    ) -> Outcome<f64> {
         let out = self.layer.memory(self.peer, size, allocate)?;
         let into = self.layer.memory(self.peer, size, allocate)?;
         let mut batches = Batches::start(rounds);
@@ -320,6 +361,7 @@ impl Turn<'_> {
                 self.layer.complete(awaited)?;
                 let sent = self.layer.send(self.peer, &out, ECHO)?;
                 self.layer.complete(sent)?;
+                besides(self.layer)?;
             }
             batches.round();
         }

@@ -3,16 +3,16 @@
  *
  *   mpi CPUS latency SIZE:ROUNDS...          half round trips between ranks 0 and 1
  *   mpi CPUS stream SIZE:WINDOW:ROUNDS...    windows of messages from rank 0 to rank 1, each acknowledged
- *   mpi CPUS ring ROUNDS PAUSE_MS            eight bytes passed round all ranks, then one pause
+ *   mpi CPUS ring MILLISECONDS PAUSE_MS      a token passed round all ranks, then one pause
  *   mpi CPUS load SIZE MILLISECONDS          rank 0 answers the requests of all others with SIZE bytes
  *
- * CPUS is a list such as 0,1: rank r binds itself to entry r, ranks beyond the list to its last
- * entries in turn ("+": 0,1+ is 0 for rank 0 and 1 for all others). Results are lines of JSON on the
- * standard output of rank 0; anything else on it is the launcher's. Every pattern and size is checked
- * with known content first, and a wrong byte ends the job.
+ * CPUS is a list: rank r binds itself to entry r, ranks beyond the list to its last entry. An entry is
+ * a processor or several, as in 0,1 (each its own) or 0/1 (both for everybody). Results are lines of
+ * JSON on the standard output of rank 0; anything else on it is the launcher's. Every pattern and
+ * size is checked with known content, and a wrong byte ends the job.
  *
- * The rounds of a measurement are cut into up to 40 parts and the median part counts for all, exactly as
- * in our own measurements.
+ * The rounds of latency and stream are cut into up to 40 parts and the median part counts for all,
+ * exactly as in our own measurements.
  */
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -59,18 +59,22 @@ static void bind_to_cpu(const char *list)
         text = getenv(names[i]);
     int my_rank = text ? atoi(text) : 0;
 
-    int cpus[CPU_SETSIZE], count = 0;
-    int rest = strchr(list, '+') != NULL;
-    for (const char *at = list; *at >= '0' && *at <= '9' && count < CPU_SETSIZE;) {
-        char *end;
-        cpus[count++] = (int)strtol(at, &end, 10);
-        at = *end == ',' ? end + 1 : end;
-    }
-    if (count == 0)
-        return;
     cpu_set_t set;
     CPU_ZERO(&set);
-    CPU_SET(my_rank < count ? cpus[my_rank] : rest ? cpus[count - 1] : cpus[my_rank % count], &set);
+    for (int entry = 0; *list; list++) {
+        char *end;
+        long cpu = strtol(list, &end, 10);
+        if (end == list || cpu < 0 || cpu >= CPU_SETSIZE)
+            break;
+        CPU_SET(cpu, &set);
+        list = end;
+        if (*list == ',' && entry++ < my_rank)
+            CPU_ZERO(&set);
+        else if (*list != '/')
+            break;
+    }
+    if (CPU_COUNT(&set) == 0)
+        return;
     if (sched_setaffinity(0, sizeof set, &set) != 0)
         fprintf(stderr, "mpi: rank %d is not bound to a processor\n", my_rank);
 }
@@ -237,19 +241,41 @@ static void stream(const char *what)
     free(bytes);
 }
 
-static void pass_round(uint64_t *token)
+/* What goes round: how often it has been passed on, and whether this is the last round. */
+struct token {
+    uint32_t passed, last;
+};
+
+static void pass_round(struct token *token)
 {
     int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
-    uint64_t wanted = *token + 1;
     if (rank == 0) {
-        MPI_Send(&wanted, 8, MPI_BYTE, next, ECHO, MPI_COMM_WORLD);
-        MPI_Recv(token, 8, MPI_BYTE, before, ECHO, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        struct token sent = *token;
+        sent.passed++;
+        MPI_Send(&sent, sizeof sent, MPI_BYTE, next, ECHO, MPI_COMM_WORLD);
+        MPI_Recv(token, sizeof *token, MPI_BYTE, before, ECHO, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (token->passed != sent.passed + (uint32_t)ranks - 1)
+            fail("the token has not been passed on by everybody");
     } else {
-        MPI_Recv(token, 8, MPI_BYTE, before, ECHO, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Send(token, 8, MPI_BYTE, next, ECHO, MPI_COMM_WORLD);
+        MPI_Recv(token, sizeof *token, MPI_BYTE, before, ECHO, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        token->passed++;
+        MPI_Send(token, sizeof *token, MPI_BYTE, next, ECHO, MPI_COMM_WORLD);
     }
-    if (*token != wanted)
-        fail("the token that came round is not the one that was sent");
+}
+
+/* Passes the token round for so long, or as often as rank 0 does; answers the number of rounds. */
+static long pass_for(struct token *token, double seconds)
+{
+    long rounds = 0;
+    double began = now();
+    token->last = 0;
+    while (!token->last) {
+        if (rank == 0)
+            token->last = now() - began >= seconds;
+        pass_round(token);
+        rounds++;
+    }
+    return rounds;
 }
 
 static double all_cpu_seconds(double since)
@@ -259,20 +285,13 @@ static double all_cpu_seconds(double since)
     return all;
 }
 
-static void ring(long rounds, long pause_ms)
+static void ring(double seconds, long pause_ms)
 {
-    uint64_t token = 0;
-    struct batches batches;
-    for (int round = 0; round < WARM_UP_ROUNDS; round++)
-        pass_round(&token);
+    struct token token = {0, 0};
+    pass_for(&token, seconds / 10);
     double used = cpu_seconds(), began = now();
-    batches_start(&batches, rounds);
-    for (long round = 0; round < rounds; round++) {
-        pass_round(&token);
-        batches_round(&batches);
-    }
-    double seconds = batches_seconds(&batches), elapsed = now() - began;
-    double cpu = all_cpu_seconds(used);
+    double hops = (double)pass_for(&token, seconds) * ranks;
+    double elapsed = now() - began, cpu = all_cpu_seconds(used);
     /* Everybody waits for a message that comes late. */
     used = cpu_seconds();
     struct timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1000000};
@@ -281,10 +300,9 @@ static void ring(long rounds, long pause_ms)
     pass_round(&token);
     double waiting = all_cpu_seconds(used);
     if (rank == 0)
-        printf("{\"pattern\":\"ring\",\"processes\":%d,\"hop_us\":%.6f,\"elapsed_s\":%.6f,"
-               "\"cpu_us_per_hop\":%.6f,\"waiting_cpu_share\":%.6f}\n",
-               ranks, seconds * 1e6 / (double)rounds / ranks, elapsed,
-               cpu * 1e6 / (double)rounds / ranks, waiting / ((double)pause_ms / 1e3));
+        printf("{\"pattern\":\"ring\",\"processes\":%d,\"hop_us\":%.6f,\"cpu_us_per_hop\":%.6f,"
+               "\"waiting_cpu_share\":%.6f}\n",
+               ranks, elapsed * 1e6 / hops, cpu * 1e6 / hops, waiting / ((double)pause_ms / 1e3));
 }
 
 /* What a client asks, and the first bytes of what it gets. */
@@ -292,7 +310,7 @@ struct head {
     uint64_t number, last;
 };
 
-static void serve(int size, double seconds)
+static void serve(int size)
 {
     int clients = ranks - 1, left = clients;
     MPI_Request *asks = calloc((size_t)clients, sizeof *asks);
@@ -310,7 +328,6 @@ static void serve(int size, double seconds)
         MPI_Irecv(&heads[i], sizeof *heads, MPI_BYTE, MPI_ANY_SOURCE, REQUEST, MPI_COMM_WORLD,
                   &asks[i]);
     }
-    double began = now();
     while (left > 0) {
         int count;
         MPI_Waitsome(clients, asks, &count, ready, from);
@@ -318,9 +335,8 @@ static void serve(int size, double seconds)
             int at = ready[i], client = from[i].MPI_SOURCE - 1;
             /* A client has one request on its way: its last answer has arrived. */
             MPI_Wait(&answers[client], MPI_STATUS_IGNORE);
-            struct head head = {heads[at].number, now() - began >= seconds};
-            memcpy(bytes[client], &head, sizeof head);
-            left -= (int)head.last;
+            memcpy(bytes[client], &heads[at], sizeof *heads);
+            left -= heads[at].last != 0;
             MPI_Irecv(&heads[at], sizeof *heads, MPI_BYTE, MPI_ANY_SOURCE, REQUEST, MPI_COMM_WORLD,
                       &asks[at]);
             MPI_Isend(bytes[client], size, MPI_BYTE, client + 1, ANSWER, MPI_COMM_WORLD,
@@ -334,30 +350,29 @@ static void serve(int size, double seconds)
     }
 }
 
-static double ask(int size)
+/* Asks until the time is over; answers the microseconds from a request to its answer, on average. */
+static double ask(int size, double seconds)
 {
     unsigned char *bytes = buffer((size_t)size);
-    struct head head = {0, 0};
-    uint64_t count = 0;
+    struct head request = {0, 0}, head;
     double began = now(), ended = began;
-    while (!head.last) {
-        struct head request = {++count, 0};
+    while (!request.last) {
+        request.number++;
+        request.last = ended - began >= seconds;
         MPI_Request answer;
         MPI_Irecv(bytes, size, MPI_BYTE, 0, ANSWER, MPI_COMM_WORLD, &answer);
         MPI_Send(&request, sizeof request, MPI_BYTE, 0, REQUEST, MPI_COMM_WORLD);
         MPI_Wait(&answer, MPI_STATUS_IGNORE);
         ended = now();
         memcpy(&head, bytes, sizeof head);
-        if (head.number != count || bytes[size - 1] != content((size_t)size - 1))
+        if (head.number != request.number || bytes[size - 1] != content((size_t)size - 1))
             fail("an answer is not the one that was asked for");
-        if (count == 1)
-            verify(bytes + sizeof head - sizeof head, 0);
     }
     for (size_t i = sizeof head; i < (size_t)size; i++)
         if (bytes[i] != content(i))
             fail("the last answer is not what was sent");
     free(bytes);
-    return (double)count / (ended > began ? ended - began : 1e-9);
+    return (ended - began) * 1e6 / (double)request.number;
 }
 
 static void load(int size, double seconds)
@@ -367,12 +382,12 @@ static void load(int size, double seconds)
         fail("load wants two ranks or more and answers of 16 bytes or more");
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0)
-        serve(size, seconds);
+        serve(size);
     else
-        mine = ask(size);
+        mine = ask(size, seconds);
     MPI_Gather(&mine, 1, MPI_DOUBLE, all, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     if (rank == 0) {
-        printf("{\"pattern\":\"load\",\"size_bytes\":%d,\"rates_per_s\":[", size);
+        printf("{\"pattern\":\"load\",\"size_bytes\":%d,\"latencies_us\":[", size);
         for (int i = 1; i < ranks; i++)
             printf("%s%.3f", i > 1 ? "," : "", all[i]);
         printf("]}\n");
@@ -398,7 +413,7 @@ int main(int argc, char **argv)
         for (int i = 3; i < argc; i++)
             stream(argv[i]);
     else if (strcmp(pattern, "ring") == 0 && argc == 5)
-        ring(atol(argv[3]), atol(argv[4]));
+        ring(atof(argv[3]) / 1e3, atol(argv[4]));
     else if (strcmp(pattern, "load") == 0 && argc == 5)
         load(atoi(argv[3]), atof(argv[4]) / 1e3);
     else
