@@ -77,13 +77,19 @@ asan: ## The rooms with unsafe code, and the one above them, under the address s
 		-p causeway-sys -p causeway-transport -p causeway-bmi
 
 ##@ Building and measuring
-.PHONY: build bench bmi install install-bmi uninstall clean help
+.PHONY: build bench peers compare bmi install install-bmi uninstall clean help
 build: ## The command, optimised: target/release/causeway
 	$(CARGO) build --release --locked -p causeway-cli
 
 bench: build ## Messages and file system, beside this machine's limits
 	$(TARGET)/release/causeway bench messages $(ARGS)
 	$(TARGET)/release/causeway bench fs $(ARGS)
+
+peers: ## Install UCX, libfabric, Open MPI and MPICH to compare with (Debian's as root, PyPI's here)
+	tools/peers $(TARGET)/peers
+
+compare: build ## Messages beside those libraries, with a report: compare.html
+	$(TARGET)/release/causeway bench compare --html compare.html $(ARGS)
 
 # The C library. rustc gives a cdylib a version script of its own, which knows no versions; so this links
 # an archive, all of it, and lets the linker drop what the exported calls do not need.

@@ -45,6 +45,43 @@ impl Progress {
         }
     }
 
+    /// Starts with a label and a number of steps, counted by [`Progress::step`].
+    pub(crate) fn steps(output: &Output, label: &str, total: u64) -> Self {
+        let progress = Self::new(output, label, total);
+        if let Some(bar) = &progress.bar {
+            let template = "{prefix:16} {bar:24.cyan/dim} {pos} of {len}, {eta} left  {msg}";
+            bar.set_style(
+                ProgressStyle::with_template(template)
+                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
+            );
+        }
+        progress
+    }
+
+    /// The next step begins.
+    pub(crate) fn step(&self, name: &str) {
+        let done = self.items.fetch_add(1, Ordering::Relaxed);
+        let total = self.total_bytes.load(Ordering::Relaxed);
+        if let Some(bar) = &self.bar {
+            bar.set_position(done);
+            bar.set_message(name.to_owned());
+        } else if self.plain_line_is_due() {
+            note(&format!("{}: {done} of {total}, {name}", self.label));
+        }
+    }
+
+    /// Whether it is time for a line where no bar can be drawn.
+    fn plain_line_is_due(&self) -> bool {
+        let Ok(mut last) = self.last_line.try_lock() else {
+            return false;
+        };
+        let due = self.plain && last.elapsed() >= PLAIN_INTERVAL;
+        if due {
+            *last = Instant::now();
+        }
+        due
+    }
+
     /// More work was found.
     pub(crate) fn add_total(&self, bytes: u64) {
         let total = self.total_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -63,11 +100,7 @@ impl Progress {
         if let Some(bar) = &self.bar {
             bar.set_position(bytes);
             bar.set_message(format!("{} items", count_text(items)));
-        } else if self.plain
-            && let Ok(mut last) = self.last_line.try_lock()
-            && last.elapsed() >= PLAIN_INTERVAL
-        {
-            *last = Instant::now();
+        } else if self.plain_line_is_due() {
             let total = self.total_bytes.load(Ordering::Relaxed);
             note(&format!(
                 "{}: {} of {}, {} items",

@@ -13,7 +13,7 @@ pub(crate) struct Row {
     pub(crate) who: String,
     /// Bytes of a message, file or transfer; 0 where there is none.
     pub(crate) size_bytes: u64,
-    /// `latency_us`, `bandwidth_mb_s`, `rate_per_s`, `ratio`, `memory_mib`.
+    /// `latency_us`, `bandwidth_mb_s`, `rate_per_s`, `ratio`, `memory_mib`, `cpu_share`.
     pub(crate) metric: String,
     /// The median of the runs.
     pub(crate) median: f64,
@@ -69,6 +69,7 @@ pub(crate) fn figure_text(metric: &str, value: f64) -> String {
         "rate_per_s" if value >= 1e6 => format!("{:.2} M/s", value / 1e6),
         "rate_per_s" => format!("{} /s", crate::units::count_text(value.max(0.0) as u64)),
         "ratio" => format!("{value:.2} ×"),
+        "cpu_share" => format!("{:.1} %", value * 100.0),
         "memory_mib" => format!("{value:.1} MiB"),
         "seconds" => format!("{value:.2} s"),
         other => format!("{value:.3} {other}"),

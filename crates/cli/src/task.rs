@@ -15,6 +15,8 @@ pub(crate) enum Task {
     BenchFs(bench::fs::worker::Assignment),
     /// Is one end of a pair that exchanges messages.
     BenchMessages(bench::messages::worker::Assignment),
+    /// Is one of many processes that exchange messages.
+    BenchCrowd(bench::compare::crowd::Assignment),
 }
 
 /// Runs `causeway worker`.
@@ -26,6 +28,7 @@ pub(crate) fn run() -> Outcome {
         Some(Task::BenchMessages(assignment)) => {
             bench::messages::worker::run(&assignment, &mut desk)
         }
+        Some(Task::BenchCrowd(assignment)) => bench::compare::crowd::run(&assignment, &mut desk),
         None => Ok(()),
     };
     result.map_err(|failure| {

@@ -6,14 +6,21 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Lets the calling thread run on processor `cpu` only.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "there is no processor of that number",
-        ));
-    }
+    pin_to_cpus(&[cpu])
+}
+
+/// Lets the calling thread, and processes that it starts from now on, run on these processors only.
+pub fn pin_to_cpus(cpus: &[usize]) -> io::Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu);
+    for &cpu in cpus {
+        if cpu >= CpuSet::MAX_CPU {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "there is no processor of that number",
+            ));
+        }
+        set.set(cpu);
+    }
     Ok(sched_setaffinity(None, &set)?)
 }
 

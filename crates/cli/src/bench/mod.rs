@@ -1,9 +1,13 @@
 //! `causeway bench …`: figures with the machine's limits beside them, from one run.
 //!
-//! [`fs`] measures the file system, [`messages`] the message layer, [`outcome`] turns rows into a
+//! [`fs`] measures the file system, [`messages`] the message layer, [`compare`] that beside other
+//! libraries; [`layer`] and [`batches`] are what their processes share, [`outcome`] turns rows into a
 //! table, a report and JSON.
 
+pub(crate) mod batches;
+pub(crate) mod compare;
 pub(crate) mod fs;
+pub(crate) mod layer;
 pub(crate) mod messages;
 pub(crate) mod outcome;
 
@@ -20,6 +24,7 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    Compare(compare::Arguments),
     Fs(fs::Arguments),
     Messages(messages::Arguments),
 }
@@ -27,6 +32,7 @@ enum What {
 /// Runs a benchmark.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     match arguments.what {
+        What::Compare(arguments) => compare::run(arguments),
         What::Fs(arguments) => fs::run(arguments),
         What::Messages(arguments) => messages::run(arguments),
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use super::compare::goals::Verdict;
 use crate::failure::Outcome;
 use crate::machine::{COMMIT, Machine};
 use crate::output::Output;
@@ -22,6 +23,8 @@ pub(crate) struct Benchmark {
     pub(crate) rows: Vec<Row>,
     /// What a reader must know about how they came about.
     pub(crate) notes: Vec<String>,
+    /// What was to be reached, and whether it was; empty for benchmarks without goals.
+    pub(crate) verdicts: Vec<Verdict>,
 }
 
 impl Benchmark {
@@ -35,6 +38,7 @@ impl Benchmark {
             output,
             rows: Vec::new(),
             notes: Vec::new(),
+            verdicts: Vec::new(),
         }
     }
 
@@ -87,13 +91,26 @@ impl Benchmark {
     ) -> Outcome {
         self.output.line("");
         self.output.line(&rows_table(&self.rows).text());
+        self.publish(html, draw)
+    }
+
+    /// Prints the JSON, and writes the report.
+    pub(crate) fn publish(
+        &self,
+        html: Option<&PathBuf>,
+        draw: impl FnOnce(&Self, &mut Page),
+    ) -> Outcome {
         if let Some(path) = html {
             self.write(path, draw)?;
             self.output.line(&format!("report: {}", path.display()));
         }
-        self.output.object(&json!({
+        let mut object = json!({
             "bench": self.name, "machine": self.machine, "commit": COMMIT, "rows": self.rows,
-            "notes": self.notes }));
+            "notes": self.notes });
+        if let (false, Some(object)) = (self.verdicts.is_empty(), object.as_object_mut()) {
+            object.insert("goals".to_owned(), json!(self.verdicts));
+        }
+        self.output.object(&object);
         Ok(())
     }
 

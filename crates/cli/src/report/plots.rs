@@ -353,6 +353,63 @@ pub(crate) fn by_size(
     board.finish()
 }
 
+/// A range with a middle: runs around their median, clients around their mean.
+#[derive(Debug, Clone)]
+pub(crate) struct Range {
+    pub(crate) name: String,
+    pub(crate) colour: usize,
+    pub(crate) low: f64,
+    pub(crate) middle: f64,
+    pub(crate) high: f64,
+}
+
+/// Ranges below each other on a common logarithmic scale.
+pub(crate) fn ranges(
+    width: f64,
+    ranges: &[Range],
+    axis: &str,
+    name: impl Fn(f64) -> String,
+) -> String {
+    const ROW: f64 = 34.0;
+    let height = 8.0 + ranges.len() as f64 * ROW + 42.0;
+    let area = Area {
+        left: 10.0,
+        right: width - 14.0,
+        top: 8.0,
+        bottom: height - 42.0,
+    };
+    let low = ranges.iter().map(|range| range.low);
+    let low = low
+        .filter(|low| *low > 0.0)
+        .fold(f64::MAX, f64::min)
+        .min(1e12);
+    let high = ranges.iter().map(|range| range.high).fold(low, f64::max);
+    let x = Scale::logarithmic(low / 1.2, high * 1.2, area.left, area.right);
+    let mut board = Board::new(width, height);
+    let ticks = x.ticks(8);
+    for &tick in &ticks {
+        board.line("grid", x.place(tick), area.top, x.place(tick), area.bottom);
+    }
+    for (index, range) in ranges.iter().enumerate() {
+        let top = area.top + index as f64 * ROW;
+        let (from, to) = (x.place(range.low), x.place(range.high));
+        let middle = name(range.middle);
+        let title = format!(
+            "{}: {middle} ({} to {})",
+            range.name,
+            name(range.low),
+            name(range.high)
+        );
+        board.text("", area.left, top + 14.0, Anchor::Start, &range.name);
+        board.text("strong", area.right, top + 14.0, Anchor::End, &middle);
+        let fill = format!("f{}", range.colour);
+        board.rectangle(&fill, from, top + 22.0, (to - from).max(1.0), 3.0, &title);
+        board.dot(&fill, x.place(range.middle), top + 23.5, &title);
+    }
+    x_axis(&mut board, area, &x, &ticks, axis, &name);
+    board.finish()
+}
+
 /// A line of a time plan.
 #[derive(Debug, Clone)]
 pub(crate) struct Lane {

@@ -1,31 +1,26 @@
 //! `causeway bench messages`: latency, bandwidth and rate of every method, with the machine's limits.
 
 mod page;
+pub(crate) mod pair;
 pub(crate) mod worker;
 
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use causeway_sys::shared::SharedWords;
 use clap::Args;
 
 use super::outcome::Benchmark;
-use crate::failure::{Doing, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::output::Output;
-use crate::shutdown::{self, ScratchDirectory};
-use crate::task::Task;
+use crate::shutdown;
 use crate::units::parse_bytes;
-use crate::workers::{Event, Pool};
-use worker::{Assignment, Order, Report};
+use pair::{Effort, Pair, window};
+use worker::Order;
 
-/// How long one measurement may take.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// Smallest message whose bandwidth is held against copying: smaller copies stay in the innermost cache
 /// and say nothing about messages.
-const COPY_BYTES: u64 = 64 << 10;
+pub(crate) const COPY_BYTES: u64 = 64 << 10;
 /// Largest message whose rate is shown beside its bandwidth.
-const RATE_BYTES: u64 = 4096;
+pub(crate) const RATE_BYTES: u64 = 4096;
 
 /// Measure latency, bandwidth and rate of messages, by method and size
 ///
@@ -62,18 +57,6 @@ pub(crate) struct Arguments {
     html: Option<PathBuf>,
 }
 
-/// The pair of processes.
-struct Pair {
-    pool: Pool<Report>,
-    _words: SharedWords,
-    scratch: ScratchDirectory,
-    quick: bool,
-}
-
-/// Numbers of the ends in the pool.
-const LEAD: usize = 0;
-const FOLLOW: usize = 1;
-
 /// Runs the benchmark.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     shutdown::on_signals()?;
@@ -89,7 +72,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
          moments in which another process had the processor do not decide"
             .to_owned(),
     );
-    let mut pair = Pair::start(&mut benchmark, arguments.quick)?;
+    let mut pair = Pair::start(Effort {
+        quick: arguments.quick,
+    })?;
+    benchmark.note(pair.placement());
     for method in &arguments.methods {
         benchmark.output.line(&format!("{method}:"));
         pair.open(method)?;
@@ -97,114 +83,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         stream(&mut benchmark, &mut pair, method, &arguments)?;
     }
     benchmark.finish(arguments.html.as_ref(), page::draw)
-}
-
-impl Pair {
-    fn start(benchmark: &mut Benchmark, quick: bool) -> Outcome<Self> {
-        let doing = || "sharing words between processes".to_owned();
-        let words = SharedWords::new(64).doing(doing)?;
-        let inherited = words.inheritable().doing(doing)?;
-        let processors =
-            causeway_sys::pin::allowed_cpus().doing(|| "finding the processors".to_owned())?;
-        let pinned = processors.len() > 1;
-        if pinned {
-            benchmark.note(format!(
-                "two processes, bound to processors {} and {}",
-                processors.first().copied().unwrap_or(0),
-                processors.get(1).copied().unwrap_or(0)
-            ));
-        } else {
-            benchmark.note(
-                "there is only one processor: both processes share it, and latencies are those of \
-                 the scheduler"
-                    .to_owned(),
-            );
-        }
-        let mut pool = Pool::new();
-        for leads in [true, false] {
-            let processor = processors
-                .get(usize::from(!leads))
-                .copied()
-                .filter(|_| pinned);
-            pool.start(&Task::BenchMessages(Assignment {
-                leads,
-                processor,
-                words: inherited.as_raw_fd(),
-            }))?;
-        }
-        pool.gather(PATIENCE, "starting the pair of processes")?;
-        let mut pair = Self {
-            pool,
-            _words: words,
-            scratch: ScratchDirectory::new(&std::env::temp_dir(), "messages")?,
-            quick,
-        };
-        let port = pair.introduce(|port| Order::Socket {
-            port: port.parse().unwrap_or(0),
-        })?;
-        tracing::debug!(port, "bare socket");
-        Ok(pair)
-    }
-
-    /// Gives an order first to the end that listens, then, with where that is, to the other one.
-    fn introduce(&mut self, order: impl Fn(&str) -> Order) -> Outcome<String> {
-        let what = "introducing the two processes";
-        self.pool.send(FOLLOW, &order(""))?;
-        let place = loop {
-            match self.pool.event(PATIENCE) {
-                Some((FOLLOW, Event::Said(Report::Listening(place)))) => break place,
-                Some((_, Event::Ended(reason))) => {
-                    return Err(Failure::new(
-                        what,
-                        reason.unwrap_or("one of them ended".to_owned()),
-                    ));
-                }
-                Some(_) => {}
-                None => return Err(Failure::new(what, "the listening one does not answer")),
-            }
-        };
-        self.pool.send(LEAD, &order(&place))?;
-        self.pool.gather(PATIENCE, what)?;
-        Ok(place)
-    }
-
-    fn open(&mut self, method: &str) -> Outcome {
-        let listen = match method {
-            "tcp" => "tcp://127.0.0.1:0".to_owned(),
-            _ => format!("{method}://{}/bench.sock", self.scratch.path().display()),
-        };
-        self.introduce(|address| Order::Layer {
-            listen: listen.clone(),
-            address: address.to_owned(),
-        })?;
-        Ok(())
-    }
-
-    /// Lets both ends do something; answers the seconds that it took.
-    fn measure(&mut self, order: &Order) -> Outcome<f64> {
-        self.pool.send(FOLLOW, order)?;
-        self.pool.send(LEAD, order)?;
-        let reports = self.pool.gather(PATIENCE, "exchanging messages")?;
-        match reports.into_iter().next() {
-            Some(Report::Took(seconds)) => Ok(seconds),
-            other => Err(Failure::new(
-                "exchanging messages",
-                format!("no time but {other:?}"),
-            )),
-        }
-    }
-
-    /// Repetitions that take long enough to be measured and not longer.
-    fn rounds(&self, size: u64, most: u64) -> u64 {
-        let bytes = if self.quick { 4 << 20 } else { 256 << 20 };
-        let most = if self.quick { most / 20 } else { most };
-        (bytes / size.max(1)).clamp(if self.quick { 2 } else { 16 }, most.max(2))
-    }
-
-    /// Microseconds one way, over `rounds` there and back.
-    fn one_way(&mut self, order: &Order, rounds: u64) -> Outcome<f64> {
-        Ok(self.measure(order)? * 1e6 / rounds as f64 / 2.0)
-    }
 }
 
 fn latency(
@@ -221,8 +99,7 @@ fn latency(
         })?;
         let (mut ours, mut limit, mut blocking) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..arguments.runs {
-            let most = if method == "shm" { 100_000 } else { 20_000 };
-            let rounds = pair.rounds(size, most);
+            let rounds = pair.effort.echoes(method, size);
             let order = Order::Latency {
                 size: bytes,
                 rounds,
@@ -236,7 +113,7 @@ fn latency(
             })?;
             ours.push(pair.one_way(&order, rounds)?);
             if method == "shm" && size <= 64 {
-                let rounds = if pair.quick { 20_000 } else { 200_000 };
+                let rounds = pair.effort.bounces();
                 limit.push(pair.one_way(&Order::CacheLine { rounds }, rounds)?);
             }
             if method == "tcp" {
@@ -294,11 +171,10 @@ fn stream(
                 size: bytes,
                 allocate,
             })?;
-            // As many in flight as keep both sides busy, bounded in bytes.
-            let window = usize::try_from(((16_u64 << 20) / size).clamp(4, 64)).unwrap_or(4);
+            let window = window(size);
             let (mut ours, mut limit) = (Vec::new(), Vec::new());
             for _ in 0..arguments.runs {
-                let rounds = pair.rounds(size * window as u64, 5000);
+                let rounds = pair.effort.windows(size);
                 let seconds = pair.measure(&Order::Stream {
                     size: bytes,
                     window,
@@ -310,7 +186,7 @@ fn stream(
                 if size < COPY_BYTES {
                     continue;
                 }
-                let rounds = pair.rounds(size, 1_000_000);
+                let rounds = pair.effort.rounds(size, 1_000_000);
                 let seconds = pair.measure(&Order::Copy {
                     size: bytes,
                     rounds,

@@ -7,17 +7,17 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use causeway_bmi::{Addr, Bmi, Config, Context, Memory, OpId, Posted, Unexpected};
+use causeway_bmi::{Addr, Memory};
 use causeway_sys::shared::SharedWords;
 use serde::{Deserialize, Serialize};
 
+use crate::bench::batches::Batches;
+use crate::bench::layer::{Layer, PATIENCE, content};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::workers::Desk;
 
-/// How long the other end may be silent.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Tag of echoed messages, and of acknowledgements of a window.
 const ECHO: u64 = 1;
 const WINDOW: u64 = 2;
@@ -57,6 +57,10 @@ pub(crate) enum Order {
         rounds: u64,
         allocate: bool,
     },
+    /// The second end awaits so many others that connect to it.
+    Meet { count: usize },
+    /// Bounces eight bytes while the second end takes what those others send.
+    LatencyInCompany { rounds: u64 },
     /// Sends windows of messages, each window acknowledged.
     Stream {
         size: usize,
@@ -79,66 +83,16 @@ pub(crate) enum Report {
     Took(f64),
 }
 
-/// Times of equal parts of a measurement. Their median, times their number, is the time reported: a
-/// part in which another process took the processor away does not count for all.
-struct Batches {
-    parts: Vec<f64>,
-    rounds: u64,
-    every: u64,
-    done: u64,
-    since: Instant,
-}
-
-impl Batches {
-    /// Most parts of a measurement.
-    const PARTS: u64 = 40;
-
-    fn start(rounds: u64) -> Self {
-        Self {
-            parts: Vec::with_capacity(Self::PARTS as usize + 1),
-            rounds,
-            every: rounds.div_ceil(Self::PARTS).max(1),
-            done: 0,
-            since: Instant::now(),
-        }
-    }
-
-    /// A round is over.
-    #[inline]
-    fn round(&mut self) {
-        self.done += 1;
-        if self.done == self.every {
-            let now = Instant::now();
-            self.parts
-                .push(now.duration_since(self.since).as_secs_f64());
-            self.since = now;
-            self.done = 0;
-        }
-    }
-
-    /// Seconds for all rounds, from the median part.
-    fn seconds(mut self) -> f64 {
-        self.parts.sort_by(f64::total_cmp);
-        crate::rows::median(&self.parts) / self.every as f64 * self.rounds as f64
-    }
-}
-
 struct End {
     leads: bool,
     words: SharedWords,
     socket: Option<TcpStream>,
-    layer: Option<Layer>,
-}
-
-/// The message layer with its one peer.
-struct Layer {
-    bmi: Bmi,
-    peer: Addr,
-    context: Context,
+    layer: Option<(Layer, Addr)>,
 }
 
 /// Runs an end until the command closes its input.
 pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
+    causeway_sys::limits::raise_open_files();
     if let Some(processor) = assignment.processor {
         causeway_sys::pin::pin_to_cpu(processor).doing(|| "choosing a processor".to_owned())?;
     }
@@ -177,6 +131,8 @@ impl End {
                 rounds,
                 allocate,
             } => self.layer()?.latency(*size, *rounds, *allocate)?,
+            Order::Meet { count } => self.layer()?.meet(*count)?,
+            Order::LatencyInCompany { rounds } => self.layer()?.latency_in_company(*rounds)?,
             Order::Stream {
                 size,
                 window,
@@ -205,19 +161,28 @@ impl End {
     }
 
     fn open_layer(&mut self, listen: &str, address: &str, desk: &mut Desk) -> Outcome<Report> {
+        let doing = || "opening the message layer".to_owned();
         // The old layer goes first: it may hold the same address.
         self.layer = None;
-        self.layer = Some(match self.leads {
-            true => Layer::lead(address)?,
-            false => Layer::follow(listen, desk)?,
-        });
+        let mut layer = Layer::start(if self.leads { "" } else { listen })?;
+        let peer = if self.leads {
+            layer.greet(address)?
+        } else {
+            desk.say(&Report::Listening(layer.address()))?;
+            layer.meet(1)?.pop().ok_or("nobody came").doing(doing)?
+        };
+        self.layer = Some((layer, peer));
         Ok(Report::Ready)
     }
 
     fn layer(&mut self) -> Outcome<Turn<'_>> {
         let leads = self.leads;
         match &mut self.layer {
-            Some(layer) => Ok(Turn { layer, leads }),
+            Some((layer, peer)) => Ok(Turn {
+                layer,
+                peer: *peer,
+                leads,
+            }),
             None => Err(Failure::new(
                 "exchanging messages",
                 "the layer has not been started",
@@ -338,123 +303,65 @@ fn copy(size: usize, rounds: u64) -> f64 {
     batches.seconds()
 }
 
-impl Layer {
-    fn lead(address: &str) -> Outcome<Self> {
-        let doing = || format!("reaching {address}");
-        let mut bmi = Bmi::new(Config::default()).doing(doing)?;
-        let context = bmi.open_context().doing(doing)?;
-        let peer = bmi.lookup(address).doing(doing)?;
-        let mut layer = Self { bmi, peer, context };
-        let hello = Memory::from_vec(b"hello".to_vec());
-        let posted = layer
-            .bmi
-            .post_sendunexpected(peer, &[hello], ECHO, context, 0)
-            .doing(doing)?;
-        layer.complete(posted)?;
-        Ok(layer)
-    }
-
-    fn follow(listen: &str, desk: &mut Desk) -> Outcome<Self> {
-        let doing = || format!("listening at {listen}");
-        let config = Config {
-            listen: vec![listen.to_owned()],
-            ..Config::default()
-        };
-        let mut bmi = Bmi::new(config).doing(doing)?;
-        let context = bmi.open_context().doing(doing)?;
-        let addresses = bmi.listening().join(",");
-        desk.say(&Report::Listening(addresses))?;
-        let deadline = Instant::now() + PATIENCE;
-        let mut met: Vec<Unexpected> = Vec::new();
-        while met.is_empty() {
-            if Instant::now() > deadline {
-                return Err(Failure::new(doing(), "nobody came"));
-            }
-            bmi.testunexpected(1, Duration::from_millis(100), &mut met)
-                .doing(doing)?;
-        }
-        let peer = met.first().map(|hello| hello.from);
-        let peer = peer.ok_or("nobody came").doing(doing)?;
-        Ok(Self { bmi, peer, context })
-    }
-
-    fn memory(&mut self, size: usize, allocate: bool) -> Outcome<Memory> {
-        match allocate {
-            true => self
-                .bmi
-                .memalloc(self.peer, size)
-                .doing(|| format!("allocating {size} bytes to share")),
-            false => Ok(Memory::zeroed(size)),
-        }
-    }
-
-    fn complete(&mut self, posted: Posted) -> Outcome<u64> {
-        match posted {
-            Posted::Complete(completion) => {
-                completion.result.doing(|| "exchanging messages".to_owned())
-            }
-            Posted::Pending(op) => self.wait(op),
-        }
-    }
-
-    fn wait(&mut self, op: OpId) -> Outcome<u64> {
-        let doing = || "exchanging messages".to_owned();
-        match self.bmi.test(op, PATIENCE).doing(doing)? {
-            Some(completion) => completion.result.doing(doing),
-            None => {
-                // A sleep may end early; only a whole patience without completion is a failure.
-                let deadline = Instant::now() + PATIENCE;
-                while Instant::now() < deadline {
-                    if let Some(completion) =
-                        self.bmi.test(op, Duration::from_millis(100)).doing(doing)?
-                    {
-                        return completion.result.doing(doing);
-                    }
-                }
-                Err(Failure::new(doing(), "the other end is silent"))
-            }
-        }
-    }
-
-    fn send(&mut self, memory: &Memory, tag: u64) -> Outcome<Posted> {
-        let parts = std::slice::from_ref(memory);
-        self.bmi
-            .post_send(self.peer, parts, tag, self.context, 0)
-            .doing(|| "sending a message".to_owned())
-    }
-
-    fn receive(&mut self, memory: &Memory, tag: u64) -> Outcome<Posted> {
-        let parts = std::slice::from_ref(memory);
-        self.bmi
-            .post_recv(self.peer, parts, tag, self.context, 0)
-            .doing(|| "receiving a message".to_owned())
-    }
-}
-
 /// One measurement over the message layer.
 struct Turn<'a> {
     layer: &'a mut Layer,
+    peer: Addr,
     leads: bool,
 }
 
 impl Turn<'_> {
-    fn latency(self, size: usize, rounds: u64, allocate: bool) -> Outcome<f64> {
-        let out = self.layer.memory(size, allocate)?;
-        let into = self.layer.memory(size, allocate)?;
+    /// Awaits others, who stay connected.
+    fn meet(self, count: usize) -> Outcome<f64> {
+        if !self.leads {
+            self.layer.meet(count)?;
+        }
+        Ok(0.0)
+    }
+
+    fn latency(mut self, size: usize, rounds: u64, allocate: bool) -> Outcome<f64> {
+        self.echo(size, rounds, allocate, |_| Ok(()))
+    }
+
+    fn latency_in_company(mut self, rounds: u64) -> Outcome<f64> {
+        let mut taken = Vec::new();
+        self.echo(8, rounds, false, |layer| {
+            layer
+                .bmi
+                .testunexpected(64, Duration::ZERO, &mut taken)
+                .doing(|| "taking the messages of others".to_owned())?;
+            for message in taken.drain(..) {
+                layer.bmi.release(message.from);
+            }
+            Ok(())
+        })
+    }
+
+    /// Bounces messages; the second end does something more in each round.
+    fn echo(
+        &mut self,
+        size: usize,
+        rounds: u64,
+        allocate: bool,
+        mut besides: impl FnMut(&mut Layer) -> Outcome,
+    ) -> Outcome<f64> {
+        let out = self.layer.memory(self.peer, size, allocate)?;
+        let into = self.layer.memory(self.peer, size, allocate)?;
         let mut batches = Batches::start(rounds);
         // Send, then receive, as the usual latency benchmarks do: a receive is posted while the
         // other end's message is on its way.
         for _ in 0..rounds {
             if self.leads {
-                let sent = self.layer.send(&out, ECHO)?;
-                let awaited = self.layer.receive(&into, ECHO)?;
+                let sent = self.layer.send(self.peer, &out, ECHO)?;
+                let awaited = self.layer.receive(self.peer, &into, ECHO)?;
                 self.layer.complete(awaited)?;
                 self.layer.complete(sent)?;
             } else {
-                let awaited = self.layer.receive(&into, ECHO)?;
+                let awaited = self.layer.receive(self.peer, &into, ECHO)?;
                 self.layer.complete(awaited)?;
-                let sent = self.layer.send(&out, ECHO)?;
+                let sent = self.layer.send(self.peer, &out, ECHO)?;
                 self.layer.complete(sent)?;
+                besides(self.layer)?;
             }
             batches.round();
         }
@@ -462,23 +369,23 @@ impl Turn<'_> {
     }
 
     fn stream(self, size: usize, window: usize, rounds: u64, allocate: bool) -> Outcome<f64> {
-        let memory = self.layer.memory(size, allocate)?;
+        let memory = self.layer.memory(self.peer, size, allocate)?;
         let token = Memory::zeroed(8);
         let mut batches = Batches::start(rounds);
         let mut posted = Vec::with_capacity(window);
         for _ in 0..rounds {
             for _ in 0..window {
                 posted.push(match self.leads {
-                    true => self.layer.send(&memory, WINDOW)?,
-                    false => self.layer.receive(&memory, WINDOW)?,
+                    true => self.layer.send(self.peer, &memory, WINDOW)?,
+                    false => self.layer.receive(self.peer, &memory, WINDOW)?,
                 });
             }
             for one in posted.drain(..) {
                 self.layer.complete(one)?;
             }
             let ack = match self.leads {
-                true => self.layer.receive(&token, ACK)?,
-                false => self.layer.send(&token, ACK)?,
+                true => self.layer.receive(self.peer, &token, ACK)?,
+                false => self.layer.send(self.peer, &token, ACK)?,
             };
             self.layer.complete(ack)?;
             batches.round();
@@ -487,24 +394,22 @@ impl Turn<'_> {
     }
 
     fn check(self, size: usize, allocate: bool) -> Outcome<f64> {
-        let memory = self.layer.memory(size, allocate)?;
-        let wanted: Vec<u8> = (0..size)
-            .map(|at| (at.wrapping_mul(2_654_435_761) >> 7) as u8)
-            .collect();
+        let memory = self.layer.memory(self.peer, size, allocate)?;
+        let wanted = content(size);
         if self.leads {
             memory.write_at(0, &wanted);
-            let sent = self.layer.send(&memory, ECHO)?;
+            let sent = self.layer.send(self.peer, &memory, ECHO)?;
             self.layer.complete(sent)?;
             memory.clear();
         }
-        let received = self.layer.receive(&memory, ECHO)?;
+        let received = self.layer.receive(self.peer, &memory, ECHO)?;
         let count = self.layer.complete(received)?;
         if count != size as u64 || memory.to_vec() != wanted {
             let what = format!("checking a message of {size} bytes");
             return Err(Failure::new(what, "what arrived is not what was sent"));
         }
         if !self.leads {
-            let sent = self.layer.send(&memory, ECHO)?;
+            let sent = self.layer.send(self.peer, &memory, ECHO)?;
             self.layer.complete(sent)?;
         }
         Ok(0.0)

@@ -1,0 +1,145 @@
+//! Figures of all runs, by case, participant and size, in the order in which they first came.
+
+use super::trial::Figure;
+use super::{LIMIT, OURS};
+use crate::rows::{Row, Table, figure_text, median};
+use crate::units::bytes_text;
+
+/// One figure of one participant over the runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Series {
+    pub(crate) case: String,
+    pub(crate) who: String,
+    pub(crate) size: u64,
+    pub(crate) metric: &'static str,
+    /// Number of the run, and the figure.
+    values: Vec<(u32, f64)>,
+}
+
+impl Series {
+    /// The figures, in the order of runs.
+    pub(crate) fn values(&self) -> Vec<f64> {
+        self.values.iter().map(|(_, value)| *value).collect()
+    }
+
+    /// Their median.
+    pub(crate) fn median(&self) -> f64 {
+        let mut sorted = self.values();
+        sorted.sort_by(f64::total_cmp);
+        median(&sorted)
+    }
+
+    /// The ratios to another's figures of the same runs.
+    pub(crate) fn over(&self, other: &Self) -> Vec<f64> {
+        let same_run = |run: u32| other.values.iter().find(|(number, _)| *number == run);
+        let pairs = self.values.iter().filter_map(|(run, value)| {
+            let (_, below) = same_run(*run)?;
+            (*below > 0.0).then(|| value / below)
+        });
+        pairs.collect()
+    }
+}
+
+/// Everything that was measured.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Findings {
+    series: Vec<Series>,
+}
+
+impl Findings {
+    /// Takes a figure of a run.
+    pub(crate) fn add(&mut self, run: u32, who: &str, figure: Figure) {
+        let same = |known: &&mut Series| {
+            known.case == figure.case && known.who == who && known.size == figure.size
+        };
+        match self.series.iter_mut().find(same) {
+            Some(known) => known.values.push((run, figure.value)),
+            None => self.series.push(Series {
+                case: figure.case,
+                who: who.to_owned(),
+                size: figure.size,
+                metric: figure.metric,
+                values: vec![(run, figure.value)],
+            }),
+        }
+    }
+
+    /// One participant's figures of a case and size.
+    pub(crate) fn series(&self, case: &str, who: &str, size: u64) -> Option<&Series> {
+        let mut all = self.series.iter();
+        all.find(|one| one.case == case && one.who == who && one.size == size)
+    }
+
+    /// The peers' figures of a case and size.
+    pub(crate) fn peers(&self, case: &str, size: u64) -> impl Iterator<Item = &Series> {
+        self.series.iter().filter(move |one| {
+            one.case == case && one.size == size && one.who != OURS && one.who != LIMIT
+        })
+    }
+
+    /// The rows of the report and of the JSON, sorted by case, size and participant.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let mut rows: Vec<Row> = self
+            .series
+            .iter()
+            .filter_map(|one| {
+                Row::new(
+                    one.case.clone(),
+                    &one.who,
+                    one.size,
+                    one.metric,
+                    &one.values(),
+                )
+            })
+            .collect();
+        rows.sort_by(|a, b| (&a.case, a.size_bytes).cmp(&(&b.case, b.size_bytes)));
+        rows
+    }
+}
+
+/// Medians with a column for each participant.
+pub(crate) fn medians(rows: &[Row], whos: &[String]) -> Table {
+    let mut head = vec!["case", "size"];
+    head.extend(whos.iter().map(String::as_str));
+    let mut table = Table::new(&head);
+    table.align_right(&(1..head.len()).collect::<Vec<_>>());
+    for same in rows.chunk_by(|a, b| (&a.case, a.size_bytes) == (&b.case, b.size_bytes)) {
+        let Some(first) = same.first() else { continue };
+        let mut cells = vec![first.case.clone(), bytes_text(first.size_bytes)];
+        cells.extend(whos.iter().map(|who| {
+            let row = same.iter().find(|row| row.who == *who);
+            row.map(|row| figure_text(&row.metric, row.median))
+                .unwrap_or_default()
+        }));
+        table.row(cells);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_need_figures_of_the_same_run() {
+        let mut findings = Findings::default();
+        for (run, who, value) in [
+            (0, OURS, 1.0),
+            (1, OURS, 4.0),
+            (1, "x-1", 2.0),
+            (2, "x-1", 9.0),
+        ] {
+            findings.add(
+                run,
+                who,
+                Figure::new("rate/shm", 8, "rate_per_s", value).unwrap(),
+            );
+        }
+        let ours = findings.series("rate/shm", OURS, 8).unwrap();
+        let other = findings.series("rate/shm", "x-1", 8).unwrap();
+        assert_eq!(ours.over(other), [2.0]);
+        assert_eq!(findings.rows().len(), 2);
+        let table = medians(&findings.rows(), &[OURS.to_owned(), "x-1".to_owned()]);
+        assert_eq!(table.rows(), [["rate/shm", "8 B", "2 /s", "5 /s"]]);
+    }
+}

@@ -1,0 +1,124 @@
+//! The libraries that we compare ourselves with: what is installed of them, and how each runs a
+//! pattern.
+//!
+//! [`child`] runs their programs with bounds, [`mpi`] is every MPI by way of one small program of ours
+//! that its compiler builds (`mpi.c`), [`ucx`] and [`libfabric`] are those libraries' own
+//! benchmarks. A peer that fails is a note in the report, never the end of a run.
+
+pub(crate) mod child;
+pub(crate) mod libfabric;
+pub(crate) mod mpi;
+mod pair;
+pub(crate) mod ucx;
+
+use std::path::{Path, PathBuf};
+
+use super::trial::{Figure, Trial};
+
+/// What installs them.
+pub(crate) const INSTALL: &str = "make peers";
+
+/// A library that was found.
+pub(crate) trait Peer {
+    /// Its name with its version: `openmpi-5.0.11`.
+    fn who(&self) -> &str;
+
+    /// Whether it has the pattern at all.
+    fn can(&self, trial: &Trial) -> bool;
+
+    /// Runs a pattern once; answers the figures, or in words why there are none.
+    fn run(&mut self, trial: &Trial) -> Result<Vec<Figure>, String>;
+}
+
+/// Where to look, and where to work.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// The directory that `make peers` filled.
+    pub(crate) peers: PathBuf,
+    /// Directories of programs.
+    pub(crate) path: Vec<PathBuf>,
+    /// For programs that are built and for what launchers leave behind.
+    pub(crate) scratch: PathBuf,
+}
+
+impl Places {
+    /// The first of some names that is a program.
+    pub(crate) fn program(&self, names: &[&str]) -> Option<PathBuf> {
+        let mut places = self.path.iter();
+        places.find_map(|place| names.iter().find_map(|name| program_at(&place.join(name))))
+    }
+}
+
+/// The path, if there is a file that may be executed.
+pub(crate) fn program_at(path: &Path) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let data = std::fs::metadata(path).ok()?;
+    (data.is_file() && data.permissions().mode() & 0o111 != 0).then(|| path.to_owned())
+}
+
+/// What was found, and what was not: each missing one with what to do.
+pub(crate) fn find(places: &Places) -> (Vec<Box<dyn Peer>>, Vec<String>) {
+    let (mut found, mut missing): (Vec<Box<dyn Peer>>, Vec<String>) = (Vec::new(), Vec::new());
+    let mut keep = |name: &str, peers: Vec<Result<Box<dyn Peer>, String>>| {
+        if peers.is_empty() {
+            missing.push(format!("{name} is not installed; `{INSTALL}` installs it"));
+        }
+        for peer in peers {
+            match peer {
+                Ok(peer) if found.iter().any(|known| known.who() == peer.who()) => {}
+                Ok(peer) => found.push(peer),
+                Err(why) => missing.push(format!("{name}: {why}")),
+            }
+        }
+    };
+    keep("Open MPI", mpi::find(places, mpi::Family::OpenMpi));
+    keep("MPICH", mpi::find(places, mpi::Family::Mpich));
+    keep("UCX", ucx::find(places));
+    keep("libfabric", libfabric::find(places));
+    (found, missing)
+}
+
+/// The first thing in a text that looks like a version: `5.0.11`.
+pub(crate) fn version_in(text: &str) -> Option<String> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-')))
+        .map(|word| word.split('-').next().unwrap_or(word))
+        .find(|word| {
+            let mut parts = word.split('.');
+            let numbers = parts.clone().all(|part| part.parse::<u32>().is_ok());
+            numbers && parts.by_ref().count() >= 2
+        })
+        .map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_say() {
+        for (said, version) in [
+            ("mpirun (Open MPI) 5.0.11\n\nReport bugs to", "5.0.11"),
+            ("mpirun.openmpi (OpenRTE) 4.1.4\n", "4.1.4"),
+            ("HYDRA build details:\n    Version:        4.0.2\n", "4.0.2"),
+            ("# Version 1.13.1\n# Git branch '<unknown>'", "1.13.1"),
+            ("fi_info: 1.17.0\nlibfabric: 1.17.0\n", "1.17.0"),
+        ] {
+            assert_eq!(version_in(said).as_deref(), Some(version), "{said}");
+        }
+        assert_eq!(version_in("no version, only 7 words and v1"), None);
+    }
+
+    #[test]
+    fn nothing_installed_is_said_for_each_with_the_command_that_installs_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let places = Places {
+            peers: directory.path().join("peers"),
+            path: vec![directory.path().to_owned()],
+            scratch: directory.path().to_owned(),
+        };
+        let (found, missing) = find(&places);
+        assert!(found.is_empty());
+        assert_eq!(missing.len(), 4, "{missing:?}");
+        assert!(missing.iter().all(|line| line.contains("`make peers`")));
+    }
+}

@@ -1,0 +1,140 @@
+//! The message layer as the processes of benchmarks use it: every wait has an end, every failure says
+//! what was being done.
+
+use std::time::{Duration, Instant};
+
+use causeway_bmi::{Addr, Bmi, Config, Context, Memory, OpId, Posted, Tag, Unexpected};
+
+use crate::failure::{Doing, Failure, Outcome};
+
+/// How long the other end may be silent.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An instance of the message layer with one context.
+pub(crate) struct Layer {
+    pub(crate) bmi: Bmi,
+    pub(crate) context: Context,
+}
+
+impl Layer {
+    /// Starts an instance, listening at `listen` if that is not empty.
+    pub(crate) fn start(listen: &str) -> Outcome<Self> {
+        let doing = || match listen {
+            "" => "starting the message layer".to_owned(),
+            listen => format!("listening at {listen}"),
+        };
+        let config = Config {
+            listen: (!listen.is_empty())
+                .then(|| listen.to_owned())
+                .into_iter()
+                .collect(),
+            ..Config::default()
+        };
+        let mut bmi = Bmi::new(config).doing(doing)?;
+        let context = bmi.open_context().doing(doing)?;
+        Ok(Self { bmi, context })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> String {
+        self.bmi.listening().join(",")
+    }
+
+    /// Introduces itself to the process at `address`, which awaits that by [`Layer::meet`].
+    pub(crate) fn greet(&mut self, address: &str) -> Outcome<Addr> {
+        let doing = || format!("reaching {address}");
+        let peer = self.bmi.lookup(address).doing(doing)?;
+        let hello = Memory::from_vec(b"hello".to_vec());
+        let posted = self
+            .bmi
+            .post_sendunexpected(peer, &[hello], 0, self.context, 0)
+            .doing(doing)?;
+        self.complete(posted)?;
+        Ok(peer)
+    }
+
+    /// Awaits the introductions of `count` others, each sent by [`Layer::greet`].
+    pub(crate) fn meet(&mut self, count: usize) -> Outcome<Vec<Addr>> {
+        let doing = || format!("awaiting {count} others");
+        let mut met: Vec<Unexpected> = Vec::new();
+        let mut silent_since = Instant::now();
+        while met.len() < count {
+            let came = self
+                .bmi
+                .testunexpected(count - met.len(), Duration::from_millis(100), &mut met)
+                .doing(doing)?;
+            if came > 0 {
+                silent_since = Instant::now();
+            } else if silent_since.elapsed() > PATIENCE {
+                return Err(Failure::new(doing(), format!("only {} came", met.len())));
+            }
+        }
+        Ok(met.iter().map(|hello| hello.from).collect())
+    }
+
+    /// Memory of this process, or memory that `peer` may map.
+    pub(crate) fn memory(&mut self, peer: Addr, size: usize, allocate: bool) -> Outcome<Memory> {
+        match allocate {
+            true => self
+                .bmi
+                .memalloc(peer, size)
+                .doing(|| format!("allocating {size} bytes to share")),
+            false => Ok(Memory::zeroed(size)),
+        }
+    }
+
+    /// Waits for what was posted; answers the bytes moved.
+    #[inline]
+    pub(crate) fn complete(&mut self, posted: Posted) -> Outcome<u64> {
+        match posted {
+            Posted::Complete(completion) => {
+                completion.result.doing(|| "exchanging messages".to_owned())
+            }
+            Posted::Pending(op) => self.wait(op),
+        }
+    }
+
+    fn wait(&mut self, op: OpId) -> Outcome<u64> {
+        let doing = || "exchanging messages".to_owned();
+        match self.bmi.test(op, PATIENCE).doing(doing)? {
+            Some(completion) => completion.result.doing(doing),
+            None => {
+                // A sleep may end early; only a whole patience without completion is a failure.
+                let deadline = Instant::now() + PATIENCE;
+                while Instant::now() < deadline {
+                    if let Some(completion) =
+                        self.bmi.test(op, Duration::from_millis(100)).doing(doing)?
+                    {
+                        return completion.result.doing(doing);
+                    }
+                }
+                Err(Failure::new(doing(), "the other end is silent"))
+            }
+        }
+    }
+
+    /// Posts a send.
+    #[inline]
+    pub(crate) fn send(&mut self, peer: Addr, memory: &Memory, tag: Tag) -> Outcome<Posted> {
+        let parts = std::slice::from_ref(memory);
+        self.bmi
+            .post_send(peer, parts, tag, self.context, 0)
+            .doing(|| "sending a message".to_owned())
+    }
+
+    /// Posts a receive.
+    #[inline]
+    pub(crate) fn receive(&mut self, peer: Addr, memory: &Memory, tag: Tag) -> Outcome<Posted> {
+        let parts = std::slice::from_ref(memory);
+        self.bmi
+            .post_recv(peer, parts, tag, self.context, 0)
+            .doing(|| "receiving a message".to_owned())
+    }
+}
+
+/// What a message of `size` bytes holds when its content is compared.
+pub(crate) fn content(size: usize) -> Vec<u8> {
+    (0..size)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 7) as u8)
+        .collect()
+}
