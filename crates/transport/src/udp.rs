@@ -289,6 +289,7 @@ impl<G: Ground> Method for Udp<G> {
             max_packet: MAX_PACKET,
             max_piece: MAX_PIECE,
             one_sided: false,
+            eager_bytes: 8 << 10,
         }
     }
 
