@@ -49,19 +49,17 @@ loom: ## The shared queues under every interleaving
 
 ##@ Longer tests
 .PHONY: fuzz fuzz-smoke kill-rounds asan
-fuzz: $(FUZZER) ## Fuzz every decoder, FUZZ_SECONDS each (default 60)
+fuzz: $(FUZZER) ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time as there are processors
 	$(CARGO) run --quiet --locked -p causeway-testkit --example corpus fuzz/corpus
-	@for target in $$($(FUZZ) list); do \
-		echo "== $$target"; \
-		$(FUZZ) run $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=1024 \
-			-malloc_limit_mb=64 -verbosity=0 -print_final_stats=1; \
-	done
+	$(FUZZ) build
+	@$(FUZZ) list | PATH="$(dir $(FUZZER)):$$PATH" xargs -P "$$(nproc)" -I {} \
+		tools/fuzz-one {} $(FUZZ_SECONDS) $(TARGET)/fuzz-{}.log
 
 fuzz-smoke: ## The same for five seconds each
 	$(MAKE) fuzz FUZZ_SECONDS=5
 
 # cargo-fuzz wants switches of rustc that stable Rust hides.
-FUZZ := RUSTC_BOOTSTRAP=1 $(FUZZER) fuzz
+FUZZ := RUSTC_BOOTSTRAP=1 PATH="$(dir $(FUZZER)):$$PATH" $(CARGO) fuzz
 $(FUZZER):
 	$(CARGO) install cargo-fuzz --locked --root $(TARGET)/tools
 
