@@ -132,8 +132,10 @@ pub(super) struct Offers {
     page: Page,
     /// Blocks that hold a transfer.
     used: u64,
-    /// Blocks that may have something left to claim: what the helper is told.
+    /// Blocks that may have something left to claim.
     open: u64,
+    /// What the helper was told last.
+    told: u64,
     next: usize,
 }
 
@@ -158,6 +160,7 @@ impl Offers {
             },
             used: 0,
             open: 0,
+            told: 0,
             next: 0,
         }
     }
@@ -178,7 +181,6 @@ impl Offers {
         let started = self.page.share(block).open(units);
         self.used |= 1 << block;
         self.open |= 1 << block;
-        self.tell_open();
         Some(Offer {
             block,
             len: description.len,
@@ -187,8 +189,12 @@ impl Offers {
         })
     }
 
-    fn tell_open(&self) {
-        self.page.head(assist::OPEN).store(self.open, Release);
+    /// Tells the helper which blocks to look at, if that has changed.
+    pub(super) fn tell_open(&mut self) {
+        if self.open != self.told {
+            self.told = self.open;
+            self.page.head(assist::OPEN).store(self.open, Release);
+        }
     }
 
     /// Takes a part of at most `most` bytes; empty if there is none.
@@ -205,10 +211,8 @@ impl Offers {
     }
 
     fn note_claimed(&mut self, offer: &Offer) {
-        let bit = 1 << offer.block;
-        if offer.started.is_all_claimed() && self.open & bit != 0 {
-            self.open &= !bit;
-            self.tell_open();
+        if offer.started.is_all_claimed() {
+            self.open &= !(1 << offer.block);
         }
     }
 
