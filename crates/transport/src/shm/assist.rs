@@ -10,6 +10,7 @@
 //! that was claimed is finished, or the helper has died, or neither comes for so long that the memory
 //! is given up ([`revoke`]). The helper copies inside one poll, so its own export cannot end meanwhile.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
@@ -20,12 +21,11 @@ use causeway_wire::region::ObjectSpan;
 use causeway_wire::shm::PairLayout;
 use causeway_wire::shm::assist::{self, BLOCKS, FAILED, PUT, UNIT_BYTES};
 
-use super::claim::{From, Helped, Nonsense, Share, Started};
+use super::claim::{self, From, Helped, Nonsense, Share, Started};
 use super::copying::{self, Piece};
 use super::pair::{Attach, Pair, Stage};
 use super::transfer::MAX_PIECE;
 use crate::method::Direction;
-use std::ops::Range;
 
 /// What the starter says about a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -336,9 +336,7 @@ pub(super) fn help(pair: &mut Pair) -> bool {
     }
     copy_taken(pair, taken);
     fence(SeqCst);
-    let wants_ring = pair.assists.page.head(assist::WANTS_RING);
-    if wants_ring.load(Relaxed) != 0 {
-        wants_ring.store(0, Relaxed);
+    if claim::must_ring(pair.assists.page.head(assist::WANTS_RING)) {
         pair.ring_peer();
     }
     true

@@ -187,6 +187,16 @@ impl<W: Word> Share<'_, W> {
     }
 }
 
+/// Whether the helper has to ring: asked when it has finished a part, behind a full fence. The starter sets the
+/// word, passes a full fence, and looks at what is finished before it sleeps.
+pub(super) fn must_ring<W: Word>(wants_ring: &W) -> bool {
+    if wants_ring.load(Relaxed) == 0 {
+        return false;
+    }
+    wants_ring.store(0, Relaxed);
+    true
+}
+
 impl Started {
     /// Whether neither side can take anything any more.
     pub(super) fn is_all_claimed(&self) -> bool {

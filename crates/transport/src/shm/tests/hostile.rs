@@ -128,7 +128,7 @@ fn refusal(host: &mut Host, address: &Address, record: &[u8], files: &[BorrowedF
 }
 
 /// Numbers that look random and are the same every time.
-fn noise(seed: u64) -> impl FnMut() -> u64 {
+pub(super) fn noise(seed: u64) -> impl FnMut() -> u64 {
     let mut keys = crate::shm::KeyMaker::new(seed);
     move || keys.next()
 }
