@@ -19,7 +19,7 @@ use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
 use causeway_wire::region::ObjectSpan;
 use causeway_wire::shm::PairLayout;
-use causeway_wire::shm::assist::{self, BLOCKS, FAILED, PUT, UNIT_BYTES};
+use causeway_wire::shm::assist::{self, BLOCKS, PUT, UNIT_BYTES};
 
 use super::claim::{self, From, Helped, Nonsense, Share, Started};
 use super::copying::{self, Piece};
@@ -476,13 +476,5 @@ pub(super) fn revoke(pair: &mut Pair, peer_is_gone: impl Fn() -> bool) {
         for memory in &active.transfer.local {
             super::regions::give_up(memory.clone());
         }
-    }
-}
-
-impl Share<'_, AtomicU64> {
-    /// Whether there is something left to claim of a transfer that has not failed.
-    fn has_left(&self) -> bool {
-        let claims = assist::Claims::unpack(self.claims.load(Acquire));
-        self.done.load(Relaxed) & FAILED == 0 && claims.is_ok_and(|claims| claims.left() > 0)
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the method with real memory, sockets and processes.
 
+mod assist;
 mod claims;
 mod death;
 mod hostile;
