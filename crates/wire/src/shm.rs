@@ -543,9 +543,9 @@ pub mod assist {
 /// each used by one request at a time.
 pub mod bulk {
     /// Bytes of a piece.
-    pub const PIECE_BYTES: usize = 64 << 10;
+    pub const PIECE_BYTES: usize = 32 << 10;
     /// How many pieces.
-    pub const PIECES: usize = 4;
+    pub const PIECES: usize = 8;
     /// Bytes of the whole.
     pub const BYTES: usize = PIECE_BYTES * PIECES;
     /// The most fragments of one request.
@@ -826,7 +826,7 @@ mod tests {
         };
         assert_eq!(copied.to_bytes(), [2, 2, 1]);
         assert_eq!(Internal::from_bytes(&[2, 2, 1]), Ok(copied));
-        assert!(Internal::from_bytes(&[2, 4, 0]).is_err());
+        assert!(Internal::from_bytes(&[2, 8, 0]).is_err());
         let mut too_long = bytes;
         too_long[25] = 2;
         assert!(matches!(

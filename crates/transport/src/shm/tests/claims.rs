@@ -158,6 +158,12 @@ fn words_that_no_helper_writes_are_found_out() {
     assert_eq!(block.share().helped(&started), Err(Nonsense));
     block.done.store(FAILED, Relaxed);
     assert!(block.share().helped(&started).unwrap().failed);
+    block
+        .claims
+        .store(Claims { front: 0, back: 9 }.pack(), Relaxed);
+    let declined = block.share().claim_back(9, 9, From::Anywhere);
+    assert_eq!(declined, None, "all of it is done again");
+    block.done.store(0, Relaxed);
     // The helper does not trust the starter either.
     for word in [5, Claims { front: 8, back: 8 }.pack()] {
         block.claims.store(word, Relaxed);

@@ -467,6 +467,10 @@ fn a_full_table_of_descriptors_costs_mapping_only() {
         notify: None,
         token: 1,
     };
+    let again_transfer = Transfer {
+        token: 2,
+        ..transfer.clone()
+    };
     met.client.shm.transfer(met.to_server, transfer).unwrap();
     met.client.poll();
     with_full_table(&mut || {
@@ -480,5 +484,17 @@ fn a_full_table_of_descriptors_costs_mapping_only() {
         &met.client.log.done[..],
         [(1, Err(TransferError::Copy(why)))] if why.contains("cannot map the area")
     ));
+    // The next transfer comes with an area of its own.
+    met.client
+        .shm
+        .transfer(met.to_server, again_transfer)
+        .unwrap();
+    both(
+        &mut met.client,
+        &mut met.server,
+        "the next one is done",
+        |client, _| client.log.done.len() == 2,
+    );
+    assert_eq!(met.client.log.done[1], (2, Ok(())));
     assert!(met.client.log.down.is_empty() && met.server.log.down.is_empty());
 }
