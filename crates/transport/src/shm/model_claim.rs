@@ -58,7 +58,9 @@ impl Shared {
         let mut started = self.open(transfer);
         while !started.is_all_claimed() {
             let units = self.share().claim_front(&mut started, 1, From::Anywhere);
-            units.unwrap().for_each(|unit| self.copy(transfer, unit));
+            units
+                .expect("the helper is honest")
+                .for_each(|unit| self.copy(transfer, unit));
         }
         started
     }
@@ -66,7 +68,7 @@ impl Shared {
     fn is_settled(&self, started: &Started) -> bool {
         let Helped {
             finished, failed, ..
-        } = self.share().helped(started).unwrap();
+        } = self.share().helped(started).expect("the helper is honest");
         assert!(!failed);
         finished
     }
@@ -112,7 +114,7 @@ fn loom_two_sides_copy_every_byte_once() {
             }
             shared.assert_all_copied(transfer);
         }
-        helper.join().unwrap();
+        helper.join().expect("the helper does not panic");
     });
 }
 
@@ -131,7 +133,7 @@ fn loom_a_starter_that_waits_for_the_helper_is_rung() {
         shared.wants_ring.store(1, SeqCst);
         fence(SeqCst);
         let sleeps = !shared.is_settled(&started);
-        helper.join().unwrap();
+        helper.join().expect("the helper does not panic");
         if sleeps {
             assert_eq!(shared.rung.load(Relaxed), 1);
             assert!(shared.is_settled(&started));
@@ -152,6 +154,6 @@ fn loom_a_starter_that_does_not_wait_is_found() {
         };
         shared.start(0);
         shared.assert_all_copied(0);
-        helper.join().unwrap();
+        helper.join().expect("the helper does not panic");
     });
 }
