@@ -41,8 +41,8 @@ mod tests;
 
 use std::time::Duration;
 
-use causeway_transport::TransferError;
 use causeway_transport::registry::{Registry, Settings};
+use causeway_transport::{Sharing, TransferError};
 
 pub use causeway_sys::memory::Memory;
 pub use causeway_transport::{Access, Direction, Identity, PeerError, PeerReport};
@@ -616,7 +616,17 @@ impl Bmi {
                 }
             }
             (InfoOption::Spin(limit), _) => self.spin.set_limit(limit),
-            (InfoOption::Rendezvous(policy), _) => self.core.tuning.policy = policy,
+            (InfoOption::Rendezvous(policy), _) => {
+                self.core.tuning.policy = policy;
+                // Who says which side copies does not want the other to.
+                let both = policy == RendezvousPolicy::Adaptive;
+                for slot in &mut self.methods.slots {
+                    slot.method.share_copies(Sharing {
+                        offers: both,
+                        helps: both,
+                    });
+                }
+            }
             (InfoOption::Server(server), _) => self.core.tuning.server = server,
         }
         Ok(())

@@ -197,12 +197,13 @@ pub enum InfoOption {
 /// Who copies in a rendezvous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RendezvousPolicy {
-    /// By both sides' load (Yu et al., figure 6).
+    /// By both sides' load (Yu et al., figure 6). Within a host both sides copy, from both ends of the
+    /// message, while both wait.
     #[default]
     Adaptive,
-    /// The receiver pulls by remote read.
+    /// The receiver pulls by remote read, alone.
     Pull,
-    /// The sender pushes by remote write.
+    /// The sender pushes by remote write, alone.
     Push,
 }
 

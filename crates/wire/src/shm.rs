@@ -6,6 +6,8 @@
 //! of a pair of processes, and [`doorbell`] in the page that each process is rung through.
 //! `docs/formats/shm.md` draws it all.
 
+pub mod assist;
+
 use crate::codec::{Malformed, Reader, Wire, Writer};
 
 /// `CWSM`, the first word of a handshake.
@@ -485,100 +487,13 @@ pub mod doorbell {
     const _: () = assert!(BITMAP_WORDS.div_ceil(WORDS_PER_SUMMARY_BIT) <= 64);
 }
 
-/// Transfers that both sides may work on: the side that started one takes parts from the front, the other
-/// side from the back, until they meet. Each side has a page of the transfers that it started: a head
-/// and [`BLOCKS`](assist::BLOCKS) blocks.
-pub mod assist {
-    use crate::codec::Malformed;
-
-    /// Bytes of a side's page.
-    pub const BYTES: usize = HEAD_BYTES + BLOCKS * BLOCK_BYTES;
-    /// Bytes of the head.
-    pub const HEAD_BYTES: usize = 128;
-    /// Bytes of a block: a cache line, and one that its prefetcher may fetch along.
-    pub const BLOCK_BYTES: usize = 128;
-    /// How many transfers one side may share at once.
-    pub const BLOCKS: usize = 31;
-    /// Parts are claimed in units of this many bytes, counted from the transfer's first; the last one
-    /// may be shorter.
-    pub const UNIT_BYTES: u64 = 4096;
-
-    /// In the head: bit `n` while block `n` may have something left to claim. Written by the side that
-    /// started the transfers.
-    pub const OPEN: usize = 0;
-    /// In the head: the side that started them sleeps until the other has finished a part.
-    pub const WANTS_RING: usize = 64;
-
-    /// In a block: the [`Claims`].
-    pub const CLAIMS: usize = 0;
-    /// In a block: units that the helping side has finished, and [`FAILED`].
-    pub const DONE: usize = 8;
-    /// In a block: the key of the helping side's region.
-    pub const KEY: usize = 16;
-    /// In a block: the helping side's address of the first byte.
-    pub const FAR: usize = 24;
-    /// In a block: the starting side's address of the first byte.
-    pub const NEAR: usize = 32;
-    /// In a block: the length in bytes, and [`PUT`].
-    pub const LEN: usize = 40;
-    /// In a block: the memory object of the starting side's memory, 0 for none.
-    pub const OBJECT: usize = 48;
-    /// In a block: where that memory lies in the object.
-    pub const OFFSET: usize = 56;
-
-    /// In the word of finished units: one of the parts could not be copied.
-    pub const FAILED: u64 = 1 << 63;
-    /// In the word of the length: the starting side's memory is read, not written.
-    pub const PUT: u64 = 1 << 63;
-
-    /// What is claimed of a transfer: units before `front` by the side that started it, units from
-    /// `back` on by the side that helps.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    pub struct Claims {
-        /// The first unit that the starting side has not claimed.
-        pub front: u32,
-        /// The unit behind the last that the helping side has not claimed.
-        pub back: u32,
-    }
-
-    impl Claims {
-        /// The word.
-        #[inline]
-        pub const fn pack(self) -> u64 {
-            (self.back as u64) << 32 | self.front as u64
-        }
-
-        /// What a word says.
-        #[inline]
-        pub fn unpack(word: u64) -> Result<Self, Malformed> {
-            let claims = Self {
-                front: word as u32,
-                back: (word >> 32) as u32,
-            };
-            if claims.front > claims.back {
-                return Err(Malformed::Unknown {
-                    field: "claims of a shared transfer",
-                    value: word,
-                });
-            }
-            Ok(claims)
-        }
-
-        /// How many units nobody has claimed.
-        #[inline]
-        pub const fn left(self) -> u32 {
-            self.back - self.front
-        }
-    }
-}
-
 /// The area that transfers go through where one process may not reach the other's memory: a few pieces,
 /// each used by one request at a time.
 pub mod bulk {
     /// Bytes of a piece.
-    pub const PIECE_BYTES: usize = 64 << 10;
+    pub const PIECE_BYTES: usize = 32 << 10;
     /// How many pieces.
-    pub const PIECES: usize = 4;
+    pub const PIECES: usize = 8;
     /// Bytes of the whole.
     pub const BYTES: usize = PIECE_BYTES * PIECES;
     /// The most fragments of one request.
@@ -859,22 +774,13 @@ mod tests {
         };
         assert_eq!(copied.to_bytes(), [2, 2, 1]);
         assert_eq!(Internal::from_bytes(&[2, 2, 1]), Ok(copied));
-        assert!(Internal::from_bytes(&[2, 4, 0]).is_err());
+        assert!(Internal::from_bytes(&[2, 8, 0]).is_err());
         let mut too_long = bytes;
         too_long[25] = 2;
         assert!(matches!(
             Internal::from_bytes(&too_long),
             Err(Malformed::TooLarge { .. })
         ));
-    }
-
-    #[test]
-    fn claims_have_these_bits() {
-        let claims = assist::Claims { front: 1, back: 9 };
-        assert_eq!(claims.pack(), 0x0000_0009_0000_0001);
-        assert_eq!(assist::Claims::unpack(claims.pack()), Ok(claims));
-        assert_eq!(claims.left(), 8);
-        assert!(assist::Claims::unpack(0x0000_0001_0000_0002).is_err());
     }
 
     #[test]

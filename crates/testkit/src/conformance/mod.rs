@@ -71,7 +71,8 @@ macro_rules! conformance {
                     of_thousands_of_fragments, of_many_megabytes, of_nothing_complete,
                     of_unequal_lengths_fail, started_by_the_accepting_side,
                     notify_after_the_bytes_and_in_order, many_at_once_complete_each_once,
-                    to_oneself, of_allocated_memory_and_mapping, with_a_notify_too_large,
+                    to_oneself, of_allocated_memory_and_mapping,
+                    of_allocated_memory_on_either_side, with_a_notify_too_large,
                     both_ways_between_two_peers_at_once;
                 protection: of_unknown_keys, of_ended_exports, of_ranges, of_access,
                     of_other_peers_exports, of_objects, failed_transfers_notify_nobody,

@@ -399,6 +399,76 @@ pub fn to_oneself<F: Factory>(factory: &F) {
     }
 }
 
+/// Transfers between memory of the method's and ordinary memory, on either side or both, of odd sizes from odd
+/// places, in progress at once: every byte arrives and none beside them changes.
+pub fn of_allocated_memory_on_either_side<F: Factory>(factory: &F) {
+    const MARGIN: usize = 4096;
+    let mut pair = Pair::new(factory);
+    let mut random = Random::new(seed(12));
+    let mut running = HashMap::new();
+    for (round, len) in [1, 5000, 24_577, 65_535, 300_001, 1_048_579, 4_200_003]
+        .into_iter()
+        .enumerate()
+    {
+        for (direction, here, there) in [
+            (Direction::Get, true, true),
+            (Direction::Put, true, true),
+            (Direction::Get, true, false),
+            (Direction::Put, true, false),
+            (Direction::Get, false, true),
+            (Direction::Put, false, true),
+        ] {
+            let start = 1 + random.below(MARGIN - 1);
+            let mut memory = |node: &mut Node<F::Method>, allocated, start: usize| {
+                let bytes = random.bytes(start + len + MARGIN);
+                let memory = if allocated {
+                    let memory = node.method.allocate(bytes.len()).expect("some memory");
+                    memory.write_at(0, &bytes);
+                    memory
+                } else {
+                    Memory::from_vec(bytes.clone())
+                };
+                (memory, bytes)
+            };
+            let (ours, ours_before) = memory(&mut pair.a, here, start);
+            let (theirs, theirs_before) = memory(&mut pair.b, there, round);
+            let exported = theirs.slice(round..round + len);
+            let region = pair.b.export(pair.to_a, &exported, Access::ReadWrite);
+            let list = List::simple(direction, &ours.slice(start..start + len), region);
+            let mut patience = Patience::new("the transfer is taken");
+            let token = loop {
+                if let Some(token) = pair.a.try_transfer(pair.to_b, &list) {
+                    break token;
+                }
+                pair.step();
+                patience.spend();
+            };
+            let (mut ours_after, mut theirs_after) = (ours_before.clone(), theirs_before.clone());
+            match direction {
+                Direction::Get => ours_after[start..start + len]
+                    .copy_from_slice(&theirs_before[round..round + len]),
+                Direction::Put => theirs_after[round..round + len]
+                    .copy_from_slice(&ours_before[start..start + len]),
+            }
+            running.insert(token, (ours, ours_after, theirs, theirs_after, region.key));
+        }
+    }
+    let mut patience = Patience::new("all transfers complete");
+    while !running.is_empty() {
+        pair.step();
+        while let Some((token, result)) = pair.a.seen.done.pop_front() {
+            assert_eq!(result, Ok(()));
+            let (ours, ours_after, theirs, theirs_after, key) =
+                running.remove(&token).expect("its own token");
+            assert!(ours.to_vec() == ours_after, "transfer {token}, here");
+            assert!(theirs.to_vec() == theirs_after, "transfer {token}, there");
+            pair.b.method.unexport(pair.to_a, key);
+        }
+        patience.spend();
+    }
+    pair.still_works();
+}
+
 /// Memory that the method allocated: zeroed, of the size asked for, good for transfers; where the
 /// peer can map it, both see each other's writes; where not, the report says why.
 pub fn of_allocated_memory_and_mapping<F: Factory>(factory: &F) {

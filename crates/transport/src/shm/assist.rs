@@ -10,6 +10,7 @@
 //! that was claimed is finished, or the helper has died, or neither comes for so long that the memory
 //! is given up ([`revoke`]). The helper copies inside one poll, so its own export cannot end meanwhile.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
@@ -18,14 +19,13 @@ use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
 use causeway_wire::region::ObjectSpan;
 use causeway_wire::shm::PairLayout;
-use causeway_wire::shm::assist::{self, BLOCKS, FAILED, PUT, UNIT_BYTES};
+use causeway_wire::shm::assist::{self, BLOCKS, PUT, UNIT_BYTES};
 
-use super::claim::{From, Helped, Nonsense, Share, Started};
+use super::claim::{self, From, Helped, Nonsense, Share, Started};
 use super::copying::{self, Piece};
 use super::pair::{Attach, Pair, Stage};
 use super::transfer::MAX_PIECE;
 use crate::method::Direction;
-use std::ops::Range;
 
 /// What the starter says about a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,8 +132,10 @@ pub(super) struct Offers {
     page: Page,
     /// Blocks that hold a transfer.
     used: u64,
-    /// Blocks that may have something left to claim: what the helper is told.
+    /// Blocks that may have something left to claim.
     open: u64,
+    /// What the helper was told last.
+    told: u64,
     next: usize,
 }
 
@@ -158,6 +160,7 @@ impl Offers {
             },
             used: 0,
             open: 0,
+            told: 0,
             next: 0,
         }
     }
@@ -178,7 +181,6 @@ impl Offers {
         let started = self.page.share(block).open(units);
         self.used |= 1 << block;
         self.open |= 1 << block;
-        self.tell_open();
         Some(Offer {
             block,
             len: description.len,
@@ -187,8 +189,12 @@ impl Offers {
         })
     }
 
-    fn tell_open(&self) {
-        self.page.head(assist::OPEN).store(self.open, Release);
+    /// Tells the helper which blocks to look at, if that has changed.
+    pub(super) fn tell_open(&mut self) {
+        if self.open != self.told {
+            self.told = self.open;
+            self.page.head(assist::OPEN).store(self.open, Release);
+        }
     }
 
     /// Takes a part of at most `most` bytes; empty if there is none.
@@ -205,10 +211,8 @@ impl Offers {
     }
 
     fn note_claimed(&mut self, offer: &Offer) {
-        let bit = 1 << offer.block;
-        if offer.started.is_all_claimed() && self.open & bit != 0 {
-            self.open &= !bit;
-            self.tell_open();
+        if offer.started.is_all_claimed() {
+            self.open &= !(1 << offer.block);
         }
     }
 
@@ -332,9 +336,7 @@ pub(super) fn help(pair: &mut Pair) -> bool {
     }
     copy_taken(pair, taken);
     fence(SeqCst);
-    let wants_ring = pair.assists.page.head(assist::WANTS_RING);
-    if wants_ring.load(Relaxed) != 0 {
-        wants_ring.store(0, Relaxed);
+    if claim::must_ring(pair.assists.page.head(assist::WANTS_RING)) {
         pair.ring_peer();
     }
     true
@@ -474,13 +476,5 @@ pub(super) fn revoke(pair: &mut Pair, peer_is_gone: impl Fn() -> bool) {
         for memory in &active.transfer.local {
             super::regions::give_up(memory.clone());
         }
-    }
-}
-
-impl Share<'_, AtomicU64> {
-    /// Whether there is something left to claim of a transfer that has not failed.
-    fn has_left(&self) -> bool {
-        let claims = assist::Claims::unpack(self.claims.load(Acquire));
-        self.done.load(Relaxed) & FAILED == 0 && claims.is_ok_and(|claims| claims.left() > 0)
     }
 }

@@ -27,10 +27,14 @@ pub(super) struct Bulk {
     serving: Option<Memory>,
     /// Answers that found no room in the ring, at most one for each piece.
     unanswered: [Option<CopyOutcome>; PIECES],
+    /// Something was copied for the peer since somebody last wanted to sleep.
+    pub(super) served: bool,
 }
 
 struct Asking {
     area: Memory,
+    /// The peer has not got it: another one is shared when nothing is in flight any more.
+    lost: bool,
     issued: [Option<Issued>; PIECES],
 }
 
@@ -68,11 +72,16 @@ pub(super) fn ask(pair: &mut Pair) -> Step {
     if pair.transfers.queue.is_empty() {
         return Step::Wait;
     }
-    if pair.bulk.asking.is_none() {
+    let lost = |asking: &Asking| asking.lost && asking.issued.iter().all(Option::is_none);
+    if pair.bulk.asking.as_ref().is_none_or(lost) {
         match share_area(pair) {
             Ok(area) => {
                 let issued = [None; PIECES];
-                pair.bulk.asking = Some(Asking { area, issued });
+                pair.bulk.asking = Some(Asking {
+                    area,
+                    lost: false,
+                    issued,
+                });
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Again,
             // The peer has died; the socket's end will say so.
@@ -113,7 +122,7 @@ fn share_area(pair: &mut Pair) -> io::Result<Memory> {
 /// Asks for one piece of the first transfer that has something left; `false` if there is none, no free
 /// piece, or no room in the ring.
 fn ask_for_one(pair: &mut Pair) -> bool {
-    let Some(asking) = &mut pair.bulk.asking else {
+    let Some(asking) = pair.bulk.asking.as_mut().filter(|asking| !asking.lost) else {
         return false;
     };
     let Some(piece) = asking.issued.iter().position(Option::is_none) else {
@@ -204,6 +213,7 @@ fn serve(pair: &mut Pair, request: &CopyRequest) -> Result<(), PeerError> {
         // The area was sent before the request, but on the other way.
         pair.read_records()?;
     }
+    pair.bulk.served = true;
     let outcome = copy_for_peer(pair, piece, request);
     pair.bulk.unanswered[piece] = Some(outcome);
     answer(pair);
@@ -264,8 +274,10 @@ pub(super) fn answer(pair: &mut Pair) {
 /// The initiator's part, once the owner has copied.
 fn take_answer(pair: &mut Pair, piece: usize, outcome: CopyOutcome) -> Result<(), PeerError> {
     let asking = pair.bulk.asking.as_mut();
-    let issued =
-        asking.and_then(|asking| Some((asking.issued.get_mut(piece)?.take()?, &asking.area)));
+    let issued = asking.and_then(|asking| {
+        asking.lost |= outcome == CopyOutcome::NoArea;
+        Some((asking.issued.get_mut(piece)?.take()?, &asking.area))
+    });
     let Some((issued, area)) = issued else {
         return Err(PeerError::Protocol(
             "it answers what was not asked".to_owned(),

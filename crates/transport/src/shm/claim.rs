@@ -159,10 +159,24 @@ impl<W: Word> Share<'_, W> {
         })
     }
 
+    /// Whether the helper would find something to take.
+    pub(super) fn has_left(&self) -> bool {
+        let claims = Claims::unpack(self.claims.load(Acquire));
+        !self.has_failed() && claims.is_ok_and(|claims| claims.left() > 0)
+    }
+
+    /// Whether a part could not be copied: the starter does all of it again.
+    fn has_failed(&self) -> bool {
+        self.done.load(Relaxed) & FAILED != 0
+    }
+
     /// The helper takes at most `most` of `units` units, or of as many as there turn out to be. What it has
     /// taken is for this transfer whatever was read of the description before: it is read again.
     pub(super) fn claim_back(&self, units: u32, most: u32, from: From) -> Option<Range<u32>> {
         for _ in 0..TRIES {
+            if self.has_failed() {
+                return None;
+            }
             let word = self.claims.load(Acquire);
             let Claims { front, back } = Claims::unpack(word).ok()?;
             let own = back.saturating_sub(middle(units).max(front));
@@ -185,6 +199,16 @@ impl<W: Word> Share<'_, W> {
         }
         self.done.fetch_add(units.into(), Release);
     }
+}
+
+/// Whether the helper has to ring: asked when it has finished a part, behind a full fence. The starter sets the
+/// word, passes a full fence, and looks at what is finished before it sleeps.
+pub(super) fn must_ring<W: Word>(wants_ring: &W) -> bool {
+    if wants_ring.load(Relaxed) == 0 {
+        return false;
+    }
+    wants_ring.store(0, Relaxed);
+    true
 }
 
 impl Started {

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use causeway_sys::memory::Memory;
+use causeway_wire::shm::assist::UNIT_BYTES;
 
 use super::assist::Description;
 use super::claim::{From, Nonsense};
@@ -13,8 +14,11 @@ use super::transfer::{Active, MAX_PIECE, Step};
 use crate::error::{PeerError, TransferError};
 use crate::method::Direction;
 
-/// Shorter transfers are over before the other side has seen that it could help.
-const LEAST_SHARED: u64 = 32 << 10;
+/// A single transfer that is shorter is over before the other side has seen that it could help.
+const LEAST_ALONE: u64 = 24 << 10;
+
+/// Among several, sharing pays from here on: each side copies its parts of many by one system call.
+const LEAST_AMONG_OTHERS: u64 = 2 * UNIT_BYTES;
 
 /// How many transfers are looked at together.
 const WINDOW: usize = 32;
@@ -29,10 +33,6 @@ struct Part {
     bytes: Range<u64>,
 }
 
-fn nonsense(_: Nonsense) -> PeerError {
-    PeerError::Protocol("it claims parts of a transfer that it cannot have".to_owned())
-}
-
 /// Looks at transfers that are new near the front of the queue: maps what can be mapped, and shares what is
 /// worth it.
 pub(super) fn consider(pair: &mut Pair) {
@@ -43,12 +43,18 @@ pub(super) fn consider(pair: &mut Pair) {
         if active.considered {
             continue;
         }
-        let shared = pair.shares && active.left >= LEAST_SHARED;
+        let least = if pair.transfers.queue.len() > 1 {
+            LEAST_AMONG_OTHERS
+        } else {
+            LEAST_ALONE
+        };
+        let shared = pair.shares && active.left >= least;
         if shared && !pair.offers.has_room() {
-            return;
+            break;
         }
         consider_one(pair, at, shared);
     }
+    pair.offers.tell_open();
 }
 
 fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
@@ -93,22 +99,26 @@ fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
 
 /// Does a part of the shared transfers, the first of which is at the front.
 pub(super) fn step(pair: &mut Pair) -> Step {
-    match try_step(pair) {
-        Ok(step) => step,
-        Err(nonsense_) => {
-            pair.failing.get_or_insert(nonsense(nonsense_));
-            Step::Wait
-        }
+    let parts = match take(pair) {
+        Ok(parts) => parts,
+        Err(error) => return distrust(pair, error),
+    };
+    pair.offers.tell_open();
+    if parts.is_empty() {
+        // All is taken; what has come meanwhile is found by whoever looks for news.
+        return Step::Watch;
+    }
+    match copy_parts(pair, &parts) {
+        Ok(()) => Step::Again,
+        Err(error) => distrust(pair, error),
     }
 }
 
-fn try_step(pair: &mut Pair) -> Result<Step, Nonsense> {
-    let parts = take(pair)?;
-    if parts.is_empty() {
-        return settle(pair);
-    }
-    copy_parts(pair, &parts)?;
-    Ok(Step::Again)
+fn distrust(pair: &mut Pair, _: Nonsense) -> Step {
+    pair.failing.get_or_insert(PeerError::Protocol(
+        "it claims parts of a transfer that it cannot have".to_owned(),
+    ));
+    Step::Wait
 }
 
 /// Whether a pair that waits for the helper has something to do now.
@@ -143,7 +153,7 @@ fn take(pair: &mut Pair) -> Result<Vec<Part>, Nonsense> {
             }
             room = room.saturating_sub(bytes.end - bytes.start);
             parts.push(Part { at, bytes });
-            if room < causeway_wire::shm::assist::UNIT_BYTES {
+            if room < UNIT_BYTES {
                 return Ok(parts);
             }
         }
@@ -154,23 +164,29 @@ fn take(pair: &mut Pair) -> Result<Vec<Part>, Nonsense> {
     Ok(parts)
 }
 
-/// The front transfer is done, or waits for the helper.
-fn settle(pair: &mut Pair) -> Result<Step, Nonsense> {
+/// Takes the front transfer back, if nobody copies parts of it any more.
+pub(super) fn settle(pair: &mut Pair) {
+    if let Err(error) = try_settle(pair) {
+        distrust(pair, error);
+    }
+}
+
+fn try_settle(pair: &mut Pair) -> Result<(), Nonsense> {
     let Some(active) = pair.transfers.queue.front_mut() else {
-        return Ok(Step::Wait);
+        return Ok(());
     };
     let Some(offer) = &active.offer else {
-        return Ok(Step::Again);
+        return Ok(());
     };
     if !pair.offers.is_settled(offer)? {
-        return Ok(Step::Watch);
+        return Ok(());
     }
     pair.transfers.helped = pair.offers.helped(offer)?.any;
     if !pair.offers.free(offer)? {
         active.left = active.transfer.local.iter().map(|m| m.len() as u64).sum();
     }
     active.offer = None;
-    Ok(Step::Again)
+    Ok(())
 }
 
 /// Copies parts of several transfers.
@@ -289,8 +305,7 @@ pub(super) fn mapped_step(pair: &mut Pair) -> Step {
         bytes: start..start + active.left.min(MAX_PIECE as u64),
     };
     if let Err(error) = copy_parts(pair, std::slice::from_ref(&part)) {
-        pair.failing.get_or_insert(nonsense(error));
-        return Step::Wait;
+        return distrust(pair, error);
     }
     if let Some(active) = pair.transfers.queue.front_mut() {
         active.left -= part.bytes.end - part.bytes.start;

@@ -11,7 +11,8 @@
 //!
 //! Reading order: `ring`, `doorbell`, `memory`, `regions`, `pair`, `handshake`,
 //! `progress`, `transfer`, `copying`, `claim`, `assist`, `cooperate`, `bulk`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
-//! the bytes. `model.rs` explores the queue's and the doorbell's interleavings.
+//! the bytes. `model.rs` explores the queue's and the doorbell's interleavings, `model_claim.rs` those of
+//! shared transfers.
 //!
 //! Memory that a peer maps ([`Method::map`]) stays reachable for that peer until it drops the mapping:
 //! unlike a transfer, it is not ended by [`Method::unexport`]. The owner reuses such a buffer after the
@@ -36,6 +37,8 @@ mod words;
 
 #[cfg(all(loom, test))]
 mod model;
+#[cfg(all(loom, test))]
+mod model_claim;
 #[cfg(all(not(loom), test))]
 mod tests;
 

@@ -447,6 +447,12 @@ impl Pair {
         self.socket = socket;
     }
 
+    /// A second view of what the two processes share.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn view(&self) -> Arc<Mapping> {
+        self.imports.view()
+    }
+
     /// How many slots a ring has.
     pub(super) fn ring_slots(&self) -> usize {
         self.layout.ring_bytes / SLOT_BYTES

@@ -195,11 +195,7 @@ impl Shm {
             return true;
         };
         pair.transfers.listed = false;
-        self.copied |= pair
-            .transfers
-            .queue
-            .front()
-            .is_some_and(|front| front.offer.is_some());
+        self.copied = true;
         let step = transfer::step(pair, peer, sink);
         if pair.failing.is_some() {
             self.ail(peer);
@@ -272,6 +268,11 @@ impl Shm {
     /// Whether a part of a large transfer was copied so lately that its end, or the next one, is worth staying
     /// awake for.
     fn lingers(&mut self) -> bool {
+        for &peer in &self.lenders {
+            if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
+                self.copied |= std::mem::take(&mut pair.bulk.served);
+            }
+        }
         if std::mem::take(&mut self.copied) {
             self.linger = Some(Instant::now() + LINGER);
         }

@@ -305,6 +305,12 @@ impl Imports {
         }
     }
 
+    /// What the two processes share.
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn view(&self) -> Arc<Mapping> {
+        Arc::clone(&self.mapping)
+    }
+
     /// What the peer lets us do with the span, if its key is valid now.
     pub(super) fn check(&self, key: u64, base: u64, len: u64) -> Option<Permission> {
         let slot = key as usize & (self.layout.region_slots - 1);

@@ -194,6 +194,11 @@ impl Active {
         from.walk(most, count, len_of, each)
     }
 
+    /// Whether there is nothing left to do but to say so.
+    fn is_finished(&self) -> bool {
+        self.outstanding == 0 && self.offer.is_none() && (self.left == 0 || self.failed.is_some())
+    }
+
     /// Moves both places on by `bytes`.
     fn advance(&mut self, bytes: u64) {
         self.local = self.walk_local(self.local, bytes, usize::MAX, |_, _| {}).0;
@@ -204,10 +209,24 @@ impl Active {
     }
 }
 
+/// Transfers that one step completes at most.
+const COMPLETIONS: usize = 16;
+
 /// Does a bounded part of the pair's transfers.
 pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
     if pair.stage != Stage::Up {
         return Step::Wait;
+    }
+    for _ in 0..COMPLETIONS {
+        cooperate::settle(pair);
+        match pair.transfers.queue.front() {
+            None => return Step::Wait,
+            Some(front) if !front.is_finished() => break,
+            Some(_) => {}
+        }
+        if finish_front(pair, peer, sink) == Step::Wait {
+            return Step::Wait;
+        }
     }
     cooperate::consider(pair);
     let Some(front) = pair.transfers.queue.front() else {
@@ -216,8 +235,8 @@ pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
     if front.offer.is_some() {
         return cooperate::step(pair);
     }
-    if front.outstanding == 0 && (front.left == 0 || front.failed.is_some()) {
-        return finish_front(pair, peer, sink);
+    if front.is_finished() {
+        return Step::Again;
     }
     if front.far.is_some() {
         return cooperate::mapped_step(pair);

@@ -132,7 +132,7 @@ fn refusal(host: &mut Host, address: &Address, record: &[u8], files: &[BorrowedF
 }
 
 /// Numbers that look random and are the same every time.
-fn noise(seed: u64) -> impl FnMut() -> u64 {
+pub(super) fn noise(seed: u64) -> impl FnMut() -> u64 {
     let mut keys = crate::shm::KeyMaker::new(seed);
     move || keys.next()
 }
@@ -474,6 +474,10 @@ fn a_full_table_of_descriptors_costs_mapping_only() {
         notify: None,
         token: 1,
     };
+    let again_transfer = Transfer {
+        token: 2,
+        ..transfer.clone()
+    };
     met.client.shm.transfer(met.to_server, transfer).unwrap();
     met.client.poll();
     with_full_table(&mut || {
@@ -487,5 +491,17 @@ fn a_full_table_of_descriptors_costs_mapping_only() {
         &met.client.log.done[..],
         [(1, Err(TransferError::Copy(why)))] if why.contains("cannot map the area")
     ));
+    // The next transfer comes with an area of its own.
+    met.client
+        .shm
+        .transfer(met.to_server, again_transfer)
+        .unwrap();
+    both(
+        &mut met.client,
+        &mut met.server,
+        "the next one is done",
+        |client, _| client.log.done.len() == 2,
+    );
+    assert_eq!(met.client.log.done[1], (2, Ok(())));
     assert!(met.client.log.down.is_empty() && met.server.log.down.is_empty());
 }

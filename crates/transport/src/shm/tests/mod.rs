@@ -1,5 +1,7 @@
 //! Tests of the method with real memory, sockets and processes.
 
+mod assist;
+mod claims;
 mod death;
 mod hostile;
 mod packets;

@@ -1,0 +1,159 @@
+//! Every interleaving of two sides that copy one transfer, explored by a model checker; see `model`.
+
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, fence};
+use loom::thread;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+use super::claim::{self, From, Helped, Share, Started};
+
+/// Units of a transfer, and transfers that use the block one after the other.
+const UNITS: u32 = 3;
+const TRANSFERS: usize = 2;
+
+struct Shared {
+    claims: AtomicU64,
+    done: AtomicU64,
+    /// Which transfer the block describes.
+    description: AtomicU64,
+    wants_ring: AtomicU64,
+    rung: AtomicU64,
+    /// What was copied: relaxed, so that only the protocol orders it.
+    bytes: [[AtomicU64; UNITS as usize]; TRANSFERS],
+}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        let word = || AtomicU64::new(0);
+        Arc::new(Self {
+            claims: word(),
+            done: word(),
+            description: word(),
+            wants_ring: word(),
+            rung: word(),
+            bytes: std::array::from_fn(|_| std::array::from_fn(|_| word())),
+        })
+    }
+
+    fn share(&self) -> Share<'_, AtomicU64> {
+        Share {
+            claims: &self.claims,
+            done: &self.done,
+        }
+    }
+
+    fn copy(&self, transfer: usize, unit: u32) {
+        let byte = &self.bytes[transfer][unit as usize];
+        assert_eq!(byte.load(Relaxed), 0, "nobody else copies it");
+        byte.store(1, Relaxed);
+    }
+
+    fn open(&self, transfer: usize) -> Started {
+        self.description.store(transfer as u64, Relaxed);
+        self.share().open(UNITS)
+    }
+
+    /// The starter's part until all is taken.
+    fn start(&self, transfer: usize) -> Started {
+        let mut started = self.open(transfer);
+        while !started.is_all_claimed() {
+            let units = self.share().claim_front(&mut started, 1, From::Anywhere);
+            units
+                .expect("the helper is honest")
+                .for_each(|unit| self.copy(transfer, unit));
+        }
+        started
+    }
+
+    fn is_settled(&self, started: &Started) -> bool {
+        let Helped {
+            finished, failed, ..
+        } = self.share().helped(started).expect("the helper is honest");
+        assert!(!failed);
+        finished
+    }
+
+    /// The helper's part: at most one unit.
+    fn help(&self) {
+        let Some(units) = self.share().claim_back(UNITS, 1, From::Anywhere) else {
+            return;
+        };
+        let transfer = self.description.load(Relaxed) as usize;
+        for unit in units.clone() {
+            self.copy(transfer, unit);
+        }
+        self.share().finish_back(units.end - units.start, true);
+        fence(SeqCst);
+        if claim::must_ring(&self.wants_ring) {
+            self.rung.store(1, Relaxed);
+        }
+    }
+
+    fn assert_all_copied(&self, transfer: usize) {
+        let bytes = &self.bytes[transfer];
+        assert!(bytes.iter().all(|byte| byte.load(Relaxed) == 1));
+    }
+}
+
+/// Both sides together copy every byte of two transfers in the same block exactly once, and the starter
+/// sees all of them when it finds a transfer complete.
+#[test]
+fn loom_two_sides_copy_every_byte_once() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let shared = Shared::new();
+        let helper = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || (0..3).for_each(|_| shared.help()))
+        };
+        for transfer in 0..TRANSFERS {
+            let started = shared.start(transfer);
+            while !shared.is_settled(&started) {
+                thread::yield_now();
+            }
+            shared.assert_all_copied(transfer);
+        }
+        helper.join().expect("the helper does not panic");
+    });
+}
+
+/// A starter that would sleep although the helper is not done is rung for.
+#[test]
+fn loom_a_starter_that_waits_for_the_helper_is_rung() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let shared = Shared::new();
+        let helper = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.help())
+        };
+        let started = shared.start(0);
+        shared.wants_ring.store(1, SeqCst);
+        fence(SeqCst);
+        let sleeps = !shared.is_settled(&started);
+        helper.join().expect("the helper does not panic");
+        if sleeps {
+            assert_eq!(shared.rung.load(Relaxed), 1);
+            assert!(shared.is_settled(&started));
+        }
+        shared.assert_all_copied(0);
+    });
+}
+
+/// A starter that does not wait for what the helper has claimed would be found.
+#[test]
+#[should_panic]
+fn loom_a_starter_that_does_not_wait_is_found() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let helper = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.help())
+        };
+        shared.start(0);
+        shared.assert_all_copied(0);
+        helper.join().expect("the helper does not panic");
+    });
+}

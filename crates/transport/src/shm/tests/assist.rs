@@ -1,0 +1,306 @@
+//! Transfers that both sides work on, with helpers that are slow, dead, stopped or lying.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
+
+use causeway_sys::mapping::Mapping;
+use causeway_sys::memory::Memory;
+use causeway_wire::region::RegionDescriptor;
+use causeway_wire::shm::PairLayout;
+use causeway_wire::shm::assist as format;
+
+use super::*;
+use crate::method::{Access, Direction, Sharing, Transfer};
+use crate::shm::claim::{From, Share};
+use crate::shm::pair::Pair;
+
+const LEN: usize = 4 << 20;
+
+fn pair(host: &mut Host, peer: Peer) -> &mut Pair {
+    host.shm.peers.get_mut(peer).unwrap().pair().unwrap()
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at / 7) as u8).collect()
+}
+
+/// A get by the client, from memory of the server's.
+struct Get {
+    met: Met,
+    near: Memory,
+    region: RegionDescriptor,
+    mapping: Arc<Mapping>,
+}
+
+impl Get {
+    /// Meets, exports, and starts a get of `LEN` bytes. Nothing is copied yet.
+    fn start(config: ShmConfig) -> Self {
+        let mut met = meet(config);
+        let far = Memory::from_vec(pattern(LEN));
+        let region = (met.server.shm)
+            .export(met.to_client, &far, Access::Read)
+            .unwrap();
+        let near = Memory::zeroed(LEN);
+        let mapping = pair(&mut met.server, met.to_client).view();
+        let mut get = Self {
+            met,
+            near,
+            region,
+            mapping,
+        };
+        get.transfer();
+        get
+    }
+
+    fn transfer(&mut self) {
+        let transfer = Transfer {
+            direction: Direction::Get,
+            local: vec![self.near.clone()],
+            remote: vec![self.region],
+            notify: Some(b"read".to_vec()),
+            token: 7,
+        };
+        let met = &mut self.met;
+        met.client.shm.transfer(met.to_server, transfer).unwrap();
+    }
+
+    /// A word of the first block of the client, which is side 0.
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        let layout = PairLayout::new(ShmConfig::default().ring_bytes, 8192).unwrap();
+        self.mapping.word(layout.assist_block(0, 0) + offset)
+    }
+
+    fn share(&self) -> Share<'_, AtomicU64> {
+        Share {
+            claims: self.word(format::CLAIMS),
+            done: self.word(format::DONE),
+        }
+    }
+
+    /// Takes a part as a helper would that then does not go on. Answers which bytes.
+    fn claim(&mut self) -> std::ops::Range<usize> {
+        self.met.client.poll();
+        let units = (LEN as u64 / format::UNIT_BYTES) as u32;
+        let part = self.share().claim_back(units, 10, From::OwnHalf).unwrap();
+        let bytes = |unit: u32| unit as usize * format::UNIT_BYTES as usize;
+        bytes(part.start)..bytes(part.end)
+    }
+
+    fn poll_client(&mut self) {
+        for _ in 0..200 {
+            self.met.client.poll();
+        }
+    }
+
+    fn finish(&mut self, what: &str) {
+        let client = &mut self.met.client;
+        client.until(what, |client| !client.log.done.is_empty());
+    }
+}
+
+/// Polls until there is nothing that keeps the host awake.
+fn falls_asleep(host: &mut Host) {
+    let give_up = Instant::now() + PATIENCE;
+    while !host.shm.arm() {
+        host.poll();
+        assert!(Instant::now() < give_up, "something keeps it awake");
+    }
+}
+
+/// Both sides copy; with sharing off on either side the starter does it alone.
+#[test]
+fn both_sides_copy_unless_one_does_not_want_to() {
+    for (offers, helps) in [(true, true), (true, false), (false, true)] {
+        let mut met = meet(ShmConfig::default());
+        met.client.shm.share_copies(Sharing {
+            offers,
+            helps: true,
+        });
+        met.server.shm.share_copies(Sharing {
+            offers: true,
+            helps,
+        });
+        let far = Memory::from_vec(pattern(LEN));
+        let region = (met.server.shm)
+            .export(met.to_client, &far, Access::Read)
+            .unwrap();
+        let near = Memory::zeroed(LEN);
+        let transfer = Transfer {
+            direction: Direction::Get,
+            local: vec![near.clone()],
+            remote: vec![region],
+            notify: None,
+            token: 7,
+        };
+        met.client.shm.transfer(met.to_server, transfer).unwrap();
+        both(
+            &mut met.client,
+            &mut met.server,
+            "it is done",
+            |client, _| !client.log.done.is_empty(),
+        );
+        assert_eq!(met.client.log.done, [(7, Ok(()))]);
+        assert!(near.to_vec() == pattern(LEN));
+        let helped = pair(&mut met.client, met.to_server).transfers.helped;
+        assert_eq!(helped, offers && helps, "{offers} {helps}");
+    }
+}
+
+/// Nothing completes before a slow helper has finished what it took; a sleeping starter is rung then.
+#[test]
+fn a_transfer_waits_for_what_the_helper_has_taken() {
+    let mut get = Get::start(ShmConfig::default());
+    let part = get.claim();
+    get.poll_client();
+    assert!(get.met.client.log.done.is_empty());
+    let bytes = get.near.to_vec();
+    assert!(bytes[..part.start] == pattern(LEN)[..part.start]);
+    assert!(bytes[part.clone()].iter().all(|&byte| byte == 0));
+    falls_asleep(&mut get.met.client);
+    assert!(!sleep_on(&get.met.client.shm, Duration::ZERO));
+    let (met, share) = (&mut get.met, format::DONE);
+    // What the real helper does behind its copying.
+    get.near
+        .slice(part.clone())
+        .write_at(0, &pattern(LEN)[part.clone()]);
+    let units = (part.len() as u64 / format::UNIT_BYTES) as u32;
+    let done = pair(&mut met.server, met.to_client).view();
+    let layout = PairLayout::new(ShmConfig::default().ring_bytes, 8192).unwrap();
+    done.word(layout.assist_block(0, 0) + share)
+        .fetch_add(units.into(), SeqCst);
+    let wants = done.word(layout.assist(0) + format::WANTS_RING);
+    assert!(crate::shm::claim::must_ring(wants));
+    pair(&mut met.server, met.to_client).ring_peer();
+    assert!(sleep_on(&met.client.shm, PATIENCE));
+    met.client.shm.disarm();
+    get.finish("it is done");
+    assert_eq!(get.met.client.log.done, [(7, Ok(()))]);
+    assert!(get.near.to_vec() == pattern(LEN));
+}
+
+/// What a helper could not copy, the starter copies itself.
+#[test]
+fn what_the_helper_fails_to_copy_is_copied_again() {
+    let mut get = Get::start(ShmConfig::default());
+    let part = get.claim();
+    let units = (part.len() as u64 / format::UNIT_BYTES) as u32;
+    get.share().finish_back(units, false);
+    get.finish("it is done");
+    assert_eq!(get.met.client.log.done, [(7, Ok(()))]);
+    assert!(get.near.to_vec() == pattern(LEN));
+}
+
+/// Memory that a helper neither finishes nor leaves is kept when the connection is given up; that of
+/// one that has died is not.
+#[test]
+fn memory_that_a_helper_may_still_touch_is_kept() {
+    for dies in [false, true] {
+        let mut get = Get::start(ShmConfig::default());
+        get.claim();
+        get.poll_client();
+        let Get { met, near, .. } = get;
+        let Met {
+            mut client,
+            server,
+            to_server,
+            ..
+        } = met;
+        let server = (!dies).then_some(server);
+        client.shm.disconnect(to_server, &mut client.log);
+        assert!(matches!(
+            client.log.done[..],
+            [(7, Err(TransferError::Peer(PeerError::Disconnected)))]
+        ));
+        assert_eq!(near.sharers(), 1 + usize::from(!dies), "dies: {dies}");
+        drop(server);
+    }
+}
+
+/// An export that ends while both copy fails the transfer, after what the helper has taken.
+#[test]
+fn an_export_that_ends_fails_the_transfer_after_the_helper_is_done() {
+    let mut get = Get::start(ShmConfig::default());
+    let part = get.claim();
+    let key = get.region.key;
+    get.met.server.shm.unexport(get.met.to_client, key);
+    get.poll_client();
+    assert!(get.met.client.log.done.is_empty());
+    let units = (part.len() as u64 / format::UNIT_BYTES) as u32;
+    get.share().finish_back(units, true);
+    get.finish("it fails");
+    let done = &get.met.client.log.done;
+    assert_eq!(done[..], [(7, Err(TransferError::Protection))]);
+}
+
+/// Claims that no helper makes end the connection, and nothing completes as if it had been copied.
+#[test]
+fn a_lying_helper_is_found_out() {
+    let mut get = Get::start(ShmConfig::default());
+    get.met.client.poll();
+    get.word(format::CLAIMS).store(u64::MAX, SeqCst);
+    get.finish("it fails");
+    assert!(get.met.client.log.done[0].1.is_err());
+    let down = &get.met.client.log.down;
+    assert!(
+        matches!(down[..], [(_, PeerError::Protocol(_))]),
+        "{down:?}"
+    );
+}
+
+/// A starter that offers what it has no right to, or that is not there, gets no help and no harm.
+#[test]
+fn offers_of_nonsense_are_declined() {
+    let mut met = meet(ShmConfig::default());
+    let far = Memory::from_vec(pattern(LEN));
+    let region = (met.server.shm)
+        .export(met.to_client, &far, Access::Read)
+        .unwrap();
+    let target = Memory::zeroed(64 << 10);
+    let client = pair(&mut met.client, met.to_server);
+    let good = crate::shm::assist::Description {
+        direction: Direction::Get,
+        key: region.key,
+        far: region.base,
+        near: target.as_ptr() as u64,
+        len: 64 << 10,
+        object: None,
+    };
+    let bad = [
+        crate::shm::assist::Description {
+            key: region.key ^ 1 << 40,
+            ..good
+        },
+        crate::shm::assist::Description {
+            far: region.base - 4096,
+            ..good
+        },
+        crate::shm::assist::Description {
+            far: region.base + LEN as u64 - 4096,
+            ..good
+        },
+        crate::shm::assist::Description {
+            direction: Direction::Put,
+            ..good
+        },
+        crate::shm::assist::Description { near: 4096, ..good },
+        crate::shm::assist::Description {
+            far: u64::MAX - 100,
+            len: 1 << 40,
+            ..good
+        },
+    ];
+    let offers = bad.map(|description| client.offers.open(&description).unwrap());
+    client.offers.tell_open();
+    for _ in 0..100 {
+        met.server.poll();
+    }
+    let client = pair(&mut met.client, met.to_server);
+    for offer in &offers {
+        let helped = client.offers.helped(offer).unwrap();
+        assert!(helped.failed, "{offer:?}");
+    }
+    assert!(far.to_vec() == pattern(LEN));
+    falls_asleep(&mut met.server);
+    met.server.shm.disarm();
+}
