@@ -9,6 +9,7 @@ const VERBS: [&[&str]; 25] = [
     &[],
     &["demo"],
     &["info"],
+    &["bench", "compare"],
     &["bench", "fs"],
     &["bench", "messages"],
     &["fs", "dev"],

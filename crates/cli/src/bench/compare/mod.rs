@@ -161,11 +161,12 @@ fn gather(
     };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = Places {
-        peers: arguments
-            .peers
-            .clone()
-            .or_else(beside_the_program)
-            .unwrap_or_default(),
+        peers: match &arguments.peers {
+            // Programs are started from other directories.
+            Some(peers) => std::fs::canonicalize(peers)
+                .doing(|| format!("looking for libraries in {}", peers.display()))?,
+            None => beside_the_program().unwrap_or_default(),
+        },
         path: std::env::split_paths(&path).collect(),
         scratch: scratch.path().to_owned(),
     };
