@@ -370,7 +370,7 @@ pub(crate) fn ranges(
     axis: &str,
     name: impl Fn(f64) -> String,
 ) -> String {
-    const ROW: f64 = 34.0;
+    const ROW: f64 = 38.0;
     let height = 8.0 + ranges.len() as f64 * ROW + 42.0;
     let area = Area {
         left: 10.0,
@@ -403,6 +403,7 @@ pub(crate) fn ranges(
         board.text("", area.left, top + 14.0, Anchor::Start, &range.name);
         board.text("strong", area.right, top + 14.0, Anchor::End, &middle);
         let fill = format!("f{}", range.colour);
+        board.line("grid", area.left, top + 23.5, area.right, top + 23.5);
         board.rectangle(&fill, from, top + 22.0, (to - from).max(1.0), 3.0, &title);
         board.dot(&fill, x.place(range.middle), top + 23.5, &title);
     }

@@ -117,3 +117,108 @@ fn messages_are_measured() {
     }
     check_report(&std::fs::read_to_string(here.join("m.html")).unwrap());
 }
+
+#[test]
+fn comparing_measures_every_pattern_of_ours_without_anybody_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let said = Run::new(
+        here,
+        &[
+            "bench",
+            "compare",
+            "--quick",
+            "--who",
+            "causeway",
+            "--methods",
+            "shm",
+            "--sizes",
+            "0,8,1MiB",
+            "--clients",
+            "4",
+            "--html",
+            "c.html",
+            "--json",
+        ],
+    )
+    .json();
+    assert_eq!(said["bench"], "compare");
+    check_rows(&said);
+    let rows = said["rows"].as_array().unwrap();
+    for (case, who, size) in [
+        ("latency/shm", "causeway", 0),
+        ("latency/cache-line", "limit", 8),
+        ("bandwidth/shm", "causeway", 1 << 20),
+        ("bandwidth/shm/shared-buffers", "causeway", 1 << 20),
+        ("rate/shm", "causeway", 8),
+        ("load/shm/4-clients/mean", "causeway", 100_000),
+        ("load/shm/4-clients/max-to-mean", "causeway", 10_000),
+        ("ring/shm/8-processes/hop", "causeway", 0),
+        ("ring/shm/2-processes/cpu-while-waiting", "causeway", 0),
+        ("idle/shm/4096-peers", "causeway", 8),
+        ("idle/shm/64-active", "causeway", 8),
+    ] {
+        let found = rows
+            .iter()
+            .any(|row| row["case"] == case && row["who"] == who && row["size_bytes"] == size);
+        assert!(found, "{case} {who} {size}");
+    }
+    let goals = said["goals"].as_array().unwrap();
+    assert!(!goals.is_empty());
+    for field in [
+        "goal", "wanted", "ratio", "min", "max", "runs", "ours", "other", "who", "reached",
+    ] {
+        assert!(
+            goals.iter().all(|goal| goal.get(field).is_some()),
+            "{field}"
+        );
+    }
+    check_report(&std::fs::read_to_string(here.join("c.html")).unwrap());
+}
+
+#[test]
+fn a_peer_that_talks_nonsense_is_a_note_and_not_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let programs = here.join("peers/mpich/bin");
+    std::fs::create_dir_all(&programs).unwrap();
+    for (name, script) in [
+        ("mpicc", "cp /bin/true \"$3\""),
+        (
+            "mpiexec",
+            "echo 'HYDRA build details: Version: 0.0.7'; echo '{\"pattern\":\"latency\"'",
+        ),
+    ] {
+        use std::os::unix::fs::PermissionsExt;
+        let path = programs.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let said = Run::new(
+        here,
+        &[
+            "bench",
+            "compare",
+            "--quick",
+            "--who",
+            "causeway,mpich-0",
+            "--methods",
+            "shm",
+            "--sizes",
+            "8",
+            "--patterns",
+            "latency",
+            "--peers",
+            "peers",
+            "--json",
+        ],
+    )
+    .json();
+    check_rows(&said);
+    let notes = said["notes"].as_array().unwrap();
+    let is_said = |note: &serde_json::Value| {
+        let note = note.as_str().unwrap();
+        note.contains("mpich-0.0.7, latency over shm") && note.contains("no figures")
+    };
+    assert!(notes.iter().any(is_said), "{notes:?}");
+}

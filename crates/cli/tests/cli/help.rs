@@ -5,10 +5,11 @@ use std::path::Path;
 use super::stand::Run;
 
 /// Every verb that users can give.
-const VERBS: [&[&str]; 25] = [
+const VERBS: [&[&str]; 26] = [
     &[],
     &["demo"],
     &["info"],
+    &["bench", "compare"],
     &["bench", "fs"],
     &["bench", "messages"],
     &["fs", "dev"],

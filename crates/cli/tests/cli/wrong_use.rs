@@ -87,6 +87,8 @@ fn wrong_arguments_are_refused() {
         &["demo", "--servers", "nine"],
         &["demo", "--tree", "/dev/null"],
         &["bench", "messages", "--methods", "pigeon"],
+        &["bench", "compare", "--patterns", "zigzag"],
+        &["bench", "compare", "--sizes", "1GiB"],
         &["bench", "messages", "--sizes", "x"],
         &["bench", "fs", "--only", "x"],
         &["bench", "fs", "--size", "1"],

@@ -77,7 +77,8 @@ impl Findings {
         })
     }
 
-    /// The rows of the report and of the JSON, sorted by case, size and participant.
+    /// The rows of the report and of the JSON, by case in the order in which
+    /// they were run, then by size.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<Row> = self
             .series
@@ -92,7 +93,8 @@ impl Findings {
                 )
             })
             .collect();
-        rows.sort_by(|a, b| (&a.case, a.size_bytes).cmp(&(&b.case, b.size_bytes)));
+        let place = |row: &Row| self.series.iter().position(|one| one.case == row.case);
+        rows.sort_by_cached_key(|row| (place(row), row.size_bytes));
         rows
     }
 }
@@ -105,7 +107,11 @@ pub(crate) fn medians(rows: &[Row], whos: &[String]) -> Table {
     table.align_right(&(1..head.len()).collect::<Vec<_>>());
     for same in rows.chunk_by(|a, b| (&a.case, a.size_bytes) == (&b.case, b.size_bytes)) {
         let Some(first) = same.first() else { continue };
-        let mut cells = vec![first.case.clone(), bytes_text(first.size_bytes)];
+        let size = match first.size_bytes {
+            0 if !first.case.starts_with("latency/") => String::new(),
+            size => bytes_text(size),
+        };
+        let mut cells = vec![first.case.clone(), size];
         cells.extend(whos.iter().map(|who| {
             let row = same.iter().find(|row| row.who == *who);
             row.map(|row| figure_text(&row.metric, row.median))

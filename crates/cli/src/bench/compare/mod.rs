@@ -161,11 +161,12 @@ fn gather(
     };
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = Places {
-        peers: arguments
-            .peers
-            .clone()
-            .or_else(beside_the_program)
-            .unwrap_or_default(),
+        peers: match &arguments.peers {
+            // Programs are started from other directories.
+            Some(peers) => std::fs::canonicalize(peers)
+                .doing(|| format!("looking for libraries in {}", peers.display()))?,
+            None => beside_the_program().unwrap_or_default(),
+        },
         path: std::env::split_paths(&path).collect(),
         scratch: scratch.path().to_owned(),
     };
@@ -289,11 +290,11 @@ fn measure(
         for trial in trials {
             for who in participants.names() {
                 progress.step(&format!("{who}: {}", trial.name()));
-                let figures = participants.turn(&who, trial);
-                for figure in figures.unwrap_or_else(|why| {
+                let mut figures = Vec::new();
+                if let Err(why) = participants.turn(&who, trial, &mut figures) {
                     progress.say(|| benchmark.note(format!("{who}, {}: {why}", trial.name())));
-                    Vec::new()
-                }) {
+                }
+                for figure in figures {
                     findings.add(run, &who, figure);
                 }
             }
@@ -313,27 +314,28 @@ impl Participants {
             .collect()
     }
 
-    /// One participant's turn; answers its figures, or why there are none.
-    fn turn(&mut self, who: &str, trial: &Trial) -> Result<Vec<Figure>, String> {
+    /// One participant's turn; adds its figures, as far as it comes, and says why if that is not to the
+    /// end.
+    fn turn(&mut self, who: &str, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), String> {
         let key = (who.to_owned(), trial.name());
         if self.unable.contains(&key) {
-            return Ok(Vec::new());
+            return Ok(());
         }
-        let figures = match (who, &mut self.ours) {
-            (OURS, Some(ours)) => ours.run(trial).map_err(|failure| {
-                self.our_failures += 1;
-                failure.to_string()
-            }),
-            (LIMIT, Some(ours)) => ours.limits(trial).map_err(|failure| failure.to_string()),
+        let done = match (who, &mut self.ours) {
+            (OURS, Some(ours)) => ours.run(trial).map(|found| figures.extend(found)),
+            (LIMIT, Some(ours)) => ours.limits(trial).map(|found| figures.extend(found)),
             _ => match self.peers.iter_mut().find(|peer| peer.who() == who) {
-                Some(peer) if peer.can(trial) => peer.run(trial),
-                _ => Ok(Vec::new()),
+                Some(peer) if peer.can(trial) => peer
+                    .run(trial, figures)
+                    .map_err(|why| Failure::new("its turn", why)),
+                _ => Ok(()),
             },
         };
-        if figures.is_err() {
+        done.map_err(|failure| {
+            self.our_failures += usize::from(who == OURS);
             self.unable.insert(key);
-        }
-        figures
+            failure.to_string()
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use crate::bench::outcome::Benchmark;
 use crate::report::Page;
 use crate::report::page::{Extent, Figure, Key};
 use crate::report::plots::{self, Line, Range, size_name};
+use crate::report::svg::plain;
 use crate::rows::{Row, figure_text};
 
 /// Colour of what is a limit and no participant.
@@ -170,7 +171,12 @@ impl<'a> Drawing<'a> {
                 size => size_name(size),
             };
             let name = |value: f64| tick_text(metric, value);
-            plots::by_size(width, &lines, "", "bytes of a message", true, size, name)
+            let axis = match metric {
+                "latency_us" => "one way, logarithmic",
+                "rate_per_s" => "messages a second, logarithmic",
+                _ => "bytes a second, logarithmic",
+            };
+            plots::by_size(width, &lines, axis, "bytes of a message", true, size, name)
         });
     }
 
@@ -315,6 +321,9 @@ fn line_name(row: &Row, case: &str, method: &str) -> Option<String> {
 
 /// A figure with its unit, short enough for an axis.
 fn tick_text(metric: &str, value: f64) -> String {
+    if metric == "rate_per_s" {
+        return plain(value);
+    }
     let text = figure_text(metric, value);
     text.replace(".00", "").replace(".0 ", " ")
 }

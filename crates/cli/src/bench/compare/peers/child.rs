@@ -177,7 +177,9 @@ impl Drop for Running {
 fn last_words(errors: &str, output: &str) -> String {
     let says = |text: &str| {
         let lines = text.lines().map(str::trim);
-        let mut lines = lines.filter(|line| line.chars().any(char::is_alphanumeric));
+        // Figures are not a reason.
+        let mut lines =
+            lines.filter(|line| line.chars().any(char::is_alphanumeric) && !line.starts_with('{'));
         let first = lines.next().map(str::to_owned);
         lines
             .find(|line| {

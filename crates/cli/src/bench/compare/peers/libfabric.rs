@@ -89,8 +89,7 @@ impl Peer for Libfabric {
         trial.pattern == Pattern::Latency
     }
 
-    fn run(&mut self, trial: &Trial) -> Result<Vec<Figure>, String> {
-        let mut figures = Vec::new();
+    fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), String> {
         for &size in &trial.sizes {
             let latency = self
                 .size(trial, size)
@@ -98,7 +97,7 @@ impl Peer for Libfabric {
             let case = format!("latency/{}", trial.method);
             figures.extend(Figure::new(case, size, "latency_us", latency));
         }
-        Ok(figures)
+        Ok(())
     }
 }
 

@@ -26,8 +26,9 @@ pub(crate) trait Peer {
     /// Whether it has the pattern at all.
     fn can(&self, trial: &Trial) -> bool;
 
-    /// Runs a pattern once; answers the figures, or in words why there are none.
-    fn run(&mut self, trial: &Trial) -> Result<Vec<Figure>, String>;
+    /// Runs a pattern once; adds the figures, as far as it comes, and says why if that is not to the
+    /// end.
+    fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), String>;
 }
 
 /// Where to look, and where to work.

@@ -100,12 +100,16 @@ fn fake(directory: &Path, script: &str) -> Mpi {
 fn a_job_that_prints_nonsense_or_fails_says_so() {
     let directory = tempfile::tempdir().unwrap();
     let mut mpi = fake(directory.path(), "echo 'all is well: 5 us'");
-    let why = mpi.run(&trial(Pattern::Latency)).unwrap_err();
+    let why = mpi
+        .run(&trial(Pattern::Latency), &mut Vec::new())
+        .unwrap_err();
     assert!(why.contains("no figures"), "{why}");
     let mut mpi = fake(
         directory.path(),
         "echo 'mpi: rank 1: what arrived is not what was sent' >&2; exit 1",
     );
-    let why = mpi.run(&trial(Pattern::Latency)).unwrap_err();
+    let why = mpi
+        .run(&trial(Pattern::Latency), &mut Vec::new())
+        .unwrap_err();
     assert!(why.contains("is not what was sent"), "{why}");
 }
