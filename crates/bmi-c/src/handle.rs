@@ -228,3 +228,68 @@ pub(crate) fn wake(handle: *mut Handle) -> c_int {
     place.waking.fetch_sub(1, Release);
     if is_live { 0 } else { BMI_EHANDLE }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::{BMI_finalize, BMI_initialize};
+
+    fn start() -> *mut Handle {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: a place to write to, and the usual configuration.
+        let code = unsafe { BMI_initialize(&raw mut handle, std::ptr::null()) };
+        assert_eq!(code, 0);
+        handle
+    }
+
+    #[test]
+    fn a_panic_ends_in_a_code_and_only_finalizing_works_after_it() {
+        let (broken, sound) = (start(), start());
+        assert_eq!(call(broken, |_| panic!("a test")), BMI_EINTERNAL);
+        let mut called = false;
+        let mut touch = |_: &mut Instance| {
+            called = true;
+            Ok(7)
+        };
+        assert_eq!(call(broken, &mut touch), BMI_EINTERNAL);
+        assert_eq!(wake(broken), 0, "it may still be woken");
+        assert_eq!(call(sound, &mut touch), 7, "another one is not concerned");
+        assert!(called);
+        assert_eq!(BMI_finalize(broken), 0);
+        assert_eq!(call(broken, |_| Ok(0)), BMI_EHANDLE);
+        assert_eq!(BMI_finalize(broken), BMI_EHANDLE);
+        assert_eq!(BMI_finalize(sound), 0);
+        assert_eq!(guard(|| panic!("a test")), BMI_EINTERNAL);
+    }
+
+    #[test]
+    fn an_instance_lets_nobody_in_while_somebody_is_inside() {
+        let handle = start();
+        let inside = call(handle, |_| {
+            assert_eq!(call(handle, |_| Ok(0)), BMI_EBUSY);
+            assert_eq!(BMI_finalize(handle), BMI_EBUSY);
+            Ok(3)
+        });
+        assert_eq!(inside, 3);
+        assert_eq!(BMI_finalize(handle), 0);
+    }
+
+    #[test]
+    fn a_place_that_is_used_again_has_another_handle() {
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..20 {
+            let handle = start();
+            assert!(seen.insert(handle.addr()));
+            for old in &seen {
+                let expected = if *old == handle.addr() {
+                    0
+                } else {
+                    BMI_EHANDLE
+                };
+                let old = std::ptr::without_provenance_mut(*old);
+                assert_eq!(call(old, |_| Ok(0)), expected);
+            }
+            assert_eq!(BMI_finalize(handle), 0);
+        }
+    }
+}

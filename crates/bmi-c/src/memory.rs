@@ -207,3 +207,40 @@ impl Describer {
         Ok(unsafe { self.lender.lend(start, size, writable) }.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_found(buffers: &Buffers, start: usize, len: usize) -> Option<bool> {
+        if !buffers.may_hold(start) {
+            return Some(false);
+        }
+        buffers.find(start, len).ok().map(|found| found.is_some())
+    }
+
+    #[test]
+    fn spans_of_buffers_are_found_and_others_are_not() {
+        let mut buffers = Buffers::default();
+        let block = Memory::zeroed(1000);
+        let base = block.as_ptr().addr();
+        assert_eq!(is_found(&buffers, base, 1), Some(false));
+        buffers.insert(block.slice(100..200));
+        let last = buffers.insert(block.slice(500..600));
+        for (from, len, expected) in [
+            (0, 100, Some(false)),
+            (100, 100, Some(true)),
+            (150, 50, Some(true)),
+            (150, 51, None),
+            (200, 10, Some(false)),
+            (300, 10, Some(false)),
+            (599, 1, Some(true)),
+            (600, 1, Some(false)),
+        ] {
+            assert_eq!(is_found(&buffers, base + from, len), expected, "{from}");
+        }
+        assert!(!buffers.remove(last.wrapping_byte_add(1)));
+        assert!(buffers.remove(last) && !buffers.remove(last));
+        assert_eq!(is_found(&buffers, base + 500, 1), Some(false));
+    }
+}
