@@ -48,7 +48,7 @@ loom: ## The shared queues under every interleaving
 		-p causeway-transport --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
-.PHONY: fuzz fuzz-smoke kill-rounds asan
+.PHONY: fuzz fuzz-smoke kill-rounds asan valgrind
 fuzz: $(FUZZER) ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time as there are processors
 	$(CARGO) run --quiet --locked -p causeway-testkit --example corpus fuzz/corpus
 	$(FUZZ) build
@@ -73,6 +73,11 @@ asan: ## The rooms with unsafe code, and the one above them, under the address s
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=$(TARGET)/asan \
 		$(CARGO) test --locked --target $$($(CARGO) -vV | sed -n 's/^host: //p') --lib \
 		-p causeway-sys -p causeway-transport -p causeway-bmi
+
+valgrind: ## The C programs of the tests under valgrind's memcheck, library included
+	@command -v valgrind >/dev/null || \
+		{ echo "make valgrind needs valgrind (apt-get install valgrind)"; exit 1; }
+	CAUSEWAY_VALGRIND=1 $(CARGO) test --locked -p causeway-bmi-c --test installed programs
 
 ##@ Building and measuring
 .PHONY: build bench peers compare bmi install install-bmi uninstall clean help

@@ -31,7 +31,7 @@ static int64_t finish(int posted, bmi_op_t *op, int64_t *size) { /* waits for an
 int main(int argc, char **argv) {
     int serve = argc == 3 && strcmp(argv[1], "serve") == 0;
     struct bmi_config config = BMI_CONFIG_INIT;
-    bmi_op_t op;
+    bmi_op_t op, sent;
     if (argc != 4 - serve) return fprintf(stderr, "bmi serve ADDRESS | ask ADDRESS TEXT\n"), 2;
     if (serve) config.listen = argv[2];
     check(BMI_initialize(&bmi, &config));
@@ -51,8 +51,9 @@ int main(int argc, char **argv) {
         int64_t size = (int64_t)strlen(argv[3]), got = 0;
         char answer[4096];
         check(BMI_addr_lookup(bmi, &server, argv[2]));
-        finish(BMI_post_sendunexpected(bmi, &op, server, argv[3], size, TAG, context, NULL), &op, &size);
+        /* The receive first, so that the answer finds it, however soon it comes. */
         int rc = BMI_post_recv(bmi, &op, server, answer, sizeof answer, &got, TAG, context, NULL);
+        finish(BMI_post_sendunexpected(bmi, &sent, server, argv[3], size, TAG, context, NULL), &sent, &size);
         printf("%.*s\n", (int)finish(rc, &op, &got), answer);
     }
     return check(BMI_finalize(bmi));

@@ -11,7 +11,7 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
 use std::sync::{Mutex, PoisonError};
 
 use causeway_bmi::Waker;
@@ -29,24 +29,31 @@ const PLACE_BITS: u32 = 10;
 /// Most instances of one process at a time.
 const PLACES: usize = 1 << PLACE_BITS;
 
-/// A place for an instance. Alone on its cache lines: `inside` is written by every call.
+/// A place for an instance. Alone on its cache lines: `state` is written by every call.
 #[repr(align(128))]
 struct Place {
     /// The handle of the instance that is here; 0 if there is none.
     live: AtomicUsize,
-    /// Whether a thread uses `instance`.
-    inside: AtomicBool,
+    /// [`FREE`], [`INSIDE`] or [`BROKEN`].
+    state: AtomicU8,
+    /// Touched by whoever has set `state` to [`INSIDE`]; null while `live` is 0.
+    instance: UnsafeCell<*mut Instance>,
     /// How often the place was used.
     used: AtomicUsize,
     /// Threads, or signal handlers, that may be using `waker`.
     waking: AtomicU32,
-    /// Touched by whoever has set `inside`.
-    instance: UnsafeCell<Option<Box<Instance>>>,
     /// Written while `live` is 0 and `waking` is 0.
     waker: UnsafeCell<Option<Waker>>,
 }
 
-// SAFETY: `instance` is used by the one thread that has set `inside`; an `Instance` may move between
+/// No thread uses the instance.
+const FREE: u8 = 0;
+/// A thread does.
+const INSIDE: u8 = 1;
+/// A panic has left it in an unknown state: nobody uses it any more.
+const BROKEN: u8 = 2;
+
+// SAFETY: `instance` is used by the one thread that has set `state`; an `Instance` may move between
 // threads (checked below). `waker` is only read while shared, as described there.
 unsafe impl Sync for Place {}
 
@@ -56,10 +63,10 @@ const _: () = may_move_between_threads::<Instance>();
 static TABLE: [Place; PLACES] = [const {
     Place {
         live: AtomicUsize::new(0),
-        inside: AtomicBool::new(false),
+        state: AtomicU8::new(FREE),
+        instance: UnsafeCell::new(std::ptr::null_mut()),
         used: AtomicUsize::new(0),
         waking: AtomicU32::new(0),
-        instance: UnsafeCell::new(None),
         waker: UnsafeCell::new(None),
     }
 }; PLACES];
@@ -72,83 +79,81 @@ fn place(handle: *mut Handle) -> &'static Place {
     &TABLE[handle.addr() % PLACES]
 }
 
+/// Why a place cannot be entered.
 #[cold]
-fn stale() -> Failure {
-    Failure::new(
-        BMI_EHANDLE,
-        "this bmi_t was finalized, or never initialized",
-    )
-}
-
-#[cold]
-fn internal() -> Failure {
-    let text = "a bug in the library stopped an earlier call or this one; finalize the instance";
-    Failure::new(BMI_EINTERNAL, text)
-}
-
-/// Marks a place as used by this thread until dropped.
-struct Inside(&'static Place);
-
-impl Inside {
-    #[inline]
-    fn enter(handle: *mut Handle) -> Result<Self, Failure> {
-        let place = place(handle);
-        if place.live.load(Relaxed) != handle.addr() || handle.is_null() {
-            return Err(stale());
-        }
-        if place.inside.swap(true, Acquire) {
-            return Err(Failure::new(
-                BMI_EBUSY,
-                "another thread is in a call of this instance; one thread at a time may use it",
-            ));
-        }
-        let inside = Self(place);
-        // It may have been finalized just before.
-        if place.live.load(Relaxed) != handle.addr() {
-            return Err(stale());
-        }
-        Ok(inside)
+fn refusal(state: u8) -> Failure {
+    match state {
+        FREE => Failure::new(
+            BMI_EHANDLE,
+            "this bmi_t was finalized, or never initialized",
+        ),
+        INSIDE => Failure::new(
+            BMI_EBUSY,
+            "another thread is in a call of this instance; one thread at a time may use it",
+        ),
+        _ => Failure::new(
+            BMI_EINTERNAL,
+            "a bug in the library stopped an earlier call or this one; finalize the instance",
+        ),
     }
 }
 
-impl Drop for Inside {
-    #[inline]
-    fn drop(&mut self) {
-        self.0.inside.store(false, Release);
+/// Marks the handle's place as used by this thread until [`leave`]. Otherwise answers what
+/// [`refusal`] asks for.
+#[inline(always)]
+fn enter(handle: *mut Handle) -> Result<&'static Place, u8> {
+    let place = place(handle);
+    if place.live.load(Relaxed) != handle.addr() || handle.is_null() {
+        return Err(FREE);
     }
+    place
+        .state
+        .compare_exchange(FREE, INSIDE, Acquire, Relaxed)?;
+    // It may have been finalized just before.
+    if place.live.load(Relaxed) != handle.addr() {
+        leave(place, FREE);
+        return Err(FREE);
+    }
+    Ok(place)
+}
+
+#[inline(always)]
+fn leave(place: &Place, state: u8) {
+    place.state.store(state, Release);
 }
 
 /// Carries a call out that needs no instance.
-#[inline]
+#[inline(always)]
 pub(crate) fn guard(body: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(code)) => code,
-        Ok(Err(failure)) => failure.report(),
-        Err(_) => internal().report(),
-    }
+    let guarded = AssertUnwindSafe(|| body().unwrap_or_else(Failure::report));
+    catch_unwind(guarded).unwrap_or_else(|_| refusal(BROKEN).report())
 }
 
-/// Carries a call of an instance out.
-#[inline]
+/// Carries a call of an instance out. On the path of every message: what it does must cost little, and
+/// what fails is kept out of its way.
+#[inline(always)]
 pub(crate) fn call(
     handle: *mut Handle,
-    body: impl FnOnce(&mut Instance) -> Result<c_int, Failure>,
+    mut body: impl FnMut(&mut Instance) -> Result<c_int, Failure>,
 ) -> c_int {
-    let inside = match Inside::enter(handle) {
-        Ok(inside) => inside,
-        Err(failure) => return failure.report(),
+    let place = match enter(handle) {
+        Ok(place) => place,
+        Err(state) => return refusal(state).report(),
     };
-    // SAFETY: this thread has set `inside`, so nobody else uses the instance until it is dropped.
-    let place = unsafe { &mut *inside.0.instance.get() };
-    let Some(instance) = place.as_mut().filter(|instance| !instance.broken) else {
-        return internal().report();
-    };
-    match catch_unwind(AssertUnwindSafe(|| body(instance))) {
-        Ok(Ok(code)) => code,
-        Ok(Err(failure)) => failure.report(),
+    // SAFETY: this thread has set `state`, so nobody else uses the instance until it leaves; `live` is not
+    // 0, so it is there.
+    let instance = unsafe { &mut **place.instance.get() };
+    // What `catch_unwind` takes it moves to and fro, so it gets a pointer to the call and not the call.
+    let mut run = || body(instance).unwrap_or_else(Failure::report);
+    let run = &mut run;
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(code) => {
+            leave(place, FREE);
+            code
+        }
         Err(_) => {
-            instance.broken = true;
-            internal().report()
+            leave(place, BROKEN);
+            refusal(BROKEN).report()
         }
     }
 }
@@ -156,7 +161,8 @@ pub(crate) fn call(
 /// Gives an instance a place.
 pub(crate) fn insert(instance: Box<Instance>) -> Result<*mut Handle, Failure> {
     let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
-    let is_free = |place: &Place| place.live.load(Relaxed) == 0 && !place.inside.load(Relaxed);
+    let is_free =
+        |place: &Place| place.live.load(Relaxed) == 0 && place.state.load(Acquire) == FREE;
     let Some(index) = TABLE.iter().position(is_free) else {
         let text = format!("there are {PLACES} instances already");
         return Err(Failure::new(BMI_ELIMIT, text));
@@ -165,33 +171,44 @@ pub(crate) fn insert(instance: Box<Instance>) -> Result<*mut Handle, Failure> {
     let uses = place.used.fetch_add(1, Relaxed) + 1;
     let handle = uses << PLACE_BITS | index;
     let waker = instance.bmi.waker();
-    // SAFETY: `live` is 0, so no thread gets past `Inside::enter` or looks at the waker, and only this
-    // thread fills places.
+    // SAFETY: `live` is 0, so no thread gets past `enter` or looks at the waker, and only this thread
+    // fills places.
     unsafe {
-        *place.instance.get() = Some(instance);
+        *place.instance.get() = Box::into_raw(instance);
         *place.waker.get() = Some(waker);
     }
     place.live.store(handle, SeqCst);
     Ok(std::ptr::without_provenance_mut(handle))
 }
 
-/// Takes an instance out and ends it.
+/// Takes an instance out and ends it. One that is broken is only forgotten: its parts may contradict each
+/// other.
 pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
-    let inside = Inside::enter(handle)?;
-    let place = inside.0;
-    let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
-    place.live.store(0, SeqCst);
+    let (place, is_sound) = match enter(handle) {
+        Ok(place) => (place, true),
+        Err(BROKEN) => (place(handle), false),
+        Err(state) => return Err(refusal(state)),
+    };
+    let changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    let ended = place
+        .live
+        .compare_exchange(handle.addr(), 0, SeqCst, Relaxed);
+    // Another thread may have been faster with a broken one.
+    ended.map_err(|_| refusal(FREE))?;
     while place.waking.load(SeqCst) != 0 {
         std::thread::yield_now();
     }
-    // SAFETY: this thread has set `inside`; `live` is 0 and nobody is waking any more, so nobody looks at
-    // the waker before it is written again.
+    // SAFETY: nobody else enters: `state` is not free and `live` is 0. Nor is anybody waking any more, so
+    // nobody looks at the waker before it is written again.
     let instance = unsafe {
         *place.waker.get() = None;
-        (*place.instance.get()).take()
+        std::mem::replace(&mut *place.instance.get(), std::ptr::null_mut())
     };
-    if let Some(instance) = instance {
-        instance.end();
+    leave(place, FREE);
+    drop(changing);
+    if is_sound {
+        // SAFETY: what `insert` made of a box, taken out of its place once.
+        unsafe { Box::from_raw(instance) }.end();
     }
     Ok(())
 }
@@ -210,4 +227,69 @@ pub(crate) fn wake(handle: *mut Handle) -> c_int {
     }
     place.waking.fetch_sub(1, Release);
     if is_live { 0 } else { BMI_EHANDLE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::{BMI_finalize, BMI_initialize};
+
+    fn start() -> *mut Handle {
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: a place to write to, and the usual configuration.
+        let code = unsafe { BMI_initialize(&raw mut handle, std::ptr::null()) };
+        assert_eq!(code, 0);
+        handle
+    }
+
+    #[test]
+    fn a_panic_ends_in_a_code_and_only_finalizing_works_after_it() {
+        let (broken, sound) = (start(), start());
+        assert_eq!(call(broken, |_| panic!("a test")), BMI_EINTERNAL);
+        let mut called = false;
+        let mut touch = |_: &mut Instance| {
+            called = true;
+            Ok(7)
+        };
+        assert_eq!(call(broken, &mut touch), BMI_EINTERNAL);
+        assert_eq!(wake(broken), 0, "it may still be woken");
+        assert_eq!(call(sound, &mut touch), 7, "another one is not concerned");
+        assert!(called);
+        assert_eq!(BMI_finalize(broken), 0);
+        assert_eq!(call(broken, |_| Ok(0)), BMI_EHANDLE);
+        assert_eq!(BMI_finalize(broken), BMI_EHANDLE);
+        assert_eq!(BMI_finalize(sound), 0);
+        assert_eq!(guard(|| panic!("a test")), BMI_EINTERNAL);
+    }
+
+    #[test]
+    fn an_instance_lets_nobody_in_while_somebody_is_inside() {
+        let handle = start();
+        let inside = call(handle, |_| {
+            assert_eq!(call(handle, |_| Ok(0)), BMI_EBUSY);
+            assert_eq!(BMI_finalize(handle), BMI_EBUSY);
+            Ok(3)
+        });
+        assert_eq!(inside, 3);
+        assert_eq!(BMI_finalize(handle), 0);
+    }
+
+    #[test]
+    fn a_place_that_is_used_again_has_another_handle() {
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..20 {
+            let handle = start();
+            assert!(seen.insert(handle.addr()));
+            for old in &seen {
+                let expected = if *old == handle.addr() {
+                    0
+                } else {
+                    BMI_EHANDLE
+                };
+                let old = std::ptr::without_provenance_mut(*old);
+                assert_eq!(call(old, |_| Ok(0)), expected);
+            }
+            assert_eq!(BMI_finalize(handle), 0);
+        }
+    }
 }

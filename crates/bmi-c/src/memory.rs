@@ -5,10 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::ops::Deref;
 use std::ptr::NonNull;
 
-use causeway_sys::memory::{Lender, Lent, Memory};
+use causeway_sys::memory::{Lender, Memory};
 use libc::iovec;
 
 use crate::error::{BMI_ELIMIT, Failure};
@@ -57,15 +56,14 @@ impl Buffers {
     }
 
     /// The part of a buffer that the span is, if it is one.
-    #[inline]
-    fn find(&self, start: usize, len: usize) -> Result<Option<Memory>, Failure> {
-        if !self.bounds.contains(&start) {
-            return Ok(None);
-        }
-        self.search(start, len)
+    /// Whether the address may lie in a buffer.
+    #[inline(always)]
+    fn may_hold(&self, start: usize) -> bool {
+        self.bounds.contains(&start)
     }
 
-    fn search(&self, start: usize, len: usize) -> Result<Option<Memory>, Failure> {
+    /// The part of a buffer that the span is, if it is one.
+    fn find(&self, start: usize, len: usize) -> Result<Option<Memory>, Failure> {
         let Some((base, memory)) = self.by_address.range(..=start).next_back() else {
             return Ok(None);
         };
@@ -83,21 +81,36 @@ impl Buffers {
     }
 }
 
-/// Memory of one call.
-enum Span<'a> {
-    Foreign(Lent<'a>),
-    Ours(Memory),
+#[cold]
+fn negative(size: i64) -> Failure {
+    Failure::invalid(format!("a buffer of {size} bytes"))
 }
 
-impl Deref for Span<'_> {
-    type Target = Memory;
+#[cold]
+fn at_null(size: usize) -> Failure {
+    Failure::invalid(format!("a buffer of {size} bytes at NULL"))
+}
 
-    #[inline]
-    fn deref(&self) -> &Memory {
-        match self {
-            Self::Foreign(lent) => lent,
-            Self::Ours(memory) => memory,
-        }
+#[cold]
+fn endless(size: usize) -> Failure {
+    Failure::invalid(format!(
+        "a buffer of {size} bytes that would end beyond the address space"
+    ))
+}
+
+/// Where a buffer begins, if it can be one at all.
+#[inline(always)]
+fn check(base: *const c_void, size: usize) -> Result<NonNull<u8>, Failure> {
+    let Some(start) = NonNull::new(base.cast_mut().cast::<u8>()) else {
+        // Of no bytes, any place is valid.
+        return match size {
+            0 => Ok(NonNull::dangling()),
+            _ => Err(at_null(size)),
+        };
+    };
+    match start.addr().get().checked_add(size) {
+        Some(end) if end <= isize::MAX as usize => Ok(start),
+        _ => Err(endless(size)),
     }
 }
 
@@ -116,20 +129,26 @@ impl Describer {
     /// # Safety
     /// Every span is valid for reads, and if `writable` for writes, until nobody holds what describes it
     /// any more: until the operation that `use_it` starts completes, or the export that it makes ends.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn with<R>(
         &mut self,
         named: Named,
         writable: bool,
-        use_it: impl FnOnce(&[Memory]) -> R,
+        use_it: impl FnOnce(&[Memory]) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         match named {
             Named::Buffer(base, size) => {
-                let size = usize::try_from(size)
-                    .map_err(|_| Failure::invalid(format!("a buffer of {size} bytes")))?;
-                // SAFETY: the caller's promise.
-                let span = unsafe { self.describe(base, size, writable) }?;
-                Ok(use_it(std::slice::from_ref(&*span)))
+                let size = usize::try_from(size).map_err(|_| negative(size))?;
+                let start = check(base, size)?;
+                if self.buffers.may_hold(start.addr().get()) {
+                    // SAFETY: the caller's promise.
+                    let memory = unsafe { self.describe(start, size, writable) }?;
+                    return use_it(std::slice::from_ref(&memory));
+                }
+                // SAFETY: the caller's promise; C forms no Rust reference. Nothing here is moved once it is
+                // made: this is on the path of every small message.
+                let lent = unsafe { self.lender.lend(start, size, writable) };
+                use_it(std::slice::from_ref(&lent))
             }
             // SAFETY: the caller's promise.
             Named::List(list, count) => unsafe { self.with_list(list, count, writable, use_it) },
@@ -138,12 +157,13 @@ impl Describer {
 
     /// # Safety
     /// As [`Describer::with`].
+    #[inline(never)]
     unsafe fn with_list<R>(
         &mut self,
         list: *const iovec,
         count: usize,
         writable: bool,
-        use_it: impl FnOnce(&[Memory]) -> R,
+        use_it: impl FnOnce(&[Memory]) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         if list.is_null() && count > 0 {
             return Err(Failure::invalid("the list of buffers is NULL"));
@@ -159,50 +179,68 @@ impl Describer {
             // promises.
             let span = unsafe {
                 let entry = list.add(at).read();
-                self.describe(entry.iov_base, entry.iov_len, writable)
+                let start = check(entry.iov_base, entry.iov_len)?;
+                self.describe(start, entry.iov_len, writable)
             };
-            memory.push(match span? {
-                Span::Foreign(lent) => lent.clone(),
-                Span::Ours(ours) => ours,
-            });
+            memory.push(span?);
         }
         let result = use_it(&memory);
         memory.clear();
         self.list = memory;
-        Ok(result)
+        result
     }
 
+    /// A span that counts as a reference.
+    ///
     /// # Safety
     /// As [`Describer::with`].
-    #[inline]
     unsafe fn describe(
         &self,
-        base: *const c_void,
+        start: NonNull<u8>,
         size: usize,
         writable: bool,
-    ) -> Result<Span<'_>, Failure> {
-        let Some(start) = NonNull::new(base.cast_mut().cast::<u8>()) else {
-            if size > 0 {
-                return Err(Failure::invalid(format!(
-                    "a buffer of {size} bytes at NULL"
-                )));
-            }
-            // SAFETY: of no bytes, any place is valid.
-            let empty = unsafe { self.lender.lend(NonNull::dangling(), 0, writable) };
-            return Ok(Span::Foreign(empty));
-        };
-        let end = start.addr().get().checked_add(size);
-        if end.is_none_or(|end| end > isize::MAX as usize) {
-            return Err(Failure::invalid(format!(
-                "a buffer of {size} bytes that would end beyond the address space"
-            )));
-        }
+    ) -> Result<Memory, Failure> {
         if let Some(memory) = self.buffers.find(start.addr().get(), size)? {
-            return Ok(Span::Ours(memory));
+            return Ok(memory);
         }
         // SAFETY: the caller's promise; C forms no Rust reference.
-        Ok(Span::Foreign(unsafe {
-            self.lender.lend(start, size, writable)
-        }))
+        Ok(unsafe { self.lender.lend(start, size, writable) }.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_found(buffers: &Buffers, start: usize, len: usize) -> Option<bool> {
+        if !buffers.may_hold(start) {
+            return Some(false);
+        }
+        buffers.find(start, len).ok().map(|found| found.is_some())
+    }
+
+    #[test]
+    fn spans_of_buffers_are_found_and_others_are_not() {
+        let mut buffers = Buffers::default();
+        let block = Memory::zeroed(1000);
+        let base = block.as_ptr().addr();
+        assert_eq!(is_found(&buffers, base, 1), Some(false));
+        buffers.insert(block.slice(100..200));
+        let last = buffers.insert(block.slice(500..600));
+        for (from, len, expected) in [
+            (0, 100, Some(false)),
+            (100, 100, Some(true)),
+            (150, 50, Some(true)),
+            (150, 51, None),
+            (200, 10, Some(false)),
+            (300, 10, Some(false)),
+            (599, 1, Some(true)),
+            (600, 1, Some(false)),
+        ] {
+            assert_eq!(is_found(&buffers, base + from, len), expected, "{from}");
+        }
+        assert!(!buffers.remove(last.wrapping_byte_add(1)));
+        assert!(buffers.remove(last) && !buffers.remove(last));
+        assert_eq!(is_found(&buffers, base + 500, 1), Some(false));
     }
 }

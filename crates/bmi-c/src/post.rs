@@ -20,11 +20,34 @@ pub(crate) struct Answer {
 impl Answer {
     /// # Safety
     /// The pointers are null or valid for writes.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn tell_op(&self, op: u64) {
         if !self.op.is_null() {
             // SAFETY: not null, and otherwise the caller's promise.
             unsafe { self.op.write(op) };
+        }
+    }
+
+    /// Tells what came of posting an operation.
+    ///
+    /// # Safety
+    /// The pointers are null or valid for writes.
+    #[inline(always)]
+    unsafe fn conclude(&self, posted: Result<Posted, Error>) -> Result<c_int, Failure> {
+        match posted? {
+            Posted::Pending(op) => {
+                // SAFETY: the caller's promise.
+                unsafe { self.tell_op(op.to_raw()) };
+                Ok(0)
+            }
+            Posted::Complete(done) => {
+                let size = done.result?;
+                if !self.size.is_null() {
+                    // SAFETY: not null, and otherwise the caller's promise.
+                    unsafe { self.size.write(size as i64) };
+                }
+                Ok(1)
+            }
         }
     }
 }
@@ -35,51 +58,36 @@ impl Answer {
 /// The memory is as [`Describer::with`] asks, and the answer's pointers are null or valid for writes.
 ///
 /// [`Describer::with`]: crate::memory::Describer::with
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn post(
     bmi: *mut Handle,
     answer: Answer,
     named: Named,
     writable: bool,
-    start: impl FnOnce(&mut Bmi, &[Memory]) -> Result<Posted, Error>,
+    mut start: impl FnMut(&mut Bmi, &[Memory]) -> Result<Posted, Error>,
 ) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { answer.tell_op(0) };
     call(bmi, |instance| {
         let layer = &mut instance.bmi;
         // SAFETY: the caller's promise.
-        let posted = unsafe {
-            instance
-                .memory
-                .with(named, writable, |memory| start(layer, memory))
-        }??;
-        match posted {
-            Posted::Pending(op) => {
-                // SAFETY: the caller's promise.
-                unsafe { answer.tell_op(op.to_raw()) };
-                Ok(0)
-            }
-            Posted::Complete(done) => {
-                let size = done.result.map_err(Failure::from)?;
-                if !answer.size.is_null() {
-                    // SAFETY: the caller's promise.
-                    unsafe { answer.size.write(size as i64) };
-                }
-                Ok(1)
-            }
+        unsafe {
+            instance.memory.with(named, writable, |memory| {
+                answer.conclude(start(layer, memory))
+            })
         }
     })
 }
 
 /// The number that a completion carries back.
-#[inline]
+#[inline(always)]
 pub(crate) fn number(user_ptr: *mut c_void) -> u64 {
     user_ptr.expose_provenance() as u64
 }
 
 /// # Safety
 /// As the header says of the calls below.
-#[inline]
+#[inline(always)]
 unsafe fn send(
     bmi: *mut Handle,
     op: *mut u64,
@@ -96,7 +104,7 @@ unsafe fn send(
     let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
     // SAFETY: the caller's promise.
     unsafe {
-        post(bmi, answer, named, false, |layer, data| {
+        post(bmi, answer, named, false, move |layer, data| {
             layer.post_send(to, data, tag, context, number(user_ptr))
         })
     }
@@ -104,7 +112,7 @@ unsafe fn send(
 
 /// # Safety
 /// As the header says of the calls below.
-#[inline]
+#[inline(always)]
 unsafe fn send_unexpected(
     bmi: *mut Handle,
     op: *mut u64,
@@ -121,7 +129,7 @@ unsafe fn send_unexpected(
     let (to, context) = (Addr::from_raw(dest), Context::from_raw(context));
     // SAFETY: the caller's promise.
     unsafe {
-        post(bmi, answer, named, false, |layer, data| {
+        post(bmi, answer, named, false, move |layer, data| {
             layer.post_sendunexpected(to, data, tag, context, number(user_ptr))
         })
     }
@@ -129,7 +137,7 @@ unsafe fn send_unexpected(
 
 /// # Safety
 /// As the header says of the calls below.
-#[inline]
+#[inline(always)]
 unsafe fn receive(
     bmi: *mut Handle,
     answer: Answer,
@@ -142,7 +150,7 @@ unsafe fn receive(
     let (from, context) = (Addr::from_raw(source), Context::from_raw(context));
     // SAFETY: the caller's promise.
     unsafe {
-        post(bmi, answer, named, true, |layer, into| {
+        post(bmi, answer, named, true, move |layer, into| {
             layer.post_recv(from, into, tag, context, number(user_ptr))
         })
     }

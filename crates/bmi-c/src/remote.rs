@@ -147,16 +147,14 @@ pub unsafe extern "C" fn BMI_export(
         let named = Named::Buffer(buffer, size);
         // SAFETY: the header asks for memory that stays until the export ends.
         let exported = unsafe {
-            instance
-                .memory
-                .with(named, allowed.allows(Direction::Put), |memory| {
-                    memory
-                        .iter()
-                        .map(|one| layer.export(to, one, allowed))
-                        .next()
-                })
+            let writable = allowed.allows(Direction::Put);
+            instance.memory.with(named, writable, |memory| {
+                // One buffer is one span.
+                let one = memory.first();
+                let one = one.ok_or_else(|| Failure::invalid("no memory to export"))?;
+                Ok(layer.export(to, one, allowed)?)
+            })
         }?;
-        let exported = exported.ok_or_else(|| Failure::invalid("no memory to export"))??;
         // SAFETY: not null, and the header asks for a place to write to.
         unsafe { region.write(exported.into()) };
         Ok(0)

@@ -481,6 +481,9 @@ int BMI_post_sendunexpected_list(bmi_t *bmi, bmi_op_t *op, bmi_addr_t dest,
  *     The next message of `source` with `tag`, which may have come already. It may be smaller than the
  *     buffer; one that is larger fails with BMI_ETOOLARGE and is lost.
  *
+ *     What has come and was not asked for is forgotten when its sender goes away. So the receive of an
+ *     answer is best posted before the question is sent.
+ *
  * PARAMETERS
  *     actual_size  the message's bytes are written here if the call answers 1 (otherwise they come with
  *                  the completion); may be NULL

@@ -1,5 +1,6 @@
 //! C programs, compiled against the installed header and library, under the address and undefined
-//! behaviour sanitizers. What leaks fails.
+//! behaviour sanitizers, or under valgrind (`make valgrind`), which looks into the library, too. What leaks
+//! fails.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -8,10 +9,8 @@ use std::time::{Duration, Instant};
 
 use crate::prefix::{installed, root, run, scratch, succeed};
 
+const OPTIONS: &[&str] = &["-g", "-pthread", "-D_GNU_SOURCE"];
 const SANITIZERS: &[&str] = &[
-    "-g",
-    "-pthread",
-    "-D_GNU_SOURCE",
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
     "-fno-omit-frame-pointer",
@@ -22,19 +21,42 @@ fn source(name: &str) -> PathBuf {
     folder.join(name).with_extension("c")
 }
 
-fn command(program: &Path, address: &str) -> Command {
-    let mut command = Command::new(program);
-    command.arg(address).env("ASAN_OPTIONS", "detect_leaks=1");
+fn is_under_valgrind() -> bool {
+    std::env::var_os("CAUSEWAY_VALGRIND").is_some()
+}
+
+fn compile(source: &Path, name: &str) -> PathBuf {
+    let mut options = OPTIONS.to_vec();
+    if !is_under_valgrind() {
+        options.extend(SANITIZERS);
+    }
+    installed().compile(source, &options, name)
+}
+
+fn command(program: &Path) -> Command {
+    if !is_under_valgrind() {
+        let mut command = Command::new(program);
+        command.env("ASAN_OPTIONS", "detect_leaks=1");
+        return command;
+    }
+    let mut command = Command::new("valgrind");
+    command
+        .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
+        .args([
+            "--show-leak-kinds=definite",
+            "--errors-for-leak-kinds=definite",
+        ])
+        .arg(program);
     command
 }
 
 /// Runs a program, over shared memory and over TCP. Its own alarm ends it if it hangs.
 fn over_both(name: &str) {
-    let program = installed().compile(&source(name), SANITIZERS, name);
+    let program = compile(&source(name), name);
     let folder = tempfile::tempdir().unwrap();
     let shm = format!("shm://{}/s", folder.path().display());
     for address in [shm.as_str(), "tcp://127.0.0.1:0"] {
-        succeed(&mut command(&program, address));
+        succeed(command(&program).arg(address));
     }
 }
 
@@ -61,12 +83,17 @@ fn remote() {
 /// The alarm itself works, for what the library hands out, too.
 #[test]
 fn a_leak_would_be_found() {
-    let program = installed().compile(&source("leak"), SANITIZERS, "leak");
-    let output = run(&mut command(&program, "tcp://127.0.0.1:0"));
+    let program = compile(&source("leak"), "leak");
+    let output = run(command(&program).arg("tcp://127.0.0.1:0"));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{error}");
+    let finder = if is_under_valgrind() {
+        "definitely lost"
+    } else {
+        "LeakSanitizer"
+    };
     assert!(
-        error.contains("LeakSanitizer") && error.contains("77 byte"),
+        error.contains(finder) && error.contains("77 byte"),
         "{error}"
     );
 }
@@ -95,16 +122,16 @@ fn the_example_answers() {
     let source = root().join("examples/bmi.c");
     let lines = std::fs::read_to_string(&source).unwrap().lines().count();
     assert!(lines <= 60, "an example of {lines} lines");
-    let program = installed().compile(&source, SANITIZERS, "example");
+    let program = compile(&source, "example");
     let folder = tempfile::tempdir().unwrap();
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let tcp = format!("tcp://{}", free.local_addr().unwrap());
     drop(free);
     let shm = format!("shm://{}/s", folder.path().display());
     for (at, ask_at) in [(&shm, &shm), (&tcp, &tcp), (&format!("{shm},{tcp}"), &tcp)] {
-        let mut serve = Command::new(&program);
+        let mut serve = command(&program);
         let mut server = Server(serve.args(["serve", at]).spawn().unwrap());
-        let ask = |text: &str| run(Command::new(&program).args(["ask", ask_at, text]));
+        let ask = |text: &str| run(command(&program).args(["ask", ask_at, text]));
         let mut answer = ask("hello");
         wait_for("the server answers", || {
             let error = String::from_utf8_lossy(&answer.stderr);
