@@ -225,8 +225,14 @@ impl<G: Ground> Udp<G> {
                     let core = &mut self.core;
                     core.handle_datagram(now, from, bytes, &mut self.ground, sink);
                 }
-                Arrival::NobodyThere(to) => self.core.handle_unreachable(now, to, sink),
-                Arrival::TooLarge(to) => self.core.handle_too_large(to),
+                Arrival::NobodyThere(to, range) => {
+                    let front = arrivals.room.get(range).unwrap_or_default();
+                    self.core.handle_unreachable(now, to, front, sink);
+                }
+                Arrival::TooLarge(to, range) => {
+                    let front = arrivals.room.get(range).unwrap_or_default();
+                    self.core.handle_too_large(to, front);
+                }
             }
         }
         self.arrivals = arrivals;
@@ -304,7 +310,10 @@ impl<G: Ground> Method for Udp<G> {
                 target.set_port(first.port());
             }
             match self.bind(target) {
-                Ok((_, local)) => bound = bound.or(Some(local)),
+                Ok((socket, local)) => {
+                    self.core.take_calls(socket);
+                    bound = bound.or(Some(local));
+                }
                 // Another address family may be missing here; a taken port is a mistake.
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
                     return Err(system(error));

@@ -128,16 +128,15 @@ impl Ground for SimulatedGround {
             while arrivals.list.len() < RECEIVES_PER_LOOK
                 && let Some(delivery) = network.take(address)
             {
+                let (Delivery::Datagram(address, bytes) | Delivery::NobodyThere(address, bytes)) =
+                    &delivery;
+                let (start, address) = (arrivals.room.len(), *address);
+                arrivals.room.extend_from_slice(bytes);
+                let range = start..arrivals.room.len();
+                let remote = Remote { socket, address };
                 arrivals.list.push(match delivery {
-                    Delivery::Datagram(address, bytes) => {
-                        let start = arrivals.room.len();
-                        arrivals.room.extend_from_slice(&bytes);
-                        let range = start..arrivals.room.len();
-                        Arrival::Datagram(Remote { socket, address }, range)
-                    }
-                    Delivery::NobodyThere(address) => {
-                        Arrival::NobodyThere(Remote { socket, address })
-                    }
+                    Delivery::Datagram(..) => Arrival::Datagram(remote, range),
+                    Delivery::NobodyThere(..) => Arrival::NobodyThere(remote, range),
                 });
             }
         }
