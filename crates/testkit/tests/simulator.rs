@@ -3,7 +3,7 @@
 use std::panic::catch_unwind;
 
 use causeway_testkit::simulator::sabotage::Sabotage;
-use causeway_testkit::simulator::{Outcome, methods};
+use causeway_testkit::simulator::{Outcome, messages, methods};
 
 /// Seeds of an ordinary run.
 const SEEDS: u64 = 2000;
@@ -55,11 +55,17 @@ fn methods_keep_their_promises_in_every_network() {
 }
 
 #[test]
+fn message_layers_keep_their_promises_in_every_network() {
+    every_seed("messages", messages::run);
+}
+
+#[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 1..=30 {
         let one = methods::run(seed, None);
         assert!(one.datagrams > 0);
         assert!(one == methods::run(seed, None), "seed {seed}");
+        assert!(messages::run(seed) == messages::run(seed), "seed {seed}");
     }
 }
 
