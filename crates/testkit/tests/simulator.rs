@@ -30,11 +30,10 @@ fn every_seed(test: &str, run: fn(u64) -> Outcome) {
                         panic!("seed {seed} failed; run it again: make simulate SEED={seed}");
                     };
                     let mut sums = sums.lock().expect("no panic in between");
-                    for (sum, more) in sums.iter_mut().zip([
-                        outcome.datagrams,
-                        outcome.packets,
-                        outcome.transfers,
-                    ]) {
+                    for (sum, more) in
+                        sums.iter_mut()
+                            .zip([outcome.datagrams, outcome.packets, outcome.transfers])
+                    {
                         *sum += more;
                     }
                 }
@@ -77,7 +76,8 @@ fn mistakes_on_purpose_are_noticed() {
         Sabotage::DeliverTwice,
         Sabotage::IgnoreChecksum,
     ] {
-        let noticed = (1..=20).any(|seed| catch_unwind(|| methods::run(seed, Some(sabotage))).is_err());
+        let noticed =
+            (1..=20).any(|seed| catch_unwind(|| methods::run(seed, Some(sabotage))).is_err());
         assert!(noticed, "{sabotage:?}");
     }
 }

@@ -94,6 +94,8 @@ pub struct Udp<G: Ground = Sockets> {
     core: Core,
     /// Our sockets for calling others, by address family.
     outlets: [Option<u32>; 2],
+    /// Whether there are sockets at all.
+    in_use: bool,
     keyed: bool,
     linger_timeout: Duration,
     wanted_window: usize,
@@ -124,6 +126,7 @@ impl<G: Ground> Udp<G> {
             core: Core::new(config, secret),
             ground,
             outlets: [None; 2],
+            in_use: false,
             arrivals: Arrivals::default(),
             batch: Batch::default(),
             sent_in_round: false,
@@ -139,6 +142,7 @@ impl<G: Ground> Udp<G> {
 
     fn bind(&mut self, address: SocketAddr) -> std::io::Result<(u32, SocketAddr)> {
         let bound = self.ground.bind(address)?;
+        self.in_use = true;
         // What nobody looks at must fit where the network keeps it.
         let window_bytes = self.wanted_window.min(self.ground.buffer_bytes());
         self.core.set_window_bytes(window_bytes);
@@ -244,6 +248,9 @@ impl<G: Ground> Udp<G> {
     }
 
     fn make_progress(&mut self, sink: &mut dyn Sink) -> bool {
+        if !self.in_use {
+            return false;
+        }
         self.sent_in_round = false;
         let now = self.ground.now();
         let mut any = self.looks_now() && self.receive(now, sink);

@@ -99,13 +99,7 @@ impl Core {
     }
 
     /// The system says that a datagram of ours, which begins with `front`, found nobody at `to`.
-    pub fn handle_unreachable(
-        &mut self,
-        now: Time,
-        to: Remote,
-        front: &[u8],
-        sink: &mut dyn Sink,
-    ) {
+    pub fn handle_unreachable(&mut self, now: Time, to: Remote, front: &[u8], sink: &mut dyn Sink) {
         if let Some(peer) = self.sender_of(to, front) {
             self.nobody_there(now, peer, "its host says that its process is gone", sink);
         }

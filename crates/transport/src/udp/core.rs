@@ -118,9 +118,9 @@ impl Core {
         }
         let session = self.session();
         let origin = Origin::Connected { targets, at: 0 };
-        let peer = self.peers.insert(|handle| {
-            Box::new(PeerState::new(handle, origin, address.clone(), session))
-        });
+        let peer = self
+            .peers
+            .insert(|handle| Box::new(PeerState::new(handle, origin, address.clone(), session)));
         self.by_address.insert(address.clone(), peer);
         Ok(peer)
     }
@@ -261,11 +261,7 @@ impl Core {
 
     /// Ends a peer's connection: nothing that comes finds it any more.
     pub(super) fn unlink(&mut self, peer: Peer) {
-        let Some(link) = self
-            .peers
-            .get_mut(peer)
-            .and_then(|state| state.link.take())
-        else {
+        let Some(link) = self.peers.get_mut(peer).and_then(|state| state.link.take()) else {
             return;
         };
         self.by_number.remove(&link.ours);

@@ -93,7 +93,11 @@ impl Sockets {
     fn draw(&mut self) -> rustix::io::Result<()> {
         self.random.resize(RANDOM_BYTES, 0);
         let mut filled = 0;
-        while let Some(room) = self.random.get_mut(filled..).filter(|room| !room.is_empty()) {
+        while let Some(room) = self
+            .random
+            .get_mut(filled..)
+            .filter(|room| !room.is_empty())
+        {
             match rustix::rand::getrandom(room, rustix::rand::GetRandomFlags::empty()) {
                 Ok(count) => filled += count,
                 Err(rustix::io::Errno::INTR) => {}
