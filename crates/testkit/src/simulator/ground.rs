@@ -53,7 +53,7 @@ impl Drop for SimulatedGround {
 }
 
 impl Surroundings for SimulatedGround {
-    fn verify(&mut self, _remote: Remote, holder: Holder) -> Result<Identity, String> {
+    fn verify(&mut self, _: Remote, holder: Holder, _: bool) -> Result<Identity, String> {
         Ok(Identity::Local {
             pid: holder.pid as i32,
             uid: 0,

@@ -5,10 +5,12 @@
 //! method stands on there), [`model`] (what must be true), [`methods`] (nodes that send and move memory
 //! against the model), [`messages`] (whole message layers, against a model of their own), [`streams`] (the TCP method's
 //! sessions over streams of bytes), [`sabotage`] (mistakes on purpose, which must be noticed).
+//! [`lossy`] stands apart: accidents over real sockets, for the conformance suite.
 //!
 //! `tests/simulator.rs` runs seeds; `make simulate SEEDS=…` runs as many as you like.
 
 pub mod ground;
+pub mod lossy;
 pub mod messages;
 pub mod methods;
 pub mod model;

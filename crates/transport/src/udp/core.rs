@@ -37,8 +37,9 @@ const MAX_REPLIES: usize = 256;
 /// What the core asks of those who drive it while it handles a datagram.
 pub trait Surroundings {
     /// Without a key: who holds the socket at `remote`, which is said to be `holder`; the error says
-    /// why it is not talked to.
-    fn verify(&mut self, remote: Remote, holder: Holder) -> Result<Identity, String>;
+    /// why it is not talked to. `we_call` tells whether we reach out to it, or it to us.
+    fn verify(&mut self, remote: Remote, holder: Holder, we_call: bool)
+    -> Result<Identity, String>;
 
     /// Which process and descriptor number hold our socket of this number.
     fn holder(&self, socket: u32) -> Holder;

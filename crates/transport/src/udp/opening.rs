@@ -179,7 +179,7 @@ impl Core {
             }
             state.identity = Some(Identity::Keyed);
         } else {
-            match around.verify(link.remote, greeting.holder) {
+            match around.verify(link.remote, greeting.holder, true) {
                 Ok(identity) => state.identity = Some(identity),
                 Err(reason) => {
                     return self.end(now, peer, PeerError::Unauthorised(reason), sink);
@@ -284,7 +284,7 @@ impl Core {
                 }
                 Identity::Keyed
             }
-            None => match around.verify(from, theirs.holder) {
+            None => match around.verify(from, theirs.holder, false) {
                 Ok(identity) => identity,
                 Err(reason) => {
                     tracing::warn!(%reason, "a UDP peer is turned away");
