@@ -14,6 +14,9 @@ FUZZER := $(TARGET)/tools/bin/cargo-fuzz
 FUZZ_SECONDS ?= 60
 # Rounds of `make kill-rounds`.
 KILL_ROUNDS ?= 100
+# Seeds of `make simulate`, or one of them.
+SEEDS ?= 100000
+SEED ?=
 # Further arguments, such as `make demo ARGS="--tree /usr/share/doc"`.
 ARGS ?=
 
@@ -48,7 +51,7 @@ loom: ## The shared queues under every interleaving
 		-p causeway-transport --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
-.PHONY: fuzz fuzz-smoke kill-rounds asan valgrind
+.PHONY: fuzz fuzz-smoke simulate kill-rounds asan valgrind
 fuzz: $(FUZZER) ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time as there are processors
 	$(CARGO) run --quiet --locked -p causeway-testkit --example corpus fuzz/corpus
 	$(FUZZ) build
@@ -62,6 +65,10 @@ fuzz-smoke: ## The same for five seconds each
 FUZZ := RUSTC_BOOTSTRAP=1 PATH="$(dir $(FUZZER)):$$PATH" $(CARGO) fuzz
 $(FUZZER):
 	$(CARGO) install cargo-fuzz --locked --root $(TARGET)/tools
+
+simulate: ## Simulated networks that lose, double, reorder, alter, cut off: SEEDS of them (default 100000), or just one: SEED=…
+	CAUSEWAY_SEEDS=$(SEEDS) CAUSEWAY_SEED=$(SEED) $(CARGO) test --release --locked \
+		-p causeway-testkit --test simulator promises -- --nocapture
 
 kill-rounds: ## SIGKILL servers at random moments under load, KILL_ROUNDS times (default 100), verify each time
 	CAUSEWAY_KILL_ROUNDS=$(KILL_ROUNDS) $(CARGO) test --release --locked -p causeway-fs \

@@ -84,14 +84,15 @@ impl Core {
     }
 
     fn try_transfer(&mut self, methods: &mut Methods, op: u32) -> Started {
-        let peer = self.ops[op].peer;
-        let entry = &self.peers[peer];
+        // First: a peer may be gone before the caller has asked how its last operation ended.
         if !matches!(
             self.ops[op].state,
             State::Matched(_) | State::ToPush(_) | State::ToMove(_)
         ) {
             return Started::Yes;
         }
+        let peer = self.ops[op].peer;
+        let entry = &self.peers[peer];
         let Some((method, handle)) = entry.link else {
             return Started::NotNow;
         };

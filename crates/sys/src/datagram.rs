@@ -302,6 +302,9 @@ impl Mishap {
     }
 }
 
+/// How much of a datagram a report brings back.
+const FRONT_BYTES: usize = 64;
+
 /// Room for the extended error and the address behind it.
 const CONTROL_BYTES: usize = 256;
 
@@ -309,18 +312,44 @@ const CONTROL_BYTES: usize = 256;
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
-/// Takes the oldest report on a datagram of ours: where it was sent, and what became of it.
-pub fn take_mishap(socket: impl AsFd) -> io::Result<Option<(SocketAddr, Mishap)>> {
+/// A report on a datagram of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// Where it was sent.
+    pub to: SocketAddr,
+    /// What became of it.
+    pub mishap: Mishap,
+    /// Its first bytes.
+    front: [u8; FRONT_BYTES],
+    front_len: usize,
+}
+
+impl Report {
+    /// What is known of the beginning of the datagram: whoever makes such reports up does not know it.
+    pub fn front(&self) -> &[u8] {
+        self.front.get(..self.front_len).unwrap_or_default()
+    }
+}
+
+/// Takes the oldest report on a datagram of ours.
+pub fn take_report(socket: impl AsFd) -> io::Result<Option<Report>> {
     let mut name = Name::room();
+    let mut front = [0_u8; FRONT_BYTES];
+    let mut vector = libc::iovec {
+        iov_base: front.as_mut_ptr().cast(),
+        iov_len: front.len(),
+    };
     let mut control = MaybeUninit::new(Control([0; CONTROL_BYTES]));
     // SAFETY: all zeros is a valid `msghdr`.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_name = (&raw mut name.storage).cast();
     message.msg_namelen = name.len;
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = CONTROL_BYTES as _;
-    // SAFETY: `message` points to a name and control data of the sizes that it says; both live in
-    // this frame.
+    // SAFETY: `message` points to a name, a vector and control data of the sizes that it says; all live
+    // in this frame.
     let got = unsafe {
         libc::recvmsg(
             socket.as_fd().as_raw_fd(),
@@ -328,15 +357,20 @@ pub fn take_mishap(socket: impl AsFd) -> io::Result<Option<(SocketAddr, Mishap)>
             libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
         )
     };
-    if got < 0 {
+    let Ok(got) = usize::try_from(got) else {
         return match io::Error::last_os_error() {
             error if is_lull(&error) => Ok(None),
             error => Err(error),
         };
-    }
+    };
     let errno = extended_errno(&message);
     let mishap = Mishap::of(&io::Error::from_raw_os_error(errno));
-    Ok(name.address().map(|to| (to, mishap)))
+    Ok(name.address().map(|to| Report {
+        to,
+        mishap,
+        front,
+        front_len: got.min(FRONT_BYTES),
+    }))
 }
 
 fn extended_errno(message: &libc::msghdr) -> i32 {
@@ -424,11 +458,13 @@ mod tests {
     fn whose_datagrams_found_nobody_is_told() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (one, _, other, b) = pair(address);
-            assert_eq!(take_mishap(&one).unwrap(), None);
+            assert_eq!(take_report(&one).unwrap(), None);
             drop(other);
             assert_eq!(send_many(&one, &[(b, b"anybody?")]).unwrap(), 1);
-            assert_eq!(take_mishap(&one).unwrap(), Some((b, Mishap::NobodyThere)));
-            assert_eq!(take_mishap(&one).unwrap(), None);
+            let report = take_report(&one).unwrap().unwrap();
+            assert_eq!((report.to, report.mishap), (b, Mishap::NobodyThere));
+            assert_eq!(report.front(), b"anybody?");
+            assert_eq!(take_report(&one).unwrap(), None);
         }
     }
 

@@ -15,6 +15,7 @@ use std::str::FromStr;
 use causeway_fs::config::Configuration;
 use causeway_transport::Address;
 use causeway_wire::codec::Wire;
+use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::{bmi, fs, shm, store, tcp};
 
@@ -73,6 +74,11 @@ pub fn all() -> &'static [Decoder] {
             name: "tcp_frames",
             feed: tcp_frames,
             samples: samples::frames,
+        },
+        Decoder {
+            name: "datagram",
+            feed: datagram,
+            samples: samples::datagrams,
         },
         Decoder {
             name: "shm_record",
@@ -182,6 +188,45 @@ fn tcp_opening(bytes: &[u8]) {
         assert!(again == rest[..len], "another encoding: {step:?}");
         rest = &rest[len..];
     }
+}
+
+/// A datagram as it comes, one whose checksum is right, and a segment that was sealed.
+fn datagram(bytes: &[u8]) {
+    one_datagram(bytes);
+    let mut whole = bytes.to_vec();
+    datagram::seal_with_check(0, &mut whole);
+    one_datagram(&whole);
+    if let Ok(segment) = Segment::decode(bytes) {
+        let mut again = Vec::new();
+        segment.encode_head(&mut again);
+        again.extend_from_slice(segment.data);
+        assert!(again == bytes, "another encoding: {segment:?}");
+    }
+}
+
+fn one_datagram(bytes: &[u8]) {
+    let mut again = Vec::new();
+    match Datagram::decode(bytes) {
+        Ok(Datagram::Greeting(prefix, greeting)) => greeting.encode(prefix, &mut again),
+        Ok(Datagram::Reset(prefix)) => datagram::encode_reset(prefix.to, prefix.from, &mut again),
+        Ok(Datagram::Plain(prefix, number, segment)) => {
+            datagram::begin_segment(prefix, number, &mut again);
+            segment.encode_head(&mut again);
+            again.extend_from_slice(segment.data);
+            datagram::seal_with_check(0, &mut again);
+        }
+        Ok(Datagram::Sealed(prefix, number, sealed)) => {
+            datagram::begin_segment(prefix, number, &mut again);
+            again.extend_from_slice(sealed);
+        }
+        // Of another version no more than the prefix is known.
+        Ok(Datagram::Foreign(prefix, _)) => {
+            assert_eq!(datagram::Prefix::peek(bytes), Ok(prefix));
+            return;
+        }
+        Err(_) => return,
+    }
+    assert!(again == bytes, "another encoding: {bytes:?}");
 }
 
 /// Frames one behind the other, and the prefixes of encrypted records.

@@ -4,13 +4,16 @@
 use std::cell::OnceCell;
 use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use causeway_testkit::conformance::Factory;
+use causeway_testkit::simulator::lossy::LossyGround;
 use causeway_testkit::{conformance, conformance_between_processes, directory};
 use causeway_transport::Address;
 use causeway_transport::mem::{self, Mem};
 use causeway_transport::shm::{AttachPolicy, Shm, ShmConfig};
 use causeway_transport::tcp::{Tcp, TcpConfig};
+use causeway_transport::udp::sockets::Sockets;
 use causeway_transport::udp::{Udp, UdpConfig};
 use tempfile::TempDir;
 
@@ -111,8 +114,10 @@ impl Factory for Datagrams {
     type Method = Udp;
 
     fn method(&self) -> Udp {
+        // Who was idle when the other died finds out by asking, which a test should not wait for long.
         let config = UdpConfig {
             key: self.key,
+            probe_interval: Duration::from_secs(1),
             ..UdpConfig::default()
         };
         Udp::new(config).expect("epoll works here")
@@ -129,6 +134,31 @@ impl Factory for Datagrams {
         format!("udp://127.0.0.1:{port}")
             .parse()
             .expect("well-formed")
+    }
+}
+
+/// `udp` over loopback, with a network that loses, doubles and reorders some of what comes.
+struct Lossy;
+
+impl Factory for Lossy {
+    type Method = Udp<LossyGround<Sockets>>;
+
+    fn method(&self) -> Self::Method {
+        let sockets = Sockets::new().expect("epoll works here");
+        // Who loses the last goodbye is found gone by asking, which a test should not wait for long.
+        let config = UdpConfig {
+            probe_interval: Duration::from_millis(200),
+            ..UdpConfig::default()
+        };
+        Udp::over(LossyGround::new(sockets, 1), config)
+    }
+
+    fn address(&self) -> Address {
+        PLAIN.address()
+    }
+
+    fn vacant(&self) -> Address {
+        PLAIN.vacant()
     }
 }
 
@@ -154,6 +184,9 @@ const ENCRYPTED: Loopback = Loopback {
     encrypt: true,
 };
 
+const PLAIN: Datagrams = Datagrams { key: None };
+const SEALED: Datagrams = Datagrams { key: KEY };
+
 conformance!(mem_in_process, InProcess(mem::Options::default()));
 conformance!(mem_with_tight_queues, InProcess(TIGHT));
 
@@ -162,8 +195,9 @@ conformance!(shm_without_attach, SharedMemory::new(AttachPolicy::Off));
 conformance!(tcp_without_key, TRUSTING);
 conformance!(tcp_with_key, KEYED);
 conformance!(tcp_encrypted, ENCRYPTED);
-conformance!(udp_without_key, Datagrams { key: None });
-conformance!(udp_with_key, Datagrams { key: KEY });
+conformance!(udp_without_key, PLAIN);
+conformance!(udp_with_key, SEALED);
+conformance!(udp_with_losses, Lossy);
 
 conformance_between_processes!(shm_with_attach_death, SharedMemory::new(AttachPolicy::Auto));
 conformance_between_processes!(
@@ -173,5 +207,5 @@ conformance_between_processes!(
 conformance_between_processes!(tcp_without_key_death, TRUSTING);
 conformance_between_processes!(tcp_with_key_death, KEYED);
 conformance_between_processes!(tcp_encrypted_death, ENCRYPTED);
-conformance_between_processes!(udp_without_key_death, Datagrams { key: None });
-conformance_between_processes!(udp_with_key_death, Datagrams { key: KEY });
+conformance_between_processes!(udp_without_key_death, PLAIN);
+conformance_between_processes!(udp_with_key_death, SEALED);

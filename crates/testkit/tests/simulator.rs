@@ -3,19 +3,19 @@
 use std::panic::catch_unwind;
 
 use causeway_testkit::simulator::sabotage::Sabotage;
-use causeway_testkit::simulator::{Outcome, methods};
+use causeway_testkit::simulator::{Outcome, messages, methods, streams};
 
-/// Seeds of an ordinary run.
-const SEEDS: u64 = 2000;
+/// Seeds of an ordinary run, of which each kind of network has its share.
+const SEEDS: u64 = 10_000;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs `run` for every seed that is asked for, on all cores.
-fn every_seed(test: &str, run: fn(u64) -> Outcome) {
+/// Runs `run` for every seed of those that are asked for, in percent, on all cores.
+fn every_seed(test: &str, percent: u64, run: fn(u64) -> Outcome) {
     let only = number("CAUSEWAY_SEED");
-    let count = number("CAUSEWAY_SEEDS").unwrap_or(SEEDS);
+    let count = number("CAUSEWAY_SEEDS").unwrap_or(SEEDS) * percent / 100;
     let seeds: Vec<u64> = only.map_or_else(|| (1..=count).collect(), |seed| vec![seed]);
     let next = std::sync::atomic::AtomicUsize::new(0);
     let sums = std::sync::Mutex::new([0; 3]);
@@ -30,11 +30,10 @@ fn every_seed(test: &str, run: fn(u64) -> Outcome) {
                         panic!("seed {seed} failed; run it again: make simulate SEED={seed}");
                     };
                     let mut sums = sums.lock().expect("no panic in between");
-                    for (sum, more) in sums.iter_mut().zip([
-                        outcome.datagrams,
-                        outcome.packets,
-                        outcome.transfers,
-                    ]) {
+                    for (sum, more) in
+                        sums.iter_mut()
+                            .zip([outcome.datagrams, outcome.packets, outcome.transfers])
+                    {
                         *sum += more;
                     }
                 }
@@ -51,7 +50,17 @@ fn every_seed(test: &str, run: fn(u64) -> Outcome) {
 
 #[test]
 fn methods_keep_their_promises_in_every_network() {
-    every_seed("methods", |seed| methods::run(seed, None));
+    every_seed("methods", 50, |seed| methods::run(seed, None));
+}
+
+#[test]
+fn message_layers_keep_their_promises_in_every_network() {
+    every_seed("messages", 20, messages::run);
+}
+
+#[test]
+fn sessions_keep_their_promises_on_every_stream() {
+    every_seed("streams", 30, streams::run);
 }
 
 #[test]
@@ -60,6 +69,8 @@ fn the_same_seed_gives_the_same_run() {
         let one = methods::run(seed, None);
         assert!(one.datagrams > 0);
         assert!(one == methods::run(seed, None), "seed {seed}");
+        assert!(messages::run(seed) == messages::run(seed), "seed {seed}");
+        assert!(streams::run(seed) == streams::run(seed), "seed {seed}");
     }
 }
 
@@ -71,7 +82,8 @@ fn mistakes_on_purpose_are_noticed() {
         Sabotage::DeliverTwice,
         Sabotage::IgnoreChecksum,
     ] {
-        let noticed = (1..=20).any(|seed| catch_unwind(|| methods::run(seed, Some(sabotage))).is_err());
+        let noticed =
+            (1..=20).any(|seed| catch_unwind(|| methods::run(seed, Some(sabotage))).is_err());
         assert!(noticed, "{sabotage:?}");
     }
 }

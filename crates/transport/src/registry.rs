@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::method::Method;
 use crate::shm::{Shm, ShmConfig};
 use crate::tcp::{Tcp, TcpConfig};
+use crate::udp::{Udp, UdpConfig};
 
 /// The most addresses that one process may have in a list.
 const MAX_ADDRESSES: usize = 16;
@@ -19,9 +20,9 @@ const MAX_ADDRESSES: usize = 16;
 /// What the built-in methods need to know.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The cluster's key, for `tcp` beyond loopback.
+    /// The cluster's key, for `tcp` and `udp` beyond loopback.
     pub key: Option<[u8; 32]>,
-    /// Encrypt keyed connections.
+    /// Encrypt keyed connections; those of `udp` are always.
     pub encrypt: bool,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
     pub connect_timeout: Duration,
@@ -71,12 +72,18 @@ impl Registry {
             connect_timeout: settings.connect_timeout,
             ..TcpConfig::default()
         });
+        let udp = Udp::new(UdpConfig {
+            key: settings.key,
+            connect_timeout: settings.connect_timeout,
+            ..UdpConfig::default()
+        });
         let mut registry = Self::new();
-        match (shm, tcp) {
-            (Err(error), Err(_)) => return Err(error),
-            (shm, tcp) => {
+        match (shm, tcp, udp) {
+            (Err(error), Err(_), Err(_)) => return Err(error),
+            (shm, tcp, udp) => {
                 registry.register_if("shm", shm.map(|shm| Box::new(shm) as Box<dyn Method>));
                 registry.register_if("tcp", tcp.map(|tcp| Box::new(tcp) as Box<dyn Method>));
+                registry.register_if("udp", udp.map(|udp| Box::new(udp) as Box<dyn Method>));
             }
         }
         Ok(registry)
@@ -121,7 +128,7 @@ impl Registry {
 
 /// What a message costs over a method of this scheme, as a rank.
 pub fn cost(scheme: &str) -> u8 {
-    const ORDER: [&str; 6] = ["self", "mem", "shm", "vi", "ofi", "tcp"];
+    const ORDER: [&str; 7] = ["self", "mem", "shm", "vi", "ofi", "tcp", "udp"];
     let rank = ORDER.iter().position(|known| *known == scheme);
     rank.unwrap_or(ORDER.len()) as u8
 }

@@ -94,6 +94,8 @@ pub struct Udp<G: Ground = Sockets> {
     core: Core,
     /// Our sockets for calling others, by address family.
     outlets: [Option<u32>; 2],
+    /// Whether there are sockets at all.
+    in_use: bool,
     keyed: bool,
     linger_timeout: Duration,
     wanted_window: usize,
@@ -124,6 +126,7 @@ impl<G: Ground> Udp<G> {
             core: Core::new(config, secret),
             ground,
             outlets: [None; 2],
+            in_use: false,
             arrivals: Arrivals::default(),
             batch: Batch::default(),
             sent_in_round: false,
@@ -139,6 +142,7 @@ impl<G: Ground> Udp<G> {
 
     fn bind(&mut self, address: SocketAddr) -> std::io::Result<(u32, SocketAddr)> {
         let bound = self.ground.bind(address)?;
+        self.in_use = true;
         // What nobody looks at must fit where the network keeps it.
         let window_bytes = self.wanted_window.min(self.ground.buffer_bytes());
         self.core.set_window_bytes(window_bytes);
@@ -225,8 +229,14 @@ impl<G: Ground> Udp<G> {
                     let core = &mut self.core;
                     core.handle_datagram(now, from, bytes, &mut self.ground, sink);
                 }
-                Arrival::NobodyThere(to) => self.core.handle_unreachable(now, to, sink),
-                Arrival::TooLarge(to) => self.core.handle_too_large(to),
+                Arrival::NobodyThere(to, range) => {
+                    let front = arrivals.room.get(range).unwrap_or_default();
+                    self.core.handle_unreachable(now, to, front, sink);
+                }
+                Arrival::TooLarge(to, range) => {
+                    let front = arrivals.room.get(range).unwrap_or_default();
+                    self.core.handle_too_large(to, front);
+                }
             }
         }
         self.arrivals = arrivals;
@@ -238,6 +248,9 @@ impl<G: Ground> Udp<G> {
     }
 
     fn make_progress(&mut self, sink: &mut dyn Sink) -> bool {
+        if !self.in_use {
+            return false;
+        }
         self.sent_in_round = false;
         let now = self.ground.now();
         let mut any = self.looks_now() && self.receive(now, sink);
@@ -305,7 +318,10 @@ impl<G: Ground> Method for Udp<G> {
                 target.set_port(first.port());
             }
             match self.bind(target) {
-                Ok((_, local)) => bound = bound.or(Some(local)),
+                Ok((socket, local)) => {
+                    self.core.take_calls(socket);
+                    bound = bound.or(Some(local));
+                }
                 // Another address family may be missing here; a taken port is a mistake.
                 Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
                     return Err(system(error));

@@ -85,7 +85,8 @@ pub enum Kind {
     Accept = 3,
     /// There will be no connection; the greeting's refusal says why.
     Refuse = 4,
-    /// The sender knows nothing of the connection to which the receiver's segment belonged.
+    /// The sender knows nothing of the connection to which the receiver's segment belonged; or, with
+    /// its own number 0, it does not take calls where the receiver's opening came.
     Reset = 5,
     /// A segment in the clear.
     Plain = 6,
@@ -126,6 +127,24 @@ pub struct Prefix {
 }
 
 impl Prefix {
+    /// The prefix of a datagram of which no more than the beginning may be known.
+    pub fn peek(front: &[u8]) -> Result<Self, Malformed> {
+        let mut input = Reader::new(front);
+        Ok(Self::decode(&mut input)?.0)
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<(Self, u8), Malformed> {
+        let kind = Kind::from_u8(input.u8("datagram kind")?)?;
+        let version = input.u8("datagram version")?;
+        zero(input.u16("datagram reserved")?.into(), "datagram reserved")?;
+        let prefix = Self {
+            kind,
+            to: input.u64("datagram receiver")?,
+            from: input.u64("datagram sender")?,
+        };
+        Ok((prefix, version))
+    }
+
     fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&[self.kind as u8, VERSION, 0, 0]);
         out.extend_from_slice(&self.to.to_le_bytes());
@@ -344,14 +363,8 @@ impl<'a> Datagram<'a> {
     /// segment only opening it tells.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
-        let kind = Kind::from_u8(input.u8("datagram kind")?)?;
-        let version = input.u8("datagram version")?;
-        zero(input.u16("datagram reserved")?.into(), "datagram reserved")?;
-        let prefix = Prefix {
-            kind,
-            to: input.u64("datagram receiver")?,
-            from: input.u64("datagram sender")?,
-        };
+        let (prefix, version) = Prefix::decode(&mut input)?;
+        let kind = prefix.kind;
         if kind == Kind::Sealed {
             if version != VERSION {
                 return Err(Malformed::Unknown {

@@ -351,8 +351,10 @@ impl<M: Method> Node<M> {
             }
             patience.spend();
             self.method.disarm();
+            let told = self.seen.events.len() + self.seen.done.len();
             self.method.tick(Instant::now(), &mut self.seen);
-            if !self.method.arm() {
+            // A tick may be what finds out.
+            if self.seen.events.len() + self.seen.done.len() > told || !self.method.arm() {
                 break;
             }
         }

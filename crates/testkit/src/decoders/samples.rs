@@ -7,7 +7,7 @@ use causeway_wire::fs::{
     Node, ObjectId, Operation, Place, Region, Regions, Reply, Request, SetAttributes, Timestamp,
 };
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
-use causeway_wire::{shm, store, tcp};
+use causeway_wire::{datagram, shm, store, tcp};
 
 const HINT: DistributionHint = DistributionHint {
     strip_size: 65_536,
@@ -460,6 +460,47 @@ pub(super) fn openings() -> Vec<Vec<u8>> {
             bytes
         })
         .collect()
+}
+
+pub(super) fn datagrams() -> Vec<Vec<u8>> {
+    let prefix = |kind| datagram::Prefix {
+        kind,
+        to: 1,
+        from: 2,
+    };
+    let mut greeting = Vec::new();
+    datagram::Greeting {
+        cookie: [3; datagram::COOKIE_BYTES],
+        noise: [4; datagram::NOISE_BYTES],
+        ..Default::default()
+    }
+    .encode(prefix(datagram::Kind::Open), &mut greeting);
+    let mut reset = Vec::new();
+    datagram::encode_reset(1, 2, &mut reset);
+    let ack = datagram::Ack {
+        delay_us: 5,
+        largest: 6,
+        bitmap: [7; datagram::BITMAP_WORDS],
+        received: 8,
+        limit: 9,
+    };
+    let segment = |ack, offset, data| datagram::Segment {
+        wants_ack: true,
+        ack,
+        offset,
+        data,
+    };
+    let mut all = vec![greeting, reset];
+    for segment in [segment(Some(ack), 0, &[]), segment(None, 10, b"data")] {
+        let mut bytes = Vec::new();
+        datagram::begin_segment(prefix(datagram::Kind::Plain), 11, &mut bytes);
+        segment.encode_head(&mut bytes);
+        bytes.extend_from_slice(segment.data);
+        // Without its checksum, which the body adds.
+        all.push(bytes.clone());
+        all.push(bytes.split_off(datagram::PREFIX_BYTES + 8));
+    }
+    all
 }
 
 pub(super) fn frames() -> Vec<Vec<u8>> {

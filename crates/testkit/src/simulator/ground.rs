@@ -53,7 +53,7 @@ impl Drop for SimulatedGround {
 }
 
 impl Surroundings for SimulatedGround {
-    fn verify(&mut self, _remote: Remote, holder: Holder) -> Result<Identity, String> {
+    fn verify(&mut self, _: Remote, holder: Holder, _: bool) -> Result<Identity, String> {
         Ok(Identity::Local {
             pid: holder.pid as i32,
             uid: 0,
@@ -128,16 +128,15 @@ impl Ground for SimulatedGround {
             while arrivals.list.len() < RECEIVES_PER_LOOK
                 && let Some(delivery) = network.take(address)
             {
+                let (Delivery::Datagram(address, bytes) | Delivery::NobodyThere(address, bytes)) =
+                    &delivery;
+                let (start, address) = (arrivals.room.len(), *address);
+                arrivals.room.extend_from_slice(bytes);
+                let range = start..arrivals.room.len();
+                let remote = Remote { socket, address };
                 arrivals.list.push(match delivery {
-                    Delivery::Datagram(address, bytes) => {
-                        let start = arrivals.room.len();
-                        arrivals.room.extend_from_slice(&bytes);
-                        let range = start..arrivals.room.len();
-                        Arrival::Datagram(Remote { socket, address }, range)
-                    }
-                    Delivery::NobodyThere(address) => {
-                        Arrival::NobodyThere(Remote { socket, address })
-                    }
+                    Delivery::Datagram(..) => Arrival::Datagram(remote, range),
+                    Delivery::NobodyThere(..) => Arrival::NobodyThere(remote, range),
                 });
             }
         }

@@ -9,11 +9,11 @@ use causeway_transport::udp::{Time, Udp, UdpConfig};
 use causeway_transport::{Access, Address, Direction, Method, Peer, SendError, Transfer};
 use causeway_wire::region::RegionDescriptor;
 
+use super::Outcome;
 use super::ground::SimulatedGround;
 use super::model::{Ear, Model, pattern};
 use super::network::{Faults, Shared, host};
 use super::sabotage::Sabotage;
-use super::Outcome;
 use crate::random::Random;
 
 /// After the last fault everything must have come to its end within this.
@@ -149,7 +149,10 @@ impl Run {
         while let Some(missing) = self.model.unfinished() {
             self.step(false);
             let now = self.network.lock().now;
-            assert!(now < until, "after {REST:?} of rest there still are: {missing}");
+            assert!(
+                now < until,
+                "after {REST:?} of rest there still are: {missing}"
+            );
         }
     }
 

@@ -3,15 +3,20 @@
 //!
 //! Parts, in reading order: [`network`] (the links and what happens on them), [`ground`] (what the UDP
 //! method stands on there), [`model`] (what must be true), [`methods`] (nodes that send and move memory
-//! against the model), [`sabotage`] (mistakes on purpose, which must be noticed).
+//! against the model), [`messages`] (whole message layers, against a model of their own), [`streams`] (the TCP method's
+//! sessions over streams of bytes), [`sabotage`] (mistakes on purpose, which must be noticed).
+//! [`lossy`] stands apart: accidents over real sockets, for the conformance suite.
 //!
 //! `tests/simulator.rs` runs seeds; `make simulate SEEDS=…` runs as many as you like.
 
 pub mod ground;
+pub mod lossy;
+pub mod messages;
 pub mod methods;
 pub mod model;
 pub mod network;
 pub mod sabotage;
+pub mod streams;
 
 /// What came of a run.
 #[derive(Debug, PartialEq, Eq)]

@@ -274,7 +274,11 @@ impl Model {
     /// A node is no more.
     pub fn crashed(&mut self, node: usize, life: u32) {
         let range = (node, life, Peer(0))..=(node, life, Peer(u64::MAX));
-        let peers: Vec<Peer> = self.handles.range(range).map(|((.., peer), _)| *peer).collect();
+        let peers: Vec<Peer> = self
+            .handles
+            .range(range)
+            .map(|((.., peer), _)| *peer)
+            .collect();
         for peer in peers {
             self.finish(self.end(node, life, peer));
         }
@@ -295,7 +299,10 @@ impl Model {
     fn no_transfers(&self, end: End, how: &str) {
         let left = self.pending.values().filter(|pending| pending.end == end);
         let left = left.count();
-        assert_eq!(left, 0, "{end:?} {how} before {left} of its transfers completed");
+        assert_eq!(
+            left, 0,
+            "{end:?} {how} before {left} of its transfers completed"
+        );
     }
 
     fn finish(&mut self, end: End) {
@@ -337,7 +344,10 @@ impl Model {
         }
         let filler = input.bytes(1 << 20, "filler").expect("ours");
         let expected = pattern(sequence ^ (filler.len() as u64) << 32, filler.len());
-        assert!(filler == expected, "{from:?} to {me:?}: a packet was altered");
+        assert!(
+            filler == expected,
+            "{from:?} to {me:?}: a packet was altered"
+        );
     }
 
     /// The packet behind a put: all of its bytes are there.
@@ -370,7 +380,10 @@ impl Model {
                 self.progress.1 += 1;
                 if pending.direction == Direction::Get {
                     let expected = pattern(pending.region, pending.local.len());
-                    assert!(pending.local.to_vec() == expected, "a get brought other bytes");
+                    assert!(
+                        pending.local.to_vec() == expected,
+                        "a get brought other bytes"
+                    );
                 }
             }
             Err(TransferError::Protection) => {
@@ -450,7 +463,10 @@ impl Sink for Ear<'_> {
         let end = self.model.end(self.node, self.life, peer);
         let broken = matches!(cause, PeerError::Protocol(_) | PeerError::Unauthorised(_));
         assert!(!broken, "{end:?} went down: {cause}");
-        assert!(!self.model.gentle, "{end:?} went down without reason: {cause}");
+        assert!(
+            !self.model.gentle,
+            "{end:?} went down without reason: {cause}"
+        );
         self.model.no_transfers(end, "went down");
         self.model.finish(end);
         let key = (self.node, self.life, peer);

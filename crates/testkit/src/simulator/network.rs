@@ -77,8 +77,8 @@ impl Faults {
 pub enum Delivery {
     /// A datagram and where it comes from.
     Datagram(SocketAddr, Vec<u8>),
-    /// The news that nobody is there.
-    NobodyThere(SocketAddr),
+    /// The news that nobody is there, with the datagram.
+    NobodyThere(SocketAddr, Vec<u8>),
 }
 
 /// What the log says happened to a datagram.
@@ -102,8 +102,9 @@ struct Flight {
     order: u64,
     from: SocketAddr,
     to: SocketAddr,
-    /// `None` is the news that nobody is at `from`.
-    bytes: Option<Vec<u8>>,
+    bytes: Vec<u8>,
+    /// Whether it is the news that this datagram found nobody at `from`.
+    returns: bool,
 }
 
 /// The state of a network.
@@ -338,10 +339,10 @@ impl Network {
         if self.chance(self.faults.straying) {
             at += Duration::from_millis(self.random.below(20_000) as u64);
         }
-        self.fly(at, from, to, Some(bytes));
+        self.fly(at, from, to, bytes, false);
     }
 
-    fn fly(&mut self, at: Time, from: SocketAddr, to: SocketAddr, bytes: Option<Vec<u8>>) {
+    fn fly(&mut self, at: Time, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>, returns: bool) {
         self.order += 1;
         self.flights.push(Reverse(Flight {
             at,
@@ -349,6 +350,7 @@ impl Network {
             from,
             to,
             bytes,
+            returns,
         }));
     }
 
@@ -373,24 +375,26 @@ impl Network {
             };
             self.now = self.now.max(flight.at);
             let Flight {
-                from, to, bytes, ..
+                from,
+                to,
+                bytes,
+                returns,
+                ..
             } = flight;
-            let mark = bytes.as_deref().map_or(0, fingerprint);
-            let is_datagram = bytes.is_some();
-            let delivery = match bytes {
-                Some(bytes) => Delivery::Datagram(from, bytes),
-                None => Delivery::NobodyThere(from),
-            };
+            let mark = fingerprint(&bytes);
             if let Some(inbox) = self.inboxes.get_mut(&to) {
-                inbox.push_back(delivery);
+                inbox.push_back(match returns {
+                    false => Delivery::Datagram(from, bytes),
+                    true => Delivery::NobodyThere(from, bytes),
+                });
                 self.note(Fate::Delivered, from, to, mark);
-            } else if is_datagram {
+            } else if !returns {
                 // Its host says so, on a way that loses as well.
                 self.note(Fate::Unclaimed, from, to, mark);
                 let cut = self.cut.contains(&(host_of(to), host_of(from)));
                 if !cut && !self.chance(self.faults.loss) {
                     let at = self.now + self.faults.delay;
-                    self.fly(at, to, from, None);
+                    self.fly(at, to, from, bytes, true);
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! What becomes of a connection in the end: its own, ours, or that of patience.
 
+use causeway_wire::datagram::Prefix;
+
 use super::core::Core;
 use super::link::Link;
 use super::table::Origin;
@@ -96,52 +98,52 @@ impl Core {
         }
     }
 
-    /// The system says that what was sent to `to` found nobody.
-    pub fn handle_unreachable(&mut self, now: Time, to: Remote, sink: &mut dyn Sink) {
-        let peers = self.by_remote.get(&to).cloned().unwrap_or_default();
-        for peer in peers {
-            let Some(state) = self.peers.get_mut(peer) else {
-                continue;
-            };
-            let lingers = state.is_lingering();
-            let Some(link) = &mut state.link else {
-                continue;
-            };
-            if lingers {
-                self.forget(peer);
-            } else if link.is_up() {
-                link.suspect(now, "its host says that its process is gone");
-                self.touch(now, peer);
-            } else {
-                let cause = PeerError::Refused(format!("at {}", to.address));
-                self.next_target(now, peer, cause, sink);
-            }
+    /// The system says that a datagram of ours, which begins with `front`, found nobody at `to`.
+    pub fn handle_unreachable(&mut self, now: Time, to: Remote, front: &[u8], sink: &mut dyn Sink) {
+        if let Some(peer) = self.sender_of(to, front) {
+            self.nobody_there(now, peer, "its host says that its process is gone", sink);
         }
     }
 
-    /// A datagram to `to` was larger than the way there carries.
-    pub fn handle_too_large(&mut self, to: Remote) {
-        let peers = self.by_remote.get(&to).cloned().unwrap_or_default();
-        for peer in peers {
-            if let Some(state) = self.peers.get_mut(peer)
-                && let Some(link) = &mut state.link
-            {
-                link.shrink();
-            }
+    /// The same, but that it was larger than the way there carries.
+    pub fn handle_too_large(&mut self, to: Remote, front: &[u8]) {
+        if let Some(peer) = self.sender_of(to, front)
+            && let Some(state) = self.peers.get_mut(peer)
+            && let Some(link) = &mut state.link
+        {
+            link.shrink();
         }
     }
 
-    /// Somebody at the peer's address says that it knows nothing of the connection.
-    pub(super) fn disowned(&mut self, now: Time, peer: Peer, sink: &mut dyn Sink) {
+    /// Whose datagram to `to` begins so. One of an earlier connection is nobody's.
+    fn sender_of(&self, to: Remote, front: &[u8]) -> Option<Peer> {
+        let prefix = Prefix::peek(front).ok()?;
+        let peer = *self.by_number.get(&prefix.from)?;
+        let link = self.peers.get(peer)?.link.as_ref()?;
+        (link.remote == to).then_some(peer)
+    }
+
+    /// Somebody who should know says that the peer is gone, or is not there.
+    pub(super) fn nobody_there(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        why: &'static str,
+        sink: &mut dyn Sink,
+    ) {
         let Some(state) = self.peers.get_mut(peer) else {
             return;
         };
         if state.is_lingering() {
             return self.end(now, peer, PeerError::Disconnected, sink);
         }
-        if let Some(link) = &mut state.link {
-            link.suspect(now, "another process has taken its place at its address");
+        let Some(link) = &mut state.link else { return };
+        if link.is_up() {
+            link.suspect(now, why);
             self.touch(now, peer);
+        } else {
+            let cause = PeerError::Refused(format!("at {}", link.remote.address));
+            self.next_target(now, peer, cause, sink);
         }
     }
 
@@ -182,7 +184,7 @@ impl Core {
         let Some(link) = link else { return };
         let owes_nothing = link.has_delivered_all(&state.session);
         state.session.goodbye();
-        let (number, remote) = (link.ours, link.remote);
+        let number = link.ours;
         let lingering = self.peers.insert(|handle| {
             state.handle = handle;
             state.origin = Origin::Lingering {
@@ -198,11 +200,6 @@ impl Core {
         self.by_number.insert(number, lingering);
         if let Some(caller) = caller.filter(|_| was_caller) {
             self.by_caller.insert(caller, lingering);
-        }
-        if let Some(peers) = self.by_remote.get_mut(&remote) {
-            for known in peers.iter_mut().filter(|known| **known == peer) {
-                *known = lingering;
-            }
         }
         self.touch(now, lingering);
     }
@@ -234,10 +231,5 @@ impl Core {
             Origin::Lingering { owes_nothing, .. } => !owes_nothing || state.session.has_output(),
             _ => false,
         })
-    }
-
-    /// Whom the datagrams of a peer go to, for those who drive the core.
-    pub fn remote(&self, peer: Peer) -> Option<Remote> {
-        Some(self.peers.get(peer)?.link.as_ref()?.remote)
     }
 }

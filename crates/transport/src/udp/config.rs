@@ -41,7 +41,7 @@ impl Default for UdpConfig {
             key: None,
             connect_timeout: Duration::from_secs(5),
             liveness_timeout: Duration::from_secs(30),
-            probe_interval: Duration::from_secs(2),
+            probe_interval: Duration::from_secs(5),
             suspicion_timeout: Duration::from_millis(500),
             linger_timeout: Duration::from_secs(2),
             queue_bytes: 1 << 20,

@@ -37,8 +37,9 @@ const MAX_REPLIES: usize = 256;
 /// What the core asks of those who drive it while it handles a datagram.
 pub trait Surroundings {
     /// Without a key: who holds the socket at `remote`, which is said to be `holder`; the error says
-    /// why it is not talked to.
-    fn verify(&mut self, remote: Remote, holder: Holder) -> Result<Identity, String>;
+    /// why it is not talked to. `we_call` tells whether we reach out to it, or it to us.
+    fn verify(&mut self, remote: Remote, holder: Holder, we_call: bool)
+    -> Result<Identity, String>;
 
     /// Which process and descriptor number hold our socket of this number.
     fn holder(&self, socket: u32) -> Holder;
@@ -59,8 +60,8 @@ pub struct Core {
     pub(super) by_number: HashMap<u64, Peer>,
     /// Callers by where they call from and their number for the connection.
     pub(super) by_caller: HashMap<(Remote, u64), Peer>,
-    /// Who is at the other end of an address, in the order in which they came.
-    pub(super) by_remote: HashMap<Remote, Vec<Peer>>,
+    /// The sockets that take calls.
+    pub(super) listening: BTreeSet<u32>,
     pub(super) jar: Jar,
     pub(super) half_open: usize,
     ready: VecDeque<Peer>,
@@ -80,7 +81,7 @@ impl Core {
             by_address: HashMap::new(),
             by_number: HashMap::new(),
             by_caller: HashMap::new(),
-            by_remote: HashMap::new(),
+            listening: BTreeSet::new(),
             jar: Jar::new(secret),
             half_open: 0,
             ready: VecDeque::new(),
@@ -89,6 +90,11 @@ impl Core {
             replies: VecDeque::new(),
             scratch: Scratch::new(),
         }
+    }
+
+    /// Has calls taken that come to a socket.
+    pub fn take_calls(&mut self, socket: u32) {
+        self.listening.insert(socket);
     }
 
     /// How much peers that come from now on may send ahead.
@@ -113,9 +119,9 @@ impl Core {
         }
         let session = self.session();
         let origin = Origin::Connected { targets, at: 0 };
-        let peer = self.peers.insert(|handle| {
-            Box::new(PeerState::new(handle, origin, address.clone(), session))
-        });
+        let peer = self
+            .peers
+            .insert(|handle| Box::new(PeerState::new(handle, origin, address.clone(), session)));
         self.by_address.insert(address.clone(), peer);
         Ok(peer)
     }
@@ -256,23 +262,13 @@ impl Core {
 
     /// Ends a peer's connection: nothing that comes finds it any more.
     pub(super) fn unlink(&mut self, peer: Peer) {
-        let Some(link) = self
-            .peers
-            .get_mut(peer)
-            .and_then(|state| state.link.take())
-        else {
+        let Some(link) = self.peers.get_mut(peer).and_then(|state| state.link.take()) else {
             return;
         };
         self.by_number.remove(&link.ours);
         let caller = (link.remote, link.theirs);
         if self.by_caller.get(&caller) == Some(&peer) {
             self.by_caller.remove(&caller);
-        }
-        if let Some(peers) = self.by_remote.get_mut(&link.remote) {
-            peers.retain(|&other| other != peer);
-            if peers.is_empty() {
-                self.by_remote.remove(&link.remote);
-            }
         }
         self.set_timer(peer);
     }
@@ -415,8 +411,11 @@ impl Core {
                 self.greeting(now, from, prefix, greeting, around, sink);
             }
             Datagram::Reset(prefix) => {
-                if let Some(peer) = self.addressee(from, prefix, false, false) {
-                    self.disowned(now, peer, sink);
+                let why = "another process has taken its place at its address";
+                let calling = self.opening_to(from, prefix);
+                let calling = calling.filter(|_| prefix.from == 0);
+                if let Some(peer) = calling.or_else(|| self.addressee(from, prefix, false, false)) {
+                    self.nobody_there(now, peer, why, sink);
                 }
             }
             Datagram::Foreign(prefix, version) => {
@@ -424,6 +423,13 @@ impl Core {
                 self.foreign(now, from, prefix, version, whole, sink);
             }
         }
+    }
+
+    /// Tells a stranger that there is no connection of these numbers here.
+    pub(super) fn disown(&mut self, to: Remote, theirs: u64, ours: u64) {
+        let mut reset = Vec::new();
+        datagram::encode_reset(theirs, ours, &mut reset);
+        self.reply(to, reset);
     }
 
     /// Whose connection a datagram belongs to. A stranger who wants an answer is told that it has none.
@@ -437,9 +443,7 @@ impl Core {
         let known = self.by_number.get(&prefix.to).copied();
         let Some(peer) = known else {
             if wants_answer {
-                let mut reset = Vec::new();
-                datagram::encode_reset(prefix.from, prefix.to, &mut reset);
-                self.reply(from, reset);
+                self.disown(from, prefix.from, prefix.to);
             }
             return None;
         };

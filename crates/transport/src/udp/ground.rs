@@ -71,10 +71,10 @@ impl Batch {
 pub enum Arrival {
     /// A datagram, in this part of [`Arrivals::room`].
     Datagram(Remote, Range<usize>),
-    /// What was sent there found nobody.
-    NobodyThere(Remote),
-    /// What was sent there was too large for the way.
-    TooLarge(Remote),
+    /// A datagram of ours, which begins as this part of [`Arrivals::room`], found nobody there.
+    NobodyThere(Remote, Range<usize>),
+    /// The same, but it was too large for the way.
+    TooLarge(Remote, Range<usize>),
 }
 
 /// Room for what comes from the network.

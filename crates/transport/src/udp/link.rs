@@ -249,7 +249,9 @@ impl Link {
         }
         let ack = self.incoming.take_ack(now);
         let span = match has_span {
-            true => self.outgoing.next_span(self.datagram_bytes - OVERHEAD_BYTES),
+            true => self
+                .outgoing
+                .next_span(self.datagram_bytes - OVERHEAD_BYTES),
             false => None,
         };
         let wants_ack = span.is_some() || self.outgoing.wants_probe();
@@ -372,7 +374,9 @@ impl Link {
         }
         let silence_ends = self.silence_ends();
         if silence_ends <= now {
-            let since = self.heard_at.max(self.outstanding_since.unwrap_or_default());
+            let since = self
+                .heard_at
+                .max(self.outstanding_since.unwrap_or_default());
             let silent = now.saturating_sub(since);
             return Err(PeerError::TimedOut(silent.as_millis() as u64));
         }

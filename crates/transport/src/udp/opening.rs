@@ -57,7 +57,6 @@ impl Core {
         );
         state.link = Some(link);
         self.by_number.insert(number, peer);
-        self.by_remote.entry(target).or_default().push(peer);
         self.touch(now, peer);
     }
 
@@ -98,7 +97,7 @@ impl Core {
     }
 
     /// The peer whose opening a greeting from `from` answers.
-    fn opening_to(&self, from: Remote, prefix: Prefix) -> Option<Peer> {
+    pub(super) fn opening_to(&self, from: Remote, prefix: Prefix) -> Option<Peer> {
         let peer = *self.by_number.get(&prefix.to)?;
         let link = self.peers.get(peer)?.link.as_ref()?;
         let fits = link.remote == from && matches!(link.phase, Phase::Opening(_));
@@ -180,7 +179,7 @@ impl Core {
             }
             state.identity = Some(Identity::Keyed);
         } else {
-            match around.verify(link.remote, greeting.holder) {
+            match around.verify(link.remote, greeting.holder, true) {
                 Ok(identity) => state.identity = Some(identity),
                 Err(reason) => {
                     return self.end(now, peer, PeerError::Unauthorised(reason), sink);
@@ -232,6 +231,10 @@ impl Core {
         if caller == 0 {
             return;
         }
+        if !self.listening.contains(&from.socket) {
+            // This socket is for calling others.
+            return self.disown(from, caller, 0);
+        }
         if let Some(&peer) = self.by_caller.get(&(from, caller)) {
             return self.accept_again(from, peer);
         }
@@ -281,7 +284,7 @@ impl Core {
                 }
                 Identity::Keyed
             }
-            None => match around.verify(from, theirs.holder) {
+            None => match around.verify(from, theirs.holder, false) {
                 Ok(identity) => identity,
                 Err(reason) => {
                     tracing::warn!(%reason, "a UDP peer is turned away");
@@ -315,7 +318,6 @@ impl Core {
         self.half_open += 1;
         self.by_number.insert(number, peer);
         self.by_caller.insert((from, caller), peer);
-        self.by_remote.entry(from).or_default().push(peer);
         self.greet_stranger(Kind::Accept, from, caller, number, &answer);
         self.touch(now, peer);
     }

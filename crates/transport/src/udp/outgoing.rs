@@ -173,7 +173,13 @@ impl Outgoing {
     }
 
     /// A datagram of `bytes` that wants to be acknowledged has been sent.
-    pub(super) fn sent(&mut self, number: u64, span: Option<(u64, usize)>, bytes: usize, now: Time) {
+    pub(super) fn sent(
+        &mut self,
+        number: u64,
+        span: Option<(u64, usize)>,
+        bytes: usize,
+        now: Time,
+    ) {
         let (offset, len) = span.unwrap_or_default();
         self.flights.push_back(Flight {
             number,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use causeway_sys::datagram::{self, MAX_BATCH, Mishap};
 use causeway_sys::net;
-use causeway_wire::datagram::{MAX_DATAGRAM_BYTES, SAFE_DATAGRAM_BYTES};
+use causeway_wire::datagram::{MAX_DATAGRAM_BYTES, PREFIX_BYTES, SAFE_DATAGRAM_BYTES};
 use causeway_wire::tcp::Holder;
 use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
@@ -33,7 +33,10 @@ const SLOT_BYTES: usize = LOOPBACK_BYTES;
 const RECEIVES_PER_ROUND: usize = 16;
 
 /// Reports on datagrams that found nobody, taken per socket and round.
-const MISHAPS_PER_ROUND: usize = 64;
+const REPORTS_PER_ROUND: usize = 64;
+
+/// Reports that are kept until the next look; of more, the later ones are left out.
+const MOST_NOTICED: usize = 256;
 
 /// Random numbers are drawn this many bytes at a time.
 const RANDOM_BYTES: usize = 256;
@@ -54,8 +57,8 @@ pub struct Sockets {
     sockets: Vec<Socket>,
     began: Instant,
     random: Vec<u8>,
-    /// What was noticed while sending.
-    noticed: Vec<Arrival>,
+    /// What was noticed, with the fronts of the datagrams concerned.
+    noticed: Vec<(Remote, Mishap, [u8; PREFIX_BYTES])>,
     came: Vec<(SocketAddr, std::ops::Range<usize>)>,
     /// The socket that is read first in the next round.
     first: usize,
@@ -90,7 +93,11 @@ impl Sockets {
     fn draw(&mut self) -> rustix::io::Result<()> {
         self.random.resize(RANDOM_BYTES, 0);
         let mut filled = 0;
-        while let Some(room) = self.random.get_mut(filled..).filter(|room| !room.is_empty()) {
+        while let Some(room) = self
+            .random
+            .get_mut(filled..)
+            .filter(|room| !room.is_empty())
+        {
             match rustix::rand::getrandom(room, rustix::rand::GetRandomFlags::empty()) {
                 Ok(count) => filled += count,
                 Err(rustix::io::Errno::INTR) => {}
@@ -100,38 +107,42 @@ impl Sockets {
         Ok(())
     }
 
-    fn take_mishaps(&mut self) {
-        for (number, socket) in self.sockets.iter().enumerate() {
-            for _ in 0..MISHAPS_PER_ROUND {
-                let Ok(Some((address, mishap))) = datagram::take_mishap(&socket.descriptor) else {
+    fn take_reports(&mut self) {
+        for number in 0..self.sockets.len() {
+            for _ in 0..REPORTS_PER_ROUND {
+                let Some(socket) = self.sockets.get(number) else {
+                    break;
+                };
+                let Ok(Some(report)) = datagram::take_report(&socket.descriptor) else {
                     break;
                 };
                 let to = Remote {
                     socket: number as u32,
-                    address,
+                    address: report.to,
                 };
-                notice(&mut self.noticed, to, mishap);
+                self.notice(to, report.mishap, report.front());
             }
+        }
+    }
+
+    fn notice(&mut self, to: Remote, mishap: Mishap, datagram: &[u8]) {
+        let front = datagram.first_chunk::<PREFIX_BYTES>();
+        if let Some(front) = front.filter(|_| self.noticed.len() < MOST_NOTICED) {
+            self.noticed.push((to, mishap, *front));
         }
     }
 }
 
-fn notice(noticed: &mut Vec<Arrival>, to: Remote, mishap: Mishap) {
-    let arrival = match mishap {
-        Mishap::NobodyThere => Arrival::NobodyThere(to),
-        Mishap::TooLarge => Arrival::TooLarge(to),
-        Mishap::Other => return,
-    };
-    if noticed.last() != Some(&arrival) {
-        noticed.push(arrival);
-    }
-}
-
 impl Surroundings for Sockets {
-    /// Root is let in; a socket that could be anybody's is not. The kernel tells whose a socket is at this
+    /// Root is let in, and may reach out to anybody; but nobody else gets in with root. The kernel tells whose a socket is at this
     /// moment. Should another user get hold of the port later, it learns what is sent to it, until the
     /// connection is found dead: whom that concerns, uses a key.
-    fn verify(&mut self, remote: Remote, holder: Holder) -> Result<Identity, String> {
+    fn verify(
+        &mut self,
+        remote: Remote,
+        holder: Holder,
+        we_call: bool,
+    ) -> Result<Identity, String> {
         let address = remote.address;
         if !is_loopback(address) {
             return Err(format!(
@@ -142,7 +153,7 @@ impl Surroundings for Sockets {
             .map_err(|error| format!("the kernel does not say whose socket it is: {error}"))?
             .ok_or_else(|| format!("no process holds a socket at exactly {address}"))?;
         let me = rustix::process::geteuid().as_raw();
-        if owner.uid != me && owner.uid != 0 && me != 0 {
+        if owner.uid != me && owner.uid != 0 && !(we_call && me == 0) {
             return Err(format!(
                 "the process at {address} belongs to user {}, this one to user {me}; \
                  different users need a cluster key",
@@ -245,12 +256,12 @@ impl Ground for Sockets {
                     // An earlier datagram's misfortune is reported at the next call, whatever it is.
                     failures += 1;
                     if mishap == Mishap::NobodyThere && failures <= MAX_BATCH {
-                        self.take_mishaps();
+                        self.take_reports();
                         continue;
                     }
-                    if let Some(&(address, _)) = datagrams.first() {
+                    if let Some(&(address, bytes)) = datagrams.first() {
                         let socket = number;
-                        notice(&mut self.noticed, Remote { socket, address }, mishap);
+                        self.notice(Remote { socket, address }, mishap, bytes);
                     }
                     batch.advance(1);
                 }
@@ -276,6 +287,10 @@ impl Ground for Sockets {
                 break;
             };
             self.came.clear();
+            if room.len() < SLOT_BYTES {
+                self.first = number;
+                break;
+            }
             let got = datagram::receive_many(&socket.descriptor, room, SLOT_BYTES, &mut self.came);
             let got = got.unwrap_or_else(|_| {
                 failed = true;
@@ -289,15 +304,22 @@ impl Ground for Sockets {
             }
             base += got * SLOT_BYTES;
             room = room.get_mut(got * SLOT_BYTES..).unwrap_or_default();
-            if room.is_empty() {
-                self.first = number + 1;
-                break;
-            }
         }
         if failed {
-            self.take_mishaps();
+            self.take_reports();
         }
-        arrivals.list.append(&mut self.noticed);
+        // The fronts lie behind the last slot.
+        arrivals.room.truncate(RECEIVES_PER_ROUND * SLOT_BYTES);
+        for (to, mishap, front) in self.noticed.drain(..) {
+            let start = arrivals.room.len();
+            arrivals.room.extend_from_slice(&front);
+            let range = start..arrivals.room.len();
+            match mishap {
+                Mishap::NobodyThere => arrivals.list.push(Arrival::NobodyThere(to, range)),
+                Mishap::TooLarge => arrivals.list.push(Arrival::TooLarge(to, range)),
+                Mishap::Other => {}
+            }
+        }
     }
 
     fn pollable(&self) -> BorrowedFd<'_> {

@@ -1,1 +1,331 @@
-//! Tests of the core and its parts.
+//! Trust, and strangers who send what they like.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use causeway_wire::datagram::{
+    self, Ack, BITMAP_WORDS, Datagram, GREETING_BYTES, Greeting, Kind, Prefix, Segment,
+};
+use causeway_wire::tcp::{Auth, Refusal};
+
+use super::*;
+use crate::error::{PeerError, TransferError};
+use crate::method::{Packet, Token};
+
+#[derive(Default)]
+struct Seen {
+    packets: Vec<Vec<u8>>,
+    up: Vec<Peer>,
+    down: Vec<PeerError>,
+}
+
+impl Sink for Seen {
+    fn packet(&mut self, _: Peer, packet: Packet<'_>) {
+        self.packets.push(packet.to_vec(0));
+    }
+    fn transfer_done(&mut self, _: Peer, _: Token, _: Result<(), TransferError>) {}
+    fn peer_up(&mut self, peer: Peer) {
+        self.up.push(peer);
+    }
+    fn peer_down(&mut self, _: Peer, cause: PeerError) {
+        self.down.push(cause);
+    }
+    fn writable(&mut self, _: Peer) {}
+}
+
+fn method(key: Option<u8>) -> Udp {
+    Udp::new(UdpConfig {
+        key: key.map(|byte| [byte; 32]),
+        max_half_open: 8,
+        ..UdpConfig::default()
+    })
+    .unwrap()
+}
+
+fn listening(key: Option<u8>) -> (Udp, Address) {
+    let mut udp = method(key);
+    let address = udp.listen(&"udp://127.0.0.1:0".parse().unwrap()).unwrap();
+    (udp, address)
+}
+
+/// Polls until `done`; a minute is far more than it takes.
+fn until(sides: &mut [(&mut Udp, &mut Seen)], mut done: impl FnMut(&[&Seen]) -> bool) {
+    let patience = Instant::now() + Duration::from_secs(60);
+    loop {
+        for (udp, seen) in sides.iter_mut() {
+            udp.poll(*seen);
+        }
+        let all: Vec<&Seen> = sides.iter().map(|(_, seen)| &**seen).collect();
+        if done(&all) {
+            return;
+        }
+        assert!(Instant::now() < patience, "waited in vain");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn who_does_not_hold_the_same_key_stays_outside_and_learns_why() {
+    for (theirs, ours, why) in [
+        (Some(1), None, "demands"),
+        (None, Some(1), "has no cluster key"),
+        (Some(1), Some(2), "another cluster key"),
+    ] {
+        let (mut callee, address) = listening(theirs);
+        let mut caller = method(ours);
+        let peer = caller.connect(&address).unwrap();
+        caller.send(peer, &[b"let me in"]).unwrap();
+        let (mut inside, mut outside) = (Seen::default(), Seen::default());
+        let sides = &mut [(&mut callee, &mut inside), (&mut caller, &mut outside)];
+        until(sides, |seen| !seen[1].down.is_empty());
+        let cause = &outside.down[0];
+        assert!(matches!(cause, PeerError::Unauthorised(_)), "{cause}");
+        assert!(cause.to_string().contains(why), "{cause}");
+        assert!(inside.up.is_empty() && inside.packets.is_empty());
+    }
+}
+
+#[test]
+fn without_a_key_only_this_host_is_talked_to() {
+    let mut udp = method(None);
+    for address in ["udp://192.0.2.1:9", "udp://[2001:db8::1]:9"] {
+        let address: Address = address.parse().unwrap();
+        for error in [
+            udp.connect(&address).unwrap_err(),
+            udp.listen(&address).unwrap_err(),
+        ] {
+            assert!(error.to_string().contains("cluster key"), "{error}");
+        }
+    }
+    let keyed = method(Some(1)).connect(&"udp://192.0.2.1:9".parse().unwrap());
+    assert!(keyed.is_ok());
+}
+
+/// A stranger with a socket of its own.
+struct Stranger {
+    socket: UdpSocket,
+}
+
+impl Stranger {
+    fn calling(address: &Address) -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(address.rest()).unwrap();
+        let most = Duration::from_millis(20);
+        socket.set_read_timeout(Some(most)).unwrap();
+        Self { socket }
+    }
+
+    fn open(&self, number: u64, greeting: Greeting) {
+        let prefix = Prefix {
+            kind: Kind::Open,
+            to: 0,
+            from: number,
+        };
+        let mut bytes = Vec::new();
+        greeting.encode(prefix, &mut bytes);
+        self.socket.send(&bytes).unwrap();
+    }
+
+    fn segment(&self, (to, from): (u64, u64), number: u64, segment: &Segment<'_>) {
+        let kind = Kind::Plain;
+        let mut bytes = Vec::new();
+        datagram::begin_segment(Prefix { kind, to, from }, number, &mut bytes);
+        segment.encode_head(&mut bytes);
+        bytes.extend_from_slice(segment.data);
+        datagram::seal_with_check(0, &mut bytes);
+        self.socket.send(&bytes).unwrap();
+    }
+
+    /// What comes back while `udp` works on it.
+    fn answer(&self, udp: &mut Udp, seen: &mut Seen) -> Option<Vec<u8>> {
+        for _ in 0..10 {
+            udp.tick(Instant::now(), seen);
+            let mut bytes = vec![0; 70_000];
+            if let Ok(count) = self.socket.recv(&mut bytes) {
+                bytes.truncate(count);
+                return Some(bytes);
+            }
+        }
+        None
+    }
+
+    /// Gets as far as an acceptance; answers the callee's number.
+    fn let_in(&self, number: u64, udp: &mut Udp, seen: &mut Seen) -> u64 {
+        self.open(number, Greeting::default());
+        let bytes = self.answer(udp, seen).expect("a cookie");
+        assert!(bytes.len() <= GREETING_BYTES, "no more than was sent");
+        let Ok(Datagram::Greeting(prefix, greeting)) = Datagram::decode(&bytes) else {
+            panic!("no greeting");
+        };
+        assert_eq!((prefix.kind, prefix.to), (Kind::Cookie, number));
+        assert_eq!(udp.core.half_open, 0, "nothing is kept");
+        let cookie = greeting.cookie;
+        self.open(
+            number,
+            Greeting {
+                cookie,
+                ..Greeting::default()
+            },
+        );
+        let bytes = self.answer(udp, seen).expect("an acceptance");
+        let Ok(Datagram::Greeting(prefix, _)) = Datagram::decode(&bytes) else {
+            panic!("no greeting");
+        };
+        assert_eq!((prefix.kind, prefix.to), (Kind::Accept, number));
+        prefix.from
+    }
+}
+
+const DATA: Segment<'static> = Segment {
+    wants_ack: true,
+    ack: None,
+    offset: 0,
+    data: b"x",
+};
+
+#[test]
+fn a_connection_that_means_nothing_is_disowned_and_calls_to_callers_are_not_taken() {
+    let (mut udp, address) = listening(None);
+    let mut seen = Seen::default();
+    let stranger = Stranger::calling(&address);
+    stranger.segment((77, 88), 0, &DATA);
+    let reset = stranger.answer(&mut udp, &mut seen).expect("a reset");
+    let expected = Prefix {
+        kind: Kind::Reset,
+        to: 88,
+        from: 77,
+    };
+    assert_eq!(Datagram::decode(&reset), Ok(Datagram::Reset(expected)));
+    // The socket from which others are called takes no calls.
+    let mut caller = method(None);
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let target: Address = format!("udp://{}", nobody.local_addr().unwrap())
+        .parse()
+        .unwrap();
+    let peer = caller.connect(&target).unwrap();
+    caller.send(peer, &[b"hello"]).unwrap();
+    let (_, outlet) = nobody.recv_from(&mut [0; 200]).unwrap();
+    let stranger = Stranger::calling(&format!("udp://{outlet}").parse().unwrap());
+    stranger.open(99, Greeting::default());
+    let reset = loop {
+        let bytes = stranger.answer(&mut caller, &mut seen).expect("a reset");
+        if let Ok(Datagram::Reset(prefix)) = Datagram::decode(&bytes) {
+            break prefix;
+        }
+    };
+    assert_eq!((reset.to, reset.from), (99, 0));
+}
+
+#[test]
+fn half_open_connections_are_few_and_end() {
+    let (mut udp, address) = listening(None);
+    let mut seen = Seen::default();
+    let strangers: Vec<_> = (0..8).map(|_| Stranger::calling(&address)).collect();
+    for (number, stranger) in strangers.iter().enumerate() {
+        udp.core.half_open = 0;
+        stranger.let_in(number as u64 + 1, &mut udp, &mut seen);
+    }
+    udp.core.half_open = 8;
+    let late = Stranger::calling(&address);
+    late.open(9, Greeting::default());
+    let bytes = late.answer(&mut udp, &mut seen).expect("a cookie");
+    let Ok(Datagram::Greeting(_, greeting)) = Datagram::decode(&bytes) else {
+        panic!("no greeting");
+    };
+    let cookie = greeting.cookie;
+    late.open(
+        9,
+        Greeting {
+            cookie,
+            ..Greeting::default()
+        },
+    );
+    assert_eq!(late.answer(&mut udp, &mut seen), None, "there is no place");
+    let later = udp.ground.now() + udp.core.config.connect_timeout;
+    udp.core.handle_timer(later, &mut seen);
+    assert_eq!((udp.core.half_open, udp.core.peers.len()), (0, 0));
+    assert!(
+        seen.up.is_empty() && seen.down.is_empty(),
+        "nobody was told"
+    );
+}
+
+#[test]
+fn whoever_breaks_the_protocol_is_dropped() {
+    let ack = Ack {
+        delay_us: 0,
+        largest: 0,
+        bitmap: [0; BITMAP_WORDS],
+        received: 0,
+        limit: 0,
+    };
+    let with_ack = |ack| Segment {
+        ack: Some(ack),
+        ..DATA
+    };
+    let nonsense = [0xff; 64];
+    let wrongs = [
+        with_ack(Ack { largest: 50, ..ack }),
+        with_ack(Ack { received: 1, ..ack }),
+        Segment {
+            offset: 1 << 40,
+            ..DATA
+        },
+        Segment {
+            data: &nonsense,
+            ..DATA
+        },
+    ];
+    for (round, wrong) in wrongs.iter().enumerate() {
+        let (mut udp, address) = listening(None);
+        let mut seen = Seen::default();
+        let stranger = Stranger::calling(&address);
+        let number = 5 + round as u64;
+        let theirs = stranger.let_in(number, &mut udp, &mut seen);
+        stranger.segment((theirs, number), 0, &DATA);
+        // Whatever answers that comes first.
+        stranger.answer(&mut udp, &mut seen);
+        assert_eq!(seen.up.len(), 1);
+        stranger.segment((theirs, number), 1, wrong);
+        until(&mut [(&mut udp, &mut seen)], |seen| {
+            !seen[0].down.is_empty()
+        });
+        let cause = &seen.down[0];
+        assert!(matches!(cause, PeerError::Protocol(_)), "{round}: {cause}");
+    }
+}
+
+#[test]
+fn openings_of_another_kind_are_refused_with_the_reason() {
+    let (mut udp, address) = listening(None);
+    let mut seen = Seen::default();
+    let stranger = Stranger::calling(&address);
+    let auth = Auth::ClusterKey;
+    stranger.open(
+        1,
+        Greeting {
+            auth,
+            ..Greeting::default()
+        },
+    );
+    let bytes = stranger.answer(&mut udp, &mut seen).expect("a refusal");
+    let read = Datagram::decode(&bytes);
+    assert!(matches!(read, Ok(Datagram::Greeting(prefix, greeting))
+            if prefix.kind == Kind::Refuse && greeting.refusal == Refusal::NoKey));
+    // Another version.
+    let prefix = Prefix {
+        kind: Kind::Open,
+        to: 0,
+        from: 2,
+    };
+    let mut foreign = Vec::new();
+    Greeting::default().encode(prefix, &mut foreign);
+    foreign[1] = 9;
+    foreign.truncate(GREETING_BYTES - datagram::CHECK_BYTES);
+    datagram::seal_with_check(0, &mut foreign);
+    stranger.socket.send(&foreign).unwrap();
+    let bytes = stranger.answer(&mut udp, &mut seen).expect("a refusal");
+    let read = Datagram::decode(&bytes);
+    assert!(matches!(read, Ok(Datagram::Greeting(prefix, greeting))
+            if prefix.to == 2 && greeting.refusal == Refusal::Version));
+}

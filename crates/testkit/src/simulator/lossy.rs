@@ -1,0 +1,111 @@
+//! Another ground, with accidents: for tests over real sockets, in real time.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use causeway_transport::udp::core::Surroundings;
+use causeway_transport::udp::ground::{Arrival, Arrivals, Batch, Ground};
+use causeway_transport::udp::{Remote, Time};
+use causeway_transport::{Address, Error, Identity};
+use causeway_wire::tcp::Holder;
+
+use crate::random::Random;
+
+/// One datagram in so many is lost, and as many come twice, or change places with the next.
+const ONE_IN: usize = 25;
+
+/// See the module's page.
+pub struct LossyGround<G> {
+    under: G,
+    random: Random,
+}
+
+impl<G: Ground> LossyGround<G> {
+    /// Accidents that follow from `seed`, above `under`.
+    pub fn new(under: G, seed: u64) -> Self {
+        Self {
+            under,
+            random: Random::new(seed),
+        }
+    }
+}
+
+impl<G: Ground> Surroundings for LossyGround<G> {
+    fn verify(
+        &mut self,
+        remote: Remote,
+        holder: Holder,
+        we_call: bool,
+    ) -> Result<Identity, String> {
+        self.under.verify(remote, holder, we_call)
+    }
+
+    fn holder(&self, socket: u32) -> Holder {
+        self.under.holder(socket)
+    }
+
+    fn datagram_bytes(&self, remote: Remote) -> usize {
+        self.under.datagram_bytes(remote)
+    }
+
+    fn random(&mut self, into: &mut [u8]) {
+        self.under.random(into);
+    }
+}
+
+impl<G: Ground> Ground for LossyGround<G> {
+    fn now(&self) -> Time {
+        self.under.now()
+    }
+
+    fn instant(&self, at: Time) -> Instant {
+        self.under.instant(at)
+    }
+
+    fn resolve(&self, address: &Address) -> Result<Vec<SocketAddr>, Error> {
+        self.under.resolve(address)
+    }
+
+    fn bind(&mut self, address: SocketAddr) -> io::Result<(u32, SocketAddr)> {
+        self.under.bind(address)
+    }
+
+    fn buffer_bytes(&self) -> usize {
+        self.under.buffer_bytes()
+    }
+
+    fn send(&mut self, batch: &mut Batch) {
+        self.under.send(batch);
+    }
+
+    fn receive(&mut self, arrivals: &mut Arrivals) {
+        self.under.receive(arrivals);
+        let random = &mut self.random;
+        let mut list: Vec<Arrival> = Vec::with_capacity(arrivals.list.len());
+        for arrival in arrivals.list.drain(..) {
+            let is_datagram = matches!(arrival, Arrival::Datagram(..));
+            if is_datagram && random.one_in(ONE_IN) {
+                continue;
+            }
+            if is_datagram && random.one_in(ONE_IN) {
+                list.push(arrival.clone());
+            }
+            list.push(arrival);
+            let last = list.len() - 1;
+            if last > 0 && random.one_in(ONE_IN) {
+                list.swap(last - 1, last);
+            }
+        }
+        arrivals.list = list;
+    }
+
+    fn pollable(&self) -> BorrowedFd<'_> {
+        self.under.pollable()
+    }
+
+    fn wait(&mut self, most: Duration) -> bool {
+        self.under.wait(most)
+    }
+}
