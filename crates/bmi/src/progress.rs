@@ -6,6 +6,33 @@ use crate::Bmi;
 use crate::core::{Core, Delivery};
 use crate::wait::{DOZE, Woken};
 
+/// One wait. A large message comes in many steps, each of them soon after the last: how long the
+/// first took says how long to spin next time, and between steps the spin is more patient.
+struct Steps {
+    start: Instant,
+    first_after: Option<Duration>,
+}
+
+impl Steps {
+    fn from(start: Instant) -> Self {
+        Self {
+            start,
+            first_after: None,
+        }
+    }
+
+    /// Something has happened. Answers how long the wait was for the first time that it did.
+    fn step(&mut self, now: Instant) -> Duration {
+        *self
+            .first_after
+            .get_or_insert_with(|| now.saturating_duration_since(self.start))
+    }
+
+    fn has_begun(&self) -> bool {
+        self.first_after.is_some()
+    }
+}
+
 impl Bmi {
     /// Does what the last call has left to do.
     #[inline]
@@ -72,39 +99,25 @@ impl Bmi {
         }
         let start = Instant::now();
         let until = start.checked_add(idle);
+        let mut steps = Steps::from(start);
         let mut drowsy = false;
         loop {
-            if self.spin_until(start, idle, &ready) {
-                self.spin.came_after(start.elapsed());
+            if self.spin_until(&mut steps, until, &ready) {
+                self.spin.came_after(steps.step(Instant::now()));
                 return true;
             }
-            let now = Instant::now();
-            if until.is_some_and(|until| now >= until) {
+            if until.is_some_and(|until| Instant::now() >= until) {
                 return false;
             }
-            // A short sleep first: it is the cheaper one, and messages mostly come soon.
-            let limit = until.map_or(DOZE, |until| DOZE.min(until - now));
-            let dozed = if drowsy {
-                None
-            } else {
-                self.sleeper.doze(&mut self.methods, limit)
-            };
-            let woken = match dozed {
-                Some(woken) => {
-                    drowsy = now.elapsed() >= DOZE;
-                    woken
-                }
-                None => {
-                    let woken = self.sleeper.sleep(&mut self.methods, until);
-                    self.tick(Instant::now());
-                    drowsy = false;
-                    woken
-                }
-            };
-            self.progress();
+            let woken = self.rest(until, &mut drowsy);
+            let now = Instant::now();
+            let any = self.progress();
             if ready(&self.core) {
-                self.spin.came_after(start.elapsed());
+                self.spin.came_after(steps.step(now));
                 return true;
+            }
+            if any {
+                steps.step(now);
             }
             if woken == Woken::Waker {
                 return false;
@@ -112,24 +125,47 @@ impl Bmi {
         }
     }
 
-    /// Spins as long as is worth while.
+    /// Sleeps, at most until `until`: dozes if that is possible and has not just been in vain (`drowsy`), since
+    /// it is cheaper and messages mostly come soon.
+    fn rest(&mut self, until: Option<Instant>, drowsy: &mut bool) -> Woken {
+        let now = Instant::now();
+        let limit = until.map_or(DOZE, |until| until.saturating_duration_since(now).min(DOZE));
+        if !*drowsy && let Some(woken) = self.sleeper.doze(&mut self.methods, limit) {
+            *drowsy = now.elapsed() >= DOZE;
+            return woken;
+        }
+        *drowsy = false;
+        let woken = self.sleeper.sleep(&mut self.methods, until);
+        self.tick(Instant::now());
+        woken
+    }
+
+    /// Spins as long as is worth while, which is counted anew whenever something happens.
     fn spin_until(
         &mut self,
-        start: Instant,
-        idle: Duration,
+        steps: &mut Steps,
+        until: Option<Instant>,
         ready: &impl Fn(&Core) -> bool,
     ) -> bool {
-        let budget = self.spin.budget().min(idle);
-        let spun = Instant::now();
+        let mut spun = Instant::now();
         loop {
+            let mut any = false;
             for _ in 0..self.spin.polls_per_reading() {
-                self.progress();
+                any |= self.progress();
                 if ready(&self.core) {
                     return true;
                 }
             }
             let now = Instant::now();
-            if now - spun >= budget || now.saturating_duration_since(start) >= idle {
+            if any {
+                steps.step(now);
+                spun = now;
+            }
+            let budget = match steps.has_begun() {
+                false => self.spin.budget(),
+                true => self.spin.budget_between_steps(),
+            };
+            if now - spun >= budget || until.is_some_and(|until| now >= until) {
                 return false;
             }
             self.spin.pause(now - spun, now);
