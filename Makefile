@@ -12,6 +12,8 @@ DESTDIR ?=
 FUZZER := $(TARGET)/tools/bin/cargo-fuzz
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
+# Seconds that each flood of `make flood` lasts.
+FLOOD_SECONDS ?= 30
 # Rounds of `make kill-rounds`.
 KILL_ROUNDS ?= 100
 # Seeds of `make simulate`, or one of them.
@@ -51,7 +53,7 @@ loom: ## The shared queues under every interleaving
 		-p causeway-transport --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
-.PHONY: fuzz fuzz-smoke simulate kill-rounds asan valgrind
+.PHONY: fuzz fuzz-smoke simulate kill-rounds flood asan valgrind
 fuzz: $(FUZZER) ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time as there are processors
 	$(CARGO) run --quiet --locked -p causeway-testkit --example corpus fuzz/corpus
 	$(FUZZ) build
@@ -73,6 +75,10 @@ simulate: ## Simulated networks that lose, double, reorder, alter, cut off: SEED
 kill-rounds: ## SIGKILL servers at random moments under load, KILL_ROUNDS times (default 100), verify each time
 	CAUSEWAY_KILL_ROUNDS=$(KILL_ROUNDS) $(CARGO) test --release --locked -p causeway-fs \
 		--test whole kills -- --nocapture
+
+flood: ## 64 processes flood one with messages for FLOOD_SECONDS (default 30), over shm and over tcp
+	CAUSEWAY_FLOOD_SECONDS=$(FLOOD_SECONDS) $(CARGO) test --release --locked -p causeway-testkit \
+		--test scale floods -- --nocapture --test-threads=1
 
 # The thread sanitizer is left out: it needs a standard library built for it, and does not know the
 # memory that processes share; loom and the conformance suite look for races instead.

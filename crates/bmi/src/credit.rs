@@ -5,6 +5,10 @@
 //! [`EARLY_RECORD_BYTES`]; the cost flows back when the message has left the receiver's early
 //! memory. What all windows together commit never exceeds the budget, whatever the number of peers:
 //! a peer for which nothing is left gets a window of 0 and announces all its messages instead.
+//!
+//! Windows grow with need, but how much a peer gets through while all wait for the receiver is its
+//! window: none grows above an even share among those who have been in need, and whoever has more gives way to one that
+//! has less.
 
 use causeway_wire::bmi::EARLY_RECORD_BYTES;
 
@@ -29,6 +33,8 @@ pub(crate) struct Budget {
     windows: u64,
     /// Bytes that windows have committed.
     committed: u64,
+    /// Peers that have been in need of a larger window.
+    needy: u64,
     /// Most bytes of large unexpected messages that are fetched or wait to be taken.
     pulls: u64,
     /// Bytes of those.
@@ -42,6 +48,7 @@ impl Budget {
         Self {
             windows: half,
             committed: 0,
+            needy: 0,
             pulls: half,
             pulled: 0,
         }
@@ -63,6 +70,12 @@ impl Budget {
         } else {
             0
         }
+    }
+
+    /// An even share of what windows may grow to: a quarter stays free for peers to come.
+    pub(crate) fn even_share(&self) -> u32 {
+        let share = self.windows / 4 * 3 / self.needy.max(1);
+        share.clamp(SMALL_WINDOW.into(), MAX_WINDOW.into()) as u32
     }
 
     /// Whether new peers get less than they should.
@@ -109,6 +122,8 @@ pub(crate) struct Grant {
     granted: u32,
     /// What its messages hold in early memory.
     held: u32,
+    /// Counted among those who need more.
+    needy: bool,
 }
 
 impl Grant {
@@ -199,9 +214,19 @@ impl Grant {
         owed > 0 && owed >= self.window / 2
     }
 
+    /// Whether it has less than an even share.
+    pub(crate) fn is_poor(&self, budget: &Budget) -> bool {
+        self.window < budget.even_share()
+    }
+
     /// The peer waits for window: enlarges it if the budget allows; answers whether it did.
     pub(crate) fn enlarge(&mut self, budget: &mut Budget) -> bool {
+        if !self.needy {
+            self.needy = true;
+            budget.needy += 1;
+        }
         let goal = (self.window.saturating_mul(2)).clamp(SMALL_WINDOW, MAX_WINDOW);
+        let goal = goal.min(budget.even_share());
         // A quarter stays free for peers to come; a peer that has nothing may use that.
         let usable = if self.window == 0 {
             budget.free()
@@ -217,16 +242,23 @@ impl Grant {
         true
     }
 
-    /// Halves a window that has grown; answers whether it did. The peer is asked to give the rest
-    /// back.
+    /// Halves a window that has grown, or is above an even share; answers whether it did. The peer is
+    /// asked to give the rest back.
     pub(crate) fn shrink(&mut self, budget: &mut Budget) -> bool {
-        if self.window <= FIRST_WINDOW {
+        let least = FIRST_WINDOW.min(budget.even_share());
+        if self.window <= least {
             return false;
         }
+        // It may not need that much any more; if it does, it will say so.
+        self.sate(budget);
         let before = self.commitment();
-        self.window = (self.window / 2).max(FIRST_WINDOW);
+        self.window = (self.window / 2).max(least);
         budget.settle(before, self.commitment());
         true
+    }
+
+    fn sate(&mut self, budget: &mut Budget) {
+        budget.needy -= u64::from(std::mem::take(&mut self.needy));
     }
 
     /// The peer gives back credit; `false` if it never had that much.
@@ -242,6 +274,7 @@ impl Grant {
 
     /// The connection ended: nothing more will come. What is held stays held.
     pub(crate) fn close(&mut self, budget: &mut Budget) {
+        self.sate(budget);
         let before = self.commitment();
         self.window = 0;
         self.granted = 0;
@@ -373,6 +406,8 @@ mod tests {
                 }
                 let sum: u64 = peers.iter().map(|(grant, ..)| u64::from(grant.commitment())).sum();
                 prop_assert_eq!(sum, budget.committed);
+                let needy = peers.iter().filter(|(grant, ..)| grant.needy).count();
+                prop_assert_eq!(needy as u64, budget.needy);
                 prop_assert!(sum <= budget.windows);
             }
         }
@@ -388,6 +423,30 @@ mod tests {
         assert!(grant.arrive(FIRST_WINDOW));
         assert!(!grant.arrive(1));
         assert!(!grant.give_back(1, &mut budget));
+    }
+
+    #[test]
+    fn the_needy_come_to_even_shares() {
+        let mut budget = Budget::new(4 << 20);
+        let mut grants: Vec<Grant> = (0..64).map(|_| Grant::default()).collect();
+        for grant in &mut grants {
+            grant.open(&mut budget);
+        }
+        // The first asks long before the others.
+        while grants[0].enlarge(&mut budget) {}
+        assert!(grants[0].window() >= 256 << 10);
+        for _ in 0..20 {
+            for at in 0..grants.len() {
+                let poor = !grants[at].enlarge(&mut budget) && grants[at].is_poor(&budget);
+                let most = grants.iter_mut().max_by_key(|grant| grant.window());
+                if let Some(most) = most.filter(|_| poor) {
+                    most.shrink(&mut budget);
+                }
+            }
+        }
+        let windows = grants.iter().map(Grant::window);
+        let (least, most) = (windows.clone().min(), windows.max());
+        assert!(2 * least.unwrap() >= most.unwrap(), "{least:?} to {most:?}");
     }
 
     #[test]

@@ -237,7 +237,7 @@ impl Core {
         entry.starving = true;
         if entry.grant.enlarge(&mut self.budget) {
             entry.tell_window = true;
-        } else if self.budget.is_tight() {
+        } else if self.budget.is_tight() || entry.grant.is_poor(&self.budget) {
             self.shrink_largest();
         }
         self.mark_dirty(peer);

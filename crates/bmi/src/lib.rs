@@ -469,11 +469,10 @@ impl Bmi {
         idle: Duration,
         out: &mut Vec<Unexpected>,
     ) -> Result<usize, Error> {
-        if self.core.ring.is_empty() {
-            self.progress();
-            if self.core.ring.is_empty() && !idle.is_zero() {
-                self.wait_until(idle, |core| !core.ring.is_empty());
-            }
+        // Even if some wait: those whose messages have yet to be fetched must not fall behind.
+        self.progress();
+        if self.core.ring.is_empty() && !idle.is_zero() {
+            self.wait_until(idle, |core| !core.ring.is_empty());
         }
         let mut count = 0;
         while count < most

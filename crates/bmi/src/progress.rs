@@ -130,38 +130,19 @@ impl Bmi {
         }
         let start = Instant::now();
         let until = start.checked_add(idle);
-        let mut drowsy = false;
         let mut steps = Steps::from(start);
+        let mut drowsy = false;
         loop {
             if self.spin_until(&mut steps, until, &ready) {
                 self.spin.came_after(steps.step(Instant::now()));
                 return true;
             }
-            let now = Instant::now();
-            if until.is_some_and(|until| now >= until) {
+            if until.is_some_and(|until| Instant::now() >= until) {
                 return false;
             }
-            // A short sleep first: it is the cheaper one, and messages mostly come soon.
-            let limit = until.map_or(DOZE, |until| DOZE.min(until - now));
-            let dozed = if drowsy {
-                None
-            } else {
-                self.sleeper.doze(&mut self.methods, limit)
-            };
-            let woken = match dozed {
-                Some(woken) => {
-                    drowsy = now.elapsed() >= DOZE;
-                    woken
-                }
-                None => {
-                    let woken = self.sleeper.sleep(&mut self.methods, until);
-                    self.tick(Instant::now());
-                    drowsy = false;
-                    woken
-                }
-            };
-            let any = self.progress();
+            let woken = self.rest(until, &mut drowsy);
             let now = Instant::now();
+            let any = self.progress();
             if ready(&self.core) {
                 self.spin.came_after(steps.step(now));
                 return true;
@@ -173,6 +154,21 @@ impl Bmi {
                 return false;
             }
         }
+    }
+
+    /// Sleeps, at most until `until`: dozes if that is possible and has not just been in vain (`drowsy`), since
+    /// it is cheaper and messages mostly come soon.
+    fn rest(&mut self, until: Option<Instant>, drowsy: &mut bool) -> Woken {
+        let now = Instant::now();
+        let limit = until.map_or(DOZE, |until| until.saturating_duration_since(now).min(DOZE));
+        if !*drowsy && let Some(woken) = self.sleeper.doze(&mut self.methods, limit) {
+            *drowsy = now.elapsed() >= DOZE;
+            return woken;
+        }
+        *drowsy = false;
+        let woken = self.sleeper.sleep(&mut self.methods, until);
+        self.tick(Instant::now());
+        woken
     }
 
     /// Spins as long as is worth while, which is counted anew whenever something happens.

@@ -134,9 +134,14 @@ impl Spin {
     }
 
     /// How long to spin for the next step of something that is under way: a peer that copies or reads
-    /// half a megabyte is silent for 50 µs, and sleeping then costs as much again.
+    /// half a megabyte is silent for 50 µs, and sleeping then costs as much again. Where others want the
+    /// processor, they may be that peer.
     pub(crate) fn budget_between_steps(&self) -> Duration {
-        2 * self.limit
+        if self.is_crowded() {
+            self.budget()
+        } else {
+            2 * self.limit
+        }
     }
 
     /// How often to poll before the clock is looked at.

@@ -96,6 +96,8 @@ pub struct Tcp {
     /// Counts polls, from 1.
     round: u64,
     polls_without_epoll: u32,
+    /// The last epoll call found connections with news that are not hot.
+    others_are_busy: bool,
     keys: Vec<u64>,
 }
 
@@ -119,6 +121,7 @@ impl Tcp {
             hot: Vec::new(),
             round: 1,
             polls_without_epoll: 0,
+            others_are_busy: false,
             keys: Vec::new(),
         })
     }

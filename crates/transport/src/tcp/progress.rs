@@ -46,7 +46,8 @@ impl Tcp {
             }
         }
         self.polls_without_epoll += 1;
-        if self.hot.is_empty() || self.polls_without_epoll >= POLLS_PER_EPOLL {
+        let due = self.polls_without_epoll >= POLLS_PER_EPOLL || self.others_are_busy;
+        if self.hot.is_empty() || due {
             self.polls_without_epoll = 0;
             any |= self.serve_events(sink);
         }
@@ -201,6 +202,8 @@ impl Tcp {
             return false; // interrupted: the next poll asks again
         };
         let mut any = false;
+        // While they are, they are asked as often as the hot ones, or these would leave them behind.
+        self.others_are_busy = false;
         for event in events {
             let (flags, token) = (event.flags, Peer(event.data.u64()));
             if token.generation() == FIRST_RESERVED_GENERATION {
@@ -230,6 +233,7 @@ impl Tcp {
         }
         if flags.intersects(!epoll::EventFlags::OUT) && self.read(peer, sink) {
             any = true;
+            self.others_are_busy |= self.slots.get(peer).is_some_and(|state| !state.hot);
             self.heat(peer);
         }
         any

@@ -1,0 +1,245 @@
+//! Peers that are open and say nothing: memory, descriptors, processor.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use causeway_bmi::{Config, Memory};
+use causeway_testkit::directory;
+use causeway_testkit::patience::{Patience, eventually};
+use causeway_testkit::process::{self, Child, Part};
+
+use crate::{NOW, Node};
+
+/// Instances on each side; everyone on one side is a peer of everyone on the other, so that little of what
+/// is measured belongs to an instance rather than to a pair.
+const SIDE: usize = 20;
+const PAIRS: usize = SIDE * SIDE;
+
+/// What a pair may cost both processes together: shared and private pages, and the tables that map them.
+const BUDGET_BYTES: usize = 16 << 10;
+
+/// What the processes of both sides use now.
+#[derive(Debug)]
+struct Usage {
+    /// Pages, of which each process has its share.
+    pages_bytes: usize,
+    tables_bytes: usize,
+    descriptors: usize,
+}
+
+/// The number behind `name` in a file of `/proc`, in bytes.
+fn bytes_of(path: &Path, name: &str) -> usize {
+    let text = std::fs::read_to_string(path).expect("our own child's file");
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
+    number.unwrap_or_else(|| panic!("no {name} in {}", path.display())) << 10
+}
+
+impl Usage {
+    /// Every page of a pair is mapped by both or one of the processes, so that their shares of pages cover the
+    /// memory files as well.
+    fn of(processes: &[&Child]) -> Self {
+        let mut usage = Self {
+            pages_bytes: 0,
+            tables_bytes: 0,
+            descriptors: 0,
+        };
+        for child in processes {
+            let proc = PathBuf::from(format!("/proc/{}", child.pid()));
+            usage.pages_bytes += bytes_of(&proc.join("smaps_rollup"), "Pss:");
+            usage.tables_bytes += bytes_of(&proc.join("status"), "VmPTE:");
+            let descriptors = std::fs::read_dir(proc.join("fd")).expect("our own child's folder");
+            usage.descriptors += descriptors.count();
+        }
+        usage
+    }
+}
+
+fn address(folder: &Path, number: usize) -> String {
+    format!("shm://{}", folder.join(number.to_string()).display())
+}
+
+/// Makes instances, waits for the file `go`, exchanges a message with everybody on the other side, and waits
+/// for its end.
+fn play(part: &Part) -> ! {
+    let folder = Path::new(&part.arguments[0]);
+    let listens = part.role == "listeners";
+    let mut nodes: Vec<Node> = (0..SIDE)
+        .map(|number| match listens {
+            true => Node::listening(&[address(folder, number)]),
+            false => Node::new(Config::default()),
+        })
+        .collect();
+    part.say("ready");
+    eventually("the word to begin", || {
+        folder.join("go").exists().then_some(())
+    });
+    if listens {
+        answer_everybody(&mut nodes);
+    } else {
+        greet_everybody(folder, &mut nodes);
+    }
+    part.say("met");
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Greets all listeners from all nodes and hears their answers.
+fn greet_everybody(folder: &Path, nodes: &mut [Node]) {
+    let mut done = Vec::new();
+    for node in nodes.iter_mut() {
+        for number in 0..SIDE {
+            let to = node
+                .bmi
+                .lookup(&address(folder, number))
+                .expect("an address");
+            let greeting = [Memory::from_vec(b"hello".to_vec())];
+            let into = [Memory::zeroed(8)];
+            let sent = node
+                .bmi
+                .post_sendunexpected(to, &greeting, 1, node.context, 0);
+            let awaited = node.bmi.post_recv(to, &into, 1, node.context, 0);
+            let _pending = (sent.expect("posted"), awaited.expect("posted"));
+        }
+    }
+    let mut patience = Patience::new("everybody answers");
+    // The first connection of a send completes later, so both operations are tested for.
+    while done.len() < 2 * PAIRS {
+        for node in nodes.iter_mut() {
+            let tested = node.bmi.testcontext(node.context, 64, NOW, &mut done);
+            tested.expect("a context");
+        }
+        patience.spend();
+    }
+    assert!(done.iter().all(|done| done.result.is_ok()), "{done:?}");
+}
+
+/// Answers the greetings of all.
+fn answer_everybody(nodes: &mut [Node]) {
+    let (mut greeted, mut patience) = (0, Patience::new("everybody greets"));
+    let mut heard = Vec::new();
+    let mut done = Vec::new();
+    while greeted < PAIRS {
+        for node in nodes.iter_mut() {
+            let taken = node.bmi.testunexpected(64, NOW, &mut heard);
+            taken.expect("a look");
+            for message in heard.drain(..) {
+                let answer = [Memory::from_vec(b"good day".to_vec())];
+                let sent = node
+                    .bmi
+                    .post_send(message.from, &answer, 1, node.context, 0);
+                let _maybe_pending = sent.expect("posted");
+                node.bmi.release(message.from);
+                greeted += 1;
+            }
+            let tested = node.bmi.testcontext(node.context, 64, NOW, &mut done);
+            tested.expect("a context");
+        }
+        patience.spend();
+    }
+    // Answers that did not go at once go now.
+    while nodes
+        .iter()
+        .any(|node| node.bmi.get_info(None).operations > done.len())
+    {
+        for node in nodes.iter_mut() {
+            node.bmi.wait(node.context, NOW);
+            let tested = node.bmi.testcontext(node.context, 64, NOW, &mut done);
+            tested.expect("a context");
+            done.clear();
+        }
+        patience.spend();
+    }
+}
+
+#[test]
+fn an_idle_peer_costs_little_memory() {
+    if let Some(part) = process::part() {
+        play(&part);
+    }
+    let folder = directory::fresh();
+    let path = folder.path().to_str().expect("a name in UTF-8");
+    let test = "idle::an_idle_peer_costs_little_memory";
+    let spawn = |role| {
+        let child = Child::spawn(test, role, &[path]);
+        assert_eq!(child.hear(), "ready");
+        child
+    };
+    let (listeners, callers) = (spawn("listeners"), spawn("callers"));
+    let processes = [&listeners, &callers];
+    let before = Usage::of(&processes);
+    std::fs::write(folder.path().join("go"), b"").expect("a file");
+    for child in processes {
+        assert_eq!(child.hear(), "met");
+    }
+    let after = Usage::of(&processes);
+    let more = |what: fn(&Usage) -> usize| what(&after).saturating_sub(what(&before));
+    let pages = more(|usage| usage.pages_bytes) / PAIRS;
+    let tables = more(|usage| usage.tables_bytes) / PAIRS;
+    println!("a pair: {pages} bytes of pages, {tables} bytes of page tables");
+    assert!(pages >= 4096, "the shared page at least must show: {pages}");
+    assert!(
+        pages + tables <= BUDGET_BYTES,
+        "{pages} bytes of pages, {tables} of page tables for each pair"
+    );
+    // A socket at each end.
+    let descriptors = more(|usage| usage.descriptors);
+    assert!(
+        descriptors <= 2 * PAIRS + 8,
+        "{descriptors} for {PAIRS} pairs"
+    );
+}
+
+/// How often this thread has gone to sleep.
+fn sleeps() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").expect("our own file");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.expect("counted").trim().parse().expect("a number")
+}
+
+#[test]
+fn an_idle_process_sleeps() {
+    const CALLERS: usize = 32;
+    const IDLE: Duration = Duration::from_secs(2);
+    let folder = directory::fresh();
+    let mut host = Node::listening(&[address(folder.path(), 0), "tcp://127.0.0.1:0".to_owned()]);
+    let addresses = host.bmi.listening();
+    let mut callers: Vec<Node> = Vec::new();
+    let mut heard = Vec::new();
+    for (number, address) in addresses.iter().cycle().take(CALLERS).enumerate() {
+        let mut caller = Node::new(Config::default());
+        let to = caller.bmi.lookup(address).expect("an address");
+        let greeting = [Memory::from_vec(b"hello".to_vec())];
+        let sent = caller
+            .bmi
+            .post_sendunexpected(to, &greeting, 1, caller.context, 0);
+        let _pending = sent.expect("posted");
+        let mut patience = Patience::new("a greeting arrives");
+        while heard.len() <= number {
+            caller.bmi.wait(caller.context, NOW);
+            host.bmi.testunexpected(1, NOW, &mut heard).expect("a look");
+            patience.spend();
+        }
+        callers.push(caller);
+    }
+    // What is left of the greetings.
+    for _ in 0..20 {
+        host.bmi.wait(host.context, Duration::from_millis(5));
+        for caller in &mut callers {
+            caller.bmi.wait(caller.context, NOW);
+        }
+    }
+    let (before, since) = (sleeps(), Instant::now());
+    while let Some(left) = IDLE.checked_sub(since.elapsed()) {
+        assert!(!host.bmi.wait(host.context, left), "nobody said anything");
+    }
+    let times = sleeps() - before;
+    assert!(
+        (1..=10).contains(&times),
+        "it slept {times} times in {IDLE:?}"
+    );
+    assert_eq!(host.bmi.get_info(None).connected, CALLERS);
+}
