@@ -93,6 +93,7 @@ impl Core {
 
     /// Queues the first packet, which makes a lazy method connect.
     fn greet(&mut self, peer: u32) {
+        self.touch(peer);
         self.queue_control(
             peer,
             Header::new(Kind::Hello, wire::HELLO_WORD).encode().to_vec(),
@@ -140,6 +141,8 @@ impl Core {
             None => format!("{}://peer-{}", slot.scheme, handle.0),
         };
         entry.max_packet = slot.max_packet;
+        tracing::debug!(peer = entry.text, "called");
+        self.touch(peer);
         self.set_eager_max(peer);
     }
 
@@ -151,6 +154,8 @@ impl Core {
         if !entry.account.receive(credit) {
             return self.condemn(peer, "it grants too much credit");
         }
+        tracing::debug!(peer = self.peers[peer].text, credit, "connected");
+        self.touch(peer);
         self.set_eager_max(peer);
         self.mark_dirty(peer);
         self.queue_kick();
@@ -172,6 +177,7 @@ impl Core {
             && !entry.was_up
         {
             let scheme = methods.slots[method].scheme;
+            tracing::debug!(peer = entry.text, scheme, %cause, "not reached");
             entry.notes.push(format!("{scheme}: {cause}"));
             entry.attempt += 1;
             return self.next_attempt(methods, peer, cause);
@@ -197,6 +203,8 @@ impl Core {
 
     /// The connection is over: everything that depends on it fails, and only that.
     fn fall(&mut self, methods: &mut Methods, peer: u32, cause: PeerError) {
+        tracing::debug!(peer = self.peers[peer].text, %cause, "no longer connected");
+        self.touch(peer);
         let entry = &mut self.peers[peer];
         entry.phase = Phase::Falling;
         entry.control.clear();

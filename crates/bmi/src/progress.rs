@@ -57,6 +57,7 @@ impl Bmi {
         let deadlines = self.methods.slots.iter();
         let deadline = deadlines.filter_map(|slot| slot.method.deadline()).min();
         self.pace.ticked(now, deadline);
+        self.watch.look(&mut self.core, &self.methods, now);
     }
 
     /// Makes progress until `ready`, at most for `idle` or until another thread wakes us; answers
@@ -77,10 +78,14 @@ impl Bmi {
                 self.spin.came_after(start.elapsed());
                 return true;
             }
-            if until.is_some_and(|until| Instant::now() >= until) {
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
                 return false;
             }
-            let woken = self.sleeper.sleep(&mut self.methods, until);
+            self.watch.look(&mut self.core, &self.methods, now);
+            let watch = self.watch.deadline(&self.core);
+            let wake = until.into_iter().chain(watch).min();
+            let woken = self.sleeper.sleep(&mut self.methods, wake);
             self.tick(Instant::now());
             self.progress();
             if ready(&self.core) {
