@@ -95,6 +95,12 @@ impl Watch {
         }
     }
 
+    /// The number under which others see this instance.
+    #[cfg(test)]
+    pub(crate) fn instance(&self) -> u32 {
+        self.instance
+    }
+
     /// Changes the time after which a stall is told; zero never tells.
     pub(crate) fn set_stall_after(&mut self, stall_after: Duration) {
         self.stall_after = stall_after;
