@@ -158,16 +158,20 @@ impl Core {
         }
     }
 
-    /// A number that changes when an operation gets on.
-    pub(crate) fn progress_of(&self, op: u32, waiting: &Waiting) -> u64 {
+    /// A number that changes when an operation gets on. `activity` is the method's
+    /// ([`causeway_transport::Method::activity`]).
+    pub(crate) fn progress_of(&self, op: u32, waiting: &Waiting, activity: u64) -> u64 {
         let entry = &self.ops[op];
-        let before_it = match entry.state {
+        let around_it = match entry.state {
             // In a queue it gets on when those before it leave.
             State::Queued => self.peers[entry.peer].traffic.total(),
+            State::Pulling(_) | State::Pushing { .. } | State::Moving | State::Cleared { .. } => {
+                activity
+            }
             _ => 0,
         };
         let state = (waiting.why as u64) << 56;
-        state ^ entry.moved.rotate_left(8) ^ before_it
+        state ^ entry.moved.rotate_left(8) ^ around_it
     }
 
     fn why(&self, op: u32, entry: &Op) -> Why {

@@ -170,8 +170,12 @@ impl Watch {
             watched.total = total;
             watched.progress_ns = now_ns;
         }
-        let tally = follow(core, peer, &mut watched.followed, now_ns);
-        let pid = pid(methods, &core.peers[peer]);
+        let link = core.peers[peer].link;
+        let method = link.map(|(method, handle)| (&methods.slots[method].method, handle));
+        let activity = method.map_or(0, |(method, handle)| method.activity(handle));
+        let identity = method.and_then(|(method, handle)| method.identity(handle));
+        let tally = follow(core, peer, &mut watched.followed, (activity, now_ns));
+        let pid = pid(identity);
         let row = self.peer_row(core, peer, &watched, &tally, (pid, now_ns));
         let due = self.judge(&mut watched, &row, &tally, &core.peers[peer], now_ns);
         self.round_due_ns = self.round_due_ns.min(due);
@@ -281,7 +285,12 @@ impl Watch {
 }
 
 /// Counts a peer's operations and finds the one that has not got on for longest.
-fn follow(core: &Core, peer: u32, followed: &mut Vec<Followed>, now_ns: u64) -> Tally {
+fn follow(
+    core: &Core,
+    peer: u32,
+    followed: &mut Vec<Followed>,
+    (activity, now_ns): (u64, u64),
+) -> Tally {
     let mut tally = Tally::default();
     let mut now = Vec::new();
     let mut next = core.peers[peer].ops.first();
@@ -302,7 +311,7 @@ fn follow(core: &Core, peer: u32, followed: &mut Vec<Followed>, now_ns: u64) -> 
         }
         let mut waiting = core.waiting(index);
         let key = core.ops.key(index);
-        let state = core.progress_of(index, &waiting);
+        let state = core.progress_of(index, &waiting, activity);
         let before = followed.iter().find(|one| one.key == key);
         let stood = before.filter(|before| before.state == state);
         let since_ns = stood.map_or(now_ns, |before| before.since_ns);
@@ -344,10 +353,7 @@ fn phase_code(phase: &Phase) -> PhaseCode {
 }
 
 /// The process at the other end, if it is one of this host.
-fn pid(methods: &Methods, peer: &Peer) -> u32 {
-    let identity = peer
-        .link
-        .and_then(|(method, handle)| methods.slots[method].method.identity(handle));
+fn pid(identity: Option<Identity>) -> u32 {
     match identity {
         Some(Identity::Local { pid, .. }) => u32::try_from(pid).unwrap_or(0),
         _ => 0,

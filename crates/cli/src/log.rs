@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 /// The page of a process, or what the user can do to see it.
 pub(crate) fn open(pid: u32) -> Outcome<Onlooker> {
     Onlooker::new(pid).map_err(|error| {
-        let failure = Failure::new(format!("looking at process {pid}"), &error);
+        let failure = Failure::new("looking at a process", &error);
         match error {
             LookError::NotAllowed(_) => failure.hint("try it as that user or as root"),
             LookError::NoPage(_) => {

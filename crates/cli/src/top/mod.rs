@@ -61,8 +61,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     {
         // It is there, or we would have been told.
         return Err(Failure::new(
-            format!("looking at process {pid}"),
-            "it does not use the message layer, or is told not to show it",
+            "looking at a process",
+            format!("process {pid} does not use the message layer, or is told not to show it"),
         ));
     }
     if output.terminal && !arguments.once && !arguments.json {

@@ -10,6 +10,10 @@ use crate::output::{Style, paint};
 /// Widest name of a process and of a peer.
 const MOST_NAME: usize = 36;
 const MOST_ADDRESS: usize = 40;
+/// Shorter waits are usual and say nothing.
+const SHORTEST_WAIT_NS: u64 = 100_000_000;
+/// Columns that keep their width while their figures change.
+const STEADY: [usize; 12] = [5, 0, 0, 5, 10, 9, 5, 10, 9, 9, 0, 0];
 
 /// A line and how it looks.
 pub(super) struct Line {
@@ -50,11 +54,12 @@ pub(super) fn lines(sample: &Sample) -> Vec<Line> {
 }
 
 /// Lines up cells, each column as wide as it needs to be; the last one is not padded.
-fn line_up(rows: &[Vec<String>], right: &[usize]) -> Vec<String> {
+fn line_up(rows: &[Vec<String>], right: &[usize], least: &[usize]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
+        widest.max(least.get(column).copied().unwrap_or(0))
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let line = |row: &Vec<String>| {
@@ -95,7 +100,7 @@ fn processes(sample: &Sample) -> Vec<Line> {
             ends(&process.name, MOST_NAME),
         ]);
     }
-    let lines = line_up(&rows, &[0, 2, 3, 4, 5, 6]);
+    let lines = line_up(&rows, &[0, 2, 3, 4, 5, 6], &[]);
     let style = |index: usize| (index == 0).then_some(Style::Bold);
     let lines = lines.into_iter().enumerate();
     lines
@@ -127,7 +132,7 @@ fn peers(sample: &Sample) -> Vec<Line> {
         rows.push(peer_cells(sample, process, peer));
         styles.push(peer.row.stalled.then_some(Style::Red));
     }
-    let lines = line_up(&rows, &[0, 3, 4, 5, 6, 7, 8, 9]);
+    let lines = line_up(&rows, &[0, 3, 4, 5, 6, 7, 8, 9], &STEADY);
     lines
         .into_iter()
         .zip(styles)
@@ -143,6 +148,7 @@ fn peer_cells(sample: &Sample, process: &Process, peer: &Peer) -> Vec<String> {
     }
     let waits = row
         .waiting
+        .filter(|waiting| sample.at_ns.saturating_sub(waiting.since_ns) >= SHORTEST_WAIT_NS)
         .map_or_else(String::new, |waiting| wait(&waiting, sample.at_ns));
     vec![
         process.pid.to_string(),

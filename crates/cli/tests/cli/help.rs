@@ -5,10 +5,12 @@ use std::path::Path;
 use super::stand::Run;
 
 /// Every verb that users can give.
-const VERBS: [&[&str]; 25] = [
+const VERBS: [&[&str]; 27] = [
     &[],
     &["demo"],
     &["info"],
+    &["log"],
+    &["top"],
     &["bench", "fs"],
     &["bench", "messages"],
     &["fs", "dev"],

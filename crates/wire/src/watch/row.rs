@@ -40,7 +40,7 @@ pub struct InstanceRow {
     pub transfers: u32,
     /// Unexpected messages that wait to be taken.
     pub unexpected_waiting: u32,
-    /// Bytes held for messages that nobody has asked for yet.
+    /// Bytes held for messages that nobody has asked for yet, or promised to peers for such.
     pub early_bytes: u64,
     /// Most such bytes.
     pub early_limit: u64,
