@@ -231,7 +231,6 @@ impl Core {
         let peer = self.ops[op].peer;
         let entry = &mut self.peers[peer];
         entry.ops.remove(&mut self.ops, op);
-        entry.traffic.touch(peer, &mut self.touched);
         if entry.refs == 0 && entry.ops.is_empty() {
             self.tasks.push_back(Task::Release(self.peers.key(peer)));
         }
@@ -264,10 +263,11 @@ impl Core {
 
     /// Ends an operation's exports if it has any, then completes it.
     pub(crate) fn finish(&mut self, op: u32, result: Result<u64, OpError>) {
+        let entry = &self.ops[op];
         if let Ok(bytes) = result {
-            let entry = &self.ops[op];
             self.peers[entry.peer].traffic.finished(entry.what, bytes);
         }
+        self.touch(entry.peer);
         if self.ops[op].exports.is_empty() {
             return self.complete(op, result);
         }

@@ -8,9 +8,14 @@ use std::collections::VecDeque;
 
 use causeway_wire::watch::Count;
 
-/// A peer's counters.
+/// A peer's counters. What the path touches comes first, side by side.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Traffic {
+    /// In the list of peers that there is something new about.
+    is_new: bool,
+    /// In the list of peers with operations in flight.
+    is_standing: bool,
     /// Messages that travelled whole.
     pub(crate) sent: Count,
     pub(crate) received: Count,
@@ -19,10 +24,6 @@ pub(crate) struct Traffic {
     pub(crate) received_large: Count,
     /// Transfers of remote memory.
     pub(crate) moved: Count,
-    /// In the list of peers that there is something new about.
-    is_new: bool,
-    /// In the list of peers with operations in flight.
-    is_standing: bool,
 }
 
 /// The peers to look at.
@@ -45,9 +46,15 @@ impl Traffic {
     #[inline]
     pub(crate) fn touch(&mut self, peer: u32, touched: &mut Touched) {
         if !self.is_new {
-            self.is_new = true;
-            touched.new.push(peer);
+            self.list(peer, touched);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn list(&mut self, peer: u32, touched: &mut Touched) {
+        self.is_new = true;
+        touched.new.push(peer);
     }
 
     /// A message was sent whole.
