@@ -275,6 +275,7 @@ impl Core {
         self.unlink(methods, peer);
         self.drop_early(peer, true);
         self.peers[peer].grant.close(&mut self.budget);
+        self.peers[peer].traffic.settle(&mut self.touched);
         if let Some(entry) = self.peers.remove(peer)
             && entry.outbound
         {

@@ -24,6 +24,15 @@ pub(crate) struct Traffic {
     pub(crate) received_large: Count,
     /// Transfers of remote memory.
     pub(crate) moved: Count,
+    /// What the instance's totals have of it.
+    settled: Totals,
+}
+
+/// All messages and transfers, in either direction.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Totals {
+    pub(crate) received: Count,
+    pub(crate) sent: Count,
 }
 
 /// The peers to look at.
@@ -33,12 +42,29 @@ pub(crate) struct Touched {
     new: Vec<u32>,
     /// They have had operations in flight when they were looked at last.
     standing: VecDeque<u32>,
+    /// What all peers have sent and received, also those that are gone.
+    pub(crate) totals: Totals,
 }
 
 #[inline]
 fn add(count: &mut Count, bytes: u64) {
     count.number += 1;
     count.bytes += bytes;
+}
+
+fn sum(counts: [Count; 3]) -> Count {
+    Count {
+        number: counts.iter().map(|count| count.number).sum(),
+        bytes: counts.iter().map(|count| count.bytes).sum(),
+    }
+}
+
+/// `all`, with what has come between two readings of a counter.
+fn grown(all: Count, before: Count, now: Count) -> Count {
+    Count {
+        number: all.number + now.number - before.number,
+        bytes: all.bytes + now.bytes - before.bytes,
+    }
 }
 
 impl Traffic {
@@ -82,16 +108,27 @@ impl Traffic {
         add(count, bytes);
     }
 
+    fn totals(&self) -> Totals {
+        Totals {
+            received: sum([self.received, self.received_large, Count::default()]),
+            sent: sum([self.sent, self.sent_large, self.moved]),
+        }
+    }
+
     /// Changes whenever something was counted.
     pub(crate) fn total(&self) -> u64 {
-        let counts = [
-            self.sent,
-            self.received,
-            self.sent_large,
-            self.received_large,
-            self.moved,
-        ];
-        counts.iter().map(|count| count.number).sum()
+        let Totals { received, sent } = self.totals();
+        received.number + sent.number
+    }
+
+    /// Adds what is new to the instance's totals; answers whether there was anything.
+    pub(crate) fn settle(&mut self, touched: &mut Touched) -> bool {
+        let now = self.totals();
+        let before = std::mem::replace(&mut self.settled, now);
+        let all = &mut touched.totals;
+        all.received = grown(all.received, before.received, now.received);
+        all.sent = grown(all.sent, before.sent, now.sent);
+        now.received.number != before.received.number || now.sent.number != before.sent.number
     }
 
     /// The peer is taken from the list of those with something new.

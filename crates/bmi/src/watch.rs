@@ -51,9 +51,8 @@ pub(crate) struct Watch {
 #[derive(Default)]
 pub(crate) struct Watched {
     row: Option<RowSlot>,
-    /// When its counters were last seen to change, and what they were.
+    /// When its counters were last seen to change.
     progress_ns: u64,
-    total: u64,
     /// Its oldest operations.
     followed: Vec<Followed>,
     /// One of them has waited for too long, and that was told.
@@ -165,9 +164,7 @@ impl Watch {
             core.touched.keep(peer);
         }
         let mut watched = std::mem::take(&mut core.peers[peer].watched);
-        let total = core.peers[peer].traffic.total();
-        if total != watched.total {
-            watched.total = total;
+        if core.peers[peer].traffic.settle(&mut core.touched) {
             watched.progress_ns = now_ns;
         }
         let link = core.peers[peer].link;
@@ -276,7 +273,8 @@ impl Watch {
             early_limit: core.budget.limit(),
             stall_after_ms: u64::try_from(self.stall_after.as_millis()).unwrap_or(u64::MAX),
             published_ns: now_ns,
-            completed: core.completions,
+            received: core.touched.totals.received,
+            sent: core.touched.totals.sent,
             listening: core.listening.join(","),
         };
         let slot = self.row.get_or_insert_with(|| RowSlot::new(page));

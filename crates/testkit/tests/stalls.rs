@@ -14,6 +14,8 @@ const MOMENT: Duration = Duration::from_millis(20);
 const HELLO: u64 = 1;
 const TAG: u64 = 7;
 const LARGE: usize = 4 << 20;
+/// More than sockets hold.
+const HUGE: usize = 64 << 20;
 
 /// A child's instance.
 struct Node {
@@ -90,8 +92,10 @@ fn play_peer(part: &Part) -> ! {
                 .testunexpected(1, MOMENT, &mut unexpected)
                 .expect("unexpected messages can be asked for");
         }
-        if act == "send" {
-            node.send(unexpected[0].from, LARGE);
+        match act.as_str() {
+            "send" => node.send(unexpected[0].from, LARGE),
+            "receive" => node.recv(unexpected[0].from, HUGE),
+            _ => {}
         }
         // What was posted is on its way.
         (0..10).for_each(|_| node.work());
@@ -116,6 +120,15 @@ fn play_waiter(part: &Part) -> ! {
     match act.as_str() {
         "send" => node.send(peer, LARGE),
         "receive" => node.recv(peer, LARGE),
+        "send, then rest" => {
+            node.send(peer, HUGE);
+            part.say("posted");
+            // The peer does its part meanwhile.
+            let file = format!("{dir}/resume");
+            eventually("the parent goes on", || {
+                Path::new(&file).exists().then_some(())
+            });
+        }
         "flood" => (0..40).for_each(|_| node.send_unexpected(peer, 4000)),
         _ => {}
     }
@@ -296,6 +309,34 @@ fn a_message_that_a_stopped_process_does_not_write() {
         line.contains("does not write it (0 B of 4.0 MiB moved)"),
         "{line}"
     );
+}
+
+#[test]
+fn a_transfer_that_a_stopped_process_does_not_take() {
+    if let Some(part) = process::part() {
+        play(&part);
+    }
+    let test = "a_transfer_that_a_stopped_process_does_not_take";
+    let pair = Pair::new(test, "tcp", "receive", "send, then rest", false);
+    let peer = Onlooker::new(pair.peer.pid().cast_unsigned()).expect("the peer shows itself");
+    eventually("the peer is ready to be written to", || {
+        let rows = rows(&peer).into_iter();
+        let mut reasons = rows.filter_map(|row| row.waiting.map(|waiting| waiting.why));
+        reasons.any(|why| why == Why::Write).then_some(())
+    });
+    pair.peer.stop();
+    pair.tell("resume");
+    let (row, line) = pair.stall();
+    assert_eq!(row.waiting.map(|waiting| waiting.why), Some(Why::Transfer));
+    let expected = "a transfer does not get on (0 B of 64.0 MiB moved)";
+    assert!(line.contains(expected), "{line}");
+    // It gets on as soon as the other one does.
+    pair.peer.resume();
+    let page = pair.page();
+    eventually("the transfer ends", || {
+        let moved = |row: &PeerRow| !row.stalled && row.sent_large.number == 1;
+        rows(&page).iter().any(moved).then_some(())
+    });
 }
 
 #[test]

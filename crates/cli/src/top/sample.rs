@@ -24,6 +24,9 @@ pub(super) struct Watcher {
     counted: HashMap<Key, Counts>,
 }
 
+/// The number of the peer in the key of a process itself.
+const NO_PEER: u32 = u32::MAX;
+
 /// A peer, over all processes: process, when it began, instance, number, and whether we connected.
 type Key = (u32, u64, u32, u32, String);
 
@@ -52,6 +55,9 @@ pub(super) struct Process {
     pub(super) state: process::State,
     pub(super) started_ns: u64,
     pub(super) missing_rows: u64,
+    /// All its instances' rates since the last look, also with peers that are gone.
+    pub(super) received: Rate,
+    pub(super) sent: Rate,
     pub(super) instances: Vec<InstanceRow>,
     pub(super) peers: Vec<Peer>,
 }
@@ -114,6 +120,8 @@ impl Watcher {
                 state: process::state(page.pid),
                 started_ns: page.started_ns(),
                 missing_rows: page.missing_rows(),
+                received: Rate::default(),
+                sent: Rate::default(),
                 instances: Vec::new(),
                 peers: Vec::new(),
             };
@@ -122,16 +130,23 @@ impl Watcher {
                     Row::Instance(row) => process.instances.push(row),
                     Row::Peer(row) => {
                         let (key, counts) = counts(&process, &row);
-                        let before = self.counted.get(&key).copied().unwrap_or_default();
+                        let (received, sent) = self.rates(&key, counts, seconds);
                         process.peers.push(Peer {
-                            received: rate(before.received, counts.received, seconds),
-                            sent: rate(before.sent, counts.sent, seconds),
                             row,
+                            received,
+                            sent,
                         });
                         counted.insert(key, counts);
                     }
                 }
             }
+            let all = Counts {
+                received: sum(process.instances.iter().map(|row| row.received)),
+                sent: sum(process.instances.iter().map(|row| row.sent)),
+            };
+            let key = (page.pid, process.started_ns, 0, NO_PEER, String::new());
+            (process.received, process.sent) = self.rates(&key, all, seconds);
+            counted.insert(key, all);
             // Others only log.
             if !process.instances.is_empty() || !process.peers.is_empty() {
                 processes.push(process);
@@ -144,6 +159,19 @@ impl Watcher {
             not_allowed: self.not_allowed,
             troubles: self.troubles.clone(),
         })
+    }
+
+    /// The rates since the last look, received and sent.
+    fn rates(&self, key: &Key, now: Counts, seconds: Option<f64>) -> (Rate, Rate) {
+        // At the first look there is nothing to compare with.
+        let Some(seconds) = seconds else {
+            return Default::default();
+        };
+        let before = self.counted.get(key).copied().unwrap_or_default();
+        (
+            Rate::between(before.received, now.received, seconds),
+            Rate::between(before.sent, now.sent, seconds),
+        )
     }
 
     fn search(&mut self) -> Outcome {
@@ -177,19 +205,19 @@ fn counts(process: &Process, row: &PeerRow) -> (Key, Counts) {
         row.peer,
         row.address.clone(),
     );
-    let sum = |one: Count, two: Count| Count {
-        number: one.number.saturating_add(two.number),
-        bytes: one.bytes.saturating_add(two.bytes),
-    };
     let counts = Counts {
-        received: sum(row.received, row.received_large),
+        received: sum([row.received, row.received_large]),
         // A transfer of remote memory is counted by whoever asked for it.
-        sent: sum(sum(row.sent, row.sent_large), row.moved),
+        sent: sum([row.sent, row.sent_large, row.moved]),
     };
     (key, counts)
 }
 
-fn rate(before: Count, now: Count, seconds: Option<f64>) -> Rate {
-    // At the first look there is nothing to compare with.
-    seconds.map_or_else(Rate::default, |seconds| Rate::between(before, now, seconds))
+fn sum(counts: impl IntoIterator<Item = Count>) -> Count {
+    let mut all = Count::default();
+    for count in counts {
+        all.number = all.number.saturating_add(count.number);
+        all.bytes = all.bytes.saturating_add(count.bytes);
+    }
+    all
 }

@@ -13,6 +13,7 @@ const MOST_ADDRESS: usize = 40;
 /// Shorter waits are usual and say nothing.
 const SHORTEST_WAIT_NS: u64 = 100_000_000;
 /// Columns that keep their width while their figures change.
+const STEADY_PROCESS: [usize; 12] = [5, 8, 5, 5, 10, 5, 10, 4, 8, 5, 7, 0];
 const STEADY: [usize; 12] = [5, 0, 0, 5, 10, 9, 5, 10, 9, 9, 0, 0];
 
 /// A line and how it looks.
@@ -82,7 +83,8 @@ fn cells<const N: usize>(texts: [&str; N]) -> Vec<String> {
 
 fn processes(sample: &Sample) -> Vec<Line> {
     let mut rows = vec![cells([
-        "PID", "STATE", "PEERS", "OPS", "EARLY", "UNEXP", "SEEN", "PROCESS",
+        "PID", "STATE", "PEERS", "IN/s", "B/s", "OUT/s", "B/s", "OPS", "EARLY", "UNEXP", "SEEN",
+        "PROCESS",
     ])];
     let sum = |process: &Process, of: fn(&InstanceRow) -> u64| -> u64 {
         process.instances.iter().map(of).sum()
@@ -93,6 +95,10 @@ fn processes(sample: &Sample) -> Vec<Line> {
             process.pid.to_string(),
             process.state.text().to_owned(),
             sum(process, |row| row.peers.into()).to_string(),
+            messages(process.received),
+            rate(process.received),
+            messages(process.sent),
+            rate(process.sent),
             sum(process, |row| row.operations.into()).to_string(),
             bytes(sum(process, |row| row.early_bytes)),
             sum(process, |row| row.unexpected_waiting.into()).to_string(),
@@ -100,7 +106,7 @@ fn processes(sample: &Sample) -> Vec<Line> {
             ends(&process.name, MOST_NAME),
         ]);
     }
-    let lines = line_up(&rows, &[0, 2, 3, 4, 5, 6], &[]);
+    let lines = line_up(&rows, &[0, 2, 3, 4, 5, 6, 7, 8, 9, 10], &STEADY_PROCESS);
     let style = |index: usize| (index == 0).then_some(Style::Bold);
     let lines = lines.into_iter().enumerate();
     lines
@@ -282,7 +288,7 @@ pub(super) fn json(sample: &Sample) -> Value {
             let peers = process.peers.iter().filter(own);
             json!({
                 "instance": row.instance, "listening": row.listening, "operations": row.operations,
-                "transfers": row.transfers, "completed": row.completed,
+                "transfers": row.transfers, "received": count(row.received), "sent": count(row.sent),
                 "unexpected_waiting": row.unexpected_waiting, "early_bytes": row.early_bytes,
                 "early_limit": row.early_limit, "stall_after_ms": row.stall_after_ms,
                 "seen_s_ago": seconds(row.published_ns),
@@ -297,9 +303,12 @@ pub(super) fn json(sample: &Sample) -> Value {
         "troubles": sample.troubles })
 }
 
+fn count(count: Count) -> Value {
+    json!({ "number": count.number, "bytes": count.bytes })
+}
+
 fn peer_json(peer: &Peer, seconds: &impl Fn(u64) -> f64) -> Value {
     let row = &peer.row;
-    let count = |count: Count| json!({ "number": count.number, "bytes": count.bytes });
     let rate = |rate: Rate| json!({ "messages_per_s": rate.messages, "bytes_per_s": rate.bytes });
     json!({
         "address": row.address, "pid": (row.pid != 0).then_some(row.pid), "state": phase(row),

@@ -35,9 +35,9 @@ fn servers_and_what_they_do_can_be_seen_without_their_help() {
     std::fs::write(stand.directory.path().join("file"), vec![7; 4 << 20]).unwrap();
     stand.fs(&["put", "file", "/file"]).ok();
     until("the server shows itself", || {
-        seen(server)["instances"][0]["completed"]
+        seen(server)["instances"][0]["received"]["number"]
             .as_u64()
-            .is_some_and(|completed| completed > 0)
+            .is_some_and(|messages| messages > 0)
     });
     let process = seen(server);
     assert_eq!(process["pid"], server);

@@ -9,7 +9,7 @@ pub const MAX_ADDRESS: usize = 52;
 pub const MAX_LISTENING: usize = 160;
 
 const PEER_FIXED_BYTES: usize = 196;
-const INSTANCE_FIXED_BYTES: usize = 64;
+const INSTANCE_FIXED_BYTES: usize = 88;
 const _: () = {
     assert!(PEER_FIXED_BYTES + MAX_ADDRESS == ROW_BODY_BYTES);
     assert!(INSTANCE_FIXED_BYTES + MAX_LISTENING <= ROW_BODY_BYTES);
@@ -48,8 +48,10 @@ pub struct InstanceRow {
     pub stall_after_ms: u64,
     /// When this row was written, by the monotonic clock.
     pub published_ns: u64,
-    /// Operations that ended since the instance began.
-    pub completed: u64,
+    /// What has come from all its peers, also from those that are gone.
+    pub received: Count,
+    /// What has gone to them.
+    pub sent: Count,
     /// The addresses that it listens at.
     pub listening: String,
 }
@@ -264,7 +266,10 @@ impl InstanceRow {
             self.early_limit,
             self.stall_after_ms,
             self.published_ns,
-            self.completed,
+            self.received.number,
+            self.received.bytes,
+            self.sent.number,
+            self.sent.bytes,
         ] {
             out.u64(long);
         }
@@ -293,7 +298,8 @@ impl InstanceRow {
         row.early_limit = input.u64("limit of early bytes")?;
         row.stall_after_ms = input.u64("stall time")?;
         row.published_ns = input.u64("time of writing")?;
-        row.completed = input.u64("operations completed")?;
+        row.received = count(&mut input)?;
+        row.sent = count(&mut input)?;
         row.listening = text_in(text, len, "addresses")?;
         Ok(row)
     }
@@ -370,9 +376,8 @@ impl PeerRow {
         let (instance, peer) = (input.u32("instance")?, input.u32("peer")?);
         let (pid, reports) = (input.u32("process id")?, input.u32("reports")?);
         let mut counts = [Count::default(); 5];
-        for count in &mut counts {
-            count.number = input.u64("count")?;
-            count.bytes = input.u64("bytes")?;
+        for slot in &mut counts {
+            *slot = count(&mut input)?;
         }
         let mut shorts = [0; 11];
         for short in &mut shorts {
@@ -423,6 +428,13 @@ impl PeerRow {
             address: text_in(text, len, "address")?,
         })
     }
+}
+
+fn count(input: &mut Reader<'_>) -> Result<Count, Malformed> {
+    Ok(Count {
+        number: input.u64("count")?,
+        bytes: input.u64("bytes")?,
+    })
 }
 
 fn waiting(input: &mut Reader<'_>, kind: u8, why: u8) -> Result<Option<Waiting>, Malformed> {

@@ -94,14 +94,21 @@ fn an_instances_row_has_these_bytes() {
         early_limit: 7,
         stall_after_ms: 8,
         published_ns: 9,
-        completed: 10,
+        received: Count {
+            number: 10,
+            bytes: 11,
+        },
+        sent: Count {
+            number: 12,
+            bytes: 13,
+        },
         listening: "tcp://h:1".into(),
     });
     let mut expected = vec![1, 9, 0, 0];
     for short in [1u32, 2, 3, 4, 5] {
         expected.extend(short.to_le_bytes());
     }
-    for long in 6..=10u64 {
+    for long in 6..=13u64 {
         expected.extend(long.to_le_bytes());
     }
     expected.extend(b"tcp://h:1");
