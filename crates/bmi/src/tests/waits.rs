@@ -208,3 +208,54 @@ fn nothing_is_shown_by_those_who_do_not_want_to() {
     shown(&mut nodes, 2, |row| row.sent.number == 2);
     assert!(rows(&client).is_empty() && rows(&server).is_empty());
 }
+
+/// What distinguishes a slow transfer from one that stands still.
+#[test]
+fn a_transfer_over_tcp_is_seen_to_move_and_small_messages_are_not_taken_for_it() {
+    let (mut client, mut server, to, from) =
+        pair_over(Medium::Tcp, "waits-activity", Config::default());
+    let activity = |node: &Node, addr: Addr| {
+        let peer = node.bmi.core.peers.find(addr.0).expect("it is known");
+        let (method, handle) = node.bmi.core.peers[peer].link.expect("it is connected");
+        node.bmi.methods.slots[method].method.activity(handle)
+    };
+    let before = (activity(&client, to), activity(&server, from));
+    client.send(to, &[memory(1, 8)], 1, 1);
+    server.recv(from, &[memory(0, 8)], 1, 1);
+    drive(&mut [&mut client, &mut server], |nodes| {
+        nodes[1].result(1).is_some()
+    });
+    assert_eq!((activity(&client, to), activity(&server, from)), before);
+    client.send(to, &[memory(1, 1 << 20)], 2, 2);
+    server.recv(from, &[memory(0, 1 << 20)], 2, 2);
+    drive(&mut [&mut client, &mut server], |nodes| {
+        nodes[1].result(2).is_some()
+    });
+    assert_ne!(activity(&client, to), before.0);
+    assert_ne!(activity(&server, from), before.1);
+}
+
+/// Quiet peers are not looked at, and nobody wakes up for them.
+#[test]
+fn peers_without_news_cost_nothing_and_those_that_wait_are_looked_at_in_time() {
+    const PEERS: u64 = 50;
+    let mut server = node("waits-quiet-server");
+    let mut clients = Vec::new();
+    for n in 0..PEERS {
+        let mut client = node(&format!("waits-quiet-{n}"));
+        let to = client.bmi.lookup("mem://waits-quiet-server").unwrap();
+        clients.push((meet(&mut client, &mut server, to), client));
+    }
+    let quiet = |node: &Node| node.bmi.watch.deadline(&node.bmi.core).is_none();
+    drive(&mut [&mut server], |nodes| quiet(nodes[0]));
+    assert_eq!(rows(&server).len() as u64, PEERS);
+    // One of them is waited for: whoever sleeps wakes up when that has lasted too long, not before.
+    server.recv(clients[7].0, &[memory(0, 10)], 1, 1);
+    let soon = std::time::Instant::now() + Duration::from_secs(5);
+    let late = soon + Duration::from_secs(60);
+    drive(&mut [&mut server], |nodes| {
+        let deadline = nodes[0].bmi.watch.deadline(&nodes[0].bmi.core);
+        deadline.is_some_and(|at| soon < at && at < late)
+    });
+    assert_eq!(server.bmi.core.touched.standing(), 1);
+}

@@ -327,3 +327,111 @@ fn peer_json(peer: &Peer, seconds: &impl Fn(u64) -> f64) -> Value {
             "size": waiting.size, "moved": waiting.moved,
             "age_s": seconds(waiting.since_ns) })) })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use causeway_watch::process::State;
+
+    fn peer(address: &str, bytes: f64, stalled: bool) -> Peer {
+        Peer {
+            row: PeerRow {
+                instance: 0,
+                peer: 0,
+                phase: PhaseCode::Up,
+                outbound: true,
+                blocked: false,
+                stalled,
+                pid: 4242,
+                reports: 0,
+                sent: Count::default(),
+                sent_large: Count::default(),
+                received: Count::default(),
+                received_large: Count::default(),
+                moved: Count::default(),
+                credit: 12 << 10,
+                window: 64 << 10,
+                granted: 0,
+                held: 0,
+                sends: 3,
+                unexpected_sends: 0,
+                announced: 1,
+                receives: 0,
+                transfers: 0,
+                early: 0,
+                unexpected: 0,
+                published_ns: 0,
+                progress_ns: 0,
+                waiting: Some(Waiting {
+                    kind: OpKind::Send,
+                    why: Why::Receive,
+                    tag: 7,
+                    size: 4 << 20,
+                    moved: 0,
+                    since_ns: 1_000_000_000,
+                }),
+                address: address.to_owned(),
+            },
+            received: Rate {
+                messages: bytes / 100.0,
+                bytes,
+            },
+            sent: Rate::default(),
+        }
+    }
+
+    fn sample(peers: Vec<Peer>) -> Sample {
+        Sample {
+            processes: vec![Process {
+                pid: 99,
+                name: "program".to_owned(),
+                state: State::Sleeping,
+                started_ns: 0,
+                missing_rows: 2,
+                received: Rate::default(),
+                sent: Rate::default(),
+                instances: vec![InstanceRow::default()],
+                peers,
+            }],
+            at_ns: 11_200_000_000,
+            not_allowed: 0,
+            troubles: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn stalled_peers_come_first_then_the_busiest() {
+        let sample = sample(vec![
+            peer("shm://quiet", 0.0, false),
+            peer("shm://busy", 1e6, false),
+            peer("shm://stuck", 0.0, true),
+        ]);
+        let lines = lines(&sample);
+        let at = |name: &str| lines.iter().position(|line| line.text.contains(name));
+        assert!(at("stuck") < at("busy") && at("busy") < at("quiet"));
+        let stuck = at("stuck").map(|index| &lines[index]).expect("a line");
+        assert!(matches!(stuck.style, Some(Style::Red)));
+        assert_eq!(
+            stuck.text.split_whitespace().collect::<Vec<_>>().join(" "),
+            "99 shm://stuck (4242) up - - - - - - 12K/64K 3 send, 1 announced 10.2 s send of 4.0 MiB \
+             tag 7 for the peer's receive"
+        );
+        let busy = at("busy").map(|index| &lines[index].text).expect("a line");
+        assert!(busy.contains("10k") && busy.contains("976.6 KiB") && busy.contains("100 B"));
+        assert!(
+            lines
+                .last()
+                .is_some_and(|line| line.text.contains("2 more peers"))
+        );
+    }
+
+    #[test]
+    fn programs_get_the_same() {
+        let json = json(&sample(vec![peer("shm://stuck", 0.0, true)]));
+        let peer = &json["processes"][0]["instances"][0]["peers"][0];
+        assert_eq!(peer["stalled"], true);
+        assert_eq!(peer["queued"]["sends"], 3);
+        assert_eq!(peer["waiting"]["for"], "the peer's receive");
+        assert_eq!(peer["waiting"]["age_s"], 10.2);
+    }
+}
