@@ -71,11 +71,15 @@ pub(crate) fn list() -> String {
     names.join(", ")
 }
 
+/// Whether a name is a part of a known one, or that of a module in one.
 fn is_known(name: &str) -> bool {
-    let within = |long: &str, short: &str| format!(".{long}.").contains(&format!(".{short}."));
-    SUBSYSTEMS
-        .iter()
-        .any(|(known, _)| within(known, name) || within(name, known))
+    let words = |name: &str| format!(".{name}.");
+    let name = words(name);
+    SUBSYSTEMS.iter().any(|(known, _)| {
+        let known = words(known);
+        let mut ends = known.match_indices('.').map(|(at, _)| &known[at..]);
+        known.contains(&name) || ends.any(|end| end.len() > 1 && name.contains(end))
+    })
 }
 
 #[cfg(test)]

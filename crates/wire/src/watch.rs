@@ -80,6 +80,7 @@ pub const EVENT_BODY_BYTES: usize = EVENT_BYTES - 8;
 pub const ROW_BODY_BYTES: usize = ROW_BYTES - 8;
 
 const _: () = {
+    assert!(EVENTS_OFFSET == 4096 && ROWS_OFFSET == 528_384 && PAGE_BYTES == 4_722_688);
     assert!(word::ANSWERED + 8 <= area::NAME);
     assert!(area::NAME + area::HEAD_BYTES + area::TEXT_BYTES <= area::ASKED);
     assert!(area::ASKED + area::HEAD_BYTES + area::TEXT_BYTES <= area::IN_FORCE);
