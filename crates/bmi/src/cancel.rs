@@ -17,6 +17,7 @@ impl Core {
         let entry = &mut self.ops[op];
         let (peer, tag) = (entry.peer, entry.tag);
         let key = self.ops.key(op);
+        self.touch(peer);
         let state = &mut self.ops[op].state;
         match state {
             State::Posted => {

@@ -96,6 +96,7 @@ impl Core {
 
     /// Queues the first packet, which makes a lazy method connect.
     fn greet(&mut self, peer: u32) {
+        self.touch(peer);
         self.queue_control(
             peer,
             Header::new(Kind::Hello, wire::HELLO_WORD).encode().to_vec(),
@@ -144,6 +145,8 @@ impl Core {
         };
         entry.max_packet = slot.max_packet;
         entry.eager_bytes = slot.eager_bytes;
+        tracing::debug!(peer = entry.text, "called");
+        self.touch(peer);
         self.set_eager_max(peer);
     }
 
@@ -155,6 +158,8 @@ impl Core {
         if !entry.account.receive(credit) {
             return self.condemn(peer, "it grants too much credit");
         }
+        tracing::debug!(peer = self.peers[peer].text, credit, "connected");
+        self.touch(peer);
         self.set_eager_max(peer);
         self.mark_dirty(peer);
         self.queue_kick();
@@ -179,6 +184,7 @@ impl Core {
             && !entry.was_up
         {
             let scheme = methods.slots[method].scheme;
+            tracing::debug!(peer = entry.text, scheme, %cause, "not reached");
             entry.notes.push(format!("{scheme}: {cause}"));
             entry.attempt += 1;
             return self.next_attempt(methods, peer, cause);
@@ -204,6 +210,8 @@ impl Core {
 
     /// The connection is over: everything that depends on it fails, and only that.
     fn fall(&mut self, methods: &mut Methods, peer: u32, cause: PeerError) {
+        tracing::debug!(peer = self.peers[peer].text, %cause, "no longer connected");
+        self.touch(peer);
         let entry = &mut self.peers[peer];
         entry.phase = Phase::Falling;
         entry.control.clear();
@@ -274,6 +282,7 @@ impl Core {
         self.unlink(methods, peer);
         self.drop_early(peer, true);
         self.peers[peer].grant.close(&mut self.budget);
+        self.peers[peer].traffic.settle(&mut self.touched);
         if let Some(entry) = self.peers.remove(peer)
             && entry.outbound
         {

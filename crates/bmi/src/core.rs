@@ -19,6 +19,7 @@ use crate::methods::Methods;
 use crate::op::{Op, State, What};
 use crate::peer::{Early, Peer, Phase};
 use crate::slab::{List, NONE, Slab};
+use crate::traffic::Touched;
 use crate::types::{Completion, Error, OpError, OpId, RendezvousPolicy, Tag};
 
 /// Control packets that may wait for one peer. Each answers something of the peer's that is bounded
@@ -71,6 +72,8 @@ pub(crate) struct Core {
     pub(crate) scratch: Vec<u8>,
     /// Operations that became done, to notice that something did.
     pub(crate) completions: u64,
+    /// Peers to look at (see [`crate::watch`]).
+    pub(crate) touched: Touched,
 }
 
 /// Work that needs a method. Operations and peers are named by keys: they may be gone by then.
@@ -121,6 +124,7 @@ impl Core {
             dirty: Vec::new(),
             scratch: Vec::new(),
             completions: 0,
+            touched: Touched::default(),
         }
     }
 
@@ -179,6 +183,12 @@ impl Core {
         }
     }
 
+    /// Notes that there is something new about a peer.
+    #[inline]
+    pub(crate) fn touch(&mut self, peer: u32) {
+        self.peers[peer].traffic.touch(peer, &mut self.touched);
+    }
+
     /// Notes that a peer has something to send.
     #[inline]
     pub(crate) fn mark_dirty(&mut self, peer: u32) {
@@ -218,7 +228,9 @@ impl Core {
     ) -> u32 {
         let index = self.ops.reuse(Op::blank);
         self.ops[index].renew(what, peer, caller, tag, memory, state);
-        self.peers[peer].ops.push_back(&mut self.ops, index);
+        let entry = &mut self.peers[peer];
+        entry.ops.push_back(&mut self.ops, index);
+        entry.traffic.touch(peer, &mut self.touched);
         index
     }
 
@@ -265,6 +277,11 @@ impl Core {
 
     /// Ends an operation's exports if it has any, then completes it.
     pub(crate) fn finish(&mut self, op: u32, result: Result<u64, OpError>) {
+        let entry = &self.ops[op];
+        if let Ok(bytes) = result {
+            self.peers[entry.peer].traffic.finished(entry.what, bytes);
+        }
+        self.touch(entry.peer);
         if self.ops[op].exports.is_empty() {
             return self.complete(op, result);
         }
@@ -460,6 +477,7 @@ impl Core {
     }
 
     fn control(&mut self, peer: u32, header: Header, packet: Packet<'_>) {
+        self.touch(peer);
         let rest = packet.to_vec(wire::HEADER_BYTES);
         let body = match wire::decode_body(&header, &rest) {
             Ok(body) => body,

@@ -42,6 +42,16 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
+    /// Bytes that windows have committed.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// Most bytes that are held.
+    pub(crate) fn limit(&self) -> u64 {
+        self.windows + self.pulls
+    }
+
     /// One half for windows, one half for large unexpected messages.
     pub(crate) fn new(early_memory: usize) -> Self {
         let half = early_memory as u64 / 2;
@@ -147,6 +157,11 @@ impl Grant {
     /// Present size of the window.
     pub(crate) fn window(&self) -> u32 {
         self.window
+    }
+
+    /// What the peer may still send.
+    pub(crate) fn granted(&self) -> u32 {
+        self.granted
     }
 
     /// Bytes in early memory.
@@ -297,6 +312,11 @@ pub(crate) struct Account {
 }
 
 impl Account {
+    /// The credit that is left, and the window.
+    pub(crate) fn standing(&self) -> (u32, u32) {
+        (self.credit, self.window)
+    }
+
     /// Whether a message of this cost may be sent now.
     #[inline]
     pub(crate) fn affords(&self, cost: u32, unexpected: bool) -> bool {

@@ -83,6 +83,7 @@ impl Core {
         if result.is_ok() {
             entry.account.spend(cost(size));
             entry.grant.grant(header.credit);
+            entry.traffic.sent(size, peer, &mut self.touched);
             return Sent::Yes;
         }
         self.not_sent(peer, result)
@@ -279,8 +280,10 @@ impl Core {
     /// Accepts the cost of a message that has arrived; `false` if it was not granted.
     #[inline]
     fn charge(&mut self, peer: u32, packet: &Packet<'_>) -> bool {
-        let cost = cost(packet.len() - wire::HEADER_BYTES);
-        let allowed = self.peers[peer].grant.arrive(cost);
+        let len = packet.len() - wire::HEADER_BYTES;
+        let entry = &mut self.peers[peer];
+        let allowed = entry.grant.arrive(cost(len));
+        entry.traffic.received(len, peer, &mut self.touched);
         if !allowed {
             self.condemn(peer, SENDS_TOO_MUCH);
         }

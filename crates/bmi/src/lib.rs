@@ -12,7 +12,9 @@
 //! and what is left to do), `op` and `peer` (states), then `connect`, `eager` with `credit`,
 //! `rendezvous` with `transfers`, `cancel`. `slab`, `matching` and `fragments` are the tables that
 //! make the path of a small message short; `progress` polls, with `wait` to spin and sleep;
-//! `loopback` is how a process sends to itself. The packets are defined in `causeway_wire::bmi`.
+//! `loopback` is how a process sends to itself; `traffic` counts, `watch` shows others what is going on
+//! and `stall` tells of operations that do not get on. The packets are defined in
+//! `causeway_wire::bmi`.
 //!
 //! What this room does not do: order messages of different tags, understand what they contain, or
 //! retry what failed.
@@ -32,9 +34,12 @@ mod peer;
 mod progress;
 mod rendezvous;
 mod slab;
+mod stall;
+mod traffic;
 mod transfers;
 pub mod types;
 mod wait;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -46,6 +51,7 @@ use causeway_transport::{Sharing, TransferError};
 
 pub use causeway_sys::memory::Memory;
 pub use causeway_transport::{Access, Direction, Identity, PeerError, PeerReport};
+pub use causeway_watch::log;
 pub use causeway_wire::region::RegionDescriptor;
 pub use types::*;
 
@@ -57,6 +63,7 @@ use crate::methods::Methods;
 use crate::op::{Remote, State, What};
 use crate::peer::{EarlyBody, Peer, Phase};
 use crate::wait::{Pace, Sleeper, Spin};
+use crate::watch::Watch;
 
 /// What an operation that completed at once is called in its [`Completion`].
 const AT_ONCE: OpId = OpId(0);
@@ -68,6 +75,7 @@ pub struct Bmi {
     pace: Pace,
     spin: Spin,
     sleeper: Sleeper,
+    watch: Watch,
     /// Methods that the system refused, and why.
     unavailable: Vec<(&'static str, String)>,
 }
@@ -142,6 +150,7 @@ impl Bmi {
             pace: Pace::new(),
             spin: Spin::new(config.spin),
             sleeper,
+            watch: Watch::new(config.stall_after, config.publish),
             unavailable,
         })
     }
@@ -626,6 +635,7 @@ impl Bmi {
                     });
                 }
             }
+            (InfoOption::StallAfter(stall_after), _) => self.watch.set_stall_after(stall_after),
             (InfoOption::Server(server), _) => self.core.tuning.server = server,
         }
         Ok(())

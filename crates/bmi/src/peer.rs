@@ -8,7 +8,9 @@ use crate::credit::{Account, Budget, Grant};
 use crate::matching::Keyed;
 use crate::op::Incoming;
 use crate::slab::{Bucket, Linked, Links, List};
+use crate::traffic::Traffic;
 use crate::types::Tag;
+use crate::watch::Watched;
 
 /// Where a peer's connection stands.
 #[derive(Debug, Clone)]
@@ -88,6 +90,9 @@ pub(crate) struct Peer {
     pub(crate) in_ring: bool,
     /// In the ring of peers whose unexpected messages are to be fetched.
     pub(crate) in_fetch_ring: bool,
+
+    pub(crate) traffic: Traffic,
+    pub(crate) watched: Watched,
 }
 
 /// An expected message that came before its receive.
@@ -176,6 +181,8 @@ impl Peer {
             arrived: VecDeque::new(),
             in_ring: false,
             in_fetch_ring: false,
+            traffic: Traffic::default(),
+            watched: Watched::default(),
         }
     }
 

@@ -115,6 +115,7 @@ impl Bmi {
         let deadlines = self.methods.slots.iter();
         let deadline = deadlines.filter_map(|slot| slot.method.deadline()).min();
         self.pace.ticked(now, deadline);
+        self.watch.look(&mut self.core, &self.methods, now);
     }
 
     /// Makes progress until `ready`, at most for `idle` or until another thread wakes us; answers
@@ -137,7 +138,8 @@ impl Bmi {
                 self.spin.came_after(steps.step(Instant::now()));
                 return true;
             }
-            if until.is_some_and(|until| Instant::now() >= until) {
+            let now = Instant::now();
+            if until.is_some_and(|until| now >= until) {
                 return false;
             }
             let woken = self.rest(until, &mut drowsy);
@@ -166,7 +168,10 @@ impl Bmi {
             return woken;
         }
         *drowsy = false;
-        let woken = self.sleeper.sleep(&mut self.methods, until);
+        self.watch.look(&mut self.core, &self.methods, now);
+        let watch = self.watch.deadline(&self.core);
+        let wake = until.into_iter().chain(watch).min();
+        let woken = self.sleeper.sleep(&mut self.methods, wake);
         self.tick(Instant::now());
         woken
     }

@@ -6,6 +6,7 @@ mod deaths;
 mod floods;
 mod hostile;
 mod model;
+mod waits;
 
 use std::time::Duration;
 

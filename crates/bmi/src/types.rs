@@ -163,6 +163,12 @@ pub struct Config {
     pub connect_timeout: Duration,
     /// How long to spin before sleeping, at most; 0 sleeps at once. The spin adapts below this.
     pub spin: Duration,
+    /// An operation that makes no progress for so long is told in the log, and again each time that the
+    /// wait has doubled; 0 never tells.
+    pub stall_after: Duration,
+    /// Show what is going on to `causeway top`. What is shown lies in one memory file for each
+    /// process, which its user and root can read.
+    pub publish: bool,
 }
 
 impl Default for Config {
@@ -176,6 +182,8 @@ impl Default for Config {
             early_memory: 32 << 20,
             connect_timeout: Duration::from_secs(5),
             spin: Duration::from_micros(50),
+            stall_after: Duration::from_secs(10),
+            publish: true,
         }
     }
 }
@@ -188,6 +196,8 @@ pub enum InfoOption {
     EagerLimit(usize),
     /// See [`Config::spin`].
     Spin(Duration),
+    /// See [`Config::stall_after`].
+    StallAfter(Duration),
     /// Who copies in a rendezvous.
     Rendezvous(RendezvousPolicy),
     /// This process is a server: under load its clients do the copying (Yu et al. §5.1).

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use causeway_bmi::Memory;
 use causeway_sys::attach::{LocalSpans, RemoteSpans};
+use causeway_watch::log;
 use clap::Args;
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;
@@ -64,6 +65,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         table.row(vec![(*name).to_owned(), now.clone(), most.clone()]);
     }
     output.line(&table.text());
+    let masks = log::masks().map_or_else(String::new, |masks| masks.to_string());
+    output.line("");
+    output.line(&format!(
+        "log: prints and records {masks} (${} changes it, `causeway log` for running processes)",
+        log::MASKS_VARIABLE
+    ));
+    output.line("messages: `causeway top` shows what processes do with them");
     let servers = match (
         arguments.config.is_some(),
         find(arguments.config.as_deref()),
@@ -83,6 +91,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         })).collect::<Vec<_>>(),
         "limits": limits.iter().map(|(name, now, most)| json!({
             "name": name, "now": now, "most": most })).collect::<Vec<_>>(),
+        "log": { "masks": masks, "variable": log::MASKS_VARIABLE },
         "servers": servers }));
     Ok(())
 }

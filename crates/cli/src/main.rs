@@ -5,7 +5,8 @@
 //!
 //! Reading order: [`failure`] and [`output`] (how the command speaks), [`shutdown`] (what must not
 //! outlive it), [`workers`] (processes that work for it), [`rows`] and [`report`] (figures), then the
-//! rooms: [`fs`], [`info`], [`demo`], [`mod@bench`].
+//! rooms: [`fs`], [`info`], [`top`], [`log`] (with [`logging`], the command's own), [`demo`],
+//! [`mod@bench`].
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -15,6 +16,8 @@ mod failure;
 mod fs;
 mod histogram;
 mod info;
+mod log;
+mod logging;
 mod machine;
 mod output;
 mod progress;
@@ -22,6 +25,7 @@ mod report;
 mod rows;
 mod shutdown;
 mod task;
+mod top;
 mod units;
 mod workers;
 
@@ -38,7 +42,12 @@ use crate::failure::Outcome;
   causeway fs dev                     run a file system on this machine
   causeway fs put ~/data /data        copy a tree into it
   causeway demo                       see it work, fail and recover; get a report
-  causeway info                       what works on this machine, and why the rest does not")]
+  causeway info                       what works on this machine, and why the rest does not
+  causeway top                        what messages do on this machine, as it happens
+
+Environment:
+  CAUSEWAY_LOG                        what is logged: warn,bmi=debug,shm=trace (`causeway log --help`)
+  CAUSEWAY_LOG_FILE                   a file to append the log to, instead of standard error")]
 struct Cli {
     #[command(subcommand)]
     room: Room,
@@ -48,11 +57,24 @@ struct Cli {
 enum Room {
     Fs(fs::Arguments),
     Info(info::Arguments),
+    Top(top::Arguments),
+    Log(log::Arguments),
     Demo(demo::Arguments),
     Bench(bench::Arguments),
     /// Works for another causeway process
     #[command(name = workers::SUBCOMMAND, hide = true)]
     Worker,
+}
+
+impl Room {
+    /// Whether it is a process that works for others.
+    fn serves(&self) -> bool {
+        match self {
+            Self::Fs(arguments) => arguments.serves(),
+            Self::Worker => true,
+            _ => false,
+        }
+    }
 }
 
 fn version() -> &'static str {
@@ -81,9 +103,12 @@ fn main() {
 }
 
 fn run(cli: Cli) -> Outcome {
+    logging::start(cli.room.serves())?;
     match cli.room {
         Room::Fs(arguments) => fs::run(arguments),
         Room::Info(arguments) => info::run(arguments),
+        Room::Top(arguments) => top::run(arguments),
+        Room::Log(arguments) => log::run(arguments),
         Room::Demo(arguments) => demo::run(arguments),
         Room::Bench(arguments) => bench::run(arguments),
         Room::Worker => task::run(),

@@ -33,6 +33,9 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     paths: BTreeMap::new(),
 });
 
+/// What puts the terminal back as it was.
+static RESTORE: Mutex<Option<fn()>> = Mutex::new(None);
+
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 static ENDING: AtomicBool = AtomicBool::new(false);
 static HAS_CHILDREN: AtomicBool = AtomicBool::new(false);
@@ -139,10 +142,18 @@ pub(crate) fn on_signals() -> Outcome {
     Ok(())
 }
 
+/// Calls `restore` when the command ends in whatever way but SIGKILL.
+pub(crate) fn before_exit(restore: fn()) {
+    *RESTORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(restore);
+}
+
 /// Ends the process after its children and everything registered are gone.
 pub(crate) fn exit(code: u8) -> ! {
     // Stays locked: nothing can be registered behind our back any more.
     let mut registry = registry();
+    if let Some(restore) = *RESTORE.lock().unwrap_or_else(PoisonError::into_inner) {
+        restore();
+    }
     if HAS_CHILDREN.load(Ordering::Acquire) {
         end_children(Signal::TERM, ORDERLY_END);
         end_children(Signal::KILL, FORCED_END);

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -25,6 +25,10 @@ impl Mapping {
     /// Maps `file` from its start, after checking that it is sealed against shrinking and has at
     /// least `len` bytes: touching the mapping can then never fault.
     pub fn new(file: impl AsFd, len: usize) -> io::Result<Self> {
+        Self::with(file, len, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    fn with(file: impl AsFd, len: usize, protection: ProtFlags) -> io::Result<Self> {
         if super::memfd::checked_len(file.as_fd())? < len as u64 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -36,7 +40,7 @@ impl Mapping {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
                 len,
-                ProtFlags::READ | ProtFlags::WRITE,
+                protection,
                 MapFlags::SHARED,
                 file,
                 0,
@@ -90,10 +94,46 @@ impl Drop for Mapping {
     }
 }
 
+/// Words that can be read, whoever writes them.
+pub trait Words {
+    /// The word at byte `offset`, as it is now.
+    ///
+    /// # Panics
+    /// If `offset` is not a multiple of 8 or the word is not inside the mapping.
+    fn load(&self, offset: usize, order: Ordering) -> u64;
+}
+
+impl Words for Mapping {
+    #[inline]
+    fn load(&self, offset: usize, order: Ordering) -> u64 {
+        self.word(offset).load(order)
+    }
+}
+
+/// A shared mapping of a memory file for reading only: the descriptor need not allow more.
+#[derive(Debug)]
+pub struct View {
+    mapping: Mapping,
+}
+
+impl View {
+    /// Maps `file` from its start, with the checks of [`Mapping::new`].
+    pub fn new(file: impl AsFd, len: usize) -> io::Result<Self> {
+        let mapping = Mapping::with(file, len, ProtFlags::READ)?;
+        Ok(Self { mapping })
+    }
+}
+
+impl Words for View {
+    #[inline]
+    fn load(&self, offset: usize, order: Ordering) -> u64 {
+        self.mapping.load(offset, order)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering;
 
     #[test]
     fn two_mappings_of_one_file_show_the_same_words() {
@@ -105,6 +145,9 @@ mod tests {
         one.word(4088).store(7, Ordering::Relaxed);
         assert_eq!(two.word(4088).load(Ordering::Relaxed), 7);
         assert!(Mapping::new(&file, 4097).is_err());
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        let view = View::new(std::fs::File::open(path).unwrap(), 4096).unwrap();
+        assert_eq!(view.load(4088, Ordering::Relaxed), 7);
     }
 
     #[test]

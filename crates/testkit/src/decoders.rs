@@ -17,7 +17,7 @@ use causeway_transport::Address;
 use causeway_wire::codec::Wire;
 use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::{bmi, fs, shm, store, tcp};
+use causeway_wire::{bmi, fs, shm, store, tcp, watch};
 
 use crate::random::Random;
 
@@ -89,6 +89,11 @@ pub fn all() -> &'static [Decoder] {
             name: "shm_ring",
             feed: shm_ring,
             samples: samples::rings,
+        },
+        Decoder {
+            name: "watch_page",
+            feed: watch_page,
+            samples: samples::watch_pages,
         },
         Decoder {
             name: "address",
@@ -277,6 +282,20 @@ fn shm_ring(bytes: &[u8]) {
             let _ = shm::slots_of(slot.len as usize);
         }
         canonical::<shm::Internal>(packet);
+    }
+}
+
+/// A row and a log event of a page that another process has written.
+fn watch_page(bytes: &[u8]) {
+    if let Some(body) = bytes.first_chunk()
+        && let Ok(row) = watch::Row::decode(body)
+    {
+        assert!(row.encode() == *body, "another encoding: {row:?}");
+    }
+    if let Some(body) = bytes.first_chunk()
+        && let Ok(event) = watch::LogEvent::decode(body)
+    {
+        assert!(event.encode() == *body, "another encoding: {event:?}");
     }
 }
 

@@ -18,11 +18,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("sys", &[]),
     ("transport", &["wire", "sys"]),
-    ("bmi", &["transport", "wire", "sys"]),
+    ("watch", &["wire", "sys"]),
+    ("bmi", &["transport", "watch", "wire", "sys"]),
     ("bmi-c", &["bmi", "transport", "wire", "sys"]),
     ("fs", &["bmi", "wire", "sys"]),
-    ("cli", &["fs", "bmi", "transport", "wire", "sys"]),
-    ("testkit", &["fs", "bmi", "transport", "wire", "sys"]),
+    ("cli", &["fs", "bmi", "transport", "watch", "wire", "sys"]),
+    (
+        "testkit",
+        &["fs", "bmi", "transport", "watch", "wire", "sys"],
+    ),
 ];
 
 /// The rooms that may use `unsafe`; clippy sees to it that every block says why it is sound.

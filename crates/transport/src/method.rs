@@ -169,6 +169,12 @@ pub trait Method: Send {
     /// reused after this call. There is no [`Sink::peer_down`].
     fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink);
 
+    /// A number that changes while bytes of transfers move to or from a peer, as far as the method can
+    /// tell: what has not changed for long has come to a standstill.
+    fn activity(&self, _peer: Peer) -> u64 {
+        0
+    }
+
     /// What was chosen for this peer and why, for people.
     fn report(&self, peer: Peer) -> Option<PeerReport>;
 }

@@ -390,6 +390,11 @@ impl Method for Tcp {
         self.drop_peer(peer, sink);
     }
 
+    fn activity(&self, peer: Peer) -> u64 {
+        let link = self.slots.shown(peer).and_then(|state| state.link.as_ref());
+        link.map_or(0, |link| link.bulk.get())
+    }
+
     fn report(&self, peer: Peer) -> Option<PeerReport> {
         Some(PeerReport {
             facts: self.facts(self.slots.shown(peer)?),

@@ -3,7 +3,9 @@
 //! Read [`codec`] first (bounded reading and writing, the one error type), then the format that
 //! you came for: [`region`] (descriptors of remote memory), [`bmi`] (headers of the message
 //! layer), [`tcp`] and [`shm`] (what the two methods put on a connection), [`datagram`] (how the UDP
-//! method carries the former where datagrams are lost), [`fs`] (requests and replies of the file system) and [`store`] (records of the metadata store). `docs/formats/`
+//! method carries the former where datagrams are lost), [`fs`] (requests and replies of the file
+//! system), [`store`] (records of the metadata store) and [`watch`] (what a process shows of itself to
+//! onlookers). `docs/formats/`
 //! draws them.
 //!
 //! There is no I/O here, no clock and no allocation policy: decoders borrow from or copy out of
@@ -19,3 +21,4 @@ pub mod region;
 pub mod shm;
 pub mod store;
 pub mod tcp;
+pub mod watch;

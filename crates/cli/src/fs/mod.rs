@@ -63,6 +63,13 @@ enum Verb {
     Fsck(fsck::Arguments),
 }
 
+impl Arguments {
+    /// Whether it is a server that runs.
+    pub(crate) fn serves(&self) -> bool {
+        matches!(self.verb, Verb::Serve(_))
+    }
+}
+
 /// Runs a verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     match arguments.verb {

@@ -28,19 +28,16 @@ pub(crate) struct Arguments {
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
-    // What the server has to say beside errors goes to its standard error, if asked for.
-    tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::from_env("CAUSEWAY_LOG"))
-        .with_writer(std::io::stderr)
-        .init();
     let file = find(arguments.config.as_deref())?;
     let configuration = load(&file)?;
     let name = match arguments.server {
         Some(name) => named(&configuration, name)?,
         None => the_one_here(&configuration)?,
     };
-    causeway_fs::server::serve(&file, &name)
-        .map_err(|error| Failure::new(format!("serving {}", error.server), error.message))
+    causeway_fs::server::serve(&file, &name).map_err(|error| {
+        causeway_watch::log::last_words();
+        Failure::new(format!("serving {}", error.server), error.message)
+    })
 }
 
 fn names<'a>(servers: impl IntoIterator<Item = &'a ServerEntry>) -> String {

@@ -5,10 +5,12 @@ use std::path::Path;
 use super::stand::Run;
 
 /// Every verb that users can give.
-const VERBS: [&[&str]; 26] = [
+const VERBS: [&[&str]; 28] = [
     &[],
     &["demo"],
     &["info"],
+    &["log"],
+    &["top"],
     &["bench", "compare"],
     &["bench", "fs"],
     &["bench", "messages"],

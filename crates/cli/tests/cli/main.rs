@@ -7,4 +7,5 @@ mod files;
 mod help;
 mod servers;
 mod stand;
+mod top;
 mod wrong_use;

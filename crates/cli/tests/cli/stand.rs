@@ -17,6 +17,7 @@ pub(crate) struct Run {
     arguments: Vec<OsString>,
     directory: PathBuf,
     config: Option<PathBuf>,
+    variables: Vec<(&'static str, String)>,
     input: Vec<u8>,
 }
 
@@ -38,6 +39,7 @@ impl Run {
                 .collect(),
             directory: directory.to_owned(),
             config: None,
+            variables: Vec::new(),
             input: Vec::new(),
         }
     }
@@ -60,6 +62,8 @@ impl Run {
             .args(&self.arguments)
             .current_dir(&self.directory)
             .env_remove("CAUSEWAY_CONFIG")
+            .env_remove("CAUSEWAY_LOG")
+            .env_remove("CAUSEWAY_LOG_FILE")
             .env_remove("NO_COLOR")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -67,7 +71,14 @@ impl Run {
         if let Some(config) = &self.config {
             command.env("CAUSEWAY_CONFIG", config);
         }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
+    }
+
+    /// With another environment variable.
+    pub(crate) fn variable(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.to_owned()));
+        self
     }
 
     /// Starts it.

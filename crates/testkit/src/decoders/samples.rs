@@ -7,7 +7,7 @@ use causeway_wire::fs::{
     Node, ObjectId, Operation, Place, Region, Regions, Reply, Request, SetAttributes, Timestamp,
 };
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
-use causeway_wire::{datagram, shm, store, tcp};
+use causeway_wire::{datagram, shm, store, tcp, watch};
 
 const HINT: DistributionHint = DistributionHint {
     strip_size: 65_536,
@@ -617,6 +617,68 @@ pub(super) fn rings() -> Vec<Vec<u8>> {
         bytes
     })
     .collect()
+}
+
+pub(super) fn watch_pages() -> Vec<Vec<u8>> {
+    let instance = watch::InstanceRow {
+        instance: 1,
+        peers: 2,
+        listening: "tcp://node1:7070".to_owned(),
+        ..watch::InstanceRow::default()
+    };
+    let count = watch::Count {
+        number: 3,
+        bytes: 3000,
+    };
+    let peer = watch::PeerRow {
+        instance: 1,
+        peer: 2,
+        phase: watch::PhaseCode::Up,
+        outbound: true,
+        blocked: true,
+        stalled: true,
+        pid: 4242,
+        reports: 1,
+        sent: count,
+        sent_large: count,
+        received: count,
+        received_large: count,
+        moved: count,
+        credit: 12_000,
+        window: 32_768,
+        granted: 32_768,
+        held: 0,
+        sends: 1,
+        unexpected_sends: 0,
+        announced: 1,
+        receives: 2,
+        transfers: 0,
+        early: 0,
+        unexpected: 0,
+        published_ns: 10_000_000_000,
+        progress_ns: 9_000_000_000,
+        waiting: Some(watch::Waiting {
+            kind: watch::OpKind::Send,
+            why: watch::Why::Receive,
+            tag: 7,
+            size: 4 << 20,
+            moved: 0,
+            since_ns: 1_000_000_000,
+        }),
+        address: "shm:///run/x.sock".to_owned(),
+    };
+    let event = watch::LogEvent {
+        at_ns: 1_700_000_000_000_000_000,
+        thread: 4242,
+        level: 2,
+        target: "bmi.stall".to_owned(),
+        text: "stalled".to_owned(),
+    };
+    vec![
+        watch::Row::Instance(instance).encode().to_vec(),
+        watch::Row::Peer(peer).encode().to_vec(),
+        event.encode().to_vec(),
+    ]
 }
 
 pub(super) fn addresses() -> Vec<Vec<u8>> {

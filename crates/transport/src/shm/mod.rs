@@ -538,6 +538,14 @@ impl Method for Shm {
         }
     }
 
+    fn activity(&self, peer: Peer) -> u64 {
+        let Some(Link::Live(pair)) = self.peers.get(peer).map(|entry| &entry.link) else {
+            return 0;
+        };
+        let front = pair.transfers.queue.front();
+        front.map_or(0, |active| active.id.rotate_left(48) ^ active.left)
+    }
+
     fn report(&self, peer: Peer) -> Option<PeerReport> {
         let entry = self.peers.get(peer)?;
         let Link::Live(pair) = &entry.link else {

@@ -1,5 +1,6 @@
 //! One connection's socket: everything about it that is not protocol.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -49,6 +50,9 @@ impl Buffers {
     }
 }
 
+/// What is larger is data.
+const BULK_BYTES: usize = 512;
+
 /// The encryption of one connection.
 pub(super) struct Cipher {
     noise: Box<snow::TransportState>,
@@ -79,6 +83,8 @@ pub(super) struct Link {
     pub(super) broken: Option<PeerError>,
     /// How much the next read of mixed frames takes.
     read_bytes: usize,
+    /// How often so much was read or written that it must have been data, no sign of life.
+    pub(super) bulk: Cell<u64>,
     /// Something has arrived since the last tick.
     pub(super) heard: bool,
     pub(super) last_heard: Instant,
@@ -103,6 +109,7 @@ impl Link {
             watches_room: false,
             broken: None,
             read_bytes: FIRST_READ_BYTES,
+            bulk: Cell::new(0),
             heard: false,
             last_heard: now,
             probed: false,
@@ -172,10 +179,19 @@ impl Link {
         sent
     }
 
+    fn note(&self, bytes: usize) {
+        if bytes >= BULK_BYTES {
+            self.bulk.set(self.bulk.get().wrapping_add(1));
+        }
+    }
+
     /// Writes; a failure is kept for the next read.
     fn write(&mut self, pieces: &[Piece<'_>]) -> usize {
         match net::send_pieces(&self.socket, pieces) {
-            Ok(Some(sent)) => sent,
+            Ok(Some(sent)) => {
+                self.note(sent);
+                sent
+            }
             Ok(None) => 0,
             Err(error) => {
                 self.broken = Some(broken(&error));
@@ -434,7 +450,10 @@ impl Link {
             Ok(Some(0)) => Err(self.broken.clone().unwrap_or_else(|| {
                 PeerError::Broken("it ended without a goodbye: its process died".to_owned())
             })),
-            Ok(count) => Ok(count),
+            Ok(count) => {
+                self.note(count.unwrap_or(0));
+                Ok(count)
+            }
             Err(error) => Err(broken(&error)),
         }
     }

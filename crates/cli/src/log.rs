@@ -1,0 +1,216 @@
+//! `causeway log`: what a running process logs, and what it shall.
+//!
+//! The process takes no part in being looked at: its latest events can be read even if it hangs. A
+//! change of its masks is a wish that it fulfils when it next makes progress.
+
+use std::time::{Duration, Instant};
+
+use causeway_watch::log::{self, Masks};
+use causeway_watch::onlooker::{LookError, Onlooker, look_around};
+use causeway_watch::{process, text};
+use clap::Args;
+use serde_json::json;
+
+use crate::failure::{Doing, Failure, Outcome};
+use crate::logging;
+use crate::output::{Output, Style, paint};
+use crate::rows::Table;
+
+/// How long to wait for a process to fulfil a wish.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Look at the log of a running process, or change what it logs
+///
+/// Without a process it lists those that there are. A mask is a level (off, error, warn, info, debug,
+/// trace) for everything, and others for parts of the program: warn,bmi=debug,shm=trace. Only what it
+/// names is changed.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway log
+  causeway log 4242 --dump
+  causeway log 4242 --set bmi=debug,shm=trace
+  causeway log 4242 --record trace
+  CAUSEWAY_LOG=warn,tcp=debug causeway fs serve")]
+pub(crate) struct Arguments {
+    /// The process
+    #[arg(value_name = "PID")]
+    pid: Option<u32>,
+    /// Print the latest events that it has recorded
+    #[arg(long, requires = "pid")]
+    dump: bool,
+    /// Print at most so many of them
+    #[arg(long, value_name = "COUNT", requires = "dump")]
+    last: Option<usize>,
+    /// Change the mask of events that it prints
+    #[arg(long, value_name = "MASK", requires = "pid")]
+    set: Option<String>,
+    /// Change the mask of events that it records
+    #[arg(long, value_name = "MASK", requires = "pid")]
+    record: Option<String>,
+    /// Print exactly one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let output = Output::new(arguments.json);
+    let Some(pid) = arguments.pid else {
+        return list(&output);
+    };
+    let page = open(pid)?;
+    let wish = wish(&arguments, &page)?;
+    if let Some(wish) = &wish {
+        change(&output, &page, wish)?;
+    }
+    let last = arguments.last.unwrap_or(usize::MAX);
+    let events = if arguments.dump {
+        dump(&output, &page, last)
+    } else {
+        Vec::new()
+    };
+    if wish.is_none() && !arguments.dump {
+        describe(&output, &page);
+    }
+    output.object(&json!({
+        "pid": pid, "name": page.name(), "masks": page.masks(), "lost_events": page.lost_events(),
+        "events": events }));
+    Ok(())
+}
+
+/// The page of a process, or what the user can do to see it.
+pub(crate) fn open(pid: u32) -> Outcome<Onlooker> {
+    Onlooker::new(pid).map_err(|error| {
+        let failure = Failure::new("looking at a process", &error);
+        match error {
+            LookError::NotAllowed(_) => failure.hint("try it as that user or as root"),
+            LookError::NoPage(_) => {
+                failure.hint("`causeway log` lists the processes that there are")
+            }
+            _ => failure,
+        }
+    })
+}
+
+fn list(output: &Output) -> Outcome {
+    let own = std::process::id();
+    let found = look_around(|pid| pid == own).doing(|| "looking for processes".to_owned())?;
+    let mut table = Table::new(&["pid", "state", "masks (printed/recorded)", "process"]);
+    table.align_right(&[0]);
+    for page in &found.processes {
+        let masks = page.masks();
+        table.row(vec![
+            page.pid.to_string(),
+            process::state(page.pid).text().to_owned(),
+            if masks.is_empty() {
+                "-".to_owned()
+            } else {
+                masks
+            },
+            page.name(),
+        ]);
+    }
+    if found.processes.is_empty() {
+        output.line("no process of this user shows a log");
+    } else {
+        output.line(&table.text());
+    }
+    for trouble in &found.troubles {
+        crate::output::warn(&trouble.to_string());
+    }
+    output.object(
+        &json!({ "processes": found.processes.iter().map(|page| json!({
+        "pid": page.pid, "name": page.name(), "masks": page.masks(),
+        "state": process::state(page.pid).text() })).collect::<Vec<_>>() }),
+    );
+    Ok(())
+}
+
+/// The masks that the process shall use.
+fn wish(arguments: &Arguments, page: &Onlooker) -> Outcome<Option<Masks>> {
+    if arguments.set.is_none() && arguments.record.is_none() {
+        return Ok(None);
+    }
+    let what = || "choosing log events".to_owned();
+    let mut masks: Masks = page.masks().parse().map_err(|_| {
+        Failure::new(what(), format!("process {} has a log of its own", page.pid))
+            .hint("only programs that start Causeway's log can be told what to log")
+    })?;
+    let wrong = |error: log::MaskError| Failure::usage(what(), error);
+    if let Some(printed) = &arguments.set {
+        masks.printed.change(printed).map_err(wrong)?;
+    }
+    if let Some(recorded) = &arguments.record {
+        masks.recorded.change(recorded).map_err(wrong)?;
+    }
+    logging::check(&masks)?;
+    Ok(Some(masks))
+}
+
+fn change(output: &Output, page: &Onlooker, wish: &Masks) -> Outcome {
+    let doing = || format!("changing what process {} logs", page.pid);
+    let asked = page.ask(&wish.to_string()).doing(doing)?;
+    let until = Instant::now() + PATIENCE;
+    while !page.has_answered(asked) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    if !page.is_there() {
+        return Err(Failure::new(doing(), "it has ended"));
+    }
+    if page.has_answered(asked) {
+        output.line(&format!("process {} uses {}", page.pid, page.masks()));
+    } else {
+        output.line(&format!(
+            "process {} ({}) has not looked yet; it will use {wish} as soon as it makes progress",
+            page.pid,
+            process::state(page.pid).text()
+        ));
+    }
+    Ok(())
+}
+
+fn dump(output: &Output, page: &Onlooker, last: usize) -> Vec<serde_json::Value> {
+    let events = page.events(last);
+    for (_, event) in &events {
+        let line = log::line(event);
+        let line = match event.level {
+            1 => paint(&line, Style::Red),
+            2 => paint(&line, Style::Yellow),
+            _ => line,
+        };
+        output.line(&line);
+    }
+    if events.is_empty() && page.masks().is_empty() {
+        output.line(&format!("process {} has a log of its own", page.pid));
+    }
+    let events = events.iter().map(|(number, event)| {
+        json!({
+            "number": number, "time": text::time(event.at_ns), "thread": event.thread,
+            "level": log::level_name(event.level).to_ascii_lowercase(), "target": event.target,
+            "text": event.text })
+    });
+    events.collect()
+}
+
+fn describe(output: &Output, page: &Onlooker) {
+    output.line(&format!(
+        "process {}: {} ({})",
+        page.pid,
+        page.name(),
+        process::state(page.pid).text()
+    ));
+    let masks = page.masks();
+    let (printed, recorded) = masks.split_once('/').unwrap_or(("", ""));
+    if masks.is_empty() {
+        output.line("it has a log of its own");
+        return;
+    }
+    output.line(&format!("prints {printed}"));
+    output.line(&format!("records {recorded}; print that with --dump"));
+    output.line("");
+    let mut table = Table::new(&["part", "what"]);
+    for (name, what) in logging::SUBSYSTEMS {
+        table.row(vec![(*name).to_owned(), (*what).to_owned()]);
+    }
+    output.line(&table.text());
+}

@@ -1,0 +1,99 @@
+//! `causeway top`: what messages do on this machine, by process and peer, as it happens.
+//!
+//! Processes that use the message layer publish what they do; this verb only reads. [`sample`] reads and
+//! computes rates, [`table`] writes them for people and as JSON, [`screen`] draws on a terminal.
+
+mod sample;
+mod screen;
+mod table;
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::failure::{Failure, Outcome};
+use crate::output::{self, Output};
+use sample::{Sample, Watcher};
+
+/// See what messages do on this machine, by process and peer: rates, sizes, credit, queues, waits
+///
+/// Stalled peers come first, then the busiest. On a terminal the table is drawn anew until q is
+/// pressed; otherwise it is printed once.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway top
+  causeway top --pid 4242 --interval 0.2
+  causeway top --once
+  causeway top --json | jq '.processes[].instances[].peers[] | select(.stalled)'")]
+pub(crate) struct Arguments {
+    /// Only this process
+    #[arg(long, value_name = "PID")]
+    pid: Option<u32>,
+    /// Seconds between two looks
+    #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    interval: Duration,
+    /// Print the table once, after one interval
+    #[arg(long)]
+    once: bool,
+    /// Print exactly one JSON object on standard output, after one interval
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text
+        .parse()
+        .map_err(|_| format!("`{text}` is no number of seconds"))?;
+    if (0.05..=3600.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(format!("{text}: from 0.05 to 3600 seconds are possible"))
+    }
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let output = Output::new(arguments.json);
+    let mut watcher = Watcher::new(arguments.pid);
+    let first = watcher.look()?;
+    if let Some(pid) = arguments.pid
+        && first.processes.is_empty()
+    {
+        // It is there, or we would have been told.
+        return Err(Failure::new(
+            "looking at a process",
+            format!("process {pid} does not use the message layer, or is told not to show it"),
+        ));
+    }
+    if output.terminal && !arguments.once && !arguments.json {
+        return screen::run(&mut watcher, arguments.interval);
+    }
+    std::thread::sleep(arguments.interval);
+    let sample = watcher.look()?;
+    check(&sample)?;
+    for line in table::lines(&sample) {
+        output.line(&line.painted());
+    }
+    for trouble in &sample.troubles {
+        output::warn(trouble);
+    }
+    output.object(&table::json(&sample));
+    Ok(())
+}
+
+/// Nothing to see is a failure, for scripts.
+fn check(sample: &Sample) -> Outcome {
+    if !sample.processes.is_empty() {
+        return Ok(());
+    }
+    let failure = Failure::new(
+        "looking for processes",
+        "none that may be looked at uses the message layer",
+    );
+    Err(match sample.not_allowed {
+        0 => failure,
+        count => failure.hint(format!(
+            "{count} processes belong to others: only their user and root may look at them"
+        )),
+    })
+}

@@ -1,0 +1,223 @@
+//! Reading what processes publish, and the rates between two readings.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use causeway_watch::onlooker::{Onlooker, look_around};
+use causeway_watch::process;
+use causeway_wire::watch::{Count, InstanceRow, PeerRow, Row};
+
+use crate::failure::{Doing, Outcome};
+
+/// How often to look for new processes: that reads all of `/proc`.
+const SEARCH: Duration = Duration::from_secs(2);
+
+/// Looks at processes again and again.
+pub(super) struct Watcher {
+    only: Option<u32>,
+    pages: Vec<Onlooker>,
+    searched: Option<Instant>,
+    not_allowed: usize,
+    troubles: Vec<String>,
+    last: Option<Instant>,
+    /// What was counted at the last look.
+    counted: HashMap<Key, Counts>,
+}
+
+/// The number of the peer in the key of a process itself.
+const NO_PEER: u32 = u32::MAX;
+
+/// A peer, over all processes: process, when it began, instance, number, and whether we connected.
+type Key = (u32, u64, u32, u32, String);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    received: Count,
+    sent: Count,
+}
+
+/// One look at everything.
+#[derive(Debug)]
+pub(super) struct Sample {
+    pub(super) processes: Vec<Process>,
+    /// By the clock that the rows' times are of.
+    pub(super) at_ns: u64,
+    /// Processes that belong to others.
+    pub(super) not_allowed: usize,
+    pub(super) troubles: Vec<String>,
+}
+
+/// A process.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    pub(super) name: String,
+    pub(super) state: process::State,
+    pub(super) started_ns: u64,
+    pub(super) missing_rows: u64,
+    /// All its instances' rates since the last look, also with peers that are gone.
+    pub(super) received: Rate,
+    pub(super) sent: Rate,
+    pub(super) instances: Vec<InstanceRow>,
+    pub(super) peers: Vec<Peer>,
+}
+
+/// A peer of a process, with its rates since the last look.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) row: PeerRow,
+    pub(super) received: Rate,
+    pub(super) sent: Rate,
+}
+
+/// Messages and bytes in a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Rate {
+    pub(super) messages: f64,
+    pub(super) bytes: f64,
+}
+
+impl Rate {
+    fn between(before: Count, now: Count, seconds: f64) -> Self {
+        // Whoever wrote the counters may be anybody.
+        let number = now.number.saturating_sub(before.number);
+        let bytes = now.bytes.saturating_sub(before.bytes);
+        Self {
+            messages: number as f64 / seconds,
+            bytes: bytes as f64 / seconds,
+        }
+    }
+}
+
+impl Watcher {
+    pub(super) fn new(only: Option<u32>) -> Self {
+        Self {
+            only,
+            pages: Vec::new(),
+            searched: None,
+            not_allowed: 0,
+            troubles: Vec::new(),
+            last: None,
+            counted: HashMap::new(),
+        }
+    }
+
+    /// Looks at all processes once.
+    pub(super) fn look(&mut self) -> Outcome<Sample> {
+        self.pages.retain(Onlooker::is_there);
+        self.search()?;
+        let now = Instant::now();
+        let seconds = self
+            .last
+            .replace(now)
+            .map(|last| (now - last).as_secs_f64().max(1e-3));
+        let mut counted = HashMap::new();
+        let mut processes = Vec::new();
+        for page in &self.pages {
+            let mut process = Process {
+                pid: page.pid,
+                name: page.name(),
+                state: process::state(page.pid),
+                started_ns: page.started_ns(),
+                missing_rows: page.missing_rows(),
+                received: Rate::default(),
+                sent: Rate::default(),
+                instances: Vec::new(),
+                peers: Vec::new(),
+            };
+            for row in page.rows() {
+                match row {
+                    Row::Instance(row) => process.instances.push(row),
+                    Row::Peer(row) => {
+                        let (key, counts) = counts(&process, &row);
+                        let (received, sent) = self.rates(&key, counts, seconds);
+                        process.peers.push(Peer {
+                            row,
+                            received,
+                            sent,
+                        });
+                        counted.insert(key, counts);
+                    }
+                }
+            }
+            let all = Counts {
+                received: sum(process.instances.iter().map(|row| row.received)),
+                sent: sum(process.instances.iter().map(|row| row.sent)),
+            };
+            let key = (page.pid, process.started_ns, 0, NO_PEER, String::new());
+            (process.received, process.sent) = self.rates(&key, all, seconds);
+            counted.insert(key, all);
+            // Others only log.
+            if !process.instances.is_empty() || !process.peers.is_empty() {
+                processes.push(process);
+            }
+        }
+        self.counted = counted;
+        Ok(Sample {
+            processes,
+            at_ns: process::monotonic_ns(),
+            not_allowed: self.not_allowed,
+            troubles: self.troubles.clone(),
+        })
+    }
+
+    /// The rates since the last look, received and sent.
+    fn rates(&self, key: &Key, now: Counts, seconds: Option<f64>) -> (Rate, Rate) {
+        // At the first look there is nothing to compare with.
+        let Some(seconds) = seconds else {
+            return Default::default();
+        };
+        let before = self.counted.get(key).copied().unwrap_or_default();
+        (
+            Rate::between(before.received, now.received, seconds),
+            Rate::between(before.sent, now.sent, seconds),
+        )
+    }
+
+    fn search(&mut self) -> Outcome {
+        if let Some(pid) = self.only {
+            if self.pages.is_empty() {
+                self.pages.push(crate::log::open(pid)?);
+            }
+            return Ok(());
+        }
+        if self.searched.is_some_and(|at| at.elapsed() < SEARCH) {
+            return Ok(());
+        }
+        let own = std::process::id();
+        let pages = &self.pages;
+        let found = look_around(|pid| pid == own || pages.iter().any(|page| page.pid == pid))
+            .doing(|| "looking for processes".to_owned())?;
+        self.searched = Some(Instant::now());
+        self.not_allowed = found.not_allowed;
+        self.troubles = found.troubles.iter().map(ToString::to_string).collect();
+        self.pages.extend(found.processes);
+        self.pages.sort_by_key(|page| page.pid);
+        Ok(())
+    }
+}
+
+fn counts(process: &Process, row: &PeerRow) -> (Key, Counts) {
+    let key = (
+        process.pid,
+        process.started_ns,
+        row.instance,
+        row.peer,
+        row.address.clone(),
+    );
+    let counts = Counts {
+        received: sum([row.received, row.received_large]),
+        // A transfer of remote memory is counted by whoever asked for it.
+        sent: sum([row.sent, row.sent_large, row.moved]),
+    };
+    (key, counts)
+}
+
+fn sum(counts: impl IntoIterator<Item = Count>) -> Count {
+    let mut all = Count::default();
+    for count in counts {
+        all.number = all.number.saturating_add(count.number);
+        all.bytes = all.bytes.saturating_add(count.bytes);
+    }
+    all
+}

@@ -1,0 +1,185 @@
+//! Looking at running processes: `causeway top` and `causeway log`.
+
+use std::path::Path;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::stand::{Run, Stand, until};
+
+fn here() -> &'static Path {
+    Path::new("/")
+}
+
+/// What `causeway top` sees of one process.
+fn seen(pid: i32) -> Value {
+    let pid = pid.to_string();
+    let arguments = ["top", "--json", "--interval", "0.05", "--pid", &pid];
+    Run::new(here(), &arguments).json()["processes"][0].clone()
+}
+
+/// What `causeway log PID --dump` has recorded.
+fn texts(pid: i32) -> Vec<String> {
+    let log = Run::new(here(), &["log", &pid.to_string(), "--dump", "--json"]).json();
+    let events = log["events"].as_array().unwrap();
+    let texts = events
+        .iter()
+        .map(|event| event["text"].as_str().unwrap().to_owned());
+    texts.collect()
+}
+
+#[test]
+fn servers_and_what_they_do_can_be_seen_without_their_help() {
+    let stand = Stand::new();
+    let server = *stand.pids.last().unwrap();
+    std::fs::write(stand.directory.path().join("file"), vec![7; 4 << 20]).unwrap();
+    stand.fs(&["put", "file", "/file"]).ok();
+    until("the server shows itself", || {
+        seen(server)["instances"][0]["received"]["number"]
+            .as_u64()
+            .is_some_and(|messages| messages > 0)
+    });
+    let process = seen(server);
+    assert_eq!(process["pid"], server);
+    assert!(
+        process["name"]
+            .as_str()
+            .unwrap()
+            .starts_with("causeway fs serve")
+    );
+    let listening = process["instances"][0]["listening"].as_str().unwrap();
+    assert!(listening.starts_with("shm://"), "{listening}");
+    assert_eq!(process["instances"][0]["stall_after_ms"], 10_000);
+
+    // A stopped process is seen like any other, with what it has done.
+    super::stand::send(server, Signal::STOP);
+    until("it is seen to be stopped", || {
+        seen(server)["state"] == "stopped"
+    });
+    let table = Run::new(here(), &["top", "--once", "--interval", "0.05"]).ok();
+    let table = String::from_utf8(table).unwrap();
+    let line = table
+        .lines()
+        .find(|line| line.contains(&server.to_string()));
+    assert!(line.is_some_and(|line| line.contains("stopped")), "{table}");
+    assert!(
+        table.contains("STATE") && table.contains("WAITS"),
+        "{table}"
+    );
+    // Its log, too, and it can be left a wish.
+    assert!(texts(server).iter().any(|text| text.starts_with("called")));
+    let set = [
+        "log",
+        &server.to_string(),
+        "--set",
+        "bmi=debug",
+        "--record",
+        "trace",
+    ];
+    let said = String::from_utf8(Run::new(here(), &set).ok()).unwrap();
+    assert!(said.contains("(stopped) has not looked yet"), "{said}");
+    super::stand::send(server, Signal::CONT);
+    stand.fs(&["ping"]).ok();
+    until("the wish is fulfilled", || {
+        let log = Run::new(here(), &["log", &server.to_string(), "--json"]).json();
+        log["masks"] == "warn,bmi.stall=info,bmi=debug/trace"
+    });
+}
+
+#[test]
+fn a_client_that_waits_for_a_stopped_server_is_seen_to_wait() {
+    let stand = Stand::new();
+    let server = *stand.pids.last().unwrap();
+    std::fs::write(stand.directory.path().join("file"), vec![7; 4 << 20]).unwrap();
+    super::stand::send(server, Signal::STOP);
+    let mut client = stand.fs(&["put", "file", "/file"]).start();
+    let pid = client.id();
+    until("it is seen to wait", || {
+        let top = Run::new(here(), &["top", "--json", "--interval", "0.05"]).json();
+        let processes = top["processes"].as_array().unwrap().clone();
+        let own = processes.iter().filter(|process| process["pid"] == pid);
+        let instances = own.flat_map(|process| process["instances"].as_array().unwrap());
+        let mut peers = instances.flat_map(|instance| instance["peers"].as_array().unwrap());
+        peers.any(|peer| {
+            peer["waiting"]["age_s"]
+                .as_f64()
+                .is_some_and(|age| age > 0.2)
+                && peer["address"].as_str().unwrap().ends_with("io1.sock")
+        })
+    });
+    client.kill().unwrap();
+    client.wait().unwrap();
+    super::stand::send(server, Signal::CONT);
+    assert!(
+        Run::new(here(), &["log", &pid.to_string()])
+            .fails(1)
+            .contains("no process")
+    );
+}
+
+#[test]
+fn processes_that_cannot_be_looked_at_are_told_apart() {
+    let said = Run::new(here(), &["log", "4294967295"]).fails(1);
+    assert!(said.contains("there is no process 4294967295"), "{said}");
+    // This test does not log.
+    let own = std::process::id().to_string();
+    for verb in ["log", "top"] {
+        let pid: &[&str] = if verb == "top" {
+            &["top", "--pid", &own]
+        } else {
+            &["log", &own]
+        };
+        let said = Run::new(here(), pid).fails(1);
+        assert!(said.contains("shows nothing of itself"), "{said}");
+    }
+    for wrong in [
+        &["log", "--dump"][..],
+        &["log", "x"],
+        &["top", "--interval", "0"],
+        &["top", "--interval", "soon"],
+    ] {
+        Run::new(here(), wrong).fails(2);
+    }
+}
+
+#[test]
+fn masks_come_from_the_environment_and_nonsense_is_refused() {
+    let stand = Stand::new();
+    let file = stand.directory.path().join("log");
+    stand
+        .fs(&["ping"])
+        .variable("CAUSEWAY_LOG", "off,bmi.connect=debug/off")
+        .variable("CAUSEWAY_LOG_FILE", file.to_str().unwrap())
+        .ok();
+    let log = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        log.contains("DEBUG bmi.connect: connected peer=shm://"),
+        "{log}"
+    );
+
+    let run = || Run::new(here(), &["info"]);
+    let info = run().variable("CAUSEWAY_LOG", "tcp=trace");
+    let text = String::from_utf8(info.ok()).unwrap();
+    assert!(
+        text.contains("tcp=trace") && text.contains("causeway top"),
+        "{text}"
+    );
+    let said = run().variable("CAUSEWAY_LOG", "tcp=loud").fails(2);
+    assert!(
+        said.contains("CAUSEWAY_LOG") && said.contains("`loud`"),
+        "{said}"
+    );
+    let said = run().variable("CAUSEWAY_LOG", "pct=info").fails(2);
+    assert!(
+        said.contains("`pct`") && said.contains("transport.tcp"),
+        "{said}"
+    );
+    run().variable("CAUSEWAY_LOG_FILE", "/nowhere/log").fails(1);
+
+    let server = stand.pids[0].to_string();
+    let said = Run::new(here(), &["log", &server, "--set", "smh=trace"]).fails(2);
+    assert!(said.contains("`smh`"), "{said}");
+    let list = Run::new(here(), &["log", "--json"]).json();
+    let listed = list["processes"].as_array().unwrap();
+    assert!(listed.iter().any(|process| process["pid"] == stand.pids[0]));
+}

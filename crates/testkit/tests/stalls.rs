@@ -1,0 +1,380 @@
+//! Stalls between real processes: what the one that waits logs and shows, as somebody else sees it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use causeway_bmi::{Addr, Bmi, Config, Context, InfoOption, Memory, Posted, RendezvousPolicy, log};
+use causeway_testkit::patience::eventually;
+use causeway_testkit::process::{self, Child, Part};
+use causeway_watch::onlooker::{LookError, Onlooker};
+use causeway_wire::watch::{PeerRow, Row, Why};
+
+const STALL_AFTER: Duration = Duration::from_millis(200);
+const MOMENT: Duration = Duration::from_millis(20);
+const HELLO: u64 = 1;
+const TAG: u64 = 7;
+const LARGE: usize = 4 << 20;
+/// More than sockets hold.
+const HUGE: usize = 64 << 20;
+
+/// A child's instance.
+struct Node {
+    bmi: Bmi,
+    context: Context,
+}
+
+impl Node {
+    fn new(listen: &[String]) -> Self {
+        log::start(&"off/debug".parse().expect("masks")).expect("a child logs");
+        let mut bmi = Bmi::new(Config {
+            listen: listen.to_vec(),
+            stall_after: STALL_AFTER,
+            ..Config::default()
+        })
+        .expect("an instance");
+        let policy = InfoOption::Rendezvous(RendezvousPolicy::Push);
+        bmi.set_info(None, policy).expect("a policy");
+        let context = bmi.open_context().expect("a context");
+        Self { bmi, context }
+    }
+
+    fn work(&mut self) {
+        self.bmi.wait(self.context, MOMENT);
+        let mut done = Vec::new();
+        self.bmi
+            .testcontext(self.context, 64, Duration::ZERO, &mut done)
+            .expect("a context");
+    }
+
+    /// Works until the parent has made this file.
+    fn work_until(&mut self, file: &str) {
+        while !Path::new(file).exists() {
+            self.work();
+        }
+    }
+
+    fn send(&mut self, to: Addr, len: usize) {
+        let data = [Memory::zeroed(len)];
+        let _ = self
+            .bmi
+            .post_send(to, &data, TAG, self.context, 0)
+            .expect("posted");
+    }
+
+    fn send_unexpected(&mut self, to: Addr, len: usize) {
+        let data = [Memory::zeroed(len)];
+        let posted = self
+            .bmi
+            .post_sendunexpected(to, &data, HELLO, self.context, 0);
+        let _ = posted.expect("posted");
+    }
+
+    fn recv(&mut self, from: Addr, len: usize) {
+        let into = [Memory::zeroed(len)];
+        let _: Posted = self
+            .bmi
+            .post_recv(from, &into, TAG, self.context, 0)
+            .expect("posted");
+    }
+}
+
+/// Somebody for the other one to wait for. Arguments: where to listen, what to do, the directory.
+fn play_peer(part: &Part) -> ! {
+    let [listen, act, dir] = &part.arguments[..] else {
+        panic!("three arguments");
+    };
+    let mut node = Node::new(std::slice::from_ref(listen));
+    part.say(&node.bmi.listening()[0]);
+    let mut unexpected = Vec::new();
+    if act != "never meet" {
+        while unexpected.is_empty() {
+            node.bmi
+                .testunexpected(1, MOMENT, &mut unexpected)
+                .expect("unexpected messages can be asked for");
+        }
+        match act.as_str() {
+            "send" => node.send(unexpected[0].from, LARGE),
+            "receive" => node.recv(unexpected[0].from, HUGE),
+            _ => {}
+        }
+        // What was posted is on its way.
+        (0..10).for_each(|_| node.work());
+        part.say("met");
+    }
+    node.work_until(&format!("{dir}/mend"));
+    node.recv(unexpected[0].from, LARGE);
+    loop {
+        node.work();
+    }
+}
+
+/// The one that waits. Arguments: whom for, what to do, the directory.
+fn play_waiter(part: &Part) -> ! {
+    let [address, act, dir] = &part.arguments[..] else {
+        panic!("three arguments");
+    };
+    let mut node = Node::new(&[]);
+    let peer = node.bmi.lookup(address).expect("an address");
+    node.send_unexpected(peer, 1);
+    node.work_until(&format!("{dir}/go"));
+    match act.as_str() {
+        "send" => node.send(peer, LARGE),
+        "receive" => node.recv(peer, LARGE),
+        "send, then rest" => {
+            node.send(peer, HUGE);
+            part.say("posted");
+            // The peer does its part meanwhile.
+            let file = format!("{dir}/resume");
+            eventually("the parent goes on", || {
+                Path::new(&file).exists().then_some(())
+            });
+        }
+        "flood" => (0..40).for_each(|_| node.send_unexpected(peer, 4000)),
+        _ => {}
+    }
+    part.say("posted");
+    loop {
+        node.work();
+    }
+}
+
+fn play(part: &Part) -> ! {
+    match part.role.as_str() {
+        "peer" => play_peer(part),
+        _ => play_waiter(part),
+    }
+}
+
+/// Two processes, of which one waits for the other.
+struct Pair {
+    peer: Child,
+    waiter: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Pair {
+    /// `stop`: the peer is stopped before the other one begins to wait for it.
+    fn new(test: &str, scheme: &str, peer_acts: &str, waiter_acts: &str, stop: bool) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let place = dir.path().to_str().expect("a plain path");
+        let listen = match scheme {
+            "shm" => format!("shm://{place}/socket"),
+            _ => "tcp://127.0.0.1:0".to_owned(),
+        };
+        let peer = Child::spawn(test, "peer", &[&listen, peer_acts, place]);
+        let address = peer.hear();
+        if peer_acts == "never meet" {
+            peer.stop();
+        }
+        let waiter = Child::spawn(test, "waiter", &[&address, waiter_acts, place]);
+        if peer_acts != "never meet" {
+            assert_eq!(peer.hear(), "met");
+            if stop {
+                peer.stop();
+            }
+        }
+        let pair = Self { peer, waiter, dir };
+        pair.tell("go");
+        assert_eq!(pair.waiter.hear(), "posted");
+        pair
+    }
+
+    /// Tells the children something, by a file.
+    fn tell(&self, what: &str) {
+        std::fs::write(self.dir.path().join(what), b"").expect("a file");
+    }
+
+    fn page(&self) -> Onlooker {
+        let pid = self.waiter.pid().cast_unsigned();
+        Onlooker::new(pid).expect("the waiter can be looked at")
+    }
+
+    /// Waits until a stall was told of twice; answers what is shown and what was logged first.
+    fn stall(&self) -> (PeerRow, String) {
+        let page = self.page();
+        let row = eventually("the stall is told of twice", || {
+            rows(&page).into_iter().find(|row| row.reports >= 2)
+        });
+        assert!(row.stalled);
+        let lines = lines(&page);
+        let told: Vec<_> = lines.iter().filter(|l| l.starts_with("stalled ")).collect();
+        assert!(told.len() >= 2, "{lines:#?}");
+        (row, told[0].clone())
+    }
+}
+
+fn rows(page: &Onlooker) -> Vec<PeerRow> {
+    let rows = page.rows().into_iter().filter_map(|row| match row {
+        Row::Peer(row) => Some(row),
+        Row::Instance(_) => None,
+    });
+    rows.collect()
+}
+
+fn lines(page: &Onlooker) -> Vec<String> {
+    let events = page.events(usize::MAX).into_iter();
+    let told = events.filter(|(_, event)| event.target == "bmi.stall");
+    told.map(|(_, event)| event.text).collect()
+}
+
+#[test]
+fn a_send_whose_receive_is_never_posted() {
+    if let Some(part) = process::part() {
+        play(&part);
+    }
+    for scheme in ["shm", "tcp"] {
+        let test = "a_send_whose_receive_is_never_posted";
+        let pair = Pair::new(test, scheme, "idle", "send", false);
+        let (row, line) = pair.stall();
+        let waiting = row.waiting.expect("an operation waits");
+        assert_eq!((waiting.why, waiting.tag), (Why::Receive, TAG));
+        assert!(line.contains("send of 4.0 MiB, tag 7, to "), "{line}");
+        assert!(line.contains("has not posted the receive"), "{line}");
+        assert!(
+            line.contains("queued: 1 sends, 0 receives; credit "),
+            "{line}"
+        );
+        if scheme == "shm" {
+            assert_eq!(row.pid, pair.peer.pid().cast_unsigned());
+            assert!(line.contains(&format!("(pid {}, ", row.pid)), "{line}");
+        }
+        // It moves again, and that is told once.
+        pair.tell("mend");
+        let page = pair.page();
+        let end = eventually("the end of the stall is told", || {
+            let lines = lines(&page);
+            lines
+                .into_iter()
+                .find(|line| line.starts_with("no longer stalled"))
+        });
+        assert!(
+            end.contains("connected") && end.contains("in flight: 0 sends"),
+            "{end}"
+        );
+        assert!(
+            rows(&page)
+                .iter()
+                .all(|row| !row.stalled && row.sent_large.number == 1)
+        );
+    }
+}
+
+#[test]
+fn a_receive_for_which_nothing_comes() {
+    if let Some(part) = process::part() {
+        play(&part);
+    }
+    for scheme in ["shm", "tcp"] {
+        let pair = Pair::new(
+            "a_receive_for_which_nothing_comes",
+            scheme,
+            "idle",
+            "receive",
+            false,
+        );
+        let (row, line) = pair.stall();
+        assert_eq!(row.waiting.map(|waiting| waiting.why), Some(Why::Message));
+        assert!(
+            line.contains("receive of up to 4.0 MiB, tag 7, from "),
+            "{line}"
+        );
+        assert!(line.contains("no message has come"), "{line}");
+    }
+}
+
+#[test]
+fn a_flood_for_which_a_stopped_process_gives_no_credit() {
+    if let Some(part) = process::part() {
+        play(&part);
+    }
+    let test = "a_flood_for_which_a_stopped_process_gives_no_credit";
+    let pair = Pair::new(test, "shm", "idle", "flood", true);
+    let (row, line) = pair.stall();
+    assert_eq!(row.waiting.map(|waiting| waiting.why), Some(Why::Credit));
+    assert!(row.unexpected_sends > 0 && row.credit < 4000, "{row:?}");
+    assert!(line.contains("waits for credit"), "{line}");
+    assert!(line.contains(", stopped)"), "{line}");
+}
+
+#[test]
+fn a_message_that_a_stopped_process_does_not_write() {
+    if let Some(part) = process::part() {
+        play(&part);
+    }
+    let test = "a_message_that_a_stopped_process_does_not_write";
+    let pair = Pair::new(test, "shm", "send", "receive", true);
+    let (row, line) = pair.stall();
+    assert_eq!(row.waiting.map(|waiting| waiting.why), Some(Why::Write));
+    assert!(
+        line.contains("does not write it (0 B of 4.0 MiB moved)"),
+        "{line}"
+    );
+}
+
+#[test]
+fn a_transfer_that_a_stopped_process_does_not_take() {
+    if let Some(part) = process::part() {
+        play(&part);
+    }
+    let test = "a_transfer_that_a_stopped_process_does_not_take";
+    let pair = Pair::new(test, "tcp", "receive", "send, then rest", false);
+    let peer = Onlooker::new(pair.peer.pid().cast_unsigned()).expect("the peer shows itself");
+    eventually("the peer is ready to be written to", || {
+        let rows = rows(&peer).into_iter();
+        let mut reasons = rows.filter_map(|row| row.waiting.map(|waiting| waiting.why));
+        reasons.any(|why| why == Why::Write).then_some(())
+    });
+    pair.peer.stop();
+    pair.tell("resume");
+    let (row, line) = pair.stall();
+    assert_eq!(row.waiting.map(|waiting| waiting.why), Some(Why::Transfer));
+    let expected = "a transfer does not get on (0 B of 64.0 MiB moved)";
+    assert!(line.contains(expected), "{line}");
+    // It gets on as soon as the other one does.
+    pair.peer.resume();
+    let page = pair.page();
+    eventually("the transfer ends", || {
+        let moved = |row: &PeerRow| !row.stalled && row.sent_large.number == 1;
+        rows(&page).iter().any(moved).then_some(())
+    });
+}
+
+#[test]
+fn a_connection_that_a_stopped_process_does_not_answer() {
+    if let Some(part) = process::part() {
+        play(&part);
+    }
+    let test = "a_connection_that_a_stopped_process_does_not_answer";
+    let pair = Pair::new(test, "shm", "never meet", "nothing", true);
+    let (row, line) = pair.stall();
+    assert_eq!(
+        row.waiting.map(|waiting| waiting.why),
+        Some(Why::Connection)
+    );
+    assert!(line.contains("not connected yet"), "{line}");
+}
+
+#[test]
+fn a_process_can_be_looked_at_while_it_is_stopped_and_leaves_nothing() {
+    if let Some(part) = process::part() {
+        play(&part);
+    }
+    let test = "a_process_can_be_looked_at_while_it_is_stopped_and_leaves_nothing";
+    let mut pair = Pair::new(test, "shm", "idle", "send", false);
+    pair.stall();
+    pair.waiter.stop();
+    let (row, line) = pair.stall();
+    assert!(row.waiting.is_some() && line.starts_with("stalled "));
+    let page = pair.page();
+    let asked = page.ask("off,bmi=error/trace").expect("a wish can be left");
+    assert!(page.is_there() && !page.has_answered(asked));
+    pair.waiter.resume();
+    eventually("the wish is fulfilled", || {
+        page.has_answered(asked).then_some(())
+    });
+    assert_eq!(page.masks(), "off,bmi=error/trace");
+    let pid = pair.waiter.pid().cast_unsigned();
+    pair.waiter.kill();
+    assert!(!page.is_there());
+    assert!(matches!(Onlooker::new(pid), Err(LookError::NoProcess(_))));
+}

@@ -1,0 +1,298 @@
+//! Logging: levels, masks by part of the program, switchable while it runs, and a ring of the latest
+//! events (the thesis's gossip, Carns §3.11.3, with the ring buffer that it planned).
+//!
+//! Events are those of the `tracing` facade. [`start`] takes them over for the whole process: those
+//! that the first of two [`Masks`] lets through are printed, those that the second lets through are
+//! recorded in the ring, where they can be read from outside even when the process hangs. An event
+//! that neither lets through costs a load and a comparison.
+//!
+//! The masks come from the caller, from `$CAUSEWAY_LOG` in their place, from [`set`], or from another
+//! process, which writes a wish into the page: [`look`], called now and then by whoever makes
+//! progress, fulfils it.
+//!
+//! A program that has a subscriber of its own does not call [`start`] and loses nothing but the ring.
+
+mod mask;
+mod sink;
+mod subscriber;
+
+pub use mask::{Mask, MaskError, Masks, subsystem};
+
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+
+use causeway_wire::watch::{LogEvent, area};
+
+use crate::page::{self, Page};
+use crate::text;
+use sink::Sink;
+
+/// Environment variable with the masks.
+pub const MASKS_VARIABLE: &str = "CAUSEWAY_LOG";
+/// Environment variable with a file to append to instead of standard error.
+pub const FILE_VARIABLE: &str = "CAUSEWAY_LOG_FILE";
+
+/// Events that are printed when the process panics.
+const LAST_WORDS: usize = 32;
+
+/// Why logging could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The process has a subscriber already.
+    #[error("this process logs already")]
+    Taken,
+    /// `$CAUSEWAY_LOG` is nonsense.
+    #[error("${MASKS_VARIABLE}: {0}")]
+    Masks(#[from] MaskError),
+    /// The file cannot be opened.
+    #[error("${FILE_VARIABLE}: {path}: {source}")]
+    File {
+        /// Its path.
+        path: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+/// The state of logging in this process.
+struct Logger {
+    masks: RwLock<Arc<Masks>>,
+    /// `None` if the system has refused it.
+    page: Option<Arc<Page>>,
+    sink: Sink,
+    /// The version of the wish that was looked at last.
+    seen: AtomicU64,
+}
+
+static LOGGER: OnceLock<Logger> = OnceLock::new();
+
+/// Takes over the process's log. `usual` are the masks unless `$CAUSEWAY_LOG` has others.
+///
+/// A panic prints the latest events behind its message.
+pub fn start(usual: &Masks) -> Result<(), StartError> {
+    let mut masks = usual.clone();
+    if let Some(text) = std::env::var_os(MASKS_VARIABLE).filter(|text| !text.is_empty()) {
+        masks.change(&text.to_string_lossy())?;
+    }
+    let sink = match std::env::var_os(FILE_VARIABLE).filter(|path| !path.is_empty()) {
+        Some(path) => Sink::file(path.as_ref()).map_err(|source| StartError::File {
+            path: path.to_string_lossy().into_owned(),
+            source,
+        })?,
+        None => Sink::stderr(),
+    };
+    let logger = Logger {
+        masks: RwLock::new(Arc::new(masks)),
+        page: page::own().ok(),
+        sink,
+        seen: AtomicU64::new(0),
+    };
+    if LOGGER.set(logger).is_err() {
+        return Err(StartError::Taken);
+    }
+    tracing::subscriber::set_global_default(subscriber::Subscriber)
+        .map_err(|_| StartError::Taken)?;
+    publish();
+    let previous = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        previous(panic);
+        last_words();
+    }));
+    Ok(())
+}
+
+/// The masks in force, if [`start`] was called.
+pub fn masks() -> Option<Masks> {
+    LOGGER.get().map(|logger| Masks::clone(&logger.masks()))
+}
+
+/// Replaces the masks.
+pub fn set(masks: Masks) {
+    let Some(logger) = LOGGER.get() else { return };
+    *logger.masks.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(masks);
+    // Each place in the program that logs remembers whether anybody listens.
+    tracing::callsite::rebuild_interest_cache();
+    publish();
+}
+
+/// Fulfils the wish of another process for other masks, if there is a new one. Costs a load.
+#[inline]
+pub fn look() {
+    if let Some(logger) = LOGGER.get()
+        && let Some(page) = &logger.page
+        && page.asked_version() != logger.seen.load(Ordering::Relaxed)
+    {
+        obey(logger, page);
+    }
+}
+
+#[cold]
+fn obey(logger: &Logger, page: &Page) {
+    // While it is being written it has another version; we come again.
+    let Some((version, wish)) = page.asked() else {
+        return;
+    };
+    if logger.seen.swap(version, Ordering::Relaxed) == version {
+        return;
+    }
+    let wish = String::from_utf8_lossy(&wish).into_owned();
+    match wish.parse() {
+        Ok(masks) => set(masks),
+        Err(error) => tracing::warn!(%error, "log masks from outside are not understood"),
+    }
+    page.answer(version);
+}
+
+fn publish() {
+    if let Some(logger) = LOGGER.get()
+        && let Some(page) = &logger.page
+    {
+        page.write_text(area::IN_FORCE, &logger.masks().to_string());
+    }
+}
+
+/// The latest events that were recorded, at most `most`, oldest first.
+pub fn recent(most: usize) -> Vec<LogEvent> {
+    let page = LOGGER.get().and_then(|logger| logger.page.as_ref());
+    let events = page.map_or_else(Vec::new, |page| page.events(most));
+    events.into_iter().map(|(_, event)| event).collect()
+}
+
+/// Prints the latest events where log lines go: for a process that ends because of a fatal error.
+pub fn last_words() {
+    let events = recent(LAST_WORDS);
+    let Some(logger) = LOGGER.get() else { return };
+    if events.is_empty() {
+        return;
+    }
+    let mut lines = format!("the latest {} log events were:\n", events.len()).into_bytes();
+    for event in &events {
+        // Writing to memory does not fail.
+        let _ = writeln!(lines, "  {}", line(event));
+    }
+    logger.sink.print(&lines);
+}
+
+/// An event as a line, without an end of line.
+pub fn line(event: &LogEvent) -> String {
+    format!(
+        "{} {:5} {}: {}",
+        text::time(event.at_ns),
+        level_name(event.level),
+        event.target,
+        event.text
+    )
+}
+
+/// A level's name, from its number in the ring.
+pub fn level_name(level: u8) -> &'static str {
+    match level {
+        1 => "ERROR",
+        2 => "WARN",
+        3 => "INFO",
+        4 => "DEBUG",
+        _ => "TRACE",
+    }
+}
+
+impl Logger {
+    fn masks(&self) -> Arc<Masks> {
+        Arc::clone(&self.masks.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::onlooker::Onlooker;
+
+    fn texts(events: &[LogEvent]) -> Vec<&str> {
+        events.iter().map(|event| event.text.as_str()).collect()
+    }
+
+    /// One test: the log belongs to the whole process.
+    #[test]
+    fn events_are_masked_printed_recorded_and_read_from_outside() {
+        let dir = std::env::temp_dir().join(format!("causeway-log-{}", std::process::id()));
+        let printed = Sink::file(&dir).unwrap();
+        let page = page::own().unwrap();
+        let logger = Logger {
+            masks: RwLock::new(Arc::new("warn/info".parse().unwrap())),
+            page: Some(Arc::clone(&page)),
+            sink: printed,
+            seen: AtomicU64::new(page.asked_version()),
+        };
+        assert!(LOGGER.set(logger).is_ok());
+        tracing::subscriber::set_global_default(subscriber::Subscriber).unwrap();
+        publish();
+        assert!(matches!(
+            start(&"off".parse().unwrap()),
+            Err(StartError::Taken)
+        ));
+
+        let say = || {
+            tracing::warn!(size = 7, "a\x1bwarning");
+            tracing::info!("information");
+            tracing::debug!("detail");
+        };
+        say();
+        assert_eq!(texts(&recent(9)), ["a?warning size=7", "information"]);
+        assert_eq!(recent(9)[0].target, "watch.log.tests");
+        assert_eq!(texts(&recent(1)), ["information"]);
+        // From inside.
+        set("off/trace".parse().unwrap());
+        say();
+        assert_eq!(
+            texts(&recent(3)),
+            ["a?warning size=7", "information", "detail"]
+        );
+        // From outside, while nobody looks and then does.
+        let outside = Onlooker::new(std::process::id()).unwrap();
+        assert_eq!(outside.masks(), "off/trace");
+        let asked = outside.ask("off,watch=debug/off").unwrap();
+        assert!(!outside.has_answered(asked));
+        look();
+        assert!(outside.has_answered(asked));
+        assert_eq!(outside.masks(), "off,watch=debug/off");
+        say();
+        assert_eq!(outside.events(99).len(), 5, "nothing is recorded any more");
+        // Nonsense from outside changes nothing.
+        let asked = outside.ask("loud").unwrap();
+        look();
+        assert!(outside.has_answered(asked));
+        assert_eq!(masks().unwrap().to_string(), "off,watch=debug/off");
+
+        last_words();
+        let file = std::fs::read_to_string(&dir).unwrap();
+        std::fs::remove_file(&dir).unwrap();
+        let lines: Vec<_> = file.lines().collect();
+        assert!(
+            lines[0].ends_with("Z WARN  watch.log.tests: a?warning size=7"),
+            "{file}"
+        );
+        assert!(lines[3].contains("DEBUG watch.log.tests: detail"), "{file}");
+        assert!(lines[4].contains("`loud` is no level"), "{file}");
+        assert_eq!(lines[5], "the latest 5 log events were:");
+        assert_eq!(lines.len(), 11, "{file}");
+
+        // The ring keeps the latest of more events than it has room for, from many threads.
+        set("off/info".parse().unwrap());
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || (0..1000).for_each(|n| tracing::info!("{thread} {n}")));
+            }
+        });
+        let events = outside.events(usize::MAX);
+        let all = events.len() as u64 + outside.lost_events();
+        assert!(
+            events.len() <= causeway_wire::watch::EVENTS,
+            "{}",
+            events.len()
+        );
+        assert!(all >= causeway_wire::watch::EVENTS as u64 / 2, "{all}");
+        assert!(events.is_sorted_by_key(|(number, _)| *number));
+        assert!(events.last().is_some_and(|(number, _)| *number > 3000));
+    }
+}

@@ -1,0 +1,387 @@
+//! Looking at other processes' pages.
+//!
+//! Whoever wrote a page may be anybody: everything is copied out before it is looked at, decoded with
+//! bounds, and never waited for.
+
+use std::fs::File;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{Ordering, fence};
+
+use causeway_sys::mapping::{Mapping, View, Words};
+use causeway_wire::codec::Malformed;
+use causeway_wire::watch::{self as wire, LogEvent, Row, area, word};
+
+use crate::process;
+
+/// How often something that is just being written is read again before it is passed over.
+const ATTEMPTS: u32 = 64;
+
+/// Why a process cannot be looked at.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LookError {
+    /// There is no such process.
+    #[error("there is no process {0}")]
+    NoProcess(u32),
+    /// The kernel does not let us.
+    #[error("process {0} belongs to somebody else: only its user and root may look at it")]
+    NotAllowed(u32),
+    /// It has no page.
+    #[error(
+        "process {0} shows nothing of itself: it is no program of Causeway, or it is told not to"
+    )]
+    NoPage(u32),
+    /// Its page is not one that we understand.
+    #[error("the page of process {pid} cannot be read: {why}")]
+    Page {
+        /// The process.
+        pid: u32,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The system refused.
+    #[error("looking at process {pid}: {source}")]
+    System {
+        /// The process.
+        pid: u32,
+        /// Its reason.
+        source: io::Error,
+    },
+}
+
+/// Another process's page.
+#[derive(Debug)]
+pub struct Onlooker {
+    /// The process.
+    pub pid: u32,
+    view: View,
+    path: PathBuf,
+}
+
+/// What a look around has found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Processes with a page.
+    pub processes: Vec<Onlooker>,
+    /// Processes that belong to others.
+    pub not_allowed: usize,
+    /// What was wrong with pages that were there.
+    pub troubles: Vec<LookError>,
+}
+
+/// Looks for all processes with a page, except those whose number `known` accepts.
+pub fn look_around(known: impl Fn(u32) -> bool) -> io::Result<Found> {
+    let mut found = Found::default();
+    for entry in std::fs::read_dir("/proc")? {
+        let Ok(entry) = entry else { continue };
+        let name = entry.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        if known(pid) {
+            continue;
+        }
+        match Onlooker::new(pid) {
+            Ok(page) => found.processes.push(page),
+            Err(LookError::NoPage(_) | LookError::NoProcess(_)) => {}
+            Err(LookError::NotAllowed(_)) => found.not_allowed += 1,
+            Err(trouble) => found.troubles.push(trouble),
+        }
+    }
+    found.processes.sort_by_key(|page| page.pid);
+    Ok(found)
+}
+
+impl Onlooker {
+    /// Opens the page of a process.
+    pub fn new(pid: u32) -> Result<Self, LookError> {
+        let refuse = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => LookError::NoProcess(pid),
+            io::ErrorKind::PermissionDenied => LookError::NotAllowed(pid),
+            _ => LookError::System { pid, source },
+        };
+        let wanted = format!("/memfd:{} (deleted)", wire::FILE_NAME);
+        let mut trouble = LookError::NoPage(pid);
+        for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(refuse)? {
+            // What is closed meanwhile is none of ours.
+            let Ok(path) = entry.map(|entry| entry.path()) else {
+                continue;
+            };
+            let is_page =
+                std::fs::read_link(&path).is_ok_and(|target| target.as_os_str() == wanted.as_str());
+            if !is_page {
+                continue;
+            }
+            let opened = File::open(&path).and_then(|file| View::new(file, wire::PAGE_BYTES));
+            match opened.map(|view| Self { pid, view, path }) {
+                Ok(page) => match page.check() {
+                    Ok(()) => return Ok(page),
+                    Err(why) => trouble = why,
+                },
+                Err(error) => {
+                    trouble = LookError::Page {
+                        pid,
+                        why: error.to_string(),
+                    }
+                }
+            }
+        }
+        Err(trouble)
+    }
+
+    /// Whether the page is one of this version and of this process: one that was forked off still
+    /// has its parent's open.
+    fn check(&self) -> Result<(), LookError> {
+        let wrong = |why: String| LookError::Page { pid: self.pid, why };
+        if self.view.load(word::MAGIC, Ordering::Acquire) != wire::MAGIC {
+            return Err(wrong("it is not written yet, or no such page".into()));
+        }
+        let pid = wire::unpack_version(self.view.load(word::VERSION_AND_PID, Ordering::Relaxed))
+            .map_err(|error: Malformed| {
+                wrong(format!("{error}; is it another version of Causeway?"))
+            })?;
+        match process::own_pid_of(self.pid) {
+            Some(own) if own != pid => Err(LookError::NoPage(self.pid)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the process is still there.
+    pub fn is_there(&self) -> bool {
+        std::fs::symlink_metadata(&self.path).is_ok() && self.check().is_ok()
+    }
+
+    /// What the process was started as.
+    pub fn name(&self) -> String {
+        self.text(area::NAME)
+    }
+
+    /// The log masks in force; empty if the process does not log through this room.
+    pub fn masks(&self) -> String {
+        self.text(area::IN_FORCE)
+    }
+
+    fn text(&self, offset: usize) -> String {
+        let bytes = read_text(&self.view, offset).map_or_else(Vec::new, |(_, bytes)| bytes);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        text.replace(|c: char| c.is_control(), "?")
+    }
+
+    /// When the page was made, by the monotonic clock.
+    pub fn started_ns(&self) -> u64 {
+        self.view.load(word::STARTED_NS, Ordering::Relaxed)
+    }
+
+    /// The rows that can be read. One that its owner was killed or stopped in the middle of writing
+    /// cannot.
+    pub fn rows(&self) -> Vec<Row> {
+        let used = self.view.load(word::ROWS_USED, Ordering::Relaxed);
+        let used = usize::try_from(used).map_or(wire::ROWS, |used| used.min(wire::ROWS));
+        let mut body = [0; wire::ROW_BODY_BYTES];
+        let rows = (0..used).filter_map(|row| {
+            read(&self.view, wire::row_offset(row), &mut body)?;
+            Row::decode(&body).ok()
+        });
+        rows.collect()
+    }
+
+    /// Rows that had no place in the page.
+    pub fn missing_rows(&self) -> u64 {
+        self.view.load(word::ROWS_MISSING, Ordering::Relaxed)
+    }
+
+    /// The latest log events, at most `most`, with their numbers, oldest first.
+    pub fn events(&self, most: usize) -> Vec<(u64, LogEvent)> {
+        read_events(&self.view, most)
+    }
+
+    /// Log events that were lost because too many threads logged at once.
+    pub fn lost_events(&self) -> u64 {
+        self.view.load(word::LOST_EVENTS, Ordering::Relaxed)
+    }
+
+    /// Asks the process to use these log masks. It looks when it next makes progress; answers the
+    /// number to ask [`Onlooker::has_answered`] about.
+    pub fn ask(&self, masks: &str) -> io::Result<u64> {
+        let invalid = |why: &'static str| io::Error::new(io::ErrorKind::InvalidInput, why);
+        if masks.len() > area::TEXT_BYTES {
+            return Err(invalid("the masks are too long"));
+        }
+        let file = File::options().read(true).write(true).open(&self.path)?;
+        let mapping = Mapping::new(file, wire::PAGE_BYTES)?;
+        let version = mapping.word(area::ASKED);
+        let mut before = version.load(Ordering::Relaxed);
+        // Somebody else may be asking, or was killed while asking: after a while we go ahead.
+        for _ in 0..ATTEMPTS {
+            if before.is_multiple_of(2) {
+                break;
+            }
+            std::thread::yield_now();
+            before = version.load(Ordering::Relaxed);
+        }
+        let writing = before.wrapping_add(2) | 1;
+        if version
+            .compare_exchange(before, writing, Ordering::Relaxed, Ordering::Relaxed)
+            .is_err()
+        {
+            return Err(io::Error::new(
+                io::ErrorKind::WouldBlock,
+                "somebody else is changing the masks at this moment",
+            ));
+        }
+        fence(Ordering::Release);
+        let mut body = (masks.len() as u64).to_le_bytes().to_vec();
+        body.extend_from_slice(masks.as_bytes());
+        for (index, bytes) in body.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            let at = area::ASKED + 8 + 8 * index;
+            mapping
+                .word(at)
+                .store(u64::from_le_bytes(word), Ordering::Relaxed);
+        }
+        let done = writing.wrapping_add(1);
+        version.store(done, Ordering::Release);
+        Ok(done)
+    }
+
+    /// Whether the process has seen what was asked for.
+    pub fn has_answered(&self, asked: u64) -> bool {
+        self.view.load(word::ANSWERED, Ordering::Acquire) == asked
+    }
+}
+
+/// Copies what stands behind the version word at `offset`; answers the version, or `None` if it is
+/// being written all the time or was never written.
+fn read(words: &impl Words, offset: usize, body: &mut [u8]) -> Option<u64> {
+    for _ in 0..ATTEMPTS {
+        let before = words.load(offset, Ordering::Acquire);
+        if before == 0 {
+            return None;
+        }
+        if before.is_multiple_of(2) {
+            for (index, bytes) in body.chunks_exact_mut(8).enumerate() {
+                let word = words.load(offset + 8 + 8 * index, Ordering::Relaxed);
+                bytes.copy_from_slice(&word.to_le_bytes());
+            }
+            fence(Ordering::Acquire);
+            if words.load(offset, Ordering::Relaxed) == before {
+                return Some(before);
+            }
+        }
+        std::hint::spin_loop();
+    }
+    None
+}
+
+/// One of the short texts, with its version.
+pub(crate) fn read_text(words: &impl Words, offset: usize) -> Option<(u64, Vec<u8>)> {
+    let mut body = [0; 8 + area::TEXT_BYTES];
+    let version = read(words, offset, &mut body)?;
+    let (len, text) = body.split_first_chunk()?;
+    let len = usize::try_from(u64::from_le_bytes(*len)).ok()?;
+    Some((version, text.get(..len)?.to_vec()))
+}
+
+/// The latest events.
+pub(crate) fn read_events(words: &impl Words, most: usize) -> Vec<(u64, LogEvent)> {
+    let next = words.load(word::NEXT_EVENT, Ordering::Acquire);
+    let most = most.min(wire::EVENTS) as u64;
+    let mut body = [0; wire::EVENT_BODY_BYTES];
+    let events = (next.saturating_sub(most)..next).filter_map(|number| {
+        let version = read(words, wire::event_offset(number), &mut body)?;
+        if version != wire::event_version(number) {
+            return None;
+        }
+        let mut event = LogEvent::decode(&body).ok()?;
+        event.text = event.text.replace(|c: char| c.is_control(), "?");
+        event.target = event.target.replace(|c: char| c.is_control(), "?");
+        Some((number, event))
+    });
+    events.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::{RowSlot, own};
+    use causeway_wire::watch::InstanceRow;
+
+    fn row(instance: u32) -> Row {
+        Row::Instance(InstanceRow {
+            instance,
+            ..InstanceRow::default()
+        })
+    }
+
+    /// Everything that concerns the page of this process, which its tests share.
+    #[test]
+    fn a_process_can_be_looked_at() {
+        let page = own().unwrap();
+        let pid = std::process::id();
+        let seen = Onlooker::new(pid).unwrap();
+        assert!(seen.is_there() && !seen.name().is_empty() && seen.started_ns() > 0);
+        let mut slot = RowSlot::new(&page);
+        slot.publish(&row(77));
+        assert!(seen.rows().contains(&row(77)));
+        slot.publish(&row(78));
+        assert!(seen.rows().contains(&row(78)) && !seen.rows().contains(&row(77)));
+        drop(slot);
+        assert!(!seen.rows().contains(&row(78)));
+
+        let mut many: Vec<_> = (0..wire::ROWS + 5).map(|_| RowSlot::new(&page)).collect();
+        assert_eq!(seen.missing_rows(), 5);
+        many.truncate(wire::ROWS);
+        assert_eq!(seen.missing_rows(), 0);
+        let mut late = RowSlot::new(&page);
+        many.pop();
+        late.publish(&row(79));
+        assert_eq!((seen.missing_rows(), seen.rows()), (0, vec![row(79)]));
+        drop((many, late));
+
+        assert!(seen.ask(&"x".repeat(area::TEXT_BYTES + 1)).is_err());
+
+        assert!(
+            look_around(|_| false)
+                .unwrap()
+                .processes
+                .iter()
+                .any(|page| page.pid == pid)
+        );
+        assert!(matches!(
+            Onlooker::new(u32::MAX),
+            Err(LookError::NoProcess(_))
+        ));
+    }
+
+    #[test]
+    fn a_page_of_nonsense_is_read_without_harm() {
+        let file = causeway_sys::memfd::create_fixed("test", wire::PAGE_BYTES).unwrap();
+        let mapping = Mapping::new(&file, wire::PAGE_BYTES).unwrap();
+        let mut word = 0x9e37_79b9_7f4a_7c15u64;
+        for offset in (0..wire::PAGE_BYTES).step_by(8) {
+            word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            mapping.word(offset).store(word, Ordering::Relaxed);
+        }
+        let page = Onlooker {
+            pid: std::process::id(),
+            view: View::new(&file, wire::PAGE_BYTES).unwrap(),
+            path: PathBuf::new(),
+        };
+        assert!(page.check().is_err() && !page.is_there());
+        mapping
+            .word(word::MAGIC)
+            .store(wire::MAGIC, Ordering::Relaxed);
+        assert!(page.check().unwrap_err().to_string().contains("version"));
+        // Texts, events and rows that claim anything.
+        mapping
+            .word(word::NEXT_EVENT)
+            .store(u64::MAX, Ordering::Relaxed);
+        for offset in [area::NAME, area::IN_FORCE, wire::row_offset(0)] {
+            mapping.word(offset).store(2, Ordering::Relaxed);
+        }
+        assert_eq!((page.name(), page.masks()), (String::new(), String::new()));
+        assert!(page.rows().is_empty() && page.events(usize::MAX).is_empty());
+    }
+}

@@ -1,0 +1,218 @@
+//! A process's own page.
+//!
+//! There is one for each process, made when something first wants to write to it, and shared by all
+//! instances of the message layer in it. Rows are claimed one by one and written by their owners;
+//! nothing here is on the path of a message.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use causeway_sys::mapping::Mapping;
+use causeway_wire::watch::{self as wire, LogEvent, Row, area, word};
+
+use crate::process;
+
+/// The page of this process.
+#[derive(Debug)]
+pub struct Page {
+    mapping: Mapping,
+    /// Others find the page by this descriptor.
+    _file: OwnedFd,
+    pid: u32,
+    rows: Mutex<Rows>,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    free: Vec<u32>,
+    used: u32,
+}
+
+static OWN: Mutex<Option<Arc<Page>>> = Mutex::new(None);
+
+/// The page of this process, made if there is none yet. A process that was forked off makes its own.
+pub fn own() -> io::Result<Arc<Page>> {
+    let pid = std::process::id();
+    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(page) = own.as_ref()
+        && page.pid == pid
+    {
+        return Ok(Arc::clone(page));
+    }
+    let page = Arc::new(Page::new(pid)?);
+    *own = Some(Arc::clone(&page));
+    Ok(page)
+}
+
+impl Page {
+    fn new(pid: u32) -> io::Result<Self> {
+        let file = causeway_sys::memfd::create_fixed(wire::FILE_NAME, wire::PAGE_BYTES)?;
+        let page = Self {
+            mapping: Mapping::new(&file, wire::PAGE_BYTES)?,
+            _file: file,
+            pid,
+            rows: Mutex::default(),
+        };
+        page.set(word::STARTED_NS, process::monotonic_ns());
+        page.set(word::VERSION_AND_PID, wire::pack_version(pid));
+        page.write_text(area::NAME, &process::own_name());
+        page.mapping
+            .word(word::MAGIC)
+            .store(wire::MAGIC, Ordering::Release);
+        Ok(page)
+    }
+
+    fn set(&self, offset: usize, value: u64) {
+        self.mapping.word(offset).store(value, Ordering::Relaxed);
+    }
+
+    /// Replaces what stands behind the version word at `offset`. There is one writer at a time.
+    fn write(&self, offset: usize, body: &[u8]) {
+        let version = self.mapping.word(offset);
+        let writing = version.load(Ordering::Relaxed) | 1;
+        version.store(writing, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.store(offset + 8, body);
+        version.store(writing.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Stores bytes as words; the last word is filled up with zeros.
+    fn store(&self, offset: usize, bytes: &[u8]) {
+        for (index, bytes) in bytes.chunks(8).enumerate() {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            self.set(offset + 8 * index, u64::from_le_bytes(word));
+        }
+    }
+
+    /// Replaces one of the short texts; what does not fit is cut off.
+    pub(crate) fn write_text(&self, offset: usize, text: &str) {
+        let text = wire::front(text, area::TEXT_BYTES);
+        let mut body = (text.len() as u64).to_le_bytes().to_vec();
+        body.extend_from_slice(text.as_bytes());
+        self.write(offset, &body);
+    }
+
+    /// The version of what others ask for; it changes when they ask.
+    pub(crate) fn asked_version(&self) -> u64 {
+        self.mapping.word(area::ASKED).load(Ordering::Relaxed)
+    }
+
+    /// What others ask for, with its version; `None` while it is being written.
+    pub(crate) fn asked(&self) -> Option<(u64, Vec<u8>)> {
+        crate::onlooker::read_text(&self.mapping, area::ASKED)
+    }
+
+    /// Says that what was asked for in this version has been done or refused.
+    pub(crate) fn answer(&self, version: u64) {
+        self.mapping
+            .word(word::ANSWERED)
+            .store(version, Ordering::Release);
+    }
+
+    /// Puts an event into the ring, over the oldest one.
+    pub(crate) fn record(&self, event: &LogEvent) {
+        let next = self.mapping.word(word::NEXT_EVENT);
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let offset = wire::event_offset(number);
+        let version = self.mapping.word(offset);
+        let before = version.load(Ordering::Relaxed);
+        let done = wire::event_version(number);
+        // A writer that was overtaken by a whole lap of others, or is being overtaken, gives way.
+        if before % 2 == 1
+            || before >= done
+            || version
+                .compare_exchange(before, done - 1, Ordering::Relaxed, Ordering::Relaxed)
+                .is_err()
+        {
+            self.mapping
+                .word(word::LOST_EVENTS)
+                .fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        fence(Ordering::Release);
+        self.store(offset + 8, &event.encode());
+        version.store(done, Ordering::Release);
+    }
+
+    /// The latest events in the ring, at most `most`, oldest first.
+    pub fn events(&self, most: usize) -> Vec<(u64, LogEvent)> {
+        crate::onlooker::read_events(&self.mapping, most)
+    }
+
+    fn claim(&self) -> Option<u32> {
+        let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(row) = rows.free.pop() {
+            return Some(row);
+        }
+        if rows.used as usize == wire::ROWS {
+            return None;
+        }
+        rows.used += 1;
+        self.set(word::ROWS_USED, rows.used.into());
+        Some(rows.used - 1)
+    }
+
+    fn missing(&self) -> &AtomicU64 {
+        self.mapping.word(word::ROWS_MISSING)
+    }
+}
+
+/// A place in the table of rows, given back when dropped.
+#[derive(Debug)]
+pub struct RowSlot {
+    page: Arc<Page>,
+    /// `None` while all are taken.
+    row: Option<u32>,
+}
+
+impl RowSlot {
+    /// Claims a place. If all are taken, what is published is counted as missing.
+    pub fn new(page: &Arc<Page>) -> Self {
+        let row = page.claim();
+        if row.is_none() {
+            page.missing().fetch_add(1, Ordering::Relaxed);
+        }
+        Self {
+            page: Arc::clone(page),
+            row,
+        }
+    }
+
+    /// Writes the row.
+    pub fn publish(&mut self, row: &Row) {
+        if self.row.is_none() {
+            self.row = self.page.claim();
+            if self.row.is_none() {
+                return;
+            }
+            self.page.missing().fetch_sub(1, Ordering::Relaxed);
+        }
+        if let Some(number) = self.row {
+            let offset = wire::row_offset(number as usize);
+            self.page.write(offset, &row.encode());
+        }
+    }
+}
+
+impl Drop for RowSlot {
+    fn drop(&mut self) {
+        match self.row {
+            Some(number) => {
+                let offset = wire::row_offset(number as usize);
+                self.page.write(offset, &[0; wire::ROW_BODY_BYTES]);
+                let mut rows = self
+                    .page
+                    .rows
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner);
+                rows.free.push(number);
+            }
+            None => {
+                self.page.missing().fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! Rows of the page: one for each instance of the message layer, one for each of its peers.
+
+use super::{ROW_BODY_BYTES, ends, text_in};
+use crate::codec::{Malformed, Reader, Writer};
+
+/// Most bytes of a peer's address; longer ones lose their middle.
+pub const MAX_ADDRESS: usize = 52;
+/// Most bytes of the addresses that an instance listens at.
+pub const MAX_LISTENING: usize = 160;
+
+const PEER_FIXED_BYTES: usize = 196;
+const INSTANCE_FIXED_BYTES: usize = 88;
+const _: () = {
+    assert!(PEER_FIXED_BYTES + MAX_ADDRESS == ROW_BODY_BYTES);
+    assert!(INSTANCE_FIXED_BYTES + MAX_LISTENING <= ROW_BODY_BYTES);
+};
+
+const INSTANCE: u8 = 1;
+const PEER: u8 = 2;
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Row {
+    /// An instance of the message layer.
+    Instance(InstanceRow),
+    /// One of its peers.
+    Peer(PeerRow),
+}
+
+/// What an instance is doing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InstanceRow {
+    /// Its number in the process.
+    pub instance: u32,
+    /// Addresses that it knows.
+    pub peers: u32,
+    /// Operations in progress or waiting to be tested for.
+    pub operations: u32,
+    /// Remote-memory transfers in progress.
+    pub transfers: u32,
+    /// Unexpected messages that wait to be taken.
+    pub unexpected_waiting: u32,
+    /// Bytes held for messages that nobody has asked for yet, or promised to peers for such.
+    pub early_bytes: u64,
+    /// Most such bytes.
+    pub early_limit: u64,
+    /// An operation without progress for so long is reported, in ms; 0 is never.
+    pub stall_after_ms: u64,
+    /// When this row was written, by the monotonic clock.
+    pub published_ns: u64,
+    /// What has come from all its peers, also from those that are gone.
+    pub received: Count,
+    /// What has gone to them.
+    pub sent: Count,
+    /// The addresses that it listens at.
+    pub listening: String,
+}
+
+/// Messages, or transfers, and their bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// How many.
+    pub number: u64,
+    /// Bytes of all of them.
+    pub bytes: u64,
+}
+
+macro_rules! codes {
+    ($(#[$about:meta])* $name:ident, $field:literal: $($(#[$doc:meta])* $variant:ident = $code:literal,)*) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name {
+            $($(#[$doc])* $variant = $code,)*
+        }
+
+        impl $name {
+            fn from_code(code: u8) -> Result<Self, Malformed> {
+                match code {
+                    $($code => Ok(Self::$variant),)*
+                    other => Err(Malformed::Unknown { field: $field, value: other.into() }),
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Where a peer's connection stands.
+    PhaseCode, "phase":
+    /// Not connected.
+    Closed = 1,
+    /// Being connected.
+    Connecting = 2,
+    /// Messages may flow.
+    Up = 3,
+    /// Going down.
+    Falling = 4,
+    /// Gone for good.
+    Gone = 5,
+}
+
+codes! {
+    /// What an operation is.
+    OpKind, "kind of operation":
+    /// A receive.
+    Receive = 1,
+    /// A send.
+    Send = 2,
+    /// A send of an unexpected message.
+    SendUnexpected = 3,
+    /// A transfer of remote memory.
+    Transfer = 4,
+    /// Fetching a large unexpected message.
+    Fetch = 5,
+}
+
+codes! {
+    /// What an operation waits for.
+    Why, "reason to wait":
+    /// The connection.
+    Connection = 1,
+    /// Room in the method: its ring or socket is full.
+    Room = 2,
+    /// Credit of the peer.
+    Credit = 3,
+    /// Those before it in the queue.
+    Queue = 4,
+    /// The peer to take up earlier announcements.
+    Announcements = 5,
+    /// The peer to post the receive for an announced message, or to read the message.
+    Receive = 6,
+    /// A message to come.
+    Message = 7,
+    /// The peer to write a message whose place is open.
+    Write = 8,
+    /// Its turn among the transfers.
+    Turn = 9,
+    /// The end of a transfer that is in progress.
+    Transfer = 10,
+    /// The end of its exports.
+    Ending = 11,
+}
+
+/// The operation that has waited longest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// What it is.
+    pub kind: OpKind,
+    /// What it waits for.
+    pub why: Why,
+    /// Its tag.
+    pub tag: u64,
+    /// Bytes of its memory.
+    pub size: u64,
+    /// Bytes of them that were moved.
+    pub moved: u64,
+    /// Without progress since, by the monotonic clock.
+    pub since_ns: u64,
+}
+
+/// What is going on with a peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerRow {
+    /// The instance whose peer it is.
+    pub instance: u32,
+    /// Its number there.
+    pub peer: u32,
+    /// Where the connection stands.
+    pub phase: PhaseCode,
+    /// We looked it up; otherwise it connected to us.
+    pub outbound: bool,
+    /// The method has no room for it.
+    pub blocked: bool,
+    /// The wait was reported in the log as a stall.
+    pub stalled: bool,
+    /// Its process id, if it is a process of this host; 0 if that is not known.
+    pub pid: u32,
+    /// Lines about stalls so far.
+    pub reports: u32,
+    /// Messages sent whole.
+    pub sent: Count,
+    /// Messages sent by rendezvous.
+    pub sent_large: Count,
+    /// Messages that came whole.
+    pub received: Count,
+    /// Messages that came by rendezvous.
+    pub received_large: Count,
+    /// Transfers of remote memory.
+    pub moved: Count,
+    /// Bytes that we may send before it matches what it has.
+    pub credit: u32,
+    /// The most that may be.
+    pub window: u32,
+    /// Bytes that it may send us.
+    pub granted: u32,
+    /// Bytes of its messages that nobody has asked for yet.
+    pub held: u32,
+    /// Sends that wait.
+    pub sends: u32,
+    /// Unexpected sends that wait.
+    pub unexpected_sends: u32,
+    /// Our announcements that lie unmatched there.
+    pub announced: u32,
+    /// Receives in progress.
+    pub receives: u32,
+    /// Transfers in progress.
+    pub transfers: u32,
+    /// Its expected messages that wait for a receive.
+    pub early: u32,
+    /// Its unexpected messages that wait to be taken.
+    pub unexpected: u32,
+    /// When this row was written, by the monotonic clock.
+    pub published_ns: u64,
+    /// When something last came from it or went to it, as far as was seen, by the monotonic clock.
+    pub progress_ns: u64,
+    /// The operation that has waited longest, if there is any.
+    pub waiting: Option<Waiting>,
+    /// Its address.
+    pub address: String,
+}
+
+impl Row {
+    /// The bytes behind the version word.
+    pub fn encode(&self) -> [u8; ROW_BODY_BYTES] {
+        let (fixed, text) = match self {
+            Self::Instance(row) => row.encode(),
+            Self::Peer(row) => row.encode(),
+        };
+        let mut body = [0; ROW_BODY_BYTES];
+        body[..fixed.len()].copy_from_slice(&fixed);
+        body[fixed.len()..][..text.len()].copy_from_slice(text.as_bytes());
+        body
+    }
+
+    /// Reads what [`Row::encode`] writes, whoever may have written it.
+    pub fn decode(body: &[u8; ROW_BODY_BYTES]) -> Result<Self, Malformed> {
+        let mut input = Reader::new(body);
+        match input.u8("kind of row")? {
+            INSTANCE => {
+                InstanceRow::decode(input, &body[INSTANCE_FIXED_BYTES..]).map(Self::Instance)
+            }
+            PEER => PeerRow::decode(input, &body[PEER_FIXED_BYTES..]).map(Self::Peer),
+            other => Err(Malformed::Unknown {
+                field: "kind of row",
+                value: other.into(),
+            }),
+        }
+    }
+}
+
+impl InstanceRow {
+    fn encode(&self) -> (Vec<u8>, String) {
+        let text = ends(&self.listening, MAX_LISTENING);
+        let mut out = Writer::new();
+        out.u8(INSTANCE);
+        out.u8(text.len() as u8);
+        out.u16(0);
+        out.u32(self.instance);
+        out.u32(self.peers);
+        out.u32(self.operations);
+        out.u32(self.transfers);
+        out.u32(self.unexpected_waiting);
+        for long in [
+            self.early_bytes,
+            self.early_limit,
+            self.stall_after_ms,
+            self.published_ns,
+            self.received.number,
+            self.received.bytes,
+            self.sent.number,
+            self.sent.bytes,
+        ] {
+            out.u64(long);
+        }
+        (out.finish(), text)
+    }
+
+    fn decode(mut input: Reader<'_>, text: &[u8]) -> Result<Self, Malformed> {
+        let len = usize::from(input.u8("length of the addresses")?);
+        if len > MAX_LISTENING {
+            return Err(Malformed::TooLarge {
+                field: "length of the addresses",
+                value: len as u64,
+                limit: MAX_LISTENING as u64,
+            });
+        }
+        zero(input.u16("padding")?.into())?;
+        let mut row = Self {
+            instance: input.u32("instance")?,
+            peers: input.u32("peers")?,
+            operations: input.u32("operations")?,
+            transfers: input.u32("transfers")?,
+            unexpected_waiting: input.u32("unexpected messages")?,
+            ..Self::default()
+        };
+        row.early_bytes = input.u64("early bytes")?;
+        row.early_limit = input.u64("limit of early bytes")?;
+        row.stall_after_ms = input.u64("stall time")?;
+        row.published_ns = input.u64("time of writing")?;
+        row.received = count(&mut input)?;
+        row.sent = count(&mut input)?;
+        row.listening = text_in(text, len, "addresses")?;
+        Ok(row)
+    }
+}
+
+const FLAG_OUTBOUND: u8 = 1;
+const FLAG_BLOCKED: u8 = 2;
+const FLAG_STALLED: u8 = 4;
+
+impl PeerRow {
+    fn encode(&self) -> (Vec<u8>, String) {
+        let text = ends(&self.address, MAX_ADDRESS);
+        let flag = |set: bool, flag: u8| if set { flag } else { 0 };
+        let mut out = Writer::new();
+        out.u8(PEER);
+        out.u8(self.phase as u8);
+        out.u8(flag(self.outbound, FLAG_OUTBOUND)
+            | flag(self.blocked, FLAG_BLOCKED)
+            | flag(self.stalled, FLAG_STALLED));
+        out.u8(self.waiting.map_or(0, |waiting| waiting.kind as u8));
+        out.u8(self.waiting.map_or(0, |waiting| waiting.why as u8));
+        out.u8(text.len() as u8);
+        out.u16(0);
+        out.u32(self.instance);
+        out.u32(self.peer);
+        out.u32(self.pid);
+        out.u32(self.reports);
+        for count in [
+            self.sent,
+            self.sent_large,
+            self.received,
+            self.received_large,
+            self.moved,
+        ] {
+            out.u64(count.number);
+            out.u64(count.bytes);
+        }
+        for short in [
+            self.credit,
+            self.window,
+            self.granted,
+            self.held,
+            self.sends,
+            self.unexpected_sends,
+            self.announced,
+            self.receives,
+            self.transfers,
+            self.early,
+            self.unexpected,
+        ] {
+            out.u32(short);
+        }
+        out.u64(self.published_ns);
+        out.u64(self.progress_ns);
+        let waiting = self.waiting.map_or([0; 4], |waiting| {
+            [waiting.tag, waiting.size, waiting.moved, waiting.since_ns]
+        });
+        waiting.iter().for_each(|long| out.u64(*long));
+        (out.finish(), text)
+    }
+
+    fn decode(mut input: Reader<'_>, text: &[u8]) -> Result<Self, Malformed> {
+        let phase = PhaseCode::from_code(input.u8("phase")?)?;
+        let flags = input.u8("flags")?;
+        if flags & !(FLAG_OUTBOUND | FLAG_BLOCKED | FLAG_STALLED) != 0 {
+            return Err(Malformed::Unknown {
+                field: "flags",
+                value: flags.into(),
+            });
+        }
+        let (kind, why) = (input.u8("kind of operation")?, input.u8("reason to wait")?);
+        let len = usize::from(input.u8("length of the address")?);
+        zero(input.u16("padding")?.into())?;
+        let (instance, peer) = (input.u32("instance")?, input.u32("peer")?);
+        let (pid, reports) = (input.u32("process id")?, input.u32("reports")?);
+        let mut counts = [Count::default(); 5];
+        for slot in &mut counts {
+            *slot = count(&mut input)?;
+        }
+        let mut shorts = [0; 11];
+        for short in &mut shorts {
+            *short = input.u32("depth of a queue")?;
+        }
+        let [sent, sent_large, received, received_large, moved] = counts;
+        let [
+            credit,
+            window,
+            granted,
+            held,
+            sends,
+            unexpected_sends,
+            announced,
+            receives,
+            transfers,
+            early,
+            unexpected,
+        ] = shorts;
+        Ok(Self {
+            instance,
+            peer,
+            phase,
+            outbound: flags & FLAG_OUTBOUND != 0,
+            blocked: flags & FLAG_BLOCKED != 0,
+            stalled: flags & FLAG_STALLED != 0,
+            pid,
+            reports,
+            sent,
+            sent_large,
+            received,
+            received_large,
+            moved,
+            credit,
+            window,
+            granted,
+            held,
+            sends,
+            unexpected_sends,
+            announced,
+            receives,
+            transfers,
+            early,
+            unexpected,
+            published_ns: input.u64("time of writing")?,
+            progress_ns: input.u64("time of progress")?,
+            waiting: waiting(&mut input, kind, why)?,
+            address: text_in(text, len, "address")?,
+        })
+    }
+}
+
+fn count(input: &mut Reader<'_>) -> Result<Count, Malformed> {
+    Ok(Count {
+        number: input.u64("count")?,
+        bytes: input.u64("bytes")?,
+    })
+}
+
+fn waiting(input: &mut Reader<'_>, kind: u8, why: u8) -> Result<Option<Waiting>, Malformed> {
+    let tag = input.u64("tag")?;
+    let size = input.u64("size")?;
+    let moved = input.u64("bytes moved")?;
+    let since_ns = input.u64("time without progress")?;
+    if kind == 0 && why == 0 {
+        return match tag | size | moved | since_ns {
+            0 => Ok(None),
+            value => Err(Malformed::Unknown {
+                field: "padding",
+                value,
+            }),
+        };
+    }
+    Ok(Some(Waiting {
+        kind: OpKind::from_code(kind)?,
+        why: Why::from_code(why)?,
+        tag,
+        size,
+        moved,
+        since_ns,
+    }))
+}
+
+fn zero(padding: u32) -> Result<(), Malformed> {
+    match padding {
+        0 => Ok(()),
+        value => Err(Malformed::Unknown {
+            field: "padding",
+            value: value.into(),
+        }),
+    }
+}
