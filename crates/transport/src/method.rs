@@ -15,6 +15,8 @@
 //!   try again; trying earlier is allowed.
 //! - Every transfer that was accepted completes exactly once, with success or an error, in
 //!   [`Sink::transfer_done`]; those of a dead peer complete before its [`Sink::peer_down`].
+//! - Where both processes may copy parts of a transfer ([`Method::share_copies`]), it completes when the last
+//!   part of either has landed; after [`Sink::transfer_done`] neither touches the local memory.
 //! - A notify packet of a transfer arrives after the last byte of the list has landed. Packets that
 //!   were sent before the transfer started come before it, those sent after the transfer completed
 //!   come after it. A failed transfer's notify packet is never delivered.

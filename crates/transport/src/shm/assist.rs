@@ -477,4 +477,5 @@ pub(super) fn revoke(pair: &mut Pair, peer_is_gone: impl Fn() -> bool) {
             super::regions::give_up(memory.clone());
         }
     }
+    pair.exports.presume_stuck();
 }

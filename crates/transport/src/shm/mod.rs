@@ -586,8 +586,16 @@ impl Method for Shm {
 
 impl Drop for Shm {
     fn drop(&mut self) {
-        for entry in self.peers.iter_mut() {
-            if let Some(socket) = entry.pair().and_then(|pair| pair.socket.as_ref()) {
+        let mut stuck = false;
+        for pair in self.peers.iter_mut().filter_map(|entry| entry.pair()) {
+            if stuck {
+                // One peer was waited for in vain: the others have had the same time.
+                pair.exports.presume_stuck();
+            }
+            pair.revoke();
+            pair.transfers.queue.clear();
+            stuck |= pair.exports.is_stuck();
+            if let Some(socket) = &pair.socket {
                 // Unsent, the peer sees the closed socket only.
                 let _ = socket.send(&Record::Goodbye.to_bytes(), &[]);
             }

@@ -212,6 +212,11 @@ impl Exports {
         self.hazards().any(listed) || self.is_held_among_many(many)
     }
 
+    /// The peer is not to be waited for unless it goes on.
+    pub(super) fn presume_stuck(&mut self) {
+        self.stuck = true;
+    }
+
     /// Whether the peer was last waited for in vain.
     pub(super) fn is_stuck(&self) -> bool {
         self.stuck

@@ -137,3 +137,34 @@ fn a_dead_peer_is_not_waited_for() {
     server.until("its end is seen", |server| !server.log.down.is_empty());
     assert_eq!(memory.sharers(), 1);
 }
+
+/// An instance that ends waits for stuck peers together, not for one after the other: the memory of all
+/// is kept.
+#[test]
+fn stuck_peers_of_a_dropped_instance_are_given_up_together() {
+    let (_folder, address) = place();
+    let mut server = Host::listening(ShmConfig::default(), &address);
+    let mut clients: Vec<(Host, Peer)> = (0..4)
+        .map(|_| {
+            let mut client = Host::new(ShmConfig::default());
+            let to_server = client.shm.connect(&address).unwrap();
+            client.shm.send(to_server, &[b"hello"]).unwrap();
+            both(&mut client, &mut server, "they meet", |client, _| {
+                is_up(client, to_server)
+            });
+            (client, to_server)
+        })
+        .collect();
+    let memories: Vec<Memory> = (0..4).map(|_| Memory::zeroed(64)).collect();
+    let peers = server.log.up.clone();
+    for ((memory, to_client), (client, to_server)) in memories.iter().zip(peers).zip(&mut clients) {
+        let region = server.shm.export(to_client, memory, Access::Write);
+        pair(client, *to_server)
+            .imports
+            .announce(&[region.unwrap().key]);
+    }
+    drop(server);
+    for memory in &memories {
+        assert_eq!(memory.sharers(), 2, "given up");
+    }
+}
