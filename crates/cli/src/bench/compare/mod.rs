@@ -118,6 +118,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         return list(&benchmark, &participants);
     }
     explain(&mut benchmark, processors);
+    warn(&mut benchmark, arguments.quick);
     let runs = if arguments.quick { 1 } else { arguments.runs };
     let findings = measure(&mut benchmark, &mut participants, &trials, runs);
     benchmark.rows = findings.rows();
@@ -275,6 +276,20 @@ fn explain(benchmark: &mut Benchmark, [one, other]: [usize; 2]) {
          libfabric's and UCX's other figures are averages. libfabric's fi_pingpong has no windows"
             .to_owned(),
     );
+}
+
+/// What makes ratios unreliable.
+fn warn(benchmark: &mut Benchmark, quick: bool) {
+    let load: f64 = benchmark.machine.load.parse().unwrap_or(0.0);
+    if load > 1.0 {
+        benchmark.note(format!(
+            "other processes used the processors when this began (load {load}): ratios, and goals that \
+             seem reached or missed, may be theirs; measure again on a quiet machine"
+        ));
+    }
+    if quick {
+        benchmark.note("one quick run: an impression, not a measurement".to_owned());
+    }
 }
 
 fn measure(

@@ -33,7 +33,7 @@ pub(super) fn draw(benchmark: &Benchmark, page: &mut Page) {
             method,
             "Bandwidth",
             Extent::Half,
-            "Acknowledged windows of 4 to 64 messages. `memalloc`: buffers that the message layer \
+            "Acknowledged windows of 4 to 64 messages. memalloc: buffers that the message layer \
              allocated. Dashed: copying inside one process; two that copy half each can pass it.",
         );
         drawing.lines(
