@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use causeway_testkit::conformance::Factory;
 use causeway_testkit::simulator::lossy::LossyGround;
-use causeway_testkit::{conformance, conformance_between_processes, directory};
+use causeway_testkit::{conformance, conformance_between_processes, conformance_tests, directory};
 use causeway_transport::Address;
 use causeway_transport::mem::{self, Mem};
 use causeway_transport::shm::{AttachPolicy, Shm, ShmConfig};
@@ -197,7 +197,30 @@ conformance!(tcp_with_key, KEYED);
 conformance!(tcp_encrypted, ENCRYPTED);
 conformance!(udp_without_key, PLAIN);
 conformance!(udp_with_key, SEALED);
-conformance!(udp_with_losses, Lossy);
+
+/// What holds whatever is lost. When somebody is served or woken is not among it: that may take until
+/// what was lost has been sent again.
+mod udp_with_losses {
+    use super::*;
+    conformance_tests! { Lossy;
+        packets: keep_their_order, of_every_size_arrive, too_large_are_refused,
+            are_held_back_by_a_receiver_that_does_not_poll, flow_both_ways_at_once,
+            of_many_peers, to_oneself, of_a_poll_are_bounded;
+        transfers: move_every_byte_both_ways, with_mismatched_fragments,
+            of_thousands_of_fragments, of_many_megabytes, of_nothing_complete,
+            of_unequal_lengths_fail, started_by_the_accepting_side,
+            notify_after_the_bytes_and_in_order, many_at_once_complete_each_once,
+            to_oneself, of_allocated_memory_and_mapping, with_a_notify_too_large,
+            both_ways_between_two_peers_at_once;
+        protection: of_unknown_keys, of_ended_exports, of_ranges, of_access,
+            of_other_peers_exports, of_objects, failed_transfers_notify_nobody,
+            holds_the_moment_an_export_ends;
+        lifecycle: nobody_listens, nobody_listens_for_a_transfer, somebody_listens_later,
+            same_address_same_handle, a_restarted_peer_is_a_new_incarnation,
+            a_departed_caller_is_gone, a_departure_ends_transfers,
+            disconnecting_ends_transfers_and_exports, stale_handles_are_refused;
+    }
+}
 
 conformance_between_processes!(shm_with_attach_death, SharedMemory::new(AttachPolicy::Auto));
 conformance_between_processes!(
