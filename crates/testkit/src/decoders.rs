@@ -175,7 +175,10 @@ fn tcp_opening(bytes: &[u8]) {
     let Ok(parsed) = tcp::Hello::decode(hello) else {
         return;
     };
-    assert_eq!(parsed.encode(), *hello);
+    // Of another version only what all versions have is read.
+    if parsed.version == tcp::VERSION {
+        assert_eq!(parsed.encode(), *hello);
+    }
     while let Ok(Some((step, len))) = tcp::Step::decode(rest) {
         let mut again = Vec::new();
         step.encode(&mut again);

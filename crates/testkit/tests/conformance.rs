@@ -73,6 +73,7 @@ impl Factory for SharedMemory {
 struct Loopback {
     key: Option<[u8; 32]>,
     encrypt: bool,
+    lanes: u8,
 }
 
 impl Factory for Loopback {
@@ -82,6 +83,7 @@ impl Factory for Loopback {
         let config = TcpConfig {
             key: self.key,
             encrypt: self.encrypt,
+            lanes: self.lanes,
             ..TcpConfig::default()
         };
         Tcp::new(config).expect("epoll works here")
@@ -113,14 +115,26 @@ const KEY: Option<[u8; 32]> = Some([0x5a; 32]);
 const TRUSTING: Loopback = Loopback {
     key: None,
     encrypt: false,
+    lanes: 1,
 };
 const KEYED: Loopback = Loopback {
     key: KEY,
     encrypt: false,
+    lanes: 1,
 };
 const ENCRYPTED: Loopback = Loopback {
     key: KEY,
     encrypt: true,
+    lanes: 1,
+};
+/// Four connections with each peer, as on a machine with cores for them.
+const WITH_LANES: Loopback = Loopback {
+    lanes: 4,
+    ..TRUSTING
+};
+const ENCRYPTED_WITH_LANES: Loopback = Loopback {
+    lanes: 3,
+    ..ENCRYPTED
 };
 
 conformance!(mem_in_process, InProcess(mem::Options::default()));
@@ -131,6 +145,8 @@ conformance!(shm_without_attach, SharedMemory::new(AttachPolicy::Off));
 conformance!(tcp_without_key, TRUSTING);
 conformance!(tcp_with_key, KEYED);
 conformance!(tcp_encrypted, ENCRYPTED);
+conformance!(tcp_with_lanes, WITH_LANES);
+conformance!(tcp_encrypted_with_lanes, ENCRYPTED_WITH_LANES);
 
 conformance_between_processes!(shm_with_attach_death, SharedMemory::new(AttachPolicy::Auto));
 conformance_between_processes!(
@@ -140,3 +156,4 @@ conformance_between_processes!(
 conformance_between_processes!(tcp_without_key_death, TRUSTING);
 conformance_between_processes!(tcp_with_key_death, KEYED);
 conformance_between_processes!(tcp_encrypted_death, ENCRYPTED);
+conformance_between_processes!(tcp_with_lanes_death, WITH_LANES);

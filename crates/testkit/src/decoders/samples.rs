@@ -441,6 +441,9 @@ pub(super) fn openings() -> Vec<Vec<u8>> {
             pid: 1234,
             descriptor: 5,
         },
+        fast_aes: true,
+        lanes: 2,
+        purpose: tcp::Purpose::Lane,
     };
     let steps = [
         (tcp::StepKind::Noise, tcp::Refusal::None, &[7_u8; 48][..]),
@@ -485,6 +488,7 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
         frame(
             tcp::Header::new(tcp::Kind::PutEnd, 4)
                 .with_id(1)
+                .with_base(5)
                 .with_flag(true),
             b"done",
         ),
@@ -494,7 +498,18 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
             &list,
         ),
         frame(tcp::Header::new(tcp::Kind::GetData, 3).with_id(2), b"abc"),
-        frame(tcp::Header::new(tcp::Kind::GetDone, 0).with_id(2), b""),
+        frame(
+            tcp::Header::new(tcp::Kind::GetDone, 0)
+                .with_id(2)
+                .with_base(3),
+            b"",
+        ),
+        frame(
+            tcp::Header::new(tcp::Kind::Invite, 0)
+                .with_id(7)
+                .with_base(1),
+            b"",
+        ),
         frame(tcp::Header::new(tcp::Kind::Probe, 0), b""),
         frame(tcp::Header::new(tcp::Kind::Error, 3), b"why"),
         tcp::record::encode(100).to_vec(),

@@ -123,16 +123,12 @@ fn a_recorded_handshake_proves_nothing() {
         // An honest initiator's messages, recorded.
         let mut honest = Handshake::new(
             Role::Initiator,
-            Some([0x42; 32]),
-            encrypt,
-            Holder::default(),
+            terms(Some([0x42; 32]), encrypt, Holder::default()),
         );
         let mut recorded = vec![honest.take_output()];
         let mut responder = Handshake::new(
             Role::Responder,
-            Some([0x42; 32]),
-            encrypt,
-            Holder::default(),
+            terms(Some([0x42; 32]), encrypt, Holder::default()),
         );
         for _ in 0..2 {
             responder
@@ -166,7 +162,10 @@ fn a_recorded_handshake_proves_nothing() {
 fn agreed(server: &mut Node, at: &str) -> (TcpStream, Box<snow::TransportState>) {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.set_nonblocking(true).unwrap();
-    let mut handshake = Handshake::new(Role::Initiator, Some([0x42; 32]), true, Holder::default());
+    let mut handshake = Handshake::new(
+        Role::Initiator,
+        terms(Some([0x42; 32]), true, Holder::default()),
+    );
     stream.write_all(&handshake.take_output()).unwrap();
     let mut agreement = None;
     let mut buffer = [0; 1000];
