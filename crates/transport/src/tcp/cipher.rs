@@ -1,8 +1,8 @@
 //! The encryption of one connection: the stream of frames as records (`docs/formats/tcp.md`).
 //!
-//! Records are sealed several at a time, so that one call sends them all. Keys are replaced after
-//! every [`RECORDS_PER_KEY`] records of a direction, which keeps what one AES-GCM key has sealed far
-//! below what it is good for.
+//! Each record leaves as soon as it is sealed, so that the other side opens it while the next one is
+//! sealed. Keys are replaced after every [`RECORDS_PER_KEY`] records of a direction, which keeps what
+//! one AES-GCM key has sealed far below what it is good for.
 
 use causeway_wire::tcp::{MAX_RECORD_PLAIN, RECORD_HEADER_BYTES, RECORD_TAG_BYTES, record};
 
@@ -10,9 +10,6 @@ use crate::error::PeerError;
 
 /// Records that one key seals: 2 GiB of the longest ones.
 const RECORDS_PER_KEY: u64 = 1 << 16;
-
-/// Records that leave with one call.
-const RECORDS_PER_SEND: usize = 1;
 
 const MAX_SEALED_BYTES: usize = RECORD_HEADER_BYTES + MAX_RECORD_PLAIN + RECORD_TAG_BYTES;
 
@@ -26,7 +23,7 @@ impl Room {
     pub(super) fn new() -> Self {
         Self {
             plain: vec![0; MAX_RECORD_PLAIN + RECORD_TAG_BYTES],
-            sealed: vec![0; RECORDS_PER_SEND * MAX_SEALED_BYTES],
+            sealed: vec![0; MAX_SEALED_BYTES],
         }
     }
 }
@@ -34,7 +31,7 @@ impl Room {
 /// See the module's page.
 pub(super) struct Cipher {
     noise: Box<snow::TransportState>,
-    /// Sealed bytes that the socket did not take: at most what leaves with one call.
+    /// Sealed bytes that the socket did not take: at most one record.
     unsent: Vec<u8>,
     /// The beginning of a record whose rest has not come.
     partial: Vec<u8>,
@@ -67,36 +64,32 @@ impl Cipher {
         self.unsent.extend_from_slice(rest);
     }
 
-    /// Seals what `next` puts into the room that it is given, until it answers 0 or enough has come
-    /// together. Answers the sealed bytes.
+    /// Seals what `fill` puts into the room that it is given, and answers the record; no bytes if
+    /// there was nothing.
     pub(super) fn seal<'a>(
         &mut self,
         room: &'a mut Room,
-        mut next: impl FnMut(&mut [u8]) -> usize,
+        fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<&'a [u8], PeerError> {
-        let mut filled = 0;
-        for _ in 0..RECORDS_PER_SEND {
-            let plain = room.plain.get_mut(..MAX_RECORD_PLAIN).unwrap_or_default();
-            let count = next(plain);
-            if count == 0 {
-                break;
-            }
-            let plain = plain.get(..count).unwrap_or_default();
-            let out = room.sealed.get_mut(filled..).unwrap_or_default();
-            let Some((prefix, body)) = out.split_first_chunk_mut::<RECORD_HEADER_BYTES>() else {
-                break;
-            };
-            let len = self
-                .noise
-                .write_message(plain, body)
-                .map_err(|error| PeerError::Broken(format!("encrypting failed: {error}")))?;
-            if self.noise.sending_nonce().is_multiple_of(RECORDS_PER_KEY) {
-                self.noise.rekey_outgoing();
-            }
-            *prefix = record::encode(len);
-            filled += RECORD_HEADER_BYTES + len;
+        let plain = room.plain.get_mut(..MAX_RECORD_PLAIN).unwrap_or_default();
+        let count = fill(plain);
+        let plain = plain.get(..count).unwrap_or_default();
+        let out = room.sealed.split_first_chunk_mut::<RECORD_HEADER_BYTES>();
+        let Some((prefix, body)) = out.filter(|_| !plain.is_empty()) else {
+            return Ok(&[]);
+        };
+        let len = self
+            .noise
+            .write_message(plain, body)
+            .map_err(|error| PeerError::Broken(format!("encrypting failed: {error}")))?;
+        if self.noise.sending_nonce().is_multiple_of(RECORDS_PER_KEY) {
+            self.noise.rekey_outgoing();
         }
-        Ok(room.sealed.get(..filled).unwrap_or_default())
+        *prefix = record::encode(len);
+        Ok(room
+            .sealed
+            .get(..RECORD_HEADER_BYTES + len)
+            .unwrap_or_default())
     }
 
     /// The beginning of a record, which goes before the next bytes that come.
@@ -166,13 +159,9 @@ mod tests {
         let mut room = Room::new();
         let mut opened = 0_u64;
         for number in 0..RECORDS_PER_KEY + 10 {
-            let mut left = Some(number.to_le_bytes());
-            let sealed = one.seal(&mut room, |into| match left.take() {
-                Some(bytes) => {
-                    into[..8].copy_from_slice(&bytes);
-                    8
-                }
-                None => 0,
+            let sealed = one.seal(&mut room, |into| {
+                into[..8].copy_from_slice(&number.to_le_bytes());
+                8
             });
             let sealed = sealed.unwrap().to_vec();
             // In two parts, cut anywhere.
@@ -187,9 +176,7 @@ mod tests {
             other.open(&whole, &mut room, &mut take).unwrap();
         }
         assert_eq!(opened, RECORDS_PER_KEY + 10);
-        let mut once = true;
-        let sealed = one.seal(&mut room, |_| usize::from(std::mem::take(&mut once)));
-        let mut sealed = sealed.unwrap().to_vec();
+        let mut sealed = one.seal(&mut room, |_| 1).unwrap().to_vec();
         let last = sealed.len() - 1;
         sealed[last] ^= 1;
         let altered = other.open(&sealed, &mut room, |_| Ok(()));
@@ -197,18 +184,19 @@ mod tests {
     }
 
     #[test]
-    fn several_records_leave_together_and_no_more_than_there_is_room_for() {
+    fn the_longest_record_fits_and_what_is_not_sent_is_kept() {
         let (mut one, mut other) = pair();
         let mut room = Room::new();
+        assert!(one.seal(&mut room, |_| 0).unwrap().is_empty());
         let sealed = one.seal(&mut room, |into| into.len()).unwrap().to_vec();
-        assert_eq!(sealed.len(), RECORDS_PER_SEND * MAX_SEALED_BYTES);
+        assert_eq!(sealed.len(), MAX_SEALED_BYTES);
         let mut bytes = 0;
         let count = |plain: &[u8]| {
             bytes += plain.len();
             Ok(())
         };
         other.open(&sealed, &mut room, count).unwrap();
-        assert_eq!(bytes, RECORDS_PER_SEND * MAX_RECORD_PLAIN);
+        assert_eq!(bytes, MAX_RECORD_PLAIN);
         one.keep_unsent(&sealed);
         one.sent(10);
         assert_eq!(one.unsent(), &sealed[10..]);

@@ -6,7 +6,7 @@
 //!   ◄───────────────────────────────────── Hello
 //!   Noise: psk, e ─────────────────────────────►   with the cluster's key
 //!   ◄───────────────────────────── Noise: e, ee
-//!   Accept: empty transport message ───────────►
+//!   Accept: a lane's ticket, or nothing ─────────►   as a transport message
 //!
 //!   ◄──────────────────────────────────── Accept   without: each side has asked the kernel
 //!   Accept ────────────────────────────────────►   who owns the other end

@@ -219,7 +219,7 @@ impl Link {
         went_on
     }
 
-    /// Seals some records and sends them.
+    /// Seals one record and sends it.
     fn seal(&mut self, cipher: &mut Cipher, session: &mut Session, buffers: &mut Buffers) -> bool {
         let sealed = cipher.seal(&mut buffers.records, |room| {
             session.refill(self.lane);
