@@ -13,7 +13,11 @@ use std::fmt::Debug;
 use std::str::FromStr;
 
 use causeway_fs::config::Configuration;
-use causeway_transport::Address;
+use causeway_sys::memory::Memory;
+use causeway_transport::tcp::session::{Bounds, Session};
+use causeway_transport::{
+    Access, Address, Direction, Packet, Peer, PeerError, Sink, Transfer, TransferError,
+};
 use causeway_wire::codec::Wire;
 use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::region::RegionDescriptor;
@@ -79,6 +83,11 @@ pub fn all() -> &'static [Decoder] {
             name: "datagram",
             feed: datagram,
             samples: samples::datagrams,
+        },
+        Decoder {
+            name: "tcp_session",
+            feed: tcp_session,
+            samples: samples::session_streams,
         },
         Decoder {
             name: "shm_record",
@@ -186,7 +195,10 @@ fn tcp_opening(bytes: &[u8]) {
     let Ok(parsed) = tcp::Hello::decode(hello) else {
         return;
     };
-    assert_eq!(parsed.encode(), *hello);
+    // Of another version only what all versions have is read.
+    if parsed.version == tcp::VERSION {
+        assert_eq!(parsed.encode(), *hello);
+    }
     while let Ok(Some((step, len))) = tcp::Step::decode(rest) {
         let mut again = Vec::new();
         step.encode(&mut again);
@@ -260,6 +272,54 @@ fn tcp_frames(bytes: &[u8]) {
         }
         rest = behind;
     }
+}
+
+/// The state machine behind the frames, with two lanes, exports and transfers of its own. A byte 0xfe
+/// ends what comes on one lane, and the other goes on. Whatever comes, each transfer ends once and
+/// memory that is not exported for writing stays as it is.
+fn tcp_session(bytes: &[u8]) {
+    #[derive(Default)]
+    struct Seen(Vec<u64>);
+    impl Sink for Seen {
+        fn packet(&mut self, _: Peer, _: Packet<'_>) {}
+        fn transfer_done(&mut self, _: Peer, token: u64, _: Result<(), TransferError>) {
+            assert!(!self.0.contains(&token), "completed twice");
+            self.0.push(token);
+        }
+        fn peer_up(&mut self, _: Peer) {}
+        fn peer_down(&mut self, _: Peer, _: PeerError) {}
+        fn writable(&mut self, _: Peer) {}
+    }
+    let (peer, mut seen) = (Peer(0), Seen::default());
+    let mut session = Session::new(Bounds {
+        queue_bytes: 1 << 16,
+        max_transfers: 8,
+    });
+    session.add_lane();
+    let (open, closed) = (Memory::zeroed(5000), Memory::zeroed(100));
+    let region = session.export(9, &open, Access::ReadWrite);
+    session.export(8, &closed, Access::Read);
+    for (token, direction) in [(0, Direction::Put), (1, Direction::Get)] {
+        let transfer = Transfer {
+            direction,
+            local: vec![Memory::zeroed(3000)],
+            remote: vec![region.part(0, 3000)],
+            notify: Some(vec![1]),
+            token,
+        };
+        assert!(session.transfer(transfer).is_ok());
+    }
+    let mut streams = bytes.split(|byte| *byte == 0xfe).enumerate();
+    let outcome = streams.try_for_each(|(at, part)| {
+        session.refill(at % 2);
+        session.input(at % 2, part, peer, &mut seen)
+    });
+    assert!(session.owned_bytes() < (4 << 20) + 2 * bytes.len());
+    let cause = outcome.err().unwrap_or(PeerError::Closed);
+    session.fail(&cause, peer, &mut seen);
+    assert_eq!(seen.0.len(), 2, "every transfer ends");
+    assert_eq!(closed.to_vec(), [0; 100]);
+    assert_eq!(open.sharers(), 1, "nothing is kept");
 }
 
 /// A refusal's text is for people, and read as far as it is text.

@@ -77,6 +77,7 @@ impl Factory for SharedMemory {
 struct Loopback {
     key: Option<[u8; 32]>,
     encrypt: bool,
+    lanes: u8,
 }
 
 impl Factory for Loopback {
@@ -86,6 +87,7 @@ impl Factory for Loopback {
         let config = TcpConfig {
             key: self.key,
             encrypt: self.encrypt,
+            lanes: self.lanes,
             ..TcpConfig::default()
         };
         Tcp::new(config).expect("epoll works here")
@@ -174,14 +176,26 @@ const KEY: Option<[u8; 32]> = Some([0x5a; 32]);
 const TRUSTING: Loopback = Loopback {
     key: None,
     encrypt: false,
+    lanes: 1,
 };
 const KEYED: Loopback = Loopback {
     key: KEY,
     encrypt: false,
+    lanes: 1,
 };
 const ENCRYPTED: Loopback = Loopback {
     key: KEY,
     encrypt: true,
+    lanes: 1,
+};
+/// Four connections with each peer, as on a machine with cores for them.
+const WITH_LANES: Loopback = Loopback {
+    lanes: 4,
+    ..TRUSTING
+};
+const ENCRYPTED_WITH_LANES: Loopback = Loopback {
+    lanes: 3,
+    ..ENCRYPTED
 };
 
 const PLAIN: Datagrams = Datagrams { key: None };
@@ -221,6 +235,8 @@ mod udp_with_losses {
             disconnecting_ends_transfers_and_exports, stale_handles_are_refused;
     }
 }
+conformance!(tcp_with_lanes, WITH_LANES);
+conformance!(tcp_encrypted_with_lanes, ENCRYPTED_WITH_LANES);
 
 conformance_between_processes!(shm_with_attach_death, SharedMemory::new(AttachPolicy::Auto));
 conformance_between_processes!(
@@ -232,3 +248,4 @@ conformance_between_processes!(tcp_with_key_death, KEYED);
 conformance_between_processes!(tcp_encrypted_death, ENCRYPTED);
 conformance_between_processes!(udp_without_key_death, PLAIN);
 conformance_between_processes!(udp_with_key_death, SEALED);
+conformance_between_processes!(tcp_with_lanes_death, WITH_LANES);

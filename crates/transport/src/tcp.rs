@@ -3,8 +3,8 @@
 //! Reading order: [`config`] (the settings); `causeway_wire::tcp` (the bytes); [`handshake`] (how two
 //! sides come to trust each other) and [`session`] (packets and transfers), two pure state machines
 //! that know no socket; `outbox` (what waits to be sent); `link` (one socket); `slots` (the table of
-//! peers); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); and in
-//! this file the method itself.
+//! peers); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); `lanes`
+//! (further connections with one peer); and in this file the method itself.
 //!
 //! # How it waits
 //! All sockets are in one epoll instance, which is what [`Method::pollable`] gives. A few connections
@@ -25,9 +25,11 @@
 //! process (one of root's, or in another name space).
 
 mod beginning;
+mod cipher;
 pub mod config;
 mod ending;
 pub mod handshake;
+mod lanes;
 mod link;
 mod outbox;
 mod progress;
@@ -45,7 +47,7 @@ use std::time::{Duration, Instant};
 use causeway_sys::memory::Memory;
 use causeway_sys::net;
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::tcp::{MAX_PACKET, MAX_PIECE};
+use causeway_wire::tcp::{MAX_PACKET, MAX_PIECE, Ticket};
 use rustix::event::epoll;
 
 pub use config::TcpConfig;
@@ -85,6 +87,8 @@ pub struct Tcp {
     listeners: Vec<Listener>,
     slots: Slots,
     by_address: HashMap<Address, Peer>,
+    /// What others show to become a lane of a peer of ours.
+    tickets: HashMap<Ticket, Peer>,
     half_open: usize,
     buffers: Buffers,
     /// Peers that the next poll looks after without being asked by epoll.
@@ -114,6 +118,7 @@ impl Tcp {
             listeners: Vec::new(),
             slots: Slots::default(),
             by_address: HashMap::new(),
+            tickets: HashMap::new(),
             half_open: 0,
             buffers: Buffers::new(),
             due: Vec::new(),
@@ -391,8 +396,12 @@ impl Method for Tcp {
     }
 
     fn activity(&self, peer: Peer) -> u64 {
-        let link = self.slots.shown(peer).and_then(|state| state.link.as_ref());
-        link.map_or(0, |link| link.bulk.get())
+        let Some(state) = self.slots.shown(peer) else {
+            return 0;
+        };
+        let lanes = state.lanes.iter().filter_map(|&lane| self.slots.get(lane));
+        let links = lanes.chain([state]).filter_map(|state| state.link.as_ref());
+        links.map(|link| link.bulk.get()).sum()
     }
 
     fn report(&self, peer: Peer) -> Option<PeerReport> {
@@ -430,9 +439,13 @@ impl Tcp {
             };
             facts.push(("encryption", encryption.to_owned()));
         }
+        let through = match state.lanes.len() {
+            0 => "the one connection".to_owned(),
+            lanes => format!("{lanes} connections of their own"),
+        };
         facts.push((
             "large transfers",
-            format!("frames of {} KiB through the socket", MAX_PIECE / 1024),
+            format!("frames of {} KiB through {through}", MAX_PIECE / 1024),
         ));
         facts.push((
             "mapping",
@@ -469,7 +482,7 @@ pub(crate) fn allocate(len: usize) -> Result<Memory, Error> {
 fn state_of(slots: &mut Slots, peer: Peer) -> Result<&mut PeerState, SendError> {
     slots
         .get_mut(peer)
-        .filter(|state| !state.is_half_open() && !state.is_lingering())
+        .filter(|state| state.is_shown())
         .ok_or(SendError::Gone(PeerError::Disconnected))
 }
 

@@ -11,7 +11,7 @@
 use crate::codec::{Malformed, Reader};
 
 /// The version of everything in this module. Both sides must have the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The first bytes on every connection.
 pub const MAGIC: [u8; 8] = *b"causeway";
@@ -29,7 +29,8 @@ pub const MAX_STEP_PAYLOAD: usize = 128;
 pub const HEADER_BYTES: usize = 32;
 
 /// The most payload of a [`Kind::Packet`] or of the packet behind a put.
-pub const MAX_PACKET: usize = 64 * 1024;
+/// So that a message of 64 KiB fits with the header of the layer above.
+pub const MAX_PACKET: usize = 64 * 1024 + 512;
 
 /// The most data in one [`Kind::Put`] or [`Kind::GetData`]: what a packet may have to wait for.
 pub const MAX_PIECE: usize = 256 * 1024;
@@ -63,7 +64,7 @@ pub const RECORD_TAG_BYTES: usize = 16;
 pub const RECORD_HEADER_BYTES: usize = 2;
 
 const _: () = assert!(HEADER_BYTES == 1 + 1 + 2 + 4 + 8 + 8 + 8);
-const _: () = assert!(HELLO_BYTES == MAGIC.len() + 2 + 1 + 1 + 4 + 4 + 4);
+const _: () = assert!(HELLO_BYTES == MAGIC.len() + 2 + 1 + 1 + 4 + 4 + 1 + 1 + 1 + 1);
 const _: () = assert!(MAX_GET_FRAGMENTS * FRAGMENT_BYTES <= MAX_PACKET);
 const _: () = assert!(MAX_PACKET <= MAX_PIECE);
 const _: () = assert!(MAX_RECORD_PLAIN + RECORD_TAG_BYTES <= u16::MAX as usize);
@@ -88,6 +89,54 @@ pub struct Holder {
     pub descriptor: u32,
 }
 
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum Purpose {
+    /// A peer of its own.
+    #[default]
+    Peer = 0,
+    /// A further lane of a peer that is connected already: the initiator's [`StepKind::Accept`] has
+    /// the peer's [`Ticket`].
+    Lane = 1,
+}
+
+/// What makes further connections belong to one that stands: a random number that its two ends know.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ticket(pub [u8; TICKET_BYTES]);
+
+/// Encoded size of a [`Ticket`].
+pub const TICKET_BYTES: usize = 16;
+
+impl Ticket {
+    /// The two words of a [`Kind::Invite`].
+    pub fn words(&self) -> (u64, u64) {
+        let word = |half: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&self.0[half * 8..half * 8 + 8]);
+            u64::from_le_bytes(bytes)
+        };
+        (word(0), word(1))
+    }
+
+    /// The ticket of these two words.
+    pub fn from_words(id: u64, key: u64) -> Self {
+        let mut bytes = [0; TICKET_BYTES];
+        bytes[..8].copy_from_slice(&id.to_le_bytes());
+        bytes[8..].copy_from_slice(&key.to_le_bytes());
+        Self(bytes)
+    }
+}
+
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ticket(secret)")
+    }
+}
+
+/// The most connections with one peer.
+pub const MAX_LANES: u8 = 16;
+
 /// The first 24 bytes that each side sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Hello {
@@ -99,6 +148,13 @@ pub struct Hello {
     pub encrypt: bool,
     /// For [`Auth::SameUser`]: who sends this. Zeros otherwise.
     pub holder: Holder,
+    /// Whether the sender's processor computes AES-GCM fast and in constant time. It is the cipher if
+    /// both sides' do.
+    pub fast_aes: bool,
+    /// How many connections with one peer the sender takes, at least 1. The smaller number counts.
+    pub lanes: u8,
+    /// What the connection is for; from the side that was connected to, what it takes it for.
+    pub purpose: Purpose,
 }
 
 impl Hello {
@@ -111,6 +167,9 @@ impl Hello {
         bytes[11] = self.encrypt.into();
         bytes[12..16].copy_from_slice(&self.holder.pid.to_le_bytes());
         bytes[16..20].copy_from_slice(&self.holder.descriptor.to_le_bytes());
+        bytes[20] = self.fast_aes.into();
+        bytes[21] = self.lanes;
+        bytes[22] = self.purpose as u8;
         bytes
     }
 
@@ -140,13 +199,47 @@ impl Hello {
             pid: input.u32("hello process")?,
             descriptor: input.u32("hello descriptor")?,
         };
-        zero(input.u32("hello reserved")?.into(), "hello reserved")?;
+        if version != VERSION {
+            // Only what every version has: enough to say what is wrong.
+            return Ok(Self {
+                version,
+                auth,
+                encrypt,
+                holder,
+                fast_aes: false,
+                lanes: 1,
+                purpose: Purpose::Peer,
+            });
+        }
+        let fast_aes = input.bool("hello AES")?;
+        let lanes = input.u8("hello lanes")?;
+        within(lanes.into(), MAX_LANES.into(), "hello lanes")?;
+        if lanes == 0 {
+            return Err(Malformed::Unknown {
+                field: "hello lanes",
+                value: 0,
+            });
+        }
+        let purpose = match input.u8("hello purpose")? {
+            0 => Purpose::Peer,
+            1 => Purpose::Lane,
+            value => {
+                return Err(Malformed::Unknown {
+                    field: "hello purpose",
+                    value: value.into(),
+                });
+            }
+        };
+        zero(input.u8("hello reserved")?.into(), "hello reserved")?;
         input.finish()?;
         Ok(Self {
             version,
             auth,
             encrypt,
             holder,
+            fast_aes,
+            lanes,
+            purpose,
         })
     }
 }
@@ -157,8 +250,9 @@ impl Hello {
 pub enum StepKind {
     /// A Noise handshake message.
     Noise = 1,
-    /// The sender is satisfied with the receiver. With the cluster's key, it carries an empty Noise
-    /// transport message, which proves that the sender holds the key now and is no replay.
+    /// The sender is satisfied with the receiver. It carries the [`Ticket`] of a lane, or nothing;
+    /// with the cluster's key as a Noise transport message, which proves that the sender holds the
+    /// key now and is no replay.
     Accept = 2,
     /// The sender will not talk to the receiver; the connection ends.
     Refuse = 3,
@@ -269,8 +363,8 @@ pub enum Kind {
     Packet = 1,
     /// Data of put `id` for the bytes from `base` on of the region `key`.
     Put = 2,
-    /// The end of put `id`. If [`Header::flag`] is set, the payload is a packet to deliver now,
-    /// provided that nothing of the put was refused.
+    /// The end of put `id`, which had `base` bytes of data. If [`Header::flag`] is set, the payload is
+    /// a packet to deliver as soon as all data is there, provided that nothing was refused.
     PutEnd = 3,
     /// The answer to [`Kind::PutEnd`]: put `id` has landed, or ([`Header::flag`]) was refused.
     PutDone = 4,
@@ -278,7 +372,8 @@ pub enum Kind {
     Get = 5,
     /// Data for get `id`, from its byte `base` on.
     GetData = 6,
-    /// The end of get `id`: all data was sent, or ([`Header::flag`]) the rest was refused.
+    /// The end of get `id`: `base` bytes of data were sent, which is all, or ([`Header::flag`]) the rest
+    /// was refused.
     GetDone = 7,
     /// Asks for a [`Kind::ProbeReply`] as a sign of life.
     Probe = 8,
@@ -288,6 +383,9 @@ pub enum Kind {
     Goodbye = 10,
     /// The receiver broke the protocol; the payload says how. The sender closes the connection.
     Error = 11,
+    /// Lets the receiver open `base` further connections that belong to this one: they name the
+    /// [`Ticket`] in `id` and `key`. From the side that was connected to, once.
+    Invite = 12,
 }
 
 impl Kind {
@@ -304,6 +402,7 @@ impl Kind {
             9 => Self::ProbeReply,
             10 => Self::Goodbye,
             11 => Self::Error,
+            12 => Self::Invite,
             _ => {
                 return Err(Malformed::Unknown {
                     field: "frame kind",
@@ -320,7 +419,12 @@ impl Kind {
             Self::Put | Self::GetData => MAX_PIECE,
             Self::Get => MAX_GET_FRAGMENTS * FRAGMENT_BYTES,
             Self::Error => MAX_ERROR_TEXT,
-            Self::PutDone | Self::GetDone | Self::Probe | Self::ProbeReply | Self::Goodbye => 0,
+            Self::PutDone
+            | Self::GetDone
+            | Self::Probe
+            | Self::ProbeReply
+            | Self::Goodbye
+            | Self::Invite => 0,
         }
     }
 }
@@ -362,6 +466,12 @@ impl Header {
     /// The same header for put or get `id`.
     pub fn with_id(mut self, id: u64) -> Self {
         self.id = id;
+        self
+    }
+
+    /// The same header with this position or count.
+    pub fn with_base(mut self, base: u64) -> Self {
+        self.base = base;
         self
     }
 
@@ -414,7 +524,9 @@ impl Header {
         )?;
         let (flag, id, key, base) = match self.kind {
             Kind::Put => (false, true, true, true),
-            Kind::PutEnd | Kind::PutDone | Kind::GetDone => (true, true, false, false),
+            Kind::PutEnd | Kind::GetDone => (true, true, false, true),
+            Kind::PutDone => (true, true, false, false),
+            Kind::Invite => (false, true, true, true),
             Kind::Get => (false, true, false, false),
             Kind::GetData => (false, true, false, true),
             Kind::Packet | Kind::Probe | Kind::ProbeReply | Kind::Goodbye | Kind::Error => {

@@ -441,6 +441,9 @@ pub(super) fn openings() -> Vec<Vec<u8>> {
             pid: 1234,
             descriptor: 5,
         },
+        fast_aes: true,
+        lanes: 2,
+        purpose: tcp::Purpose::Lane,
     };
     let steps = [
         (tcp::StepKind::Noise, tcp::Refusal::None, &[7_u8; 48][..]),
@@ -526,6 +529,7 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
         frame(
             tcp::Header::new(tcp::Kind::PutEnd, 4)
                 .with_id(1)
+                .with_base(5)
                 .with_flag(true),
             b"done",
         ),
@@ -535,12 +539,52 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
             &list,
         ),
         frame(tcp::Header::new(tcp::Kind::GetData, 3).with_id(2), b"abc"),
-        frame(tcp::Header::new(tcp::Kind::GetDone, 0).with_id(2), b""),
+        frame(
+            tcp::Header::new(tcp::Kind::GetDone, 0)
+                .with_id(2)
+                .with_base(3),
+            b"",
+        ),
+        frame(
+            tcp::Header::new(tcp::Kind::Invite, 0)
+                .with_id(7)
+                .with_base(1),
+            b"",
+        ),
         frame(tcp::Header::new(tcp::Kind::Probe, 0), b""),
         frame(tcp::Header::new(tcp::Kind::Error, 3), b"why"),
         tcp::record::encode(100).to_vec(),
     ];
     all.push(all.concat());
+    all
+}
+
+/// Frames on the first lane, and data on the other.
+pub(super) fn session_streams() -> Vec<Vec<u8>> {
+    // What the session calls the first byte of every export.
+    const FIRST_BASE: u64 = 1 << 40;
+    let mut put = tcp::Header::new(tcp::Kind::Put, 5)
+        .with_id(1)
+        .with_base(FIRST_BASE);
+    put.key = 9;
+    let end = tcp::Header::new(tcp::Kind::PutEnd, 4)
+        .with_id(1)
+        .with_base(10)
+        .with_flag(true);
+    let data = [&put.encode()[..], b"bytes"].concat();
+    let end = [&end.encode()[..], b"done"].concat();
+    // The session that is fed has asked for 3,000 bytes under this number.
+    let got = tcp::Header::new(tcp::Kind::GetData, 3000).with_id(3);
+    let got = [&got.encode()[..], &[7; 3000]].concat();
+    let done = tcp::Header::new(tcp::Kind::GetDone, 0)
+        .with_id(3)
+        .with_base(3000)
+        .encode();
+    let switch = [0xfe_u8];
+    let mut all = frames();
+    all.push([&data[..], &end[..], &switch[..], &data[..]].concat());
+    all.push([&done[..], &switch[..], &got[..]].concat());
+    all.push([&got[..], &done[..], &data[..]].concat());
     all
 }
 

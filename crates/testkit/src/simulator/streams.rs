@@ -9,7 +9,7 @@ use std::collections::{HashSet, VecDeque};
 
 use causeway_sys::memory::Memory;
 use causeway_transport::method::part_of;
-use causeway_transport::tcp::session::{Bounds, Session};
+use causeway_transport::tcp::session::{Bounds, MAIN, Session};
 use causeway_transport::{
     Access, Direction, Packet, Peer, PeerError, SendError, Sink, Token, Transfer, TransferError,
 };
@@ -104,7 +104,7 @@ impl Run {
     /// Moves some bytes from a side's session to the wire to the other.
     fn transmit(&mut self, side: usize) {
         let mut buffer = vec![0; self.random.spread(18)];
-        let count = self.sides[side].session.output(&mut buffer);
+        let count = self.sides[side].session.output(MAIN, &mut buffer);
         self.bytes += count as u64;
         self.log.extend((count as u32).to_le_bytes());
         self.sides[1 - side].wire.extend(&buffer[..count]);
@@ -120,7 +120,7 @@ impl Run {
             node: side,
             life: 0,
         };
-        session.input(&bytes, PEER, &mut ear)?;
+        session.input(MAIN, &bytes, PEER, &mut ear)?;
         session.deliver(PEER, &mut ear);
         session.take_writable();
         Ok(())
@@ -234,7 +234,7 @@ impl Run {
                     let at = self.random.below(bytes.len());
                     bytes[at] ^= 1 << self.random.below(8);
                 }
-                seen.over = session.input(&bytes, PEER, seen).is_err();
+                seen.over = session.input(MAIN, &bytes, PEER, seen).is_err();
                 session.deliver(PEER, seen);
                 let owned = session.owned_bytes();
                 assert!(owned < MOST_OWNED_BYTES, "side {side} holds {owned} bytes");

@@ -7,12 +7,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use causeway_sys::net;
-use causeway_wire::tcp::{Auth, Holder, Refusal};
+use causeway_wire::tcp::{Auth, Holder, Refusal, Ticket};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
 use super::ending::Silence;
-use super::handshake::{Agreement, Handshake, Role};
+use super::handshake::{Agreement, Handshake, Role, Terms, has_fast_aes};
 use super::link::{Link, Phase, broken};
 use super::slots::{FIRST_RESERVED_GENERATION, Origin, PeerState};
 use super::{Tcp, TcpConfig, resolve};
@@ -32,12 +32,25 @@ const HALF_OPEN_GRACE: Duration = Duration::from_secs(1);
 const NO_GROUP: u32 = 65534;
 
 impl Tcp {
-    fn handshake(config: &TcpConfig, role: Role, socket: &OwnedFd) -> Handshake {
+    fn handshake(
+        config: &TcpConfig,
+        role: Role,
+        socket: &OwnedFd,
+        ticket: Option<Ticket>,
+    ) -> Handshake {
         let holder = Holder {
             pid: std::process::id(),
             descriptor: socket.as_raw_fd().unsigned_abs(),
         };
-        Handshake::new(role, config.key, config.encrypt, holder)
+        let terms = Terms {
+            key: config.key,
+            encrypt: config.encrypt,
+            holder,
+            fast_aes: has_fast_aes(),
+            lanes: config.lanes,
+            ticket,
+        };
+        Handshake::new(role, terms)
     }
 
     /// Begins to connect to the next target that can be tried. Failure is reported by the next poll.
@@ -91,6 +104,10 @@ impl Tcp {
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
+        let ticket = match state.origin {
+            Origin::Lane { ticket, .. } => ticket,
+            _ => None,
+        };
         let Some(link) = &mut state.link else { return };
         let deadline = link.trust_deadline;
         let outcome = net::connected(&link.socket).and_then(|()| {
@@ -123,7 +140,7 @@ impl Tcp {
             }
             return;
         }
-        let mut handshake = Self::handshake(&self.config, Role::Initiator, &link.socket);
+        let mut handshake = Self::handshake(&self.config, Role::Initiator, &link.socket, ticket);
         let hello = handshake.take_output();
         link.phase = Phase::Shaking(Box::new(handshake));
         if let Err(cause) = link.send_step(&hello) {
@@ -209,7 +226,7 @@ impl Tcp {
         if net::tune(&socket, self.config.liveness_timeout).is_err() {
             return; // likewise
         }
-        let mut handshake = Self::handshake(&self.config, Role::Responder, &socket);
+        let mut handshake = Self::handshake(&self.config, Role::Responder, &socket, None);
         if self.slots.len() >= self.config.max_peers {
             tracing::warn!(%address, limit = self.config.max_peers, "a TCP peer is turned away");
             handshake.refuse(Refusal::Full);
@@ -256,7 +273,7 @@ impl Tcp {
         };
         let mut identity = None;
         let socket = &link.socket;
-        let we_reach_out = matches!(state.origin, Origin::Connected { .. });
+        let we_reach_out = matches!(state.origin, Origin::Connected { .. } | Origin::Lane { .. });
         let outcome = handshake.input(&bytes, &mut |holder| {
             identity = Some(same_user(socket, holder, we_reach_out)?);
             Ok(())
@@ -283,17 +300,28 @@ impl Tcp {
     }
 
     fn come_up(&mut self, peer: Peer, agreement: Agreement, sink: &mut dyn Sink) {
+        if let Some(ticket) = agreement.ticket {
+            return self.join(peer, ticket, agreement, sink);
+        }
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
+        if let Origin::Lane { of, .. } = state.origin {
+            return self.stand(peer, of, agreement, sink);
+        }
         let Some(link) = &mut state.link else { return };
+        let lanes = agreement.lanes;
         let rest = link.agree(agreement);
         link.last_heard = Instant::now();
         if let Origin::Accepted { told } = &mut state.origin {
             *told = true;
             self.half_open -= 1;
             sink.peer_up(peer);
+            self.invite(peer, lanes);
         }
+        let Some(state) = self.slots.get_mut(peer) else {
+            return;
+        };
         let sink: &mut dyn Sink = match state.is_lingering() {
             true => &mut Silence,
             false => sink,

@@ -31,6 +31,10 @@ pub struct TcpConfig {
     pub max_peers: usize,
     /// How many connections that are not trusted yet may stand at one time.
     pub max_half_open: usize,
+    /// How many connections with one peer there may be, if the other side takes as many: beyond the
+    /// first, which carries packets, they are made when the first large transfer starts and carry
+    /// the data of large transfers.
+    pub lanes: u8,
 }
 
 impl Default for TcpConfig {
@@ -45,7 +49,17 @@ impl Default for TcpConfig {
             max_transfers: 1024,
             max_peers: 1 << 16,
             max_half_open: 256,
+            lanes: default_lanes(),
         }
+    }
+}
+
+/// One connection where few cores do everything, else one for packets and up to four for data.
+fn default_lanes() -> u8 {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    match cores {
+        0..=2 => 1,
+        _ => 1 + (cores / 2).min(4) as u8,
     }
 }
 
@@ -61,6 +75,7 @@ impl std::fmt::Debug for TcpConfig {
             .field("max_transfers", &self.max_transfers)
             .field("max_peers", &self.max_peers)
             .field("max_half_open", &self.max_half_open)
+            .field("lanes", &self.lanes)
             .finish()
     }
 }

@@ -42,6 +42,8 @@ impl Tcp {
         }
         state.link = None;
         state.identity = None;
+        state.dying = None;
+        let (lanes, ticket) = (std::mem::take(&mut state.lanes), state.ticket.take());
         match state.origin {
             Origin::Connected { ref mut at, .. } => {
                 *at = 0;
@@ -60,16 +62,23 @@ impl Tcp {
                 self.half_open -= 1;
                 self.slots.remove(peer);
             }
+            Origin::Lane { of, .. } => {
+                tracing::debug!(address = %state.address, %cause, "a further lane came to nothing");
+                self.slots.remove(peer);
+                if let Some(state) = self.slots.get_mut(of) {
+                    state.lanes.retain(|&lane| lane != peer);
+                }
+            }
             Origin::Lingering { .. } => {
                 self.slots.remove(peer);
             }
         }
+        self.close_lanes(lanes, ticket);
     }
 
     /// The caller drops a peer. What was accepted for it is still sent, if that is possible soon.
     pub(super) fn drop_peer(&mut self, peer: Peer, sink: &mut dyn Sink) {
-        if !matches!(self.slots.get(peer), Some(state) if !state.is_half_open() && !state.is_lingering())
-        {
+        if self.slots.shown(peer).is_none() {
             return;
         }
         self.hot.retain(|&hot| hot != peer);
@@ -79,6 +88,9 @@ impl Tcp {
         if self.by_address.get(&state.address) == Some(&peer) {
             self.by_address.remove(&state.address);
         }
+        let (lanes, ticket) = (std::mem::take(&mut state.lanes), state.ticket.take());
+        self.close_lanes(lanes, ticket);
+        state.dying = None;
         state.session.abandon(&PeerError::Disconnected, peer, sink);
         let Some(link) = &state.link else {
             return;
@@ -235,6 +247,18 @@ impl Tcp {
             link.last_heard = now;
             link.probed = false;
         }
+        if let Some((until, cause)) = &mut state.dying {
+            // As long as the first connection brings something, it may bring a goodbye.
+            if link.last_heard == now {
+                *until = now + self.config.linger_timeout;
+            }
+            if now >= *until {
+                let cause = cause.clone();
+                self.end(peer, cause, sink);
+                return false;
+            }
+            return true;
+        }
         if !state.session.is_outstanding() {
             return false;
         }
@@ -256,6 +280,9 @@ impl Tcp {
         let peers = self.timed.iter().filter_map(|&peer| {
             let state = self.slots.get(peer)?;
             if let Origin::Lingering { until } = state.origin {
+                return Some(until);
+            }
+            if let Some((until, _)) = state.dying {
                 return Some(until);
             }
             let link = state.link.as_ref()?;

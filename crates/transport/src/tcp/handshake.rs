@@ -6,7 +6,7 @@
 //!   ◄───────────────────────────────────── Hello
 //!   Noise: psk, e ─────────────────────────────►   with the cluster's key
 //!   ◄───────────────────────────── Noise: e, ee
-//!   Accept: empty transport message ───────────►
+//!   Accept: a lane's ticket, or nothing ─────────►   as a transport message
 //!
 //!   ◄──────────────────────────────────── Accept   without: each side has asked the kernel
 //!   Accept ────────────────────────────────────►   who owns the other end
@@ -19,15 +19,47 @@
 
 use causeway_wire::codec::Malformed;
 use causeway_wire::tcp::{
-    Auth, HELLO_BYTES, Hello, Holder, MAX_STEP_PAYLOAD, Refusal, STEP_HEADER_BYTES, Step, StepKind,
-    VERSION,
+    Auth, HELLO_BYTES, Hello, Holder, MAX_LANES, MAX_STEP_PAYLOAD, Purpose, Refusal,
+    STEP_HEADER_BYTES, Step, StepKind, TICKET_BYTES, Ticket, VERSION,
 };
 
 use super::config::KEY_BYTES;
 use crate::error::PeerError;
 
 /// The Noise protocol: no static keys, the cluster's key as pre-shared key from the first message.
-const NOISE: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+/// The cipher is the faster one that is safe on both sides' processors: AES without instructions for
+/// it is slow, or tells its key by its timing.
+const NOISE_AES: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
+const NOISE_CHACHA: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+
+/// Whether this processor has instructions for AES-GCM.
+pub fn has_fast_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    let fast = std::arch::is_x86_feature_detected!("aes")
+        && std::arch::is_x86_feature_detected!("pclmulqdq");
+    #[cfg(target_arch = "aarch64")]
+    let fast = std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let fast = false;
+    fast
+}
+
+/// What one side brings to a handshake.
+#[derive(Clone)]
+pub struct Terms {
+    /// The cluster's key, if there is one. Then it is used.
+    pub key: Option<[u8; KEY_BYTES]>,
+    /// Whether we ask for encryption. It is on if either side asks, and there is a key.
+    pub encrypt: bool,
+    /// Without a key: which process the other side is to ask its kernel about.
+    pub holder: Holder,
+    /// See [`has_fast_aes`].
+    pub fast_aes: bool,
+    /// How many connections with one peer we take.
+    pub lanes: u8,
+    /// The initiator of a further lane shows this.
+    pub ticket: Option<Ticket>,
+}
 
 /// Who began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,14 +79,21 @@ pub struct Agreement {
     pub cipher: Option<Box<snow::TransportState>>,
     /// Bytes that came behind the last step: the first frames.
     pub rest: Vec<u8>,
+    /// How many connections both sides take.
+    pub lanes: u8,
+    /// To a responder: the ticket of a further lane.
+    pub ticket: Option<Ticket>,
 }
 
 /// Asks the kernel whether the other end belongs to somebody whom we talk to without a key, given
 /// the process that is said to hold it. The error says why not.
 pub type Verify<'a> = dyn FnMut(Holder) -> Result<(), String> + 'a;
 
-/// The encryption that was agreed on, if any.
-type Agreed = Option<Box<snow::TransportState>>;
+/// What the last step brought: the encryption, if any, and a lane's ticket.
+struct Agreed {
+    cipher: Option<Box<snow::TransportState>>,
+    ticket: Option<Ticket>,
+}
 
 enum State {
     Hello,
@@ -70,34 +109,42 @@ enum State {
 pub struct Handshake {
     role: Role,
     ours: Hello,
-    key: Option<[u8; KEY_BYTES]>,
+    terms: Terms,
+    /// What the hellos have agreed on.
     encrypt: bool,
+    lanes: u8,
     state: State,
     partial: Vec<u8>,
     output: Vec<u8>,
 }
 
 impl Handshake {
-    /// Begins. With a key it is used, and encryption is on if `encrypt` or the other side asks.
-    /// Without, the other side is told which process, `holder`, is to be looked at.
-    pub fn new(role: Role, key: Option<[u8; KEY_BYTES]>, encrypt: bool, holder: Holder) -> Self {
+    /// Begins.
+    pub fn new(role: Role, terms: Terms) -> Self {
         let ours = Hello {
             version: VERSION,
-            auth: match key {
+            auth: match terms.key {
                 Some(_) => Auth::ClusterKey,
                 None => Auth::SameUser,
             },
-            encrypt: encrypt && key.is_some(),
-            holder: match key {
+            encrypt: terms.encrypt && terms.key.is_some(),
+            holder: match terms.key {
                 Some(_) => Holder::default(),
-                None => holder,
+                None => terms.holder,
+            },
+            fast_aes: terms.fast_aes,
+            lanes: terms.lanes.clamp(1, MAX_LANES),
+            purpose: match terms.ticket {
+                Some(_) => Purpose::Lane,
+                None => Purpose::Peer,
             },
         };
         let mut this = Self {
             role,
             ours,
-            key,
+            terms,
             encrypt: false,
+            lanes: 1,
             state: State::Hello,
             partial: Vec::new(),
             output: Vec::new(),
@@ -154,12 +201,14 @@ impl Handshake {
                     agreed
                 }
             };
-            if let Some(cipher) = agreed {
+            if let Some(Agreed { cipher, ticket }) = agreed {
                 self.state = State::Over;
                 return Ok(Some(Agreement {
                     auth: self.ours.auth,
                     cipher,
                     rest: std::mem::take(&mut self.partial),
+                    lanes: self.lanes,
+                    ticket,
                 }));
             }
         }
@@ -201,10 +250,17 @@ impl Handshake {
             return Err(PeerError::Unauthorised(reason));
         }
         self.encrypt = self.ours.encrypt || theirs.encrypt;
+        self.lanes = self.ours.lanes.min(theirs.lanes);
         if self.role == Role::Responder {
+            self.ours.purpose = theirs.purpose;
             self.output.extend_from_slice(&self.ours.encode());
         }
-        match self.key {
+        if self.ours.purpose != theirs.purpose {
+            return Err(PeerError::Protocol(
+                "it takes the connection for something else than it is".to_owned(),
+            ));
+        }
+        match self.terms.key {
             Some(key) => self.begin_noise(&key, theirs),
             None => {
                 if self.role == Role::Responder {
@@ -223,7 +279,11 @@ impl Handshake {
         };
         let prologue = [initiator.encode(), responder.encode()].concat();
         let build = || {
-            let builder = snow::Builder::new(NOISE.parse()?)
+            let protocol = match initiator.fast_aes && responder.fast_aes {
+                true => NOISE_AES,
+                false => NOISE_CHACHA,
+            };
+            let builder = snow::Builder::new(protocol.parse()?)
                 .psk(0, key)?
                 .prologue(&prologue)?;
             match self.role {
@@ -261,17 +321,25 @@ impl Handshake {
         match (std::mem::replace(&mut self.state, State::Over), step.kind) {
             (State::Noise(noise), StepKind::Noise) => self.on_noise(noise, step.payload),
             (State::Proof(mut noise), StepKind::Accept) => {
-                let mut empty = [0; MAX_STEP_PAYLOAD];
-                if noise.read_message(step.payload, &mut empty).is_err() {
+                let mut proof = [0; MAX_STEP_PAYLOAD];
+                let Ok(len) = noise.read_message(step.payload, &mut proof) else {
                     return Err(self.wrong_key());
-                }
-                Ok(Some(self.encrypt.then_some(noise)))
+                };
+                let ticket = self.shown_ticket(proof.get(..len).unwrap_or_default())?;
+                let cipher = self.encrypt.then_some(noise);
+                Ok(Some(Agreed { cipher, ticket }))
             }
             (State::Accept, StepKind::Accept) => {
-                if self.role == Role::Initiator {
-                    self.step(StepKind::Accept, Refusal::None, &[]);
+                let mut ticket = None;
+                match self.role {
+                    Role::Initiator => {
+                        let proof = self.proof();
+                        self.step(StepKind::Accept, Refusal::None, &proof);
+                    }
+                    Role::Responder => ticket = self.shown_ticket(step.payload)?,
                 }
-                Ok(Some(None))
+                let cipher = None;
+                Ok(Some(Agreed { cipher, ticket }))
             }
             _ => Err(PeerError::Protocol(
                 "its handshake steps come in the wrong order".to_owned(),
@@ -298,14 +366,34 @@ impl Handshake {
         }
         let mut proof = [0; MAX_STEP_PAYLOAD];
         let len = transport
-            .write_message(&[], &mut proof)
+            .write_message(&self.proof(), &mut proof)
             .map_err(broken_noise)?;
         self.step(
             StepKind::Accept,
             Refusal::None,
             proof.get(..len).unwrap_or_default(),
         );
-        Ok(Some(self.encrypt.then_some(transport)))
+        Ok(Some(Agreed {
+            cipher: self.encrypt.then_some(transport),
+            ticket: None,
+        }))
+    }
+
+    /// What the initiator's `Accept` carries.
+    fn proof(&self) -> Vec<u8> {
+        let ticket = self.terms.ticket.as_ref();
+        ticket.map_or(Vec::new(), |ticket| ticket.0.to_vec())
+    }
+
+    /// What the initiator's `Accept` has carried.
+    fn shown_ticket(&self, bytes: &[u8]) -> Result<Option<Ticket>, PeerError> {
+        match (self.ours.purpose, <[u8; TICKET_BYTES]>::try_from(bytes)) {
+            (Purpose::Peer, _) if bytes.is_empty() => Ok(None),
+            (Purpose::Lane, Ok(ticket)) => Ok(Some(Ticket(ticket))),
+            _ => Err(PeerError::Protocol(
+                "its last handshake step does not fit what the connection is for".to_owned(),
+            )),
+        }
     }
 
     fn wrong_key(&mut self) -> PeerError {

@@ -7,12 +7,11 @@ use std::time::Instant;
 
 use causeway_sys::memory::Memory;
 use causeway_sys::net::{self, MAX_PIECES, Piece};
-use causeway_wire::tcp::{
-    HEADER_BYTES, Header, Kind, MAX_RECORD_PLAIN, RECORD_HEADER_BYTES, RECORD_TAG_BYTES, record,
-};
+use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 
+use super::cipher::{Cipher, Room};
 use super::handshake::{Agreement, Handshake};
-use super::session::Session;
+use super::session::{MAIN, Session};
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
 
@@ -34,8 +33,7 @@ const WRITES_PER_POLL: usize = 8;
 /// Buffers that all connections of one instance share: an idle connection has none of its own.
 pub(super) struct Buffers {
     input: Vec<u8>,
-    plain: Vec<u8>,
-    sealed: Vec<u8>,
+    records: Room,
     spans: Vec<Memory>,
 }
 
@@ -43,8 +41,7 @@ impl Buffers {
     pub(super) fn new() -> Self {
         Self {
             input: vec![0; INPUT_BYTES],
-            plain: vec![0; MAX_RECORD_PLAIN + RECORD_TAG_BYTES],
-            sealed: vec![0; RECORD_HEADER_BYTES + MAX_RECORD_PLAIN + RECORD_TAG_BYTES],
+            records: Room::new(),
             spans: Vec::new(),
         }
     }
@@ -52,15 +49,6 @@ impl Buffers {
 
 /// What is larger is data.
 const BULK_BYTES: usize = 512;
-
-/// The encryption of one connection.
-pub(super) struct Cipher {
-    noise: Box<snow::TransportState>,
-    /// Sealed bytes that the socket did not take: at most one record.
-    unsent: Vec<u8>,
-    /// The beginning of a record whose rest has not come.
-    partial: Vec<u8>,
-}
 
 pub(super) enum Phase {
     /// TCP itself is connecting.
@@ -81,6 +69,8 @@ pub(super) struct Link {
     pub(super) watches_room: bool,
     /// Writing has failed; what has arrived before is still read.
     pub(super) broken: Option<PeerError>,
+    /// Which of its session's lanes it is.
+    pub(super) lane: usize,
     /// How much the next read of mixed frames takes.
     read_bytes: usize,
     /// How often so much was read or written that it must have been data, no sign of life.
@@ -108,6 +98,7 @@ impl Link {
             full: false,
             watches_room: false,
             broken: None,
+            lane: MAIN,
             read_bytes: FIRST_READ_BYTES,
             bulk: Cell::new(0),
             heard: false,
@@ -132,20 +123,14 @@ impl Link {
 
     /// Whether everything that the session lined up has reached the kernel.
     pub(super) fn has_sent_all(&self, session: &Session) -> bool {
-        let sealed = self.cipher.as_ref().is_some_and(|c| !c.unsent.is_empty());
-        !session.has_output() && !sealed
+        let sealed = self.cipher.as_ref().is_some_and(|c| !c.unsent().is_empty());
+        !session.has_output_at(self.lane) && !sealed
     }
 
     /// The handshake has succeeded.
     pub(super) fn agree(&mut self, agreement: Agreement) -> Vec<u8> {
         self.phase = Phase::Up;
-        self.cipher = agreement.cipher.map(|noise| {
-            Box::new(Cipher {
-                noise,
-                unsent: Vec::new(),
-                partial: Vec::new(),
-            })
-        });
+        self.cipher = agreement.cipher.map(|noise| Box::new(Cipher::new(noise)));
         agreement.rest
     }
 
@@ -220,9 +205,9 @@ impl Link {
     }
 
     fn flush_plain(&mut self, session: &mut Session) -> bool {
-        session.refill();
+        session.refill(self.lane);
         let mut pieces = [Piece::Bytes(&[]); MAX_PIECES];
-        let count = session.outbox.pieces(&mut pieces);
+        let count = session.outbox(self.lane).pieces(&mut pieces);
         let pieces = pieces.get(..count).unwrap_or_default();
         let offered: usize = pieces.iter().map(Piece::len).sum();
         if offered == 0 {
@@ -230,7 +215,7 @@ impl Link {
         }
         let sent = self.write(pieces);
         self.full = sent < offered;
-        session.outbox.advance(sent);
+        session.lane(self.lane).outbox.advance(sent);
         sent > 0
     }
 
@@ -238,15 +223,12 @@ impl Link {
         let Some(mut cipher) = self.cipher.take() else {
             return false;
         };
-        let went_on = if cipher.unsent.is_empty() {
+        let went_on = if cipher.unsent().is_empty() {
             self.seal(&mut cipher, session, buffers)
         } else {
-            let sent = self.write(&[Piece::Bytes(&cipher.unsent)]);
-            self.full = sent < cipher.unsent.len();
-            cipher.unsent.drain(..sent);
-            if cipher.unsent.is_empty() {
-                cipher.unsent = Vec::new();
-            }
+            let sent = self.write(&[Piece::Bytes(cipher.unsent())]);
+            self.full = sent < cipher.unsent().len();
+            cipher.sent(sent);
             sent > 0
         };
         self.cipher = Some(cipher);
@@ -255,32 +237,23 @@ impl Link {
 
     /// Seals one record and sends it.
     fn seal(&mut self, cipher: &mut Cipher, session: &mut Session, buffers: &mut Buffers) -> bool {
-        session.refill();
-        let room = buffers
-            .plain
-            .get_mut(..MAX_RECORD_PLAIN)
-            .unwrap_or_default();
-        let count = session.outbox.copy_out(room);
-        if count == 0 {
-            return false;
-        }
-        let (prefix, body) = buffers.sealed.split_at_mut(RECORD_HEADER_BYTES);
-        let plain = buffers.plain.get(..count).unwrap_or_default();
-        let len = match cipher.noise.write_message(plain, body) {
-            Ok(len) => len,
-            Err(error) => {
-                self.broken = Some(PeerError::Broken(format!("encrypting failed: {error}")));
+        let sealed = cipher.seal(&mut buffers.records, |room| {
+            session.refill(self.lane);
+            session.lane(self.lane).outbox.copy_out(room)
+        });
+        let sealed = match sealed {
+            Ok(sealed) => sealed,
+            Err(cause) => {
+                self.broken = Some(cause);
                 return false;
             }
         };
-        prefix.copy_from_slice(&record::encode(len));
-        let whole = buffers
-            .sealed
-            .get(..RECORD_HEADER_BYTES + len)
-            .unwrap_or_default();
-        let sent = self.write(&[Piece::Bytes(whole)]);
-        self.full = sent < whole.len();
-        cipher.unsent = whole.get(sent..).unwrap_or_default().to_vec();
+        if sealed.is_empty() {
+            return false;
+        }
+        let sent = self.write(&[Piece::Bytes(sealed)]);
+        self.full = sent < sealed.len();
+        cipher.keep_unsent(sealed.get(sent..).unwrap_or_default());
         true
     }
 
@@ -297,7 +270,7 @@ impl Link {
         for _ in 0..READS_PER_POLL {
             let more = if self.cipher.is_some() {
                 self.read_sealed(session, peer, buffers, sink)?
-            } else if session.direct(MAX_PIECES, &mut buffers.spans) {
+            } else if session.direct(self.lane, MAX_PIECES, &mut buffers.spans) {
                 self.read_direct(session, peer, buffers, sink)?
             } else {
                 self.read_plain(session, peer, buffers, sink)?
@@ -336,7 +309,12 @@ impl Link {
         if more {
             self.read_bytes = (2 * self.read_bytes).min(INPUT_BYTES);
         }
-        session.input(buffers.input.get(..count).unwrap_or_default(), peer, sink)?;
+        session.input(
+            self.lane,
+            buffers.input.get(..count).unwrap_or_default(),
+            peer,
+            sink,
+        )?;
         Ok(Some(more))
     }
 
@@ -359,9 +337,14 @@ impl Link {
         let Some(count) = self.received(got)? else {
             return Ok(None);
         };
-        session.direct_done(count.min(expected));
+        session.direct_done(self.lane, count.min(expected), peer, sink)?;
         let behind = count.saturating_sub(expected);
-        session.input(buffers.input.get(..behind).unwrap_or_default(), peer, sink)?;
+        session.input(
+            self.lane,
+            buffers.input.get(..behind).unwrap_or_default(),
+            peer,
+            sink,
+        )?;
         Ok(Some(count >= expected))
     }
 
@@ -372,50 +355,37 @@ impl Link {
         buffers: &mut Buffers,
         sink: &mut dyn Sink,
     ) -> Result<Option<bool>, PeerError> {
-        let Some(cipher) = &mut self.cipher else {
+        let Some(mut cipher) = self.cipher.take() else {
             return Ok(None);
         };
-        let kept = cipher.partial.len();
+        let outcome = self.read_records(&mut cipher, session, peer, buffers, sink);
+        self.cipher = Some(cipher);
+        outcome
+    }
+
+    fn read_records(
+        &mut self,
+        cipher: &mut Cipher,
+        session: &mut Session,
+        peer: Peer,
+        buffers: &mut Buffers,
+        sink: &mut dyn Sink,
+    ) -> Result<Option<bool>, PeerError> {
+        let kept = cipher.partial().len();
         let Some((front, room)) = buffers.input.split_at_mut_checked(kept) else {
             return Err(PeerError::Protocol("a record is too long".to_owned()));
         };
-        front.copy_from_slice(&cipher.partial);
+        front.copy_from_slice(cipher.partial());
         let got = net::receive(&self.socket, room);
         let more = room.len();
         let Some(count) = self.received(got)? else {
             return Ok(None);
         };
         let (whole, _) = buffers.input.split_at(kept + count);
-        self.open_records(whole, session, peer, &mut buffers.plain, sink)?;
+        cipher.open(whole, &mut buffers.records, |plain| {
+            session.input(self.lane, plain, peer, sink)
+        })?;
         Ok(Some(count == more))
-    }
-
-    pub(super) fn open_records(
-        &mut self,
-        mut bytes: &[u8],
-        session: &mut Session,
-        peer: Peer,
-        plain: &mut [u8],
-        sink: &mut dyn Sink,
-    ) -> Result<(), PeerError> {
-        let Some(cipher) = &mut self.cipher else {
-            return Ok(());
-        };
-        while let Some((prefix, rest)) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>() {
-            let len =
-                record::decode(*prefix).map_err(|error| PeerError::Protocol(error.to_string()))?;
-            let Some((sealed, rest)) = rest.split_at_checked(len) else {
-                break;
-            };
-            let count = cipher
-                .noise
-                .read_message(sealed, plain)
-                .map_err(|_| PeerError::Protocol("a record was altered on the way".to_owned()))?;
-            session.input(plain.get(..count).unwrap_or_default(), peer, sink)?;
-            bytes = rest;
-        }
-        cipher.partial = bytes.to_vec();
-        Ok(())
     }
 
     /// The first frames, which came with the last step of the handshake.
@@ -427,9 +397,12 @@ impl Link {
         buffers: &mut Buffers,
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
-        match self.cipher {
-            Some(_) => self.open_records(bytes, session, peer, &mut buffers.plain, sink),
-            None => session.input(bytes, peer, sink),
+        let lane = self.lane;
+        match &mut self.cipher {
+            Some(cipher) => cipher.open(bytes, &mut buffers.records, |plain| {
+                session.input(lane, plain, peer, sink)
+            }),
+            None => session.input(self.lane, bytes, peer, sink),
         }
     }
 

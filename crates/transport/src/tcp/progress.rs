@@ -10,7 +10,7 @@ use rustix::event::{Timespec, epoll};
 use super::Tcp;
 use super::ending::Silence;
 use super::link::Phase;
-use super::slots::FIRST_RESERVED_GENERATION;
+use super::slots::{FIRST_RESERVED_GENERATION, Origin};
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
 
@@ -76,6 +76,9 @@ impl Tcp {
         let Some(state) = self.slots.get_mut(peer) else {
             return false;
         };
+        if let Origin::Lane { of, .. } = state.origin {
+            return self.serve(of, sink);
+        }
         if let Some(cause) = state.failed.take() {
             self.end(peer, cause, sink);
             return true;
@@ -93,29 +96,27 @@ impl Tcp {
             sink.writable(peer);
             any = true;
         }
-        self.settle(peer);
+        any |= self.settle(peer);
         any
     }
 
-    /// After reading or writing: asks epoll for room if the socket is full, has the next poll go on
-    /// if there is more to do, closes our half of a lingering connection that has nothing left.
-    fn settle(&mut self, peer: Peer) {
+    /// After reading or writing: sends on further lanes, asks epoll for room if the socket is full, has
+    /// the next poll go on if there is more to do, closes our half of a lingering connection that has
+    /// nothing left. Answers whether anything was sent.
+    fn settle(&mut self, peer: Peer) -> bool {
+        let any = self.flush_lanes(peer);
+        self.accept_invitation(peer);
         let Some(state) = self.slots.get_mut(peer) else {
-            return;
+            return any;
         };
         let Some(link) = &mut state.link else {
-            return;
+            return any;
         };
-        if link.full != link.watches_room {
-            let mut flags = epoll::EventFlags::IN;
-            if link.full {
-                flags |= epoll::EventFlags::OUT;
-            }
-            let data = epoll::EventData::new_u64(peer.0);
-            if epoll::modify(&self.epoll, &link.socket, data, flags).is_ok() {
-                link.watches_room = link.full;
-            }
+        if any {
+            // The ends of what the lanes have carried.
+            link.flush(&mut state.session, &mut self.buffers);
         }
+        Self::watch_room(&self.epoll, link, peer);
         let all_sent = link.has_sent_all(&state.session);
         let goes_on = state.session.has_done() || (!all_sent && !link.full);
         if goes_on {
@@ -129,6 +130,7 @@ impl Tcp {
         } else if !all_sent {
             self.watch_liveness(peer);
         }
+        any
     }
 
     fn read_hot(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
@@ -251,6 +253,9 @@ impl Tcp {
         };
         if !link.is_up() {
             return self.shake(peer, sink);
+        }
+        if let Origin::Lane { of, .. } = state.origin {
+            return self.read_lane(peer, of, sink);
         }
         if lingers {
             return self.read_to_nowhere(peer);

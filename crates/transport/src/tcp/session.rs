@@ -6,6 +6,12 @@
 //! in: [`Session::send`], [`Session::transfer`], [`Session::export`]. Bytes out: [`Session::refill`],
 //! then the outbox's pieces, or [`Session::output`]. [`Session::fail`] ends everything.
 //!
+//! A session has one or more *lanes*, each a connection with an outbox and an inbox of its own. The
+//! first carries everything that has an order: packets, requests, ends. The others, if there are any,
+//! carry the data of large transfers, so that short messages do not queue behind it; every piece of
+//! data says where it belongs, and an end says how much data it ends, so that nothing depends on how
+//! the lanes overtake each other.
+//!
 //! Parts: `inbox` finds the frames in the stream, `puts` and `gets` move data, each with both of its
 //! sides in one file, `cursor` walks lists of memory.
 
@@ -19,7 +25,7 @@ use std::collections::{HashMap, VecDeque};
 use causeway_sys::memory::Memory;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::{
-    GET_WINDOW, HEADER_BYTES, Header, Kind, MAX_PACKET, MAX_PIECE, PUT_WINDOW,
+    GET_WINDOW, HEADER_BYTES, Header, Kind, MAX_LANES, MAX_PACKET, MAX_PIECE, PUT_WINDOW, Ticket,
 };
 
 use super::outbox::{Lender, Outbox};
@@ -41,6 +47,26 @@ pub struct Bounds {
     pub queue_bytes: usize,
     /// Transfers that may be unfinished.
     pub max_transfers: usize,
+}
+
+/// The lane that is always there.
+pub const MAIN: usize = 0;
+
+/// Transfers of at least so many bytes use further lanes.
+pub(super) const SPREAD_FROM_BYTES: u64 = 256 * 1024;
+
+/// One connection's part of a session.
+#[derive(Debug, Default)]
+pub(super) struct Lane {
+    pub(super) outbox: Outbox,
+    inbox: inbox::Inbox,
+}
+
+/// The peer's leave to open further lanes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Invitation {
+    pub(super) ticket: Ticket,
+    pub(super) lanes: usize,
 }
 
 #[derive(Debug)]
@@ -66,10 +92,18 @@ enum Turn<T> {
 #[derive(Debug)]
 pub struct Session {
     bounds: Bounds,
-    pub(super) outbox: Outbox,
-    inbox: inbox::Inbox,
+    main: Lane,
+    further: Vec<Lane>,
     exports: HashMap<u64, Export>,
+    /// Data for the first lane.
     bulk: VecDeque<Bulk>,
+    /// Data for the others, whichever has room first.
+    spread: VecDeque<Bulk>,
+    invitation: Option<Invitation>,
+    /// Data may be on its way on another lane than its end. The peer may use a lane before we know of it.
+    may_overtake: bool,
+    /// There was a transfer that further lanes would carry.
+    wants_lanes: bool,
     puts: puts::Puts,
     gets: gets::Gets,
     /// Transfers that ended without the peer's part.
@@ -88,10 +122,14 @@ impl Session {
     pub fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
-            outbox: Outbox::default(),
-            inbox: inbox::Inbox::default(),
+            main: Lane::default(),
+            further: Vec::new(),
             exports: HashMap::new(),
             bulk: VecDeque::new(),
+            spread: VecDeque::new(),
+            invitation: None,
+            may_overtake: false,
+            wants_lanes: false,
             puts: puts::Puts::default(),
             gets: gets::Gets::default(),
             done: VecDeque::new(),
@@ -103,6 +141,62 @@ impl Session {
         }
     }
 
+    /// A lane by its number.
+    pub(super) fn lane(&mut self, at: usize) -> &mut Lane {
+        match self.further.get_mut(at.wrapping_sub(1)) {
+            Some(lane) => lane,
+            None => &mut self.main,
+        }
+    }
+
+    fn lane_ref(&self, at: usize) -> &Lane {
+        self.further.get(at.wrapping_sub(1)).unwrap_or(&self.main)
+    }
+
+    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        std::iter::once(&self.main).chain(&self.further)
+    }
+
+    fn lanes_mut(&mut self) -> impl Iterator<Item = &mut Lane> {
+        std::iter::once(&mut self.main).chain(&mut self.further)
+    }
+
+    /// One more lane stands; answers its number.
+    pub fn add_lane(&mut self) -> usize {
+        self.may_overtake = true;
+        self.further.push(Lane::default());
+        self.further.len()
+    }
+
+    /// Lets the peer open further lanes with this ticket.
+    pub(super) fn invite(&mut self, invitation: Invitation) {
+        self.may_overtake = true;
+        let (id, key) = invitation.ticket.words();
+        let mut header = Header::new(Kind::Invite, 0)
+            .with_id(id)
+            .with_base(invitation.lanes as u64);
+        header.key = key;
+        self.main.outbox.push_short(&header.encode(), &[], 0);
+    }
+
+    /// The peer's invitation, once there is a use for it.
+    pub(super) fn take_invitation(&mut self) -> Option<Invitation> {
+        if self.wants_lanes {
+            self.invitation.take()
+        } else {
+            None
+        }
+    }
+
+    fn queue_bulk(&mut self, bulk: Bulk, bytes: u64) {
+        let large = bytes >= SPREAD_FROM_BYTES;
+        self.wants_lanes |= large;
+        match large && !self.further.is_empty() {
+            true => self.spread.push_back(bulk),
+            false => self.bulk.push_back(bulk),
+        }
+    }
+
     /// Whether a packet of `len` bytes is taken now. Remembers that somebody waits if not.
     pub(super) fn admit(&mut self, len: usize) -> Result<(), SendError> {
         if len > MAX_PACKET {
@@ -111,7 +205,7 @@ impl Session {
                 limit: MAX_PACKET,
             });
         }
-        let waiting = self.outbox.short_bytes();
+        let waiting = self.main.outbox.short_bytes();
         if waiting > 0 && waiting + len + HEADER_BYTES > self.bounds.queue_bytes {
             self.blocked = true;
             return Err(SendError::WouldBlock);
@@ -132,13 +226,13 @@ impl Session {
     pub(super) fn queue_packet(&mut self, parts: &[&[u8]], len: usize, skip: usize) {
         let header = Header::new(Kind::Packet, len).encode();
         if skip < header.len() + len {
-            self.outbox.push_short(&header, parts, skip);
+            self.main.outbox.push_short(&header, parts, skip);
         }
     }
 
     /// Bytes of short frames that wait.
     pub(super) fn queued_bytes(&self) -> usize {
-        self.outbox.short_bytes()
+        self.main.outbox.short_bytes()
     }
 
     /// Queues a transfer.
@@ -216,7 +310,9 @@ impl Session {
         if self.exports.remove(&key).is_none() {
             return;
         }
-        self.outbox.detach(|lender| lender == Lender::Export(key));
+        for lane in self.lanes_mut() {
+            lane.outbox.detach(|lender| lender == Lender::Export(key));
+        }
         self.revoke_put(key);
     }
 
@@ -235,14 +331,14 @@ impl Session {
     /// Asks for a sign of life.
     pub fn probe(&mut self) {
         let header = Header::new(Kind::Probe, 0);
-        self.outbox.push_short(&header.encode(), &[], 0);
+        self.main.outbox.push_short(&header.encode(), &[], 0);
     }
 
     /// Says goodbye after everything that waits; transfers must have ended ([`Session::fail`] has
     /// not, [`Session::abandon`] has).
     pub fn goodbye(&mut self) {
         let header = Header::new(Kind::Goodbye, 0);
-        self.outbox.push_short(&header.encode(), &[], 0);
+        self.main.outbox.push_short(&header.encode(), &[], 0);
     }
 
     /// Tells the peer how it broke the protocol.
@@ -253,46 +349,70 @@ impl Session {
         }
         let text = text.as_bytes().get(..end).unwrap_or_default();
         let header = Header::new(Kind::Error, text.len());
-        self.outbox.push_short(&header.encode(), &[text], 0);
+        self.main.outbox.push_short(&header.encode(), &[text], 0);
     }
 
-    /// Lines up what can be sent next, if little is lined up.
-    pub fn refill(&mut self) {
-        self.outbox.line_up_short();
+    /// Lines up what a lane can send next, if little is lined up there.
+    pub fn refill(&mut self, at: usize) {
+        self.main.outbox.line_up_short();
         self.issue_gets();
         self.start_puts();
-        while self.outbox.lined_up() < MAX_PIECE / 2 {
-            let turn = match self.bulk.pop_front() {
-                Some(Bulk::Put(put)) => self.put_turn(put),
-                Some(Bulk::Serve(serve)) => self.serve_turn(serve),
+        while self.lane(at).outbox.lined_up() < MAX_PIECE / 2 {
+            let queue = match at {
+                MAIN => &mut self.bulk,
+                _ => &mut self.spread,
+            };
+            let turn = match queue.pop_front() {
+                Some(Bulk::Put(put)) => self.put_turn(put, at),
+                Some(Bulk::Serve(serve)) => self.serve_turn(serve, at),
                 None => break,
             };
             if let Turn::Again(bulk) = turn {
-                self.bulk.push_back(bulk);
+                match at {
+                    MAIN => self.bulk.push_back(bulk),
+                    _ => self.spread.push_back(bulk),
+                }
             }
             // Short frames go between any two turns.
-            self.outbox.line_up_short();
+            self.main.outbox.line_up_short();
         }
-        self.outbox.line_up_short();
-        if self.outbox.is_empty() {
+        self.main.outbox.line_up_short();
+        if self.main.outbox.is_empty() {
             self.probe_reply_waits = false;
         }
     }
 
-    /// Moves the next bytes of the stream into `into`; answers how many.
-    pub fn output(&mut self, into: &mut [u8]) -> usize {
-        self.refill();
-        self.outbox.copy_out(into)
+    /// Moves the next bytes of a lane's stream into `into`; answers how many.
+    pub fn output(&mut self, at: usize, into: &mut [u8]) -> usize {
+        self.refill(at);
+        self.lane(at).outbox.copy_out(into)
     }
 
     /// Bytes of buffers that the session holds now.
     pub fn owned_bytes(&self) -> usize {
-        self.outbox.owned_bytes() + self.inbox.owned_bytes()
+        let lane = |lane: &Lane| lane.outbox.owned_bytes() + lane.inbox.owned_bytes();
+        self.lanes().map(lane).sum::<usize>() + self.puts.owned_bytes()
     }
 
     /// Whether there is anything to send, lined up or not.
     pub fn has_output(&self) -> bool {
-        !self.outbox.is_empty() || !self.bulk.is_empty() || self.can_start()
+        self.has_output_at(MAIN)
+            || !self.spread.is_empty()
+            || self.further.iter().any(|lane| !lane.outbox.is_empty())
+    }
+
+    /// Whether there is anything that this lane can send.
+    pub fn has_output_at(&self, at: usize) -> bool {
+        let queued = match at {
+            MAIN => !self.bulk.is_empty() || self.can_start(),
+            _ => !self.spread.is_empty(),
+        };
+        queued || !self.lane_ref(at).outbox.is_empty()
+    }
+
+    /// What a lane has lined up.
+    pub(super) fn outbox(&self, at: usize) -> &Outbox {
+        &self.lane_ref(at).outbox
     }
 
     fn can_start(&self) -> bool {
@@ -328,7 +448,7 @@ impl Session {
 
     /// Whether [`Session::take_writable`] would say so now.
     pub fn owes_writable(&self) -> bool {
-        let room = self.outbox.short_bytes() <= self.bounds.queue_bytes / 2
+        let room = self.main.outbox.short_bytes() <= self.bounds.queue_bytes / 2
             && self.transfers < self.bounds.max_transfers
             && self.notify_bytes <= self.bounds.queue_bytes / 2;
         self.blocked && room
@@ -345,14 +465,15 @@ impl Session {
         sink.transfer_done(peer, token, result);
     }
 
-    /// Takes the next bytes of the stream. After an error nothing more may be put in.
+    /// Takes the next bytes of a lane's stream. After an error nothing more may be put in.
     pub fn input(
         &mut self,
+        at: usize,
         bytes: &[u8],
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
-        self.read_stream(bytes, peer, sink)
+        self.read_stream(at, bytes, peer, sink)
     }
 
     /// A whole frame that is not data for memory.
@@ -366,11 +487,12 @@ impl Session {
         match header.kind {
             Kind::Packet => sink.packet(peer, Packet::private(payload)),
             Kind::PutEnd => {
-                self.end_put(header.id, header.flag.then_some(payload), peer, sink);
+                let notify = header.flag.then_some(payload);
+                self.end_put(header.id, header.base, notify, peer, sink)?;
             }
             Kind::PutDone => self.put_done(header.id, !header.flag, peer, sink)?,
             Kind::Get => self.serve(header.id, payload)?,
-            Kind::GetDone => self.get_done(header.id, !header.flag, peer, sink)?,
+            Kind::GetDone => self.get_done(&header, peer, sink)?,
             Kind::Probe => self.answer_probe(),
             Kind::ProbeReply => {}
             Kind::Goodbye => return Err(PeerError::Closed),
@@ -378,12 +500,27 @@ impl Session {
                 let text = String::from_utf8_lossy(payload).escape_debug().to_string();
                 return Err(PeerError::Protocol(format!("it complains: {text}")));
             }
+            Kind::Invite => self.invited(&header)?,
             // Their payload never comes here: the inbox sends it to memory.
             Kind::Put | Kind::GetData => {}
         }
-        if self.outbox.replies() > MAX_REPLIES {
+        if self.main.outbox.replies() > MAX_REPLIES {
             return Err(violation("it asks for more than the windows allow"));
         }
+        Ok(())
+    }
+
+    fn invited(&mut self, header: &Header) -> Result<(), PeerError> {
+        if self.invitation.is_some() || !self.further.is_empty() {
+            return Err(violation("it invites twice"));
+        }
+        if header.base == 0 || header.base >= MAX_LANES.into() {
+            return Err(violation("it invites to a wrong number of connections"));
+        }
+        self.invitation = Some(Invitation {
+            ticket: Ticket::from_words(header.id, header.key),
+            lanes: header.base as usize,
+        });
         Ok(())
     }
 
@@ -391,24 +528,29 @@ impl Session {
         if !self.probe_reply_waits {
             self.probe_reply_waits = true;
             let header = Header::new(Kind::ProbeReply, 0);
-            self.outbox.push_short(&header.encode(), &[], 0);
+            self.main.outbox.push_short(&header.encode(), &[], 0);
         }
     }
 
     /// Ends every transfer and export, and forgets what was not sent.
     pub fn fail(&mut self, cause: &PeerError, peer: Peer, sink: &mut dyn Sink) {
-        self.outbox = Outbox::default();
+        for lane in self.lanes_mut() {
+            lane.outbox = Outbox::default();
+        }
         self.abandon(cause, peer, sink);
     }
 
     /// Ends every transfer and export; packets that wait, and frames that were begun, stay to be
     /// sent.
     pub fn abandon(&mut self, cause: &PeerError, peer: Peer, sink: &mut dyn Sink) {
-        self.outbox.detach(|_| true);
+        for lane in self.lanes_mut() {
+            lane.outbox.detach(|_| true);
+            lane.inbox = inbox::Inbox::default();
+        }
         self.exports = HashMap::new();
-        self.inbox = inbox::Inbox::default();
         let mut tokens = self.puts.take_tokens();
-        for bulk in std::mem::take(&mut self.bulk) {
+        let bulk = std::mem::take(&mut self.bulk);
+        for bulk in bulk.into_iter().chain(std::mem::take(&mut self.spread)) {
             if let Bulk::Put(put) = bulk {
                 tokens.push(put.token());
             }

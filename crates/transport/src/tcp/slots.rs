@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use causeway_wire::tcp::Ticket;
+
 use super::link::Link;
 use super::session::{Bounds, Session};
 use crate::address::Address;
@@ -20,6 +22,12 @@ pub(super) enum Origin {
     },
     /// It connected to us. Nobody was told before it is trusted.
     Accepted { told: bool },
+    /// Not a peer, but a further connection with one.
+    Lane {
+        of: Peer,
+        /// While we make it: what we show there.
+        ticket: Option<Ticket>,
+    },
     /// We dropped it and wait for the last packets to leave.
     Lingering { until: Instant },
 }
@@ -32,6 +40,12 @@ pub(super) struct PeerState {
     pub(super) identity: Option<Identity>,
     pub(super) link: Option<Link>,
     pub(super) session: Session,
+    /// Its further connections, also those that do not stand yet.
+    pub(super) lanes: Vec<Peer>,
+    /// What others show to become its lanes.
+    pub(super) ticket: Option<Ticket>,
+    /// A lane was lost: until when the first connection may still bring something.
+    pub(super) dying: Option<(Instant, PeerError)>,
     /// Down for good.
     pub(super) gone: Option<PeerError>,
     /// Failed to connect; to be reported by the next poll.
@@ -57,6 +71,9 @@ impl PeerState {
             identity: None,
             link: None,
             session: Session::new(bounds),
+            lanes: Vec::new(),
+            ticket: None,
+            dying: None,
             gone: None,
             failed: None,
             due: false,
@@ -74,6 +91,15 @@ impl PeerState {
 
     pub(super) fn is_lingering(&self) -> bool {
         matches!(self.origin, Origin::Lingering { .. })
+    }
+
+    pub(super) fn is_lane(&self) -> bool {
+        matches!(self.origin, Origin::Lane { .. })
+    }
+
+    /// Whether its handle was ever given out, and not taken back.
+    pub(super) fn is_shown(&self) -> bool {
+        !self.is_half_open() && !self.is_lingering() && !self.is_lane()
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -127,8 +153,7 @@ impl Slots {
 
     /// The peer, if its handle was ever given out.
     pub(super) fn shown(&self, peer: Peer) -> Option<&PeerState> {
-        self.get(peer)
-            .filter(|state| !state.is_half_open() && !state.is_lingering())
+        self.get(peer).filter(|state| state.is_shown())
     }
 
     pub(super) fn get_mut(&mut self, peer: Peer) -> Option<&mut PeerState> {

@@ -16,7 +16,7 @@ use super::rtt::Rtt;
 use super::{Remote, Time, UdpConfig};
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
-use crate::tcp::session::Session;
+use crate::tcp::session::{MAIN, Session};
 
 /// An opening is repeated after this, then after twice as long, and so on.
 const FIRST_REPEAT: Duration = Duration::from_millis(50);
@@ -200,7 +200,7 @@ impl Link {
             self.outgoing.acknowledge(ack, now, rtt, window)?;
         }
         if !segment.data.is_empty() {
-            let mut deliver = |bytes: &[u8]| session.input(bytes, peer, sink);
+            let mut deliver = |bytes: &[u8]| session.input(MAIN, bytes, peer, sink);
             let result = self
                 .incoming
                 .accept(segment.offset, segment.data, &mut deliver);
@@ -304,7 +304,7 @@ impl Link {
         while self.outgoing.kept_bytes() < most && session.has_output() {
             let room = (most - self.outgoing.kept_bytes()).min(scratch.stream.len());
             let room = scratch.stream.get_mut(..room).unwrap_or_default();
-            let count = session.output(room);
+            let count = session.output(MAIN, room);
             if count == 0 {
                 return;
             }

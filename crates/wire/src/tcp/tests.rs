@@ -10,24 +10,38 @@ fn hello_has_its_golden_bytes_both_ways() {
             pid: 0x0403_0201,
             descriptor: 0x0807_0605,
         },
+        fast_aes: true,
+        lanes: 4,
+        purpose: Purpose::Lane,
     };
-    let golden = *b"causeway\x01\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x00\x00\x00\x00";
+    let golden = *b"causeway\x02\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x00";
     assert_eq!(hello.encode(), golden);
     assert_eq!(Hello::decode(&golden), Ok(hello));
 }
 
 #[test]
 fn hello_refuses_every_unknown_value() {
-    let golden = *b"causeway\x01\x00\x00\x00\0\0\0\0\0\0\0\0\0\0\0\0";
+    let golden = *b"causeway\x02\x00\x00\x00\0\0\0\0\0\0\0\0\0\x01\0\0";
     assert!(Hello::decode(&golden).is_ok());
-    for (at, value) in [(0, b'C'), (7, 0), (10, 2), (11, 2), (20, 1), (23, 1)] {
+    for (at, value) in [
+        (0, b'C'),
+        (7, 0),
+        (10, 2),
+        (11, 2),
+        (20, 2),
+        (21, 0),
+        (21, MAX_LANES + 1),
+        (22, 2),
+        (23, 1),
+    ] {
         let mut bad = golden;
         bad[at] = value;
         assert!(Hello::decode(&bad).is_err(), "byte {at} = {value}");
     }
     let mut newer = golden;
-    newer[8] = 2;
-    assert_eq!(Hello::decode(&newer).map(|h| h.version), Ok(2));
+    newer[8] = 3;
+    newer[23] = 1;
+    assert_eq!(Hello::decode(&newer).map(|h| h.version), Ok(3));
 }
 
 #[test]
@@ -89,7 +103,8 @@ fn headers_have_their_golden_bytes_both_ways() {
         Header::new(Kind::PutDone, 0).with_id(3).with_flag(true),
         Header::new(Kind::Get, 24).with_id(1),
         Header::new(Kind::GetData, 9).with_id(1),
-        Header::new(Kind::GetDone, 0).with_id(1),
+        Header::new(Kind::GetDone, 0).with_id(1).with_base(9),
+        Header::new(Kind::Invite, 0).with_id(1).with_base(3),
         Header::new(Kind::Probe, 0),
         Header::new(Kind::ProbeReply, 0),
         Header::new(Kind::Goodbye, 0),
@@ -102,7 +117,7 @@ fn headers_have_their_golden_bytes_both_ways() {
 
 #[test]
 fn headers_refuse_oversize_unknown_kinds_and_unused_fields() {
-    for kind in 1..=11 {
+    for kind in 1..=12 {
         let known = Kind::from_u8(kind).unwrap();
         let mut bytes = Header {
             kind: known,
@@ -124,7 +139,7 @@ fn headers_refuse_oversize_unknown_kinds_and_unused_fields() {
         bytes[2] = 1;
         assert!(Header::decode(&bytes).is_err(), "reserved bytes");
     }
-    for kind in [0, 12, 255] {
+    for kind in [0, 13, 255] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = kind;
         assert!(Header::decode(&bytes).is_err());
@@ -138,6 +153,15 @@ fn headers_refuse_oversize_unknown_kinds_and_unused_fields() {
     assert!(Header::decode(&silent).is_ok());
     silent[1] = 0;
     assert!(Header::decode(&silent).is_err(), "payload without a packet");
+}
+
+#[test]
+fn tickets_survive_as_words_and_are_not_shown() {
+    let ticket = Ticket(*b"0123456789abcdef");
+    let (id, key) = ticket.words();
+    assert_eq!(id, u64::from_le_bytes(*b"01234567"));
+    assert_eq!(Ticket::from_words(id, key), ticket);
+    assert_eq!(format!("{ticket:?}"), "Ticket(secret)");
 }
 
 #[test]

@@ -25,12 +25,15 @@ impl Cursor {
 
     /// Steps over `count` bytes.
     pub(super) fn skip(&mut self, list: &[Memory], mut count: usize) {
-        while count > 0 {
-            let Some(span) = self.peek(list, count) else {
+        while let Some(memory) = list.get(self.index).filter(|_| count > 0) {
+            let rest = memory.len().saturating_sub(self.offset);
+            if count < rest {
+                self.offset += count;
                 return;
-            };
-            self.offset += span.len();
-            count -= span.len();
+            }
+            count -= rest;
+            self.index += 1;
+            self.offset = 0;
         }
     }
 

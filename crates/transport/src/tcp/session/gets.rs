@@ -13,7 +13,7 @@ use causeway_wire::tcp::{
 
 use super::cursor::Cursor;
 use super::inbox::Stream;
-use super::{Bulk, Session, Turn, violation};
+use super::{Bulk, MAIN, Session, Turn, violation};
 use crate::error::{PeerError, TransferError};
 use crate::method::{Direction, Peer, Sink, Token, Transfer};
 use crate::tcp::outbox::Lender;
@@ -67,8 +67,18 @@ struct Request {
     /// The number of the get.
     get: u64,
     into: Cursor,
-    came: u64,
+    /// Bytes whose frames have begun.
+    began: u64,
+    landed: u64,
     len: u64,
+    /// The end, if it has overtaken data on other lanes.
+    end: Option<End>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct End {
+    bytes: u64,
+    refused: bool,
 }
 
 #[derive(Debug, Default)]
@@ -87,37 +97,34 @@ impl Gets {
         all.into_values().map(|get| get.transfer.token).collect()
     }
 
-    fn request(&mut self, id: u64) -> Option<(&mut Request, &Get)> {
-        let request = self.requests.iter_mut().find(|request| request.id == id)?;
-        let get = self.all.get(&request.get)?;
-        Some((request, get))
+    fn local(&self, id: u64) -> &[Memory] {
+        let request = self.requests.iter().find(|request| request.id == id);
+        let get = request.and_then(|request| self.all.get(&request.get));
+        get.map_or(&[], |get| &get.transfer.local)
     }
 
-    pub(super) fn write(&mut self, id: u64, bytes: &[u8]) {
-        if let Some((request, get)) = self.request(id) {
-            request.into.write(&get.transfer.local, bytes);
-        }
+    pub(super) fn write(&self, id: u64, at: &mut Cursor, bytes: &[u8]) {
+        at.write(self.local(id), bytes);
     }
 
-    pub(super) fn skip(&mut self, id: u64, count: usize) {
-        if let Some((request, get)) = self.request(id) {
-            request.into.skip(&get.transfer.local, count);
-        }
+    pub(super) fn skip(&self, id: u64, at: &mut Cursor, count: usize) {
+        at.skip(self.local(id), count);
     }
 
-    pub(super) fn spans(&self, id: u64, mut missing: usize, most: usize, spans: &mut Vec<Memory>) {
-        let Some(request) = self.requests.iter().find(|request| request.id == id) else {
-            return;
-        };
-        let Some(get) = self.all.get(&request.get) else {
-            return;
-        };
-        let mut cursor = request.into;
+    pub(super) fn spans(
+        &self,
+        id: u64,
+        mut at: Cursor,
+        mut missing: usize,
+        most: usize,
+        spans: &mut Vec<Memory>,
+    ) {
+        let local = self.local(id);
         while missing > 0 && spans.len() < most {
-            let Some(span) = cursor.peek(&get.transfer.local, missing) else {
+            let Some(span) = at.peek(local, missing) else {
                 return;
             };
-            cursor.skip(&get.transfer.local, span.len());
+            at.skip(local, span.len());
             missing -= span.len();
             spans.push(span);
         }
@@ -150,7 +157,7 @@ impl Session {
         if let Some(notify) = notify {
             self.notify_bytes -= notify.len();
             let header = Header::new(Kind::Packet, notify.len()).encode();
-            self.outbox.push_short(&header, &[&notify], 0);
+            self.main.outbox.push_short(&header, &[&notify], 0);
         }
     }
 
@@ -179,47 +186,103 @@ impl Session {
                 id,
                 get: number,
                 into,
-                came: 0,
+                began: 0,
+                landed: 0,
                 len: bytes,
+                end: None,
             });
             let header = Header::new(Kind::Get, list.len()).with_id(id);
-            self.outbox.push_short(&header.encode(), &[&list], 0);
+            self.main.outbox.push_short(&header.encode(), &[&list], 0);
             self.gets.asking.push_back(number);
         }
     }
 
     pub(super) fn begin_get_data(&mut self, header: &Header) -> Result<Stream, PeerError> {
-        let asked = self.gets.request(header.id).filter(|(request, _)| {
-            request.came == header.base && u64::from(header.len) <= request.len - request.came
+        let len = u64::from(header.len);
+        let gets = &mut self.gets;
+        let asked = gets.requests.iter_mut().find(|request| {
+            let end = header.base.checked_add(len);
+            request.id == header.id
+                && end.is_some_and(|end| end <= request.len)
+                && len <= request.len - request.began
         });
-        let Some((request, _)) = asked else {
+        let Some(request) = asked else {
             return Err(violation("it sends data that was not asked for"));
         };
-        request.came += u64::from(header.len);
-        Ok(Stream::Get { id: header.id })
+        request.began += len;
+        let mut at = request.into;
+        let number = request.get;
+        if let Some(get) = gets.all.get(&number) {
+            at.skip(&get.transfer.local, header.base as usize);
+        }
+        Ok(Stream::Get { id: header.id, at })
+    }
+
+    /// `count` bytes of a get have landed.
+    pub(super) fn get_landed(
+        &mut self,
+        id: u64,
+        count: u64,
+        peer: Peer,
+        sink: &mut dyn Sink,
+    ) -> Result<(), PeerError> {
+        let requests = &mut self.gets.requests;
+        let Some(at) = requests.iter().position(|request| request.id == id) else {
+            return Ok(());
+        };
+        let Some(request) = requests.get_mut(at) else {
+            return Ok(());
+        };
+        request.landed += count;
+        match request.end {
+            Some(end) if request.landed == end.bytes => {
+                self.end_request(at, end.refused, peer, sink);
+                Ok(())
+            }
+            Some(end) if request.landed > end.bytes => {
+                Err(violation("it sends more data than its end of a get says"))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn get_done(
         &mut self,
-        id: u64,
-        served: bool,
+        header: &Header,
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
-        let at = self
-            .gets
-            .requests
-            .iter()
-            .position(|request| request.id == id && (!served || request.came == request.len));
+        let end = End {
+            bytes: header.base,
+            refused: header.flag,
+        };
+        let may_be_on_its_way = self.may_overtake;
+        let requests = &mut self.gets.requests;
+        let at = requests.iter().position(|request| {
+            request.id == header.id
+                && request.end.is_none()
+                && (request.landed == end.bytes
+                    || (may_be_on_its_way && request.landed < end.bytes))
+                && (end.refused || request.len == end.bytes)
+                && end.bytes <= request.len
+        });
         let Some(at) = at else {
             return Err(violation("it ends a get that has not come to its end"));
         };
+        match requests.get_mut(at).filter(|r| r.landed < end.bytes) {
+            Some(request) => request.end = Some(end),
+            None => self.end_request(at, end.refused, peer, sink),
+        }
+        Ok(())
+    }
+
+    fn end_request(&mut self, at: usize, refused: bool, peer: Peer, sink: &mut dyn Sink) {
         let number = self.gets.requests.swap_remove(at).get;
         let Some(get) = self.gets.all.get_mut(&number) else {
-            return Ok(());
+            return;
         };
         get.unanswered -= 1;
-        get.refused |= !served;
+        get.refused |= refused;
         if get.refused {
             self.gets.asking.retain(|&asking| asking != number);
         }
@@ -234,11 +297,11 @@ impl Session {
                 .fold(0, u64::saturating_add)
                 == get.remote_offset;
         if get.unanswered > 0 || !asked_for_all {
-            return Ok(());
+            return;
         }
         self.gets.asking.retain(|&asking| asking != number);
         let Some(get) = self.gets.all.remove(&number) else {
-            return Ok(());
+            return;
         };
         let Transfer {
             local,
@@ -254,7 +317,6 @@ impl Session {
             self.send_notify(notify);
             self.complete(peer, token, Ok(()), sink);
         }
-        Ok(())
     }
 }
 
@@ -277,40 +339,49 @@ impl Session {
         let fragments = Fragment::decode_list(payload)
             .map_err(|error| PeerError::Protocol(error.to_string()))?;
         self.gets.serving += 1;
-        self.bulk.push_back(Bulk::Serve(Serve {
+        let bytes = fragments.iter().map(|fragment| fragment.len).sum();
+        let serve = Serve {
             id,
             fragments,
             index: 0,
             offset: 0,
             sent: 0,
-        }));
+        };
+        self.queue_bulk(Bulk::Serve(serve), bytes);
         Ok(())
     }
 
-    pub(super) fn serve_turn(&mut self, mut serve: Serve) -> Turn<Bulk> {
+    pub(super) fn serve_turn(&mut self, mut serve: Serve, at: usize) -> Turn<Bulk> {
         let Some(spans) = self.gather(&mut serve) else {
-            self.end_serve(serve.id, false);
+            self.end_serve(&serve, false, at);
             return Turn::Over;
         };
         let len = spans.iter().map(|(_, memory)| memory.len()).sum();
         let mut header = Header::new(Kind::GetData, len).with_id(serve.id);
         header.base = serve.sent;
-        self.outbox.line_up_bytes(&header.encode());
+        let outbox = &mut self.lane(at).outbox;
+        outbox.line_up_bytes(&header.encode());
         for (key, memory) in spans {
-            self.outbox.line_up_memory(memory, Lender::Export(key));
+            outbox.line_up_memory(memory, Lender::Export(key));
         }
         serve.sent += len as u64;
         if serve.index < serve.fragments.len() {
             return Turn::Again(Bulk::Serve(serve));
         }
-        self.end_serve(serve.id, true);
+        self.end_serve(&serve, true, at);
         Turn::Over
     }
 
-    fn end_serve(&mut self, id: u64, served: bool) {
+    fn end_serve(&mut self, serve: &Serve, served: bool, at: usize) {
         self.gets.serving -= 1;
-        let header = Header::new(Kind::GetDone, 0).with_id(id).with_flag(!served);
-        self.outbox.line_up_reply(&header);
+        let header = Header::new(Kind::GetDone, 0)
+            .with_id(serve.id)
+            .with_base(serve.sent)
+            .with_flag(!served);
+        match at {
+            MAIN => self.main.outbox.line_up_reply(&header),
+            _ => self.main.outbox.push_reply(&header),
+        }
     }
 
     /// The memory of the next frame; `None` if the peer may not have it.

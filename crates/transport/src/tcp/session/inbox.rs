@@ -4,7 +4,8 @@
 use causeway_sys::memory::Memory;
 use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 
-use super::Session;
+use super::cursor::Cursor;
+use super::{MAIN, Session, violation};
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
 
@@ -16,10 +17,10 @@ const DIRECT_FROM_BYTES: usize = 8 * 1024;
 pub(super) enum Stream {
     /// Into an export: the span for what is still to come.
     Put { id: u64, key: u64, into: Memory },
-    /// Into nothing.
-    Discard,
-    /// Into the local list of the get with this number.
-    Get { id: u64 },
+    /// Into nothing: data of the put with this number.
+    Discard { id: u64 },
+    /// Into the local list of the get with this number, from here on.
+    Get { id: u64, at: Cursor },
 }
 
 #[derive(Debug, Default)]
@@ -39,17 +40,19 @@ impl Inbox {
 impl Session {
     pub(super) fn read_stream(
         &mut self,
+        at: usize,
         mut bytes: &[u8],
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
         while !bytes.is_empty() {
-            bytes = if self.inbox.stream.is_some() {
-                self.read_data(bytes)
-            } else if self.inbox.partial.is_empty() {
-                self.read_frame(bytes, peer, sink)?
+            let inbox = &self.lane(at).inbox;
+            bytes = if inbox.stream.is_some() {
+                self.read_data(at, bytes, peer, sink)?
+            } else if inbox.partial.is_empty() {
+                self.read_frame(at, bytes, peer, sink)?
             } else {
-                self.read_rest_of_frame(bytes, peer, sink)?
+                self.read_rest_of_frame(at, bytes, peer, sink)?
             };
         }
         Ok(())
@@ -58,21 +61,23 @@ impl Session {
     /// A frame begins at the front of `bytes`. Answers what follows.
     fn read_frame<'a>(
         &mut self,
+        at: usize,
         bytes: &'a [u8],
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<&'a [u8], PeerError> {
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-            self.inbox.partial.extend_from_slice(bytes);
+            self.lane(at).inbox.partial.extend_from_slice(bytes);
             return Ok(&[]);
         };
         let header = decode(header)?;
+        check_lane(at, header.kind)?;
         if is_data(header.kind) {
-            self.begin_data(&header)?;
+            self.begin_data(at, &header)?;
             return Ok(rest);
         }
         let Some((payload, rest)) = rest.split_at_checked(header.payload_len()) else {
-            self.inbox.partial.extend_from_slice(bytes);
+            self.lane(at).inbox.partial.extend_from_slice(bytes);
             return Ok(&[]);
         };
         self.frame(header, payload, peer, sink)?;
@@ -82,24 +87,26 @@ impl Session {
     /// `bytes` continue a frame whose beginning was kept. Answers what follows.
     fn read_rest_of_frame<'a>(
         &mut self,
+        at: usize,
         bytes: &'a [u8],
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<&'a [u8], PeerError> {
-        let bytes = self.top_up(bytes, HEADER_BYTES);
-        let Some(header) = self.inbox.partial.first_chunk::<HEADER_BYTES>() else {
+        let bytes = self.top_up(at, bytes, HEADER_BYTES);
+        let Some(header) = self.lane(at).inbox.partial.first_chunk::<HEADER_BYTES>() else {
             return Ok(bytes);
         };
         let header = decode(header)?;
+        check_lane(at, header.kind)?;
         if is_data(header.kind) {
-            self.inbox.partial = Vec::new();
-            self.begin_data(&header)?;
+            self.lane(at).inbox.partial = Vec::new();
+            self.begin_data(at, &header)?;
             return Ok(bytes);
         }
         let whole = HEADER_BYTES + header.payload_len();
-        let bytes = self.top_up(bytes, whole);
-        if self.inbox.partial.len() == whole {
-            let frame = std::mem::take(&mut self.inbox.partial);
+        let bytes = self.top_up(at, bytes, whole);
+        if self.lane(at).inbox.partial.len() == whole {
+            let frame = std::mem::take(&mut self.lane(at).inbox.partial);
             let payload = frame.get(HEADER_BYTES..).unwrap_or_default();
             self.frame(header, payload, peer, sink)?;
         }
@@ -107,60 +114,80 @@ impl Session {
     }
 
     /// Moves bytes to the kept beginning until it has `len`; answers what is left of `bytes`.
-    fn top_up<'a>(&mut self, bytes: &'a [u8], len: usize) -> &'a [u8] {
-        let partial = &mut self.inbox.partial;
+    fn top_up<'a>(&mut self, at: usize, bytes: &'a [u8], len: usize) -> &'a [u8] {
+        let partial = &mut self.lane(at).inbox.partial;
         let missing = len.saturating_sub(partial.len()).min(bytes.len());
         let (now, rest) = bytes.split_at(missing);
         partial.extend_from_slice(now);
         rest
     }
 
-    fn begin_data(&mut self, header: &Header) -> Result<(), PeerError> {
+    fn begin_data(&mut self, at: usize, header: &Header) -> Result<(), PeerError> {
         let stream = match header.kind {
             Kind::Put => self.begin_put_data(header)?,
             _ => self.begin_get_data(header)?,
         };
         if header.payload_len() > 0 {
-            self.inbox.stream = Some((stream, header.payload_len()));
+            self.lane(at).inbox.stream = Some((stream, header.payload_len()));
         }
         Ok(())
     }
 
-    fn read_data<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let Some((stream, missing)) = &mut self.inbox.stream else {
-            return bytes;
+    fn read_data<'a>(
+        &mut self,
+        at: usize,
+        bytes: &'a [u8],
+        peer: Peer,
+        sink: &mut dyn Sink,
+    ) -> Result<&'a [u8], PeerError> {
+        let Some((mut stream, missing)) = self.lane(at).inbox.stream.take() else {
+            return Ok(bytes);
         };
-        let (now, rest) = bytes.split_at((*missing).min(bytes.len()));
-        match stream {
+        let (now, rest) = bytes.split_at(missing.min(bytes.len()));
+        match &mut stream {
             Stream::Put { into, .. } => {
                 into.write_at(0, now);
                 *into = into.slice(now.len()..into.len());
             }
-            Stream::Discard => {}
-            Stream::Get { id } => self.gets.write(*id, now),
+            Stream::Discard { .. } => {}
+            Stream::Get { id, at } => self.gets.write(*id, at, now),
         }
-        self.data_came(now.len());
-        rest
+        self.data_came(at, stream, missing, now.len(), peer, sink)?;
+        Ok(rest)
     }
 
-    fn data_came(&mut self, count: usize) {
-        if let Some((_, missing)) = &mut self.inbox.stream {
-            *missing -= count;
-            if *missing == 0 {
-                self.inbox.stream = None;
-            }
+    /// `count` of the `missing` bytes of a stream were taken.
+    fn data_came(
+        &mut self,
+        at: usize,
+        stream: Stream,
+        missing: usize,
+        count: usize,
+        peer: Peer,
+        sink: &mut dyn Sink,
+    ) -> Result<(), PeerError> {
+        let (is_put, id) = match stream {
+            Stream::Put { id, .. } | Stream::Discard { id } => (true, id),
+            Stream::Get { id, .. } => (false, id),
+        };
+        let missing = missing.saturating_sub(count);
+        // What has landed is let go before its transfer may end.
+        self.lane(at).inbox.stream = (missing > 0).then_some((stream, missing));
+        match is_put {
+            true => self.put_landed(id, count as u64, peer, sink),
+            false => self.get_landed(id, count as u64, peer, sink),
         }
     }
 
     /// If much data is expected, puts the spans that it belongs to, in order and at most `most` of
     /// them, into `spans`. Bytes read behind them are the next input.
-    pub fn direct(&self, most: usize, spans: &mut Vec<Memory>) -> bool {
+    pub fn direct(&self, at: usize, most: usize, spans: &mut Vec<Memory>) -> bool {
         spans.clear();
-        match &self.inbox.stream {
+        match &self.lane_ref(at).inbox.stream {
             Some((stream, missing)) if *missing >= DIRECT_FROM_BYTES => match stream {
                 Stream::Put { into, .. } => spans.push(into.clone()),
-                Stream::Discard => {}
-                Stream::Get { id } => self.gets.spans(*id, *missing, most, spans),
+                Stream::Discard { .. } => {}
+                Stream::Get { id, at } => self.gets.spans(*id, *at, *missing, most, spans),
             },
             _ => {}
         }
@@ -168,23 +195,41 @@ impl Session {
     }
 
     /// `count` bytes, not more than [`Session::direct`]'s spans have, were read into them.
-    pub fn direct_done(&mut self, count: usize) {
-        match &mut self.inbox.stream {
-            Some((Stream::Put { into, .. }, _)) => *into = into.slice(count..into.len()),
-            Some((Stream::Get { id }, _)) => self.gets.skip(*id, count),
-            _ => {}
+    pub fn direct_done(
+        &mut self,
+        at: usize,
+        count: usize,
+        peer: Peer,
+        sink: &mut dyn Sink,
+    ) -> Result<(), PeerError> {
+        let Some((mut stream, missing)) = self.lane(at).inbox.stream.take() else {
+            return Ok(());
+        };
+        match &mut stream {
+            Stream::Put { into, .. } => *into = into.slice(count..into.len()),
+            Stream::Discard { .. } => {}
+            Stream::Get { id, at } => self.gets.skip(*id, at, count),
         }
-        self.data_came(count);
+        self.data_came(at, stream, missing, count, peer, sink)
     }
 
-    /// Whether the stream stands between two frames.
+    /// Whether every stream stands between two frames.
     pub fn is_between_frames(&self) -> bool {
-        self.inbox.partial.is_empty() && self.inbox.stream.is_none()
+        self.lanes()
+            .all(|lane| lane.inbox.partial.is_empty() && lane.inbox.stream.is_none())
     }
 }
 
 fn is_data(kind: Kind) -> bool {
     matches!(kind, Kind::Put | Kind::GetData)
+}
+
+/// Only data may come on further lanes: everything else has an order.
+fn check_lane(at: usize, kind: Kind) -> Result<(), PeerError> {
+    match at == MAIN || is_data(kind) {
+        true => Ok(()),
+        false => Err(violation("it sends on a further lane what has an order")),
+    }
 }
 
 fn decode(header: &[u8; HEADER_BYTES]) -> Result<Header, PeerError> {

@@ -11,7 +11,7 @@ use causeway_wire::tcp::{Header, Kind, MAX_PIECE, PUT_WINDOW};
 
 use super::cursor::Cursor;
 use super::inbox::Stream;
-use super::{Bulk, Session, Turn, violation};
+use super::{Bulk, MAIN, SPREAD_FROM_BYTES, Session, Turn, violation};
 use crate::error::{PeerError, TransferError};
 use crate::method::{Direction, Packet, Peer, Sink, Token, Transfer};
 use crate::tcp::outbox::Lender;
@@ -27,12 +27,14 @@ pub(super) struct Put {
     local: Cursor,
     remote_index: usize,
     remote_offset: u64,
+    bytes: u64,
 }
 
 impl Put {
     pub(super) fn new(id: u64, transfer: Transfer) -> Self {
         Self {
             id,
+            bytes: transfer.local.iter().map(|span| span.len() as u64).sum(),
             transfer,
             local: Cursor::default(),
             remote_index: 0,
@@ -80,6 +82,15 @@ struct Sent {
 struct Open {
     id: u64,
     refused: bool,
+    landed: u64,
+    /// The end, if it has overtaken data on other lanes.
+    end: Option<End>,
+}
+
+#[derive(Debug)]
+struct End {
+    bytes: u64,
+    notify: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
@@ -105,6 +116,13 @@ impl Puts {
             .collect()
     }
 
+    /// Bytes of packets that wait for data.
+    pub(super) fn owned_bytes(&self) -> usize {
+        let ends = self.open.iter().filter_map(|open| open.end.as_ref());
+        ends.filter_map(|end| Some(end.notify.as_ref()?.capacity()))
+            .sum()
+    }
+
     fn open(&mut self, id: u64) -> Result<&mut Open, PeerError> {
         let at = match self.open.iter().position(|open| open.id == id) {
             Some(at) => at,
@@ -112,7 +130,12 @@ impl Puts {
                 if self.open.len() >= PUT_WINDOW {
                     return Err(violation("it begins more puts than the window allows"));
                 }
-                self.open.push(Open { id, refused: false });
+                self.open.push(Open {
+                    id,
+                    refused: false,
+                    landed: 0,
+                    end: None,
+                });
                 self.open.len() - 1
             }
         };
@@ -134,11 +157,12 @@ impl Session {
                 return;
             };
             self.puts.begun += 1;
-            self.bulk.push_back(Bulk::Put(put));
+            let bytes = put.bytes;
+            self.queue_bulk(Bulk::Put(put), bytes);
         }
     }
 
-    pub(super) fn put_turn(&mut self, mut put: Put) -> Turn<Bulk> {
+    pub(super) fn put_turn(&mut self, mut put: Put, at: usize) -> Turn<Bulk> {
         let mut lined_up = 0;
         for _ in 0..MAX_FRAMES_PER_TURN {
             let Some((region, base, len)) = put.next() else {
@@ -147,7 +171,8 @@ impl Session {
             let mut header = Header::new(Kind::Put, len).with_id(put.id);
             header.key = region.key;
             header.base = base;
-            self.outbox.line_up_bytes(&header.encode());
+            let outbox = &mut self.lane(at).outbox;
+            outbox.line_up_bytes(&header.encode());
             let mut missing = len;
             while missing > 0 {
                 let Some(span) = put.local.peek(&put.transfer.local, missing) else {
@@ -155,7 +180,7 @@ impl Session {
                 };
                 put.local.skip(&put.transfer.local, span.len());
                 missing -= span.len();
-                self.outbox.line_up_memory(span, Lender::Put(put.id));
+                outbox.line_up_memory(span, Lender::Put(put.id));
             }
             lined_up += len;
             if lined_up >= MAX_PIECE {
@@ -165,23 +190,35 @@ impl Session {
         if put.rest().is_some() {
             return Turn::Again(Bulk::Put(put));
         }
-        self.line_up_put_end(put);
+        self.line_up_put_end(put, at);
         Turn::Over
     }
 
-    fn line_up_put_end(&mut self, put: Put) {
+    fn line_up_put_end(&mut self, put: Put, at: usize) {
         let notifies = put.transfer.notify.is_some();
         let notify = put.transfer.notify.unwrap_or_default();
         let header = Header::new(Kind::PutEnd, notify.len())
             .with_id(put.id)
+            .with_base(put.bytes)
             .with_flag(notifies);
-        self.outbox.line_up_bytes(&header.encode());
-        self.outbox.line_up_bytes(&notify);
+        let outbox = &mut self.main.outbox;
+        if at == MAIN {
+            outbox.line_up_bytes(&header.encode());
+            outbox.line_up_bytes(&notify);
+        } else {
+            outbox.push_short(&header.encode(), &[&notify], 0);
+        }
         self.puts.sent.push(Sent {
             id: put.id,
             token: put.transfer.token,
             notify_bytes: notify.len(),
         });
+    }
+
+    /// Whether data of our put is lined up.
+    fn is_sending(&self, id: u64) -> bool {
+        self.lanes()
+            .any(|lane| lane.outbox.borrows(Lender::Put(id)))
     }
 
     pub(super) fn put_done(
@@ -193,7 +230,7 @@ impl Session {
     ) -> Result<(), PeerError> {
         let at = self.puts.sent.iter().position(|sent| sent.id == id);
         // An answer to what is not sent yet would end the transfer while its memory is in use.
-        let Some(at) = at.filter(|_| !self.outbox.borrows(Lender::Put(id))) else {
+        let Some(at) = at.filter(|_| !self.is_sending(id)) else {
             return Err(violation("it answers a put that was not sent to its end"));
         };
         let sent = self.puts.sent.swap_remove(at);
@@ -212,6 +249,7 @@ impl Session {
 /// Our side of the peer's puts.
 impl Session {
     pub(super) fn begin_put_data(&mut self, header: &Header) -> Result<Stream, PeerError> {
+        self.wants_lanes |= u64::from(header.len) >= SPREAD_FROM_BYTES;
         let into = self.exported(header.key, header.base, header.len.into(), Direction::Put);
         let open = self.puts.open(header.id)?;
         match into.filter(|_| !open.refused) {
@@ -222,42 +260,99 @@ impl Session {
             }),
             None => {
                 open.refused = true;
-                Ok(Stream::Discard)
+                Ok(Stream::Discard { id: header.id })
             }
         }
     }
 
     /// Turns away what is arriving under `key`.
     pub(super) fn revoke_put(&mut self, key: u64) {
-        let Some((stream @ Stream::Put { .. }, _)) = &mut self.inbox.stream else {
-            return;
-        };
-        if let Stream::Put { id, key: of, .. } = *stream
-            && of == key
-        {
-            *stream = Stream::Discard;
-            if let Ok(open) = self.puts.open(id) {
-                open.refused = true;
+        for lane in std::iter::once(&mut self.main).chain(&mut self.further) {
+            let Some((stream, _)) = &mut lane.inbox.stream else {
+                continue;
+            };
+            if let Stream::Put { id, key: of, .. } = *stream
+                && of == key
+            {
+                *stream = Stream::Discard { id };
+                if let Ok(open) = self.puts.open(id) {
+                    open.refused = true;
+                }
             }
+        }
+    }
+
+    /// `count` bytes of a put have landed, or were discarded.
+    pub(super) fn put_landed(
+        &mut self,
+        id: u64,
+        count: u64,
+        peer: Peer,
+        sink: &mut dyn Sink,
+    ) -> Result<(), PeerError> {
+        let open = &mut self.puts.open;
+        let Some(at) = open.iter().position(|open| open.id == id) else {
+            return Ok(());
+        };
+        let Some(entry) = open.get_mut(at) else {
+            return Ok(());
+        };
+        entry.landed += count;
+        match &entry.end {
+            Some(end) if entry.landed > end.bytes => {
+                Err(violation("it sends more data than its end of a put says"))
+            }
+            Some(end) if entry.landed == end.bytes => {
+                let entry = open.swap_remove(at);
+                let notify = entry.end.and_then(|end| end.notify);
+                self.answer_put(id, entry.refused, notify.as_deref(), peer, sink);
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 
     pub(super) fn end_put(
         &mut self,
         id: u64,
+        bytes: u64,
+        notify: Option<&[u8]>,
+        peer: Peer,
+        sink: &mut dyn Sink,
+    ) -> Result<(), PeerError> {
+        let may_be_on_its_way = self.may_overtake;
+        let at = self.puts.open.iter().position(|open| open.id == id);
+        let landed = at.and_then(|at| self.puts.open.get(at));
+        let landed = landed.map_or(0, |open| open.landed);
+        if landed == bytes {
+            let open = at.map(|at| self.puts.open.swap_remove(at));
+            let refused = open.is_some_and(|open| open.refused);
+            self.answer_put(id, refused, notify, peer, sink);
+            return Ok(());
+        }
+        let open = self.puts.open(id)?;
+        if !may_be_on_its_way || landed > bytes || open.end.is_some() {
+            return Err(violation("it ends a put that has not come to its end"));
+        }
+        open.end = Some(End {
+            bytes,
+            notify: notify.map(<[u8]>::to_vec),
+        });
+        Ok(())
+    }
+
+    fn answer_put(
+        &mut self,
+        id: u64,
+        refused: bool,
         notify: Option<&[u8]>,
         peer: Peer,
         sink: &mut dyn Sink,
     ) {
-        let open = &mut self.puts.open;
-        let refused = match open.iter().position(|open| open.id == id) {
-            Some(at) => open.swap_remove(at).refused,
-            None => false, // it had no bytes
-        };
         if let Some(notify) = notify.filter(|_| !refused) {
             sink.packet(peer, Packet::private(notify));
         }
         let answer = Header::new(Kind::PutDone, 0).with_id(id).with_flag(refused);
-        self.outbox.push_reply(&answer);
+        self.main.outbox.push_reply(&answer);
     }
 }

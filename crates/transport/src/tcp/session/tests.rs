@@ -60,25 +60,30 @@ const PEER: Peer = Peer(0);
 struct Side {
     session: Session,
     seen: Seen,
-    /// Bytes on their way to this side.
-    wire: VecDeque<u8>,
+    /// Bytes on their way to this side, by lane.
+    wires: Vec<VecDeque<u8>>,
 }
 
 impl Side {
-    fn new() -> Self {
+    fn new(lanes: usize) -> Self {
+        let mut session = Session::new(BOUNDS);
+        for _ in 1..lanes {
+            session.add_lane();
+        }
         Self {
-            session: Session::new(BOUNDS),
+            session,
             seen: Seen::default(),
-            wire: VecDeque::new(),
+            wires: vec![VecDeque::new(); lanes],
         }
     }
 }
 
 /// Moves a random number of bytes from one side's session to the wire to the other.
 fn transmit(from: &mut Side, to: &mut Side, random: &mut Random) {
-    from.session.refill();
+    let at = random.below(to.wires.len());
+    from.session.refill(at);
     let mut pieces = [Piece::Bytes(&[]); MAX_PIECES];
-    let count = from.session.outbox.pieces(&mut pieces);
+    let count = from.session.outbox(at).pieces(&mut pieces);
     let mut budget = random.length(400_000);
     let mut sent = 0;
     for piece in &pieces[..count] {
@@ -87,19 +92,20 @@ fn transmit(from: &mut Side, to: &mut Side, random: &mut Random) {
             Piece::Memory(memory) => memory.to_vec(),
         };
         let now = budget.min(bytes.len());
-        to.wire.extend(&bytes[..now]);
+        to.wires[at].extend(&bytes[..now]);
         budget -= now;
         sent += now;
     }
-    from.session.outbox.advance(sent);
+    from.session.lane(at).outbox.advance(sent);
 }
 
 /// Lets a side take a random number of bytes from its wire, directly if it can and luck will.
 fn receive(side: &mut Side, random: &mut Random) {
-    let count = random.length(400_000).min(side.wire.len());
-    let mut bytes: Vec<u8> = side.wire.drain(..count).collect();
+    let at = random.below(side.wires.len());
+    let count = random.length(400_000).min(side.wires[at].len());
+    let mut bytes: Vec<u8> = side.wires[at].drain(..count).collect();
     let mut spans = Vec::new();
-    if random.below(2) == 0 && side.session.direct(1 + random.below(4), &mut spans) {
+    if random.below(2) == 0 && side.session.direct(at, 1 + random.below(4), &mut spans) {
         let mut taken = 0;
         for span in &spans {
             let now = span.len().min(bytes.len() - taken);
@@ -107,10 +113,13 @@ fn receive(side: &mut Side, random: &mut Random) {
             taken += now;
         }
         spans.clear();
-        side.session.direct_done(taken);
+        let seen = &mut side.seen;
+        side.session.direct_done(at, taken, PEER, seen).unwrap();
         bytes.drain(..taken);
     }
-    side.session.input(&bytes, PEER, &mut side.seen).unwrap();
+    side.session
+        .input(at, &bytes, PEER, &mut side.seen)
+        .unwrap();
 }
 
 fn split(memory: &Memory, random: &mut Random) -> Vec<Memory> {
@@ -150,14 +159,18 @@ struct Expected {
 #[test]
 fn whatever_the_split_points_everything_arrives_once_and_in_order() {
     for seed in 1..=60 {
-        run(seed);
+        run(seed, 1);
+    }
+    // Lanes overtake each other as they like.
+    for seed in 61..=100 {
+        run(seed, 2 + seed as usize % 3);
     }
 }
 
-fn run(seed: u64) {
+fn run(seed: u64, lanes: usize) {
     const MOST: usize = 700_000;
     let random = &mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let (mut a, mut b) = (Side::new(), Side::new());
+    let (mut a, mut b) = (Side::new(lanes), Side::new(lanes));
     let mut packets = VecDeque::new();
     let mut expected: HashMap<Token, Expected> = HashMap::new();
     let mut notifies = Vec::new();
@@ -271,7 +284,8 @@ fn random_frames_do_no_more_than_end_the_session() {
     let mut ended = 0;
     for seed in 1..=3000_u64 {
         let random = &mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut side = Side::new();
+        let lanes = 1 + seed as usize % 2;
+        let mut side = Side::new(lanes);
         let exported = Memory::zeroed(5000);
         let beside = Memory::zeroed(100);
         side.session.export(7, &exported, Access::Write);
@@ -294,16 +308,18 @@ fn random_frames_do_no_more_than_end_the_session() {
         let mut over = false;
         for _ in 0..30 {
             let bytes = hostile(random);
-            side.session.refill();
+            let at = random.below(lanes);
+            side.session.refill(at);
             if random.below(2) == 0 {
-                let most = side.session.outbox.lined_up();
-                side.session.outbox.advance(random.below(most + 1));
+                let most = side.session.outbox(at).lined_up();
+                let sent = random.below(most + 1);
+                side.session.lane(at).outbox.advance(sent);
             }
             let (front, back) = bytes.split_at(random.below(bytes.len()));
             let fed = side
                 .session
-                .input(front, PEER, &mut side.seen)
-                .and_then(|()| side.session.input(back, PEER, &mut side.seen));
+                .input(at, front, PEER, &mut side.seen)
+                .and_then(|()| side.session.input(at, back, PEER, &mut side.seen));
             if fed.is_err() {
                 over = true;
                 break;
@@ -321,7 +337,7 @@ fn random_frames_do_no_more_than_end_the_session() {
 
 /// A frame that is well-formed more often than not.
 fn hostile(random: &mut Random) -> Vec<u8> {
-    let kind = 1 + random.below(11) as u8;
+    let kind = 1 + random.below(12) as u8;
     let len = random.length(4000);
     let mut frame = vec![0; HEADER_BYTES + len];
     frame[0] = kind;
@@ -332,14 +348,16 @@ fn hostile(random: &mut Random) -> Vec<u8> {
     };
     frame[4..8].copy_from_slice(&announced.to_le_bytes());
     let small = |random: &mut Random| random.below(10) as u64;
-    if matches!(kind, 2..=7) {
+    if matches!(kind, 2..=7 | 12) {
         frame[8..16].copy_from_slice(&small(random).to_le_bytes());
     }
     if kind == 2 {
         frame[16..24].copy_from_slice(&small(random).to_le_bytes());
     }
-    if matches!(kind, 2 | 6) {
+    if matches!(kind, 2 | 3 | 6 | 7 | 12) {
         let base = match kind {
+            3 | 7 => random.below(2) as u64 * len as u64,
+            12 => random.below(20) as u64,
             2 => FIRST_BASE + random.below(6000) as u64,
             _ => random.below(2) as u64 * 100,
         };

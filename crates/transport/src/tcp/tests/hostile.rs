@@ -8,6 +8,7 @@ use super::support::*;
 use crate::error::PeerError;
 use crate::method::{Access, Method};
 use crate::tcp::handshake::{Handshake, Role};
+use crate::tcp::session::MAIN;
 use causeway_sys::memory::Memory;
 use causeway_wire::tcp::{
     Fragment, GET_WINDOW, HEADER_BYTES, Header, Holder, Kind, MAX_PACKET, MAX_PIECE, PUT_WINDOW,
@@ -22,7 +23,7 @@ fn come_up(server: &mut Node, at: &str) -> TcpStream {
         pid: std::process::id(),
         descriptor: stream.as_raw_fd() as u32,
     };
-    let mut handshake = Handshake::new(Role::Initiator, None, true, holder);
+    let mut handshake = Handshake::new(Role::Initiator, terms(None, true, holder));
     stream.write_all(&handshake.take_output()).unwrap();
     let ups = server.seen.ups.len();
     let mut buffer = [0; 1000];
@@ -240,7 +241,7 @@ fn a_peer_that_asks_and_never_reads_cannot_make_us_queue_without_bound() {
     for_a_while(&mut [&mut server], 100);
     assert!(server.seen.downs.is_empty(), "the window is allowed");
     let session = &server.tcp.slots.get(peer).unwrap().session;
-    assert!(session.outbox.lined_up() <= 2 * MAX_PIECE);
+    assert!(session.outbox(MAIN).lined_up() <= 2 * MAX_PIECE);
     // Answered puts and probes count as well.
     let flood: Vec<u8> = (0..100_000_u64)
         .flat_map(|id| {

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::tcp::{Header, Kind};
+use causeway_wire::tcp::{Header, Holder, Kind};
 
 use crate::address::Address;
 use crate::error::{PeerError, SendError, TransferError};
 use crate::method::{Direction, Method, Packet, Peer, Sink, Token, Transfer};
+use crate::tcp::handshake::{Terms, has_fast_aes};
 use crate::tcp::{Tcp, TcpConfig};
 
 /// Far more than anything here takes on an idle machine.
@@ -23,6 +24,18 @@ pub(super) fn keyed(encrypt: bool) -> TcpConfig {
         key: Some([0x42; 32]),
         encrypt,
         ..TcpConfig::default()
+    }
+}
+
+/// For handshakes made by hand.
+pub(super) fn terms(key: Option<[u8; 32]>, encrypt: bool, holder: Holder) -> Terms {
+    Terms {
+        key,
+        encrypt,
+        holder,
+        fast_aes: has_fast_aes(),
+        lanes: 1,
+        ticket: None,
     }
 }
 

@@ -7,7 +7,7 @@ use super::support::*;
 use crate::error::{Error, PeerError};
 use crate::method::{Identity, Method};
 use crate::tcp::TcpConfig;
-use crate::tcp::handshake::{Handshake, Role};
+use crate::tcp::handshake::{Agreement, Handshake, Role, Terms};
 use causeway_wire::tcp::Holder;
 
 /// What becomes of an attempt to talk: the client's downfall; the server must hear nothing.
@@ -123,16 +123,12 @@ fn a_recorded_handshake_proves_nothing() {
         // An honest initiator's messages, recorded.
         let mut honest = Handshake::new(
             Role::Initiator,
-            Some([0x42; 32]),
-            encrypt,
-            Holder::default(),
+            terms(Some([0x42; 32]), encrypt, Holder::default()),
         );
         let mut recorded = vec![honest.take_output()];
         let mut responder = Handshake::new(
             Role::Responder,
-            Some([0x42; 32]),
-            encrypt,
-            Holder::default(),
+            terms(Some([0x42; 32]), encrypt, Holder::default()),
         );
         for _ in 0..2 {
             responder
@@ -166,7 +162,10 @@ fn a_recorded_handshake_proves_nothing() {
 fn agreed(server: &mut Node, at: &str) -> (TcpStream, Box<snow::TransportState>) {
     let mut stream = TcpStream::connect(at).unwrap();
     stream.set_nonblocking(true).unwrap();
-    let mut handshake = Handshake::new(Role::Initiator, Some([0x42; 32]), true, Holder::default());
+    let mut handshake = Handshake::new(
+        Role::Initiator,
+        terms(Some([0x42; 32]), true, Holder::default()),
+    );
     stream.write_all(&handshake.take_output()).unwrap();
     let mut agreement = None;
     let mut buffer = [0; 1000];
@@ -179,4 +178,51 @@ fn agreed(server: &mut Node, at: &str) -> (TcpStream, Box<snow::TransportState>)
         }
     }
     (stream, agreement.unwrap().cipher.unwrap())
+}
+
+/// Lets two handshakes talk, changing the initiator's hello on the way; answers both agreements.
+fn talk(fast_aes: [bool; 2], change: impl Fn(&mut Vec<u8>)) -> [Option<Agreement>; 2] {
+    let side = |role, fast_aes| {
+        let ours = terms(Some([0x42; 32]), true, Holder::default());
+        Handshake::new(role, Terms { fast_aes, ..ours })
+    };
+    let mut initiator = side(Role::Initiator, fast_aes[0]);
+    let mut responder = side(Role::Responder, fast_aes[1]);
+    let mut agreements = [None, None];
+    let mut hello = initiator.take_output();
+    change(&mut hello);
+    let mut bytes = hello;
+    for _ in 0..3 {
+        let Ok(agreed) = responder.input(&bytes, &mut |_| Ok(())) else {
+            break;
+        };
+        agreements[1] = agreed;
+        let Ok(agreed) = initiator.input(&responder.take_output(), &mut |_| Ok(())) else {
+            break;
+        };
+        agreements[0] = agreements[0].take().or(agreed);
+        bytes = initiator.take_output();
+    }
+    agreements
+}
+
+#[test]
+fn processors_without_aes_agree_on_another_cipher() {
+    for fast_aes in [[true, true], [true, false], [false, true], [false, false]] {
+        let [one, other] = talk(fast_aes, |_| {});
+        let mut one = one.unwrap().cipher.unwrap();
+        let mut other = other.unwrap().cipher.unwrap();
+        let (mut sealed, mut opened) = ([0; 100], [0; 100]);
+        let len = one.write_message(b"quiet", &mut sealed).unwrap();
+        let len = other.read_message(&sealed[..len], &mut opened).unwrap();
+        assert_eq!(&opened[..len], b"quiet");
+    }
+}
+
+#[test]
+fn nobody_on_the_way_chooses_the_cipher_or_the_lanes() {
+    for (at, bit) in [(20, 1), (21, 2)] {
+        let [one, other] = talk([true, true], |hello| hello[at] ^= bit);
+        assert!(one.is_none() && other.is_none(), "byte {at}");
+    }
 }

@@ -1,0 +1,252 @@
+//! Further connections with a peer, for the data of large transfers.
+//!
+//! The side that was connected to *invites*: it sends a random ticket on the first connection. The other
+//! side connects as often as the invitation says, as soon as there is something large to move, and
+//! shows the ticket in each handshake, which also proves anew who it is. A lane has a place in the
+//! table of peers for its socket; what it carries belongs to the peer's session. It lives and dies
+//! with its peer: when one ends, what it carried is lost, and so is the peer.
+
+use std::time::Instant;
+
+use causeway_sys::net;
+use causeway_wire::tcp::{TICKET_BYTES, Ticket};
+use rustix::event::epoll;
+
+use super::Tcp;
+use super::ending::Silence;
+use super::handshake::Agreement;
+use super::link::{Link, Phase, broken};
+use super::session::Invitation;
+use super::slots::{Origin, PeerState};
+use crate::error::PeerError;
+use crate::method::{Peer, Sink};
+
+impl Tcp {
+    /// A peer that connected to us has come up and takes further lanes.
+    pub(super) fn invite(&mut self, peer: Peer, lanes: u8) {
+        let mut bytes = [0; TICKET_BYTES];
+        let drawn = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+        let Some(state) = self.slots.get_mut(peer) else {
+            return;
+        };
+        if lanes <= 1 || drawn != Ok(TICKET_BYTES) {
+            return;
+        }
+        let ticket = Ticket(bytes);
+        state.ticket = Some(ticket);
+        self.tickets.insert(ticket, peer);
+        state.session.invite(Invitation {
+            ticket,
+            lanes: usize::from(lanes) - 1,
+        });
+    }
+
+    /// Begins to connect as often as we are invited, if there is something large to move.
+    pub(super) fn accept_invitation(&mut self, peer: Peer) {
+        let Some(state) = self.slots.get_mut(peer) else {
+            return;
+        };
+        let Origin::Connected { targets, at } = &state.origin else {
+            return;
+        };
+        let Some(&target) = targets.get(*at) else {
+            return;
+        };
+        let Some(invitation) = state.session.take_invitation() else {
+            return;
+        };
+        let address = state.address.clone();
+        let now = Instant::now();
+        let deadline = now + self.config.connect_timeout;
+        let bounds = self.bounds();
+        for _ in 0..invitation
+            .lanes
+            .min(usize::from(self.config.lanes).saturating_sub(1))
+        {
+            let Ok(socket) = net::connect(&target) else {
+                return;
+            };
+            let origin = Origin::Lane {
+                of: peer,
+                ticket: Some(invitation.ticket),
+            };
+            let lane = self
+                .slots
+                .insert(|handle| PeerState::new(handle, origin, address.clone(), bounds));
+            let data = epoll::EventData::new_u64(lane.0);
+            if epoll::add(&self.epoll, &socket, data, epoll::EventFlags::OUT).is_err() {
+                self.slots.remove(lane);
+                return;
+            }
+            if let Some(state) = self.slots.get_mut(lane) {
+                state.link = Some(Link::new(socket, Phase::Connecting, now, deadline));
+                Self::make_timed(&mut self.timed, state);
+            }
+            if let Some(state) = self.slots.get_mut(peer) {
+                state.lanes.push(lane);
+            }
+        }
+    }
+
+    /// The peer whose ticket a connection has shown, if it may have one more lane.
+    fn invited(&self, lane: Peer, ticket: Ticket) -> Option<Peer> {
+        let of = *self.tickets.get(&ticket)?;
+        let state = self.slots.shown(of)?;
+        let has_place = state.lanes.len() + 1 < usize::from(self.config.lanes);
+        let same = self.slots.get(lane)?.identity == state.identity;
+        (has_place && same && state.is_up()).then_some(of)
+    }
+
+    /// A connection that somebody has made to us turns out to be a lane.
+    pub(super) fn join(
+        &mut self,
+        lane: Peer,
+        ticket: Ticket,
+        agreement: Agreement,
+        sink: &mut dyn Sink,
+    ) {
+        let Some(of) = self.invited(lane, ticket) else {
+            let cause = "its ticket for a further lane is not valid".to_owned();
+            return self.end(lane, PeerError::Unauthorised(cause), &mut Silence);
+        };
+        if let Some(state) = self.slots.get_mut(lane) {
+            state.origin = Origin::Lane { of, ticket: None };
+            self.half_open -= 1;
+        }
+        if let Some(state) = self.slots.get_mut(of) {
+            state.lanes.push(lane);
+        }
+        self.stand(lane, of, agreement, sink);
+    }
+
+    /// A lane has come up.
+    pub(super) fn stand(
+        &mut self,
+        lane: Peer,
+        of: Peer,
+        agreement: Agreement,
+        sink: &mut dyn Sink,
+    ) {
+        let Some(mut link) = self.slots.get_mut(lane).and_then(|s| s.link.take()) else {
+            return;
+        };
+        let rest = link.agree(agreement);
+        let Some(state) = self.slots.get_mut(of) else {
+            self.slots.remove(lane);
+            return;
+        };
+        link.lane = state.session.add_lane();
+        let fed = link.input(&rest, &mut state.session, of, &mut self.buffers, sink);
+        Self::make_due(&mut self.due, state);
+        if let Some(state) = self.slots.get_mut(lane) {
+            state.link = Some(link);
+        }
+        match fed {
+            Ok(()) => self.heat(lane),
+            Err(cause) => self.end(of, cause, sink),
+        }
+    }
+
+    /// Reads a lane that stands. Answers whether anything happened.
+    pub(super) fn read_lane(&mut self, lane: Peer, of: Peer, sink: &mut dyn Sink) -> bool {
+        let Some(mut link) = self.slots.get_mut(lane).and_then(|s| s.link.take()) else {
+            return false;
+        };
+        let Some(state) = self.slots.get_mut(of) else {
+            self.slots.remove(lane);
+            return true;
+        };
+        let outcome = link.read(&mut state.session, of, &mut self.buffers, sink);
+        if let Some(state) = self.slots.get_mut(lane) {
+            state.link = Some(link);
+        }
+        match outcome {
+            Ok(false) => false,
+            Ok(true) => {
+                self.serve(of, sink);
+                true
+            }
+            Err(cause @ PeerError::Protocol(_)) => {
+                self.end(of, cause, sink);
+                true
+            }
+            Err(cause) => {
+                self.lose(lane, of, cause);
+                true
+            }
+        }
+    }
+
+    /// A lane is gone. The first connection may still bring packets, and why: it is given time.
+    fn lose(&mut self, lane: Peer, of: Peer, cause: PeerError) {
+        self.hot.retain(|&hot| hot != lane);
+        self.slots.remove(lane);
+        let until = Instant::now() + self.config.linger_timeout;
+        if let Some(state) = self.slots.get_mut(of) {
+            state.lanes.retain(|&other| other != lane);
+            state.dying.get_or_insert((until, cause));
+            Self::make_timed(&mut self.timed, state);
+        }
+    }
+
+    /// Closes a peer's lanes, and takes back its ticket.
+    pub(super) fn close_lanes(&mut self, lanes: Vec<Peer>, ticket: Option<Ticket>) {
+        for lane in lanes {
+            self.hot.retain(|&hot| hot != lane);
+            self.slots.remove(lane);
+        }
+        if let Some(ticket) = ticket {
+            self.tickets.remove(&ticket);
+        }
+    }
+
+    /// Sends what a peer's lanes have to send. Answers whether anything was sent.
+    pub(super) fn flush_lanes(&mut self, peer: Peer) -> bool {
+        let Some(state) = self.slots.get_mut(peer) else {
+            return false;
+        };
+        let lanes = std::mem::take(&mut state.lanes);
+        let mut any = false;
+        let mut lost = None;
+        for &lane in &lanes {
+            let Some(mut link) = self.slots.get_mut(lane).and_then(|s| s.link.take()) else {
+                continue;
+            };
+            if let Some(state) = self.slots.get_mut(peer).filter(|_| link.is_up()) {
+                any |= link.flush(&mut state.session, &mut self.buffers);
+                Self::watch_room(&self.epoll, &mut link, lane);
+                if !link.has_sent_all(&state.session) && !link.full {
+                    Self::make_due(&mut self.due, state);
+                }
+                if let Some(cause) = &link.broken {
+                    lost = Some((lane, cause.clone()));
+                }
+            }
+            if let Some(state) = self.slots.get_mut(lane) {
+                state.link = Some(link);
+            }
+        }
+        if let Some(state) = self.slots.get_mut(peer) {
+            state.lanes = lanes;
+        }
+        if let Some((lane, cause)) = lost {
+            self.lose(lane, peer, cause);
+        }
+        any
+    }
+
+    /// Has epoll tell when a socket that was full has room again.
+    pub(super) fn watch_room(epoll: &std::os::fd::OwnedFd, link: &mut Link, peer: Peer) {
+        if link.full != link.watches_room {
+            let mut flags = epoll::EventFlags::IN;
+            if link.full {
+                flags |= epoll::EventFlags::OUT;
+            }
+            let data = epoll::EventData::new_u64(peer.0);
+            match epoll::modify(epoll, &link.socket, data, flags) {
+                Ok(()) => link.watches_room = link.full,
+                Err(error) => link.broken = Some(broken(&error.into())),
+            }
+        }
+    }
+}
