@@ -321,7 +321,7 @@ fn unmatched_announcements_are_kept_small() {
     idle(&mut [&mut a, &mut b]);
     let mut announced = 0;
     for index in b.bmi.core.early.indices() {
-        if let EarlyBody::Announced(incoming) = &b.bmi.core.early[index].body {
+        if let crate::peer::EarlyBody::Announced(incoming) = &b.bmi.core.early[index].body {
             announced += 1;
             let capacity = incoming.announcement.regions.capacity();
             assert!(capacity <= 16, "{capacity} regions are kept");

@@ -83,6 +83,8 @@ impl Shm {
             if pair.consumer.is_ready() || doorbell::is_rung(&self.bell) {
                 return;
             }
+            // Without it, loads that run ahead have to be undone when the line changes.
+            std::hint::spin_loop();
         }
     }
 
