@@ -9,6 +9,7 @@ use causeway_testkit::{directory, messages};
 use causeway_transport::registry::Registry;
 use causeway_transport::shm::{AttachPolicy, Shm, ShmConfig};
 use causeway_transport::tcp::{Tcp, TcpConfig};
+use causeway_transport::udp::{Udp, UdpConfig};
 use tempfile::TempDir;
 
 /// A peer that is stopped is not yet one that refuses.
@@ -72,12 +73,42 @@ impl Medium for Loopback {
     }
 }
 
+struct Datagrams {
+    key: Option<[u8; 32]>,
+}
+
+impl Medium for Datagrams {
+    fn registry(&self) -> Registry {
+        // Who was idle when the other died finds out by asking, which a test should not wait for long.
+        let config = UdpConfig {
+            key: self.key,
+            connect_timeout: CONNECT_TIMEOUT,
+            probe_interval: Duration::from_millis(500),
+            ..UdpConfig::default()
+        };
+        let mut registry = Registry::new();
+        registry.register(Box::new(Udp::new(config).expect("epoll works here")));
+        registry
+    }
+
+    fn address(&self) -> String {
+        "udp://127.0.0.1:0".to_owned()
+    }
+}
+
 messages!(shm_with_attach, SharedMemory::new(AttachPolicy::Auto));
 messages!(shm_without_attach, SharedMemory::new(AttachPolicy::Off));
 messages!(tcp_without_key, Loopback { key: None });
 messages!(
     tcp_encrypted,
     Loopback {
+        key: Some([0x5a; 32])
+    }
+);
+messages!(udp_without_key, Datagrams { key: None });
+messages!(
+    udp_with_key,
+    Datagrams {
         key: Some([0x5a; 32])
     }
 );

@@ -7,8 +7,9 @@
 //! Whose memory is safe how: the starter touches the helper's memory under its hazard words, as in
 //! any transfer. The helper touches the starter's memory only between claiming a part and counting it as
 //! finished; the starter completes the transfer, or gives the memory back after a failure, only when all
-//! that was claimed is finished, or the helper has died, or neither comes for so long that the memory
-//! is given up ([`revoke`]). The helper copies inside one poll, so its own export cannot end meanwhile.
+//! that was claimed is finished, or the helper has died. If the connection ends first, memory that the
+//! helper may be writing goes to `limbo` ([`revoke`]). The helper copies inside one poll, so its own export
+//! cannot end meanwhile.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use causeway_wire::shm::assist::{self, BLOCKS, PUT, UNIT_BYTES};
 
 use super::claim::{self, From, Helped, Nonsense, Share, Started};
 use super::copying::{self, Piece};
+use super::limbo::Held;
 use super::pair::{Attach, Pair, Stage};
 use super::transfer::MAX_PIECE;
 use crate::method::Direction;
@@ -61,6 +63,7 @@ fn units_in(bytes: u64) -> u32 {
 }
 
 /// The page of the transfers that `side` started.
+#[derive(Clone)]
 struct Page {
     mapping: Arc<Mapping>,
     layout: PairLayout,
@@ -451,31 +454,25 @@ fn finish(pair: &Pair, part: &Taken, copied: bool) {
     share.finish_back(part.units, copied);
 }
 
-/// Ends what the peer may do with the memory of our shared transfers. Memory that it may still touch
-/// after a while, without having died, is given up.
-pub(super) fn revoke(pair: &mut Pair, peer_is_gone: impl Fn() -> bool) {
-    let offers = &mut pair.offers;
+/// Ends what the peer may do with the memory of our shared transfers. Answers what it may be writing
+/// at this moment. What it may be reading is of no concern: it copies into memory whose owner hears
+/// that the connection has ended, not that the transfer is done.
+pub(super) fn revoke(pair: &mut Pair) -> Vec<Held> {
+    let mut held = Vec::new();
     for active in &mut pair.transfers.queue {
-        if let Some(offer) = &mut active.offer {
-            // What an impostor has written there is of no interest any more.
-            let _ = offers.close(offer);
+        let Some(mut offer) = active.offer.take() else {
+            continue;
+        };
+        // What an impostor has written there is of no interest any more.
+        let _ = pair.offers.close(&mut offer);
+        let page = pair.offers.page.clone();
+        let is_touched = move || {
+            let helped = page.share(offer.block).helped(&offer.started);
+            !offer.started.is_all_claimed() || !helped.is_ok_and(|helped| helped.finished)
+        };
+        if active.transfer.direction == Direction::Get && is_touched() {
+            held.push(Held::new(active.transfer.local.clone(), is_touched));
         }
     }
-    let queue = &pair.transfers.queue;
-    let shared = || queue.iter().filter(|active| active.offer.is_some());
-    let is_held = |active: &super::transfer::Active| {
-        let offer = active.offer.as_ref();
-        offer.is_some_and(|offer| !matches!(offers.is_settled(offer), Ok(true)))
-    };
-    let held = || shared().any(is_held);
-    let mut stuck = pair.exports.is_stuck();
-    if super::regions::wait_while(&mut stuck, held, peer_is_gone) {
-        return;
-    }
-    for active in shared().filter(|active| is_held(active)) {
-        for memory in &active.transfer.local {
-            super::regions::give_up(memory.clone());
-        }
-    }
-    pair.exports.presume_stuck();
+    held
 }

@@ -189,27 +189,28 @@ fn try_settle(pair: &mut Pair) -> Result<(), Nonsense> {
     Ok(())
 }
 
+/// The key under which a part is read or written, and which of the two.
+fn key_of(pair: &Pair, part: &Part) -> Option<(Direction, u64)> {
+    let transfer = &pair.transfers.queue.get(part.at)?.transfer;
+    Some((transfer.direction, transfer.remote.first()?.key))
+}
+
 /// Copies parts of several transfers.
 fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), Nonsense> {
-    let mut keys: Vec<u64> = parts
-        .iter()
-        .filter_map(|part| {
-            Some(
-                pair.transfers
-                    .queue
-                    .get(part.at)?
-                    .transfer
-                    .remote
-                    .first()?
-                    .key,
-            )
-        })
+    let keys = parts.iter().filter_map(|part| key_of(pair, part));
+    let mut written: Vec<u64> = keys
+        .filter(|(direction, _)| *direction == Direction::Put)
+        .map(|(_, key)| key)
         .collect();
-    keys.sort_unstable();
-    keys.dedup();
-    pair.imports.announce(&keys);
+    written.sort_unstable();
+    written.dedup();
+    if !written.is_empty() {
+        pair.imports.announce(&written);
+    }
     let refused = copy_announced(pair, parts);
-    pair.imports.release(&keys);
+    if !written.is_empty() {
+        pair.imports.release(&written);
+    }
     let Some(reason) = refused else { return Ok(()) };
     pair.refuse_attach(reason);
     for active in &mut pair.transfers.queue {
@@ -222,7 +223,7 @@ fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), Nonsense> {
     Ok(())
 }
 
-/// Copies parts whose keys are announced. Answers the reason if cross-memory attach does not work.
+/// Copies parts, those to be written under announced keys. Answers the reason if cross-memory attach does not work.
 fn copy_announced(pair: &mut Pair, parts: &[Part]) -> Option<String> {
     let mut failures: Vec<(usize, TransferError)> = Vec::new();
     let mut refused = None;
@@ -264,6 +265,15 @@ fn copy_announced(pair: &mut Pair, parts: &[Part]) -> Option<String> {
             Err(PieceError::Transfer(error)) => {
                 failures.extend(places.iter().map(|&at| (at, error.clone())));
             }
+        }
+    }
+    for part in parts {
+        // Of an export that has ended, whatever else was found, only that is of interest.
+        if let Some((Direction::Get, key)) = key_of(pair, part)
+            && !pair.imports.is_open(key)
+            && let Some(active) = pair.transfers.queue.get_mut(part.at)
+        {
+            active.failed.get_or_insert(TransferError::Protection);
         }
     }
     for (at, error) in failures {

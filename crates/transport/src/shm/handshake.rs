@@ -6,6 +6,7 @@
 
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use causeway_sys::mapping::Mapping;
@@ -119,7 +120,7 @@ impl Shm {
             .map_err(broken)?;
         self.epoll.add(&socket, peer.0).map_err(broken)?;
         pair.credentials = Some(credentials);
-        pair.socket = Some(socket);
+        pair.socket = Some(Arc::new(socket));
         pair.stage = Stage::Greeting;
         Ok(())
     }
@@ -256,7 +257,7 @@ impl Shm {
         };
         match outcome {
             Ok((peer, mut pair)) => {
-                pair.socket = Some(socket);
+                pair.socket = Some(Arc::new(socket));
                 pair.hot = true;
                 pair.last_active = self.polls;
                 self.hot.push(peer.index() as u32);

@@ -9,10 +9,10 @@
 //!
 //! Both sides work on them if both wait (`assist`).
 //!
-//! Reading order: `ring`, `doorbell`, `memory`, `regions`, `pair`, `handshake`,
+//! Reading order: `ring`, `doorbell`, `memory`, `regions`, `limbo`, `pair`, `handshake`,
 //! `progress`, `transfer`, `copying`, `claim`, `assist`, `cooperate`, `bulk`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
 //! the bytes. `model.rs` explores the queue's and the doorbell's interleavings, `model_claim.rs` those of
-//! shared transfers.
+//! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes.
 //!
 //! Memory that a peer maps ([`Method::map`]) stays reachable for that peer until it drops the mapping:
 //! unlike a transfer, it is not ended by [`Method::unexport`]. The owner reuses such a buffer after the
@@ -25,6 +25,7 @@ mod cooperate;
 mod copying;
 mod doorbell;
 mod handshake;
+mod limbo;
 mod memory;
 mod objects;
 mod pair;
@@ -39,6 +40,8 @@ mod words;
 mod model;
 #[cfg(all(loom, test))]
 mod model_claim;
+#[cfg(all(loom, test))]
+mod model_regions;
 #[cfg(all(not(loom), test))]
 mod tests;
 
@@ -65,6 +68,7 @@ use crate::method::{
 };
 use doorbell::Bed;
 use handshake::{HalfOpen, LISTENER_KEY};
+use limbo::Limbo;
 use memory::{Bell, HeadAndBody, Parts};
 use pair::{Attach, Own, Pair, Stage};
 use peers::{Entry, Link, Peers};
@@ -148,6 +152,7 @@ pub struct Shm {
     keys: KeyMaker,
     /// Objects that were allocated here, to tell peers when they are freed.
     objects: Vec<(u64, MemoryWatch)>,
+    limbo: Limbo,
     ready: Vec<Ready>,
     rung: Vec<u32>,
 }
@@ -207,6 +212,7 @@ impl Shm {
             attention: false,
             keys,
             objects: Vec::new(),
+            limbo: Limbo::default(),
             ready: Vec::new(),
             rung: Vec::new(),
         })
@@ -401,6 +407,7 @@ impl Method for Shm {
     fn unexport(&mut self, peer: Peer, key: u64) {
         if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
             pair.unexport(key);
+            self.limbo.keep(&mut pair.held);
         }
     }
 
@@ -465,6 +472,7 @@ impl Method for Shm {
             self.check_pending(now);
         }
         self.retire_objects();
+        self.limbo.look();
         self.look_around(sink);
     }
 
@@ -528,6 +536,7 @@ impl Method for Shm {
         self.unlist(peer);
         if let Link::Live(mut pair) = entry.link {
             pair.revoke();
+            self.limbo.keep(&mut pair.held);
             pair.transfers
                 .fail_all(peer, &PeerError::Disconnected, sink);
             if let Some(socket) = &pair.socket {
@@ -588,13 +597,11 @@ impl Drop for Shm {
     fn drop(&mut self) {
         let mut stuck = false;
         for pair in self.peers.iter_mut().filter_map(|entry| entry.pair()) {
-            if stuck {
-                // One peer was waited for in vain: the others have had the same time.
-                pair.exports.presume_stuck();
-            }
+            // One peer was waited for in vain: the others have had the same time.
+            pair.stuck |= stuck;
             pair.revoke();
             pair.transfers.queue.clear();
-            stuck |= pair.exports.is_stuck();
+            stuck |= pair.stuck;
             if let Some(socket) = &pair.socket {
                 // Unsent, the peer sees the closed socket only.
                 let _ = socket.send(&Record::Goodbye.to_bytes(), &[]);

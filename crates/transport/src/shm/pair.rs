@@ -8,6 +8,7 @@ use causeway_sys::attach::{self, LocalSpans, RemoteSpans};
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memfd;
 use causeway_sys::memory::Memory;
+use causeway_sys::net;
 use causeway_sys::socket::{Credentials, Received, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
@@ -19,6 +20,7 @@ use causeway_wire::shm::{
 use super::assist::{self, Assists, Offers};
 use super::bulk::Bulk;
 use super::doorbell;
+use super::limbo::{self, Held, Witness};
 use super::memory::{Bell, MappedRing, Parts};
 use super::objects::Objects;
 use super::regions::{Exports, Imports};
@@ -63,7 +65,7 @@ pub(super) struct Pair {
     pub(super) consumer: Consumer<MappedRing>,
     pub(super) exports: Exports,
     pub(super) imports: Imports,
-    pub(super) socket: Option<RecordSocket>,
+    pub(super) socket: Option<Arc<RecordSocket>>,
     pub(super) stage: Stage,
     /// When the handshake must be over.
     pub(super) deadline: Instant,
@@ -93,6 +95,10 @@ pub(super) struct Pair {
     /// The pair's memory file, until it is sent.
     pub(super) file: Option<OwnedFd>,
     goodbye: bool,
+    /// The peer was waited for in vain, and has not been seen to go on since.
+    pub(super) stuck: bool,
+    /// Memory that the peer may still be writing, for the instance to keep.
+    pub(super) held: Vec<Held>,
     /// Why the connection is about to be given up.
     pub(super) failing: Option<PeerError>,
 }
@@ -137,6 +143,8 @@ impl Pair {
             objects: Objects::default(),
             file: None,
             goodbye: false,
+            stuck: false,
+            held: Vec::new(),
             failing: None,
         }
     }
@@ -191,17 +199,22 @@ impl Pair {
         ));
     }
 
-    /// Ends an export.
+    /// Ends an export. Memory that the peer is writing, and does not stop writing, is `held` then.
     pub(super) fn unexport(&mut self, key: u64) {
-        let socket = &self.socket;
-        self.exports.remove(key, || is_gone(socket));
+        if let Some(held) = self.exports.remove(key) {
+            self.hold(vec![held]);
+        }
     }
 
-    /// Ends all exports. What the peer was told of them is worth nothing from now on, even if it does
-    /// not know yet that the connection has ended.
-    fn revoke_exports(&mut self) {
-        let socket = &self.socket;
-        self.exports.revoke_all(|| is_gone(socket));
+    /// Waits for the peer to leave the memory, and keeps what it does not leave.
+    #[cold]
+    fn hold(&mut self, mut held: Vec<Held>) {
+        let witness = Witness {
+            socket: self.socket.clone(),
+            pid: (self.credentials.map(|credentials| credentials.pid)).filter(|&pid| pid > 0),
+        };
+        limbo::wait(&mut held, &witness, &mut self.stuck);
+        self.held.append(&mut held);
     }
 
     /// Rings the peer's doorbell, and wakes it if it sleeps.
@@ -439,12 +452,15 @@ impl Pair {
         self.attach = Attach::Refused(reason);
     }
 
-    /// Ends what the peer may do with our memory: exports, and transfers that both sides work on.
+    /// Ends what the peer may do with our memory: exports, and transfers that both sides work on. What it
+    /// was told of them is worth nothing from now on, even if it does not know yet that the connection has
+    /// ended. Memory that it does not stop writing is `held` then.
     pub(super) fn revoke(&mut self) {
-        self.revoke_exports();
-        let socket = self.socket.take();
-        assist::revoke(self, || is_gone(&socket));
-        self.socket = socket;
+        let mut held = self.exports.revoke_all();
+        held.append(&mut assist::revoke(self));
+        if !held.is_empty() {
+            self.hold(held);
+        }
     }
 
     /// A second view of what the two processes share.
@@ -467,12 +483,14 @@ impl Pair {
 impl Drop for Pair {
     fn drop(&mut self) {
         self.revoke();
+        if let Some(socket) = &self.socket
+            && Arc::strong_count(socket) > 1
+        {
+            // Kept for the sake of memory in limbo; for the peer, it ends here. Of a peer that is gone by
+            // now there is nothing to be told.
+            let _ = net::shut_writing(socket);
+        }
     }
-}
-
-/// Whether nobody at the other end of a pair's socket can be in the middle of a copy.
-fn is_gone(socket: &Option<RecordSocket>) -> bool {
-    socket.as_ref().is_none_or(RecordSocket::is_hung_up)
 }
 
 /// Tries whether the memory of process `pid` can be read.

@@ -456,6 +456,7 @@ impl Shm {
                     drain(&mut pair, peer, slots, sink);
                 }
                 pair.revoke();
+                self.limbo.keep(&mut pair.held);
                 pair.transfers.fail_all(peer, &cause, sink);
                 if let Some(socket) = &pair.socket {
                     self.epoll.remove(socket);

@@ -1,24 +1,26 @@
 //! Who may touch which memory: the region table of each side of a pair, and the hazard words that a
-//! copying peer sets so that an export can be ended under its eyes.
+//! peer sets while it writes, so that an export can be ended under its eyes.
 //!
-//! The initiator names the keys in its hazard words, fences, checks them in the owner's table, copies,
-//! and clears the words. The owner clears the table's entry, fences, and waits while a hazard word
-//! holds the key. Either the initiator sees the entry gone or the owner sees the hazard.
+//! To write, the initiator names the keys in its hazard words, fences, checks them in the owner's table,
+//! copies, and clears the words. The owner clears the table's entry, fences, and waits while a hazard word
+//! holds the key. Either the initiator sees the entry gone or the owner sees the hazard. An owner does not wait
+//! for an initiator that has been stopped: the memory goes to `limbo`.
+//!
+//! To read, the initiator checks the entry, copies, and checks it again ([`is_open`]): what it has read
+//! counts only if the export had not ended by then. So the owner of memory that can only be read waits
+//! for nobody.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicU64, fence};
-use std::time::{Duration, Instant};
 
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::Memory;
 use causeway_wire::shm::PairLayout;
 
+use super::limbo::Held;
+use super::words::{Word, fence};
 use crate::method::{Access, Direction};
-
-/// How long an ended export waits for a peer that is in the middle of a copy and neither finishes nor
-/// dies (it was stopped). Then the memory is given up for good.
-const STUCK_COPY: Duration = Duration::from_secs(2);
 
 /// Makes keys that neither repeat nor are guessed by mistake.
 pub(super) struct KeyMaker {
@@ -70,8 +72,6 @@ pub(super) struct Exports {
     free: Vec<usize>,
     /// How many there are.
     live: usize,
-    /// The peer did not end a copy in time and has not been seen to end it since.
-    stuck: bool,
 }
 
 impl Exports {
@@ -84,7 +84,6 @@ impl Exports {
             entries: Vec::new(),
             free: Vec::new(),
             live: 0,
-            stuck: false,
         }
     }
 
@@ -124,102 +123,53 @@ impl Exports {
         self.live > 0
     }
 
-    /// Ends an export. Returns once the peer no longer touches the memory, which `peer_is_gone` helps
-    /// to find out.
-    pub(super) fn remove(&mut self, key: u64, peer_is_gone: impl Fn() -> bool) {
+    /// Ends an export. Answers the memory if the peer may be writing there at this moment.
+    pub(super) fn remove(&mut self, key: u64) -> Option<Held> {
         let slot = key as usize & (self.layout.region_slots - 1);
-        let Some(entry) = self.entries.get_mut(slot) else {
-            return;
-        };
-        let Some(export) = entry.take_if(|export| export.key == key) else {
-            return;
-        };
-        self.clear_entry(slot);
-        fence(SeqCst);
+        let export = self
+            .entries
+            .get_mut(slot)?
+            .take_if(|export| export.key == key)?;
+        close(self.entry(slot));
         self.free.push(slot);
         self.live -= 1;
-        let many = self.copies_under_many();
-        let mut stuck = self.stuck;
-        if !wait_while(&mut stuck, || self.is_held(key, many), peer_is_gone) {
-            give_up(export.memory);
-        }
-        self.stuck = stuck;
+        let hazards = self.hazards();
+        let many = hazards.many();
+        hazards.hold(export, many)
     }
 
-    /// Ends all exports, as [`Exports::remove`] does, with one wait for all of them.
-    pub(super) fn revoke_all(&mut self, peer_is_gone: impl Fn() -> bool) {
+    /// Ends all exports, as [`Exports::remove`] does.
+    pub(super) fn revoke_all(&mut self) -> Vec<Held> {
         if self.entries.iter().all(Option::is_none) {
-            return;
+            return Vec::new();
         }
         for (slot, entry) in self.entries.iter().enumerate() {
             if entry.is_some() {
-                self.clear_entry(slot);
+                self.entry(slot).store(0, SeqCst);
             }
         }
         fence(SeqCst);
-        let many = self.copies_under_many();
-        let mut stuck = self.stuck;
-        let ended = wait_while(&mut stuck, || self.is_any_held(many), peer_is_gone);
-        self.stuck = stuck;
         self.free.clear();
         self.live = 0;
-        for export in std::mem::take(&mut self.entries).into_iter().flatten() {
-            if !ended && self.is_held(export.key, many) {
-                give_up(export.memory);
-            }
+        let hazards = self.hazards();
+        let many = hazards.many();
+        std::mem::take(&mut self.entries)
+            .into_iter()
+            .flatten()
+            .filter_map(|export| hazards.hold(export, many))
+            .collect()
+    }
+
+    /// The first word of an entry that the peer sees.
+    fn entry(&self, slot: usize) -> &AtomicU64 {
+        self.mapping.word(self.layout.region(self.side, slot))
+    }
+
+    fn hazards(&self) -> Hazards {
+        Hazards {
+            mapping: Arc::clone(&self.mapping),
+            at: self.layout.control(1 - self.side),
         }
-    }
-
-    /// Takes an entry out of the table that the peer sees.
-    fn clear_entry(&self, slot: usize) {
-        let at = self.layout.region(self.side, slot);
-        self.mapping.word(at).store(0, SeqCst);
-    }
-
-    /// One of the peer's hazard words.
-    fn hazard(&self, offset: usize) -> u64 {
-        let control = self.layout.control(1 - self.side);
-        self.mapping.word(control + offset).load(Acquire)
-    }
-
-    /// The peer's count of copies under many keys.
-    fn copies_under_many(&self) -> u64 {
-        self.hazard(PairLayout::HAZARD_MANY)
-    }
-
-    /// The keys that the peer copies under, apart from copies under many.
-    fn hazards(&self) -> impl Iterator<Item = u64> {
-        (0..PairLayout::HAZARDS).map(|at| self.hazard(PairLayout::HAZARD + at * 8))
-    }
-
-    /// Whether the peer is in the copy under many keys that it was in when its count was `many`. One
-    /// that begins after the entry was cleared finds it gone.
-    fn is_held_among_many(&self, many: u64) -> bool {
-        many % 2 == 1 && self.copies_under_many() == many
-    }
-
-    fn is_held(&self, key: u64, many: u64) -> bool {
-        self.hazards().any(|hazard| hazard == key) || self.is_held_among_many(many)
-    }
-
-    /// Whether the peer copies under any key that is in the list of exports.
-    fn is_any_held(&self, many: u64) -> bool {
-        let listed = |key: u64| {
-            let slot = key as usize & (self.layout.region_slots - 1);
-            let entry = self.entries.get(slot).and_then(Option::as_ref);
-            entry.is_some_and(|export| export.key == key)
-        };
-        self.hazards().any(listed) || self.is_held_among_many(many)
-    }
-
-    /// The peer is not to be waited for unless it goes on.
-    pub(super) fn presume_stuck(&mut self) {
-        self.stuck = true;
-    }
-
-    /// Whether the peer was last waited for in vain.
-    pub(super) fn is_stuck(&self) -> bool {
-        self.stuck
     }
 
     /// The memory behind a span that the peer names, if it is exported for that.
@@ -242,46 +192,58 @@ impl Exports {
     }
 }
 
-/// Waits while `held`; `false` if that does not end. A peer that has once been waited for in vain (`stuck`) is
-/// not waited for again before it goes on.
-pub(super) fn wait_while(
-    stuck: &mut bool,
-    held: impl Fn() -> bool,
-    peer_is_gone: impl Fn() -> bool,
-) -> bool {
-    let mut since = None;
-    let mut turn = 0u64;
-    while held() {
-        turn += 1;
-        if turn < 1000 {
-            std::hint::spin_loop();
-            continue;
-        }
-        std::thread::yield_now();
-        if turn.is_multiple_of(64) {
-            if peer_is_gone() {
-                return true;
-            }
-            let waited = since.get_or_insert_with(Instant::now).elapsed();
-            if *stuck || waited > STUCK_COPY {
-                *stuck = true;
-                return false;
-            }
-        }
-    }
-    *stuck = false;
-    true
+/// Ends an export: clears the first word of its entry. What the owner writes into the memory afterwards is
+/// never taken for what was exported.
+pub(super) fn close<W: Word>(entry: &W) {
+    entry.store(0, SeqCst);
+    fence(SeqCst);
 }
 
-/// Keeps memory for good that the peer may still touch.
-#[cold]
-pub(super) fn give_up(memory: Memory) {
-    tracing::warn!(
-        bytes = memory.len(),
-        "a peer neither finishes nor leaves a copy of memory that is no longer exported; \
-         the memory is given up"
-    );
-    std::mem::forget(memory);
+/// Whether an entry still holds the key under which the caller has read. `false` if any of what it has read
+/// was written after the export's end.
+pub(super) fn is_open<W: Word>(entry: &W, key: u64) -> bool {
+    fence(Acquire);
+    entry.load(Relaxed) == key
+}
+
+/// The peer's hazard words.
+#[derive(Clone)]
+struct Hazards {
+    mapping: Arc<Mapping>,
+    /// The peer's control words.
+    at: usize,
+}
+
+impl Hazards {
+    fn word(&self, offset: usize) -> u64 {
+        self.mapping.word(self.at + offset).load(Acquire)
+    }
+
+    /// The peer's count of copies under many keys.
+    fn many(&self) -> u64 {
+        self.word(PairLayout::HAZARD_MANY)
+    }
+
+    /// Whether the peer copies under `key`, or is in the copy under many keys that it was in when its count
+    /// was `many`. One that begins after the entry was cleared finds it gone.
+    fn name(&self, key: u64, many: u64) -> bool {
+        let mut keys = (0..PairLayout::HAZARDS).map(|at| self.word(PairLayout::HAZARD + at * 8));
+        keys.any(|hazard| hazard == key) || many % 2 == 1 && self.many() == many
+    }
+
+    /// The memory of an export that has ended, if the peer may be writing there.
+    fn hold(&self, export: Export, many: u64) -> Option<Held> {
+        let Export {
+            key,
+            memory,
+            access,
+        } = export;
+        if !access.allows(Direction::Put) || !self.name(key, many) {
+            return None;
+        }
+        let hazards = self.clone();
+        Some(Held::new(vec![memory], move || hazards.name(key, many)))
+    }
 }
 
 fn access_bits(access: Access) -> u64 {
@@ -325,12 +287,20 @@ impl Imports {
             return None;
         }
         let (region_base, region_len) = (word(8).load(Relaxed), word(16).load(Relaxed));
+        let permission = Permission(word(24).load(Relaxed));
         let start = base.checked_sub(region_base)?;
         let end = start.checked_add(len)?;
-        (end <= region_len).then(|| Permission(word(24).load(Relaxed)))
+        // The owner may have used the entry again meanwhile.
+        (end <= region_len && is_open(word(0), key)).then_some(permission)
     }
 
-    /// Announces a copy under `keys` until [`Imports::release`].
+    /// Whether the key is still valid, behind a copy: if not, what was read counts for nothing.
+    pub(super) fn is_open(&self, key: u64) -> bool {
+        let slot = key as usize & (self.layout.region_slots - 1);
+        is_open(self.mapping.word(self.layout.region(self.owner, slot)), key)
+    }
+
+    /// Announces that memory is written under `keys` until [`Imports::release`].
     pub(super) fn announce(&self, keys: &[u64]) {
         if keys.len() > PairLayout::HAZARDS {
             self.count_many();

@@ -307,12 +307,22 @@ fn attach_piece(
     let mut keys: Vec<u64> = spans.iter().map(|(region, _)| region.key).collect();
     keys.sort_unstable();
     keys.dedup();
-    imports.announce(&keys);
     let direction = active.transfer.direction;
+    if direction == Direction::Put {
+        imports.announce(&keys);
+    }
     let result = check_spans(imports, direction, &spans)
         .map_err(PieceError::Transfer)
         .and_then(|remote| copy(pid, direction, &local, &remote));
-    imports.release(&keys);
+    match (direction, &result) {
+        (Direction::Put, _) => imports.release(&keys),
+        (Direction::Get, Err(PieceError::Refused(_))) => {}
+        (Direction::Get, _) => {
+            if !keys.iter().all(|key| imports.is_open(*key)) {
+                return Err(PieceError::Transfer(TransferError::Protection));
+            }
+        }
+    }
     result
 }
 

@@ -3,6 +3,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(all(loom, test))]
+pub(super) use loom::sync::atomic::fence;
+#[cfg(not(all(loom, test)))]
+pub(super) use std::sync::atomic::fence;
+
 /// An atomic word.
 pub(super) trait Word {
     /// As the standard library's.

@@ -191,8 +191,8 @@ fn what_the_helper_fails_to_copy_is_copied_again() {
     assert!(get.near.to_vec() == pattern(LEN));
 }
 
-/// Memory that a helper neither finishes nor leaves is kept when the connection is given up; that of
-/// one that has died is not.
+/// Memory that a helper neither finishes nor leaves is kept when the connection is given up, until it dies;
+/// that of one that has died is not.
 #[test]
 fn memory_that_a_helper_may_still_touch_is_kept() {
     for dies in [false, true] {
@@ -214,6 +214,8 @@ fn memory_that_a_helper_may_still_touch_is_kept() {
         ));
         assert_eq!(near.sharers(), 1 + usize::from(!dies), "dies: {dies}");
         drop(server);
+        client.tick();
+        assert_eq!(near.sharers(), 1, "dead at last");
     }
 }
 

@@ -289,7 +289,7 @@ fn a_wake_up_that_cannot_be_sent_hides_no_sleeper() {
     assert!(!sleep_on(&met.server.shm, Duration::ZERO));
     let mute = met.client.shm.peers.get_mut(met.to_server).unwrap();
     let (end, _) = causeway_sys::socket::RecordSocket::pair().unwrap();
-    let socket = mute.pair().unwrap().socket.replace(end);
+    let socket = mute.pair().unwrap().socket.replace(end.into());
     met.client.shm.send(met.to_server, &[b"unheard"]).unwrap();
     assert!(!sleep_on(&met.server.shm, Duration::ZERO));
     second.shm.send(to_server, &[b"heard"]).unwrap();

@@ -83,10 +83,10 @@ fn peers_of_a_dropped_instance_reach_no_memory() {
     });
 }
 
-/// The memory that a stopped peer may still touch is kept, other memory is not, and the peer is waited
-/// for in vain once only.
+/// The memory that a peer is writing, and does not stop writing, is kept until it does; other memory is not,
+/// and the peer is waited for in vain once only.
 #[test]
-fn memory_in_a_copy_that_does_not_end_is_kept() {
+fn memory_in_a_copy_that_does_not_end_is_kept_until_it_does() {
     let mut met = meet(ShmConfig::default());
     let memories: Vec<Memory> = (0..20).map(|_| Memory::zeroed(64)).collect();
     let (server, to_client) = (&mut met.server, met.to_client);
@@ -95,30 +95,82 @@ fn memory_in_a_copy_that_does_not_end_is_kept() {
         .map(|memory| server.shm.export(to_client, memory, Access::Write))
         .map(|region| region.unwrap().key)
         .collect();
+    let kept = || -> Vec<usize> {
+        let held = |at: &usize| memories[*at].sharers() == 2;
+        (0..memories.len()).filter(held).collect()
+    };
+    let ended = |upto: usize| kept().into_iter().filter(move |at| *at < upto);
     let client = pair(&mut met.client, met.to_server);
     client.imports.announce(&keys[..1]);
     server.shm.unexport(to_client, keys[1]);
-    assert!(!pair(server, to_client).exports.is_stuck());
-    assert_eq!(memories[1].sharers(), 1);
+    assert!(!pair(server, to_client).stuck);
     server.shm.unexport(to_client, keys[0]);
-    assert!(pair(server, to_client).exports.is_stuck());
-    assert_eq!(memories[0].sharers(), 2, "given up");
+    assert!(pair(server, to_client).stuck);
+    server.tick();
+    assert!(ended(2).eq([0]));
     client.imports.release(&keys[..1]);
-    server.shm.unexport(to_client, keys[2]);
-    assert!(!pair(server, to_client).exports.is_stuck(), "it goes on");
+    server.tick();
+    assert!(ended(2).eq([]), "it goes on");
     client.imports.announce(&keys[..8]);
-    for (key, memory) in keys[3..6].iter().zip(&memories[3..]) {
+    for key in &keys[2..6] {
         server.shm.unexport(to_client, *key);
-        assert!(pair(server, to_client).exports.is_stuck());
-        assert_eq!(memory.sharers(), 2);
+        assert!(pair(server, to_client).stuck);
     }
+    assert!(ended(6).eq([2, 3, 4, 5]), "one that copies under many");
     client.imports.release(&keys[..8]);
     client.imports.announce(&keys[10..11]);
     server.shm.disconnect(to_client, &mut server.log);
-    for (at, memory) in memories.iter().enumerate() {
-        let kept = [0, 3, 4, 5, 10].contains(&at);
-        assert_eq!(memory.sharers(), 1 + usize::from(kept), "memory {at}");
+    assert_eq!(kept(), [2, 3, 4, 5, 10]);
+    server.tick();
+    assert_eq!(kept(), [10]);
+    client.imports.release(&keys[10..11]);
+    server.tick();
+    assert_eq!(kept(), [0usize; 0]);
+}
+
+/// The peer hears of the end of a connection whose socket is still looked at, and its own end, or that
+/// of its copies, frees the memory.
+#[test]
+fn memory_is_kept_until_the_peer_is_gone() {
+    for dies in [false, true] {
+        let mut met = meet(ShmConfig::default());
+        let memory = Memory::zeroed(64);
+        let (server, to_client) = (&mut met.server, met.to_client);
+        let region = server.shm.export(to_client, &memory, Access::ReadWrite);
+        let client = pair(&mut met.client, met.to_server);
+        client.imports.announce(&[region.unwrap().key]);
+        server.shm.disconnect(to_client, &mut server.log);
+        server.tick();
+        assert_eq!(memory.sharers(), 2);
+        if !dies {
+            let client = &mut met.client;
+            client.until("it hears", |client| !client.log.down.is_empty());
+            assert!(matches!(client.log.down[..], [(_, PeerError::Closed)]));
+        }
+        // Dead or not, it has closed the socket: it cannot be in the middle of a copy.
+        let _client = (!dies).then_some(met.client);
+        server.tick();
+        assert_eq!(memory.sharers(), 1, "dies: {dies}");
     }
+}
+
+/// Nobody waits for a peer that only reads, whatever it says that it does.
+#[test]
+fn memory_that_is_read_is_free_at_once() {
+    let mut met = meet(ShmConfig::default());
+    let memories: Vec<Memory> = (0..3).map(|_| Memory::zeroed(64)).collect();
+    let (server, to_client) = (&mut met.server, met.to_client);
+    let keys: Vec<u64> = memories
+        .iter()
+        .map(|memory| server.shm.export(to_client, memory, Access::Read))
+        .map(|region| region.unwrap().key)
+        .collect();
+    let client = pair(&mut met.client, met.to_server);
+    client.imports.announce(&keys);
+    server.shm.unexport(to_client, keys[0]);
+    assert_eq!(memories[0].sharers(), 1);
+    server.shm.disconnect(to_client, &mut server.log);
+    assert!(memories.iter().all(|memory| memory.sharers() == 1));
 }
 
 /// A peer that has hung up cannot be in the middle of a copy any more.

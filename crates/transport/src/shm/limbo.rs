@@ -1,0 +1,142 @@
+//! Memory that the peer may not touch any more, and that it may be touching all the same.
+//!
+//! A peer that is stopped (SIGSTOP, a debugger) in the middle of writing our memory leaves open for how long
+//! it will go on doing that. Nobody waits for it: the memory is kept aside ([`Limbo`]) with what tells
+//! that the peer has finished ([`Held`]) or that it is gone ([`Witness`]), and freed then.
+//!
+//! Memory that a peer can only read does not come here: what it reads too late it does not use (`regions`).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use causeway_sys::memory::Memory;
+use causeway_sys::process;
+use causeway_sys::socket::RecordSocket;
+
+/// How long a peer that runs is waited for: far longer than its copy takes, however loaded the machine.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How many pieces of memory are kept aside at most.
+const MOST: usize = 4096;
+
+/// What tells whether a peer can be in the middle of a copy.
+#[derive(Debug, Clone)]
+pub(super) struct Witness {
+    /// The connection's socket. A peer that copies has it open.
+    pub(super) socket: Option<Arc<RecordSocket>>,
+    /// The peer's process, where it is visible.
+    pub(super) pid: Option<i32>,
+}
+
+impl Witness {
+    /// Whether nobody at the other end can be in the middle of a copy.
+    fn is_gone(&self) -> bool {
+        self.socket
+            .as_ref()
+            .is_none_or(|socket| socket.is_hung_up())
+    }
+
+    /// Whether the peer will not go on by itself.
+    fn is_stopped(&self) -> bool {
+        self.pid.is_some_and(process::is_stopped)
+    }
+}
+
+/// Memory that a peer was writing when its right to do so ended.
+pub(super) struct Held {
+    memory: Vec<Memory>,
+    /// Whether the peer still is in that copy.
+    is_touched: Box<dyn Fn() -> bool + Send>,
+    witness: Option<Witness>,
+    over: bool,
+}
+
+impl Held {
+    /// `memory`, which the peer touches as long as `is_touched`.
+    pub(super) fn new(memory: Vec<Memory>, is_touched: impl Fn() -> bool + Send + 'static) -> Self {
+        Self {
+            memory,
+            is_touched: Box::new(is_touched),
+            witness: None,
+            over: false,
+        }
+    }
+
+    /// Whether the peer may still touch the memory. Once it does not, that stays so.
+    fn may_be_touched(&mut self) -> bool {
+        self.over = self.over
+            || !(self.is_touched)()
+            || self.witness.as_ref().is_some_and(Witness::is_gone);
+        !self.over
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.may_be_touched() {
+            return;
+        }
+        for memory in self.memory.drain(..) {
+            tracing::warn!(
+                bytes = memory.len(),
+                "a peer neither finishes nor leaves a copy into memory that it may not touch any more; \
+                 the memory is given up"
+            );
+            std::mem::forget(memory);
+        }
+    }
+}
+
+/// Waits until the peer touches none of `held`, at most for [`PATIENCE`], and no longer than it runs. One that
+/// was waited for in vain (`stuck`) is not waited for again before it goes on. What it still touches then
+/// remains in `held`.
+pub(super) fn wait(held: &mut Vec<Held>, witness: &Witness, stuck: &mut bool) {
+    let mut since = None;
+    let mut turn = 0u64;
+    loop {
+        held.retain_mut(Held::may_be_touched);
+        if held.is_empty() {
+            *stuck = false;
+            return;
+        }
+        turn += 1;
+        if turn < 1000 {
+            std::hint::spin_loop();
+            continue;
+        }
+        std::thread::yield_now();
+        if turn.is_multiple_of(64) {
+            let waited = since.get_or_insert_with(Instant::now).elapsed();
+            if witness.is_gone() {
+                held.iter_mut().for_each(|held| held.over = true);
+            } else if *stuck || waited > PATIENCE || witness.is_stopped() {
+                *stuck = true;
+                held.iter_mut()
+                    .for_each(|held| held.witness = Some(witness.clone()));
+                return;
+            }
+        }
+    }
+}
+
+/// The memory that is kept aside by one instance. What is left when it ends is given up for good.
+#[derive(Default)]
+pub(super) struct Limbo {
+    held: Vec<Held>,
+}
+
+impl Limbo {
+    /// Keeps what [`wait`] has left, as far as there is room.
+    pub(super) fn keep(&mut self, held: &mut Vec<Held>) {
+        if self.held.len() + held.len() > MOST {
+            self.look();
+        }
+        let room = MOST - self.held.len();
+        self.held.extend(held.drain(..).take(room));
+    }
+
+    /// Frees what nobody touches any more.
+    pub(super) fn look(&mut self) {
+        self.held.retain_mut(Held::may_be_touched);
+    }
+}
