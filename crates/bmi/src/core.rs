@@ -66,6 +66,8 @@ pub(crate) struct Core {
     pub(crate) fetch_ring: VecDeque<u64>,
     pub(crate) transfers: crate::transfers::Transfers,
     pub(crate) tasks: VecDeque<Task>,
+    /// Operations, by key, whose memory a stopped peer holds, and what they complete with once it is free.
+    pub(crate) endings: Vec<(u64, Result<u64, OpError>)>,
     /// Peers with something to send.
     pub(crate) dirty: Vec<u32>,
     /// Room to build an eager packet in.
@@ -121,6 +123,7 @@ impl Core {
             fetch_ring: VecDeque::new(),
             transfers: Default::default(),
             tasks: VecDeque::new(),
+            endings: Vec::new(),
             dirty: Vec::new(),
             scratch: Vec::new(),
             completions: 0,
@@ -301,8 +304,29 @@ impl Core {
             // The other side may be using the memory: it hears why before it sees that it is closed.
             self.flush_control(methods, peer);
         }
-        self.end_exports(methods, op);
-        self.complete(op, result);
+        if self.try_end_exports(methods, op) {
+            self.complete(op, result);
+        } else {
+            self.endings.push((self.ops.key(op), result));
+        }
+    }
+
+    /// Has operations whose memory was held looked at again.
+    pub(crate) fn retry_endings(&mut self) {
+        let endings = self.endings.drain(..);
+        self.tasks
+            .extend(endings.map(|(key, result)| Task::Finish(key, result)));
+    }
+
+    /// Ends an operation's exports; `false` if the peer is still writing to some of them.
+    fn try_end_exports(&mut self, methods: &mut Methods, op: u32) -> bool {
+        let Some((method, handle)) = self.peers[self.ops[op].peer].link else {
+            return true;
+        };
+        let method = methods.get(method);
+        let exports = &mut self.ops[op].exports;
+        exports.retain(|key| !method.try_unexport(handle, *key));
+        exports.is_empty()
     }
 
     /// Ends an operation's exports.

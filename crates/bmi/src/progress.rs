@@ -111,6 +111,7 @@ impl Bmi {
                 },
             );
         }
+        self.core.retry_endings();
         self.settle();
         let deadlines = self.methods.slots.iter();
         let deadline = deadlines.filter_map(|slot| slot.method.deadline()).min();

@@ -8,7 +8,8 @@ mod hostile;
 mod model;
 mod waits;
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use causeway_transport::mem::{Fault, Mem, Options};
 use causeway_transport::registry::Registry;

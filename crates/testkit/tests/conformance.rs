@@ -169,6 +169,7 @@ const TIGHT: mem::Options = mem::Options {
     queue_packets: 3,
     max_packet: 4096 + 256,
     max_piece: 4099,
+    stopped: None,
 };
 
 const KEY: Option<[u8; 32]> = Some([0x5a; 32]);

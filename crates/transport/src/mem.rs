@@ -15,7 +15,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use causeway_sys::memory::Memory;
@@ -42,6 +42,8 @@ pub struct Options {
     pub max_packet: usize,
     /// See [`Limits::max_piece`]; one piece per transfer and poll is copied.
     pub max_piece: usize,
+    /// While it is set, peers count as stopped in the middle of a copy: see [`Method::try_unexport`].
+    pub stopped: Option<&'static AtomicBool>,
 }
 
 impl Default for Options {
@@ -50,6 +52,7 @@ impl Default for Options {
             queue_packets: 256,
             max_packet: 16 << 10,
             max_piece: 64 << 10,
+            stopped: None,
         }
     }
 }
@@ -415,6 +418,12 @@ impl Method for Mem {
         if let Some(link) = self.slot(peer).and_then(|slot| slot.link.as_ref()) {
             link.unexport(key);
         }
+    }
+
+    fn try_unexport(&mut self, peer: Peer, key: u64) -> bool {
+        self.unexport(peer, key);
+        let stopped = self.options.stopped;
+        !stopped.is_some_and(|stopped| stopped.load(Ordering::Relaxed))
     }
 
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {

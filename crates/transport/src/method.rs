@@ -20,9 +20,10 @@
 //! - A notify packet of a transfer arrives after the last byte of the list has landed. Packets that
 //!   were sent before the transfer started come before it, those sent after the transfer completed
 //!   come after it. A failed transfer's notify packet is never delivered.
-//! - [`Method::unexport`] returns once the peer can no longer touch the memory through that key: at
-//!   once, or after the piece that it is copying at this moment (bounded by the copy of
-//!   [`Limits::max_piece`] bytes, or by the peer's death).
+//! - [`Method::unexport`] returns once the peer can no longer write the memory through that key, nor take
+//!   what it reads there for what was exported: at once, or after the piece that it is copying at this
+//!   moment (bounded by the copy of [`Limits::max_piece`] bytes, or by the peer's death). A peer that is
+//!   stopped in the middle of it is not waited for: the method holds the memory until that has ended.
 //! - [`Sink::peer_up`] is called once before the first packet of a peer that connected to us.
 //! - Where nobody is, [`Method::send`] and [`Method::transfer`] may accept, or answer
 //!   [`SendError::WouldBlock`]; either way [`Sink::peer_down`] follows.
@@ -105,6 +106,14 @@ pub trait Method: Send {
 
     /// Ends an export. An unknown key is ignored.
     fn unexport(&mut self, peer: Peer, key: u64);
+
+    /// Ends an export as [`Method::unexport`] does, but waits for nobody: `false` if the peer may be
+    /// writing the memory at this moment. The caller that wants to know when it has stopped calls again, at
+    /// the earliest after [`Method::tick`].
+    fn try_unexport(&mut self, peer: Peer, key: u64) -> bool {
+        self.unexport(peer, key);
+        true
+    }
 
     /// Starts moving bytes between local memory and memory that `peer` exports to us.
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError>;

@@ -13,7 +13,7 @@ use crate::codec::{Malformed, Reader, Wire, Writer};
 /// `CWSM`, the first word of a handshake.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CWSM");
 /// Version of everything on this page. Both sides must have the same.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// The longest control record.
 pub const MAX_RECORD_BYTES: usize = 256;
 /// The longest text in a refusal.
@@ -673,7 +673,7 @@ mod tests {
             region_slots: 8192,
             process: PROCESS,
         });
-        let preamble = *b"CWSM\x02\0\x01\0";
+        let preamble = *b"CWSM\x03\0\x01\0";
         golden(
             &hello,
             &[
@@ -724,7 +724,7 @@ mod tests {
             Record::from_bytes(&hello),
             Err(Malformed::Unknown { value: 1, .. })
         ));
-        hello[5] = 2;
+        hello[5] = VERSION as u8;
         hello[18] = 0xff;
         assert!(matches!(
             Record::from_bytes(&hello),

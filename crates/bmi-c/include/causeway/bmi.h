@@ -45,10 +45,14 @@
  *     may copy from and into it directly.
  *
  *     One case cannot be hidden. If a peer process is stopped (SIGSTOP) in the very moment in which it
- *     copies from or into a buffer, and the operation is then cancelled or the peer disconnected, the
- *     library waits for it for two seconds, then gives the buffer back with an error; the peer, when
- *     continued, may still finish the piece it was in. Programs that stop their peers should allocate such
- *     buffers with BMI_memalloc() and leave them alone afterwards.
+ *     writes into a receive's buffer or into exported memory, and the peer is then disconnected, the export
+ *     ended or the instance finalized, the library gives the buffer back at once, with an error; the peer,
+ *     when continued, may still finish the piece it was in (of at most 512 KiB). A cancelled operation does
+ *     not complete before that piece is finished or the peer is dead. Memory from BMI_memalloc() that is
+ *     freed meanwhile is not used for anything else until then. Sends are not concerned: what a peer reads
+ *     after the end of a send it does not take for the message. Programs that stop their peers and
+ *     disconnect them should allocate buffers to receive into with BMI_memalloc() and leave them alone
+ *     afterwards.
  *
  * THREADS
  *     An instance may be used by any thread, but by one at a time; programs with several threads use a

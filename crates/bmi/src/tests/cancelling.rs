@@ -102,6 +102,42 @@ fn an_announced_send() {
     still_works(&mut a, &mut b, to, from);
 }
 
+/// A peer that is stopped in the middle of a copy holds the memory: the operation completes when it goes on, or
+/// when it is given up.
+#[test]
+fn memory_that_a_stopped_peer_holds() {
+    static STOPPED: AtomicBool = AtomicBool::new(false);
+    let options = Options {
+        stopped: Some(&STOPPED),
+        ..Options::default()
+    };
+    for disconnects in [false, true] {
+        let (mut a, mut b, to, from) = pair("cancel-held", Config::default(), options);
+        STOPPED.store(true, Ordering::Relaxed);
+        let data = memory(1, LARGE);
+        let op = a.send(to, std::slice::from_ref(&data), 1, 1);
+        idle(&mut [&mut a, &mut b]);
+        a.bmi.cancel(op);
+        let until = Instant::now() + Duration::from_millis(120);
+        while Instant::now() < until {
+            a.step();
+            b.step();
+        }
+        assert_eq!(a.result(1), None, "the memory is not free");
+        if disconnects {
+            a.bmi.disconnect(to);
+            a.step();
+            assert!(matches!(a.result(1), Some(Err(OpError::Peer { .. }))));
+            continue;
+        }
+        STOPPED.store(false, Ordering::Relaxed);
+        drive(&mut [&mut a, &mut b], |nodes| nodes[0].result(1).is_some());
+        assert!(cancelled(&a, 1));
+        assert_eq!(data.sharers(), 1);
+        still_works(&mut a, &mut b, to, from);
+    }
+}
+
 #[test]
 fn a_send_that_is_being_pulled() {
     let (mut a, mut b, to, from) = slow_pair("cancel-pulled");

@@ -44,6 +44,8 @@ impl Witness {
 
 /// Memory that a peer was writing when its right to do so ended.
 pub(super) struct Held {
+    /// The key under which it was exported, if it was.
+    key: Option<u64>,
     memory: Vec<Memory>,
     /// Whether the peer still is in that copy.
     is_touched: Box<dyn Fn() -> bool + Send>,
@@ -52,14 +54,24 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// `memory`, which the peer touches as long as `is_touched`.
-    pub(super) fn new(memory: Vec<Memory>, is_touched: impl Fn() -> bool + Send + 'static) -> Self {
+    /// `memory`, which was exported under `key` and which the peer touches as long as `is_touched`.
+    pub(super) fn new(
+        key: Option<u64>,
+        memory: Vec<Memory>,
+        is_touched: impl Fn() -> bool + Send + 'static,
+    ) -> Self {
         Self {
+            key,
             memory,
             is_touched: Box::new(is_touched),
             witness: None,
             over: false,
         }
+    }
+
+    /// Has the memory freed when the peer is gone, too.
+    pub(super) fn watch(&mut self, witness: &Witness) {
+        self.witness = Some(witness.clone());
     }
 
     /// Whether the peer may still touch the memory. Once it does not, that stays so.
@@ -111,8 +123,7 @@ pub(super) fn wait(held: &mut Vec<Held>, witness: &Witness, stuck: &mut bool) {
                 held.iter_mut().for_each(|held| held.over = true);
             } else if *stuck || waited > PATIENCE || witness.is_stopped() {
                 *stuck = true;
-                held.iter_mut()
-                    .for_each(|held| held.witness = Some(witness.clone()));
+                held.iter_mut().for_each(|held| held.watch(witness));
                 return;
             }
         }
@@ -138,5 +149,15 @@ impl Limbo {
     /// Frees what nobody touches any more.
     pub(super) fn look(&mut self) {
         self.held.retain_mut(Held::may_be_touched);
+    }
+
+    /// Whether there is nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Whether there is what was exported under `key`.
+    pub(super) fn holds(&self, key: u64) -> bool {
+        self.held.iter().any(|held| held.key == Some(key))
     }
 }

@@ -110,6 +110,9 @@ impl Default for ShmConfig {
 /// Regions that one process may export to one peer at once. Untouched entries cost nothing.
 const REGION_SLOTS: usize = 8192;
 
+/// How often a process that sleeps looks whether memory in limbo is free.
+const LIMBO_INTERVAL: Duration = Duration::from_millis(20);
+
 /// The shared-memory method.
 pub struct Shm {
     config: ShmConfig,
@@ -411,6 +414,14 @@ impl Method for Shm {
         }
     }
 
+    fn try_unexport(&mut self, peer: Peer, key: u64) -> bool {
+        if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
+            pair.try_unexport(key);
+            self.limbo.keep(&mut pair.held);
+        }
+        !self.limbo.holds(key)
+    }
+
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {
         let limit = self.layout.max_packet();
         if let Some(notify) = &transfer.notify
@@ -523,7 +534,9 @@ impl Method for Shm {
             })
         });
         let half_open = self.half_open.iter().map(|half| half.deadline);
-        waiting.chain(half_open).min()
+        // What a stopped peer holds does not tell when it is free.
+        let limbo = (!self.limbo.is_empty()).then(|| Instant::now() + LIMBO_INTERVAL);
+        waiting.chain(half_open).chain(limbo).min()
     }
 
     fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink) {

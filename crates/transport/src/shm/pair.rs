@@ -206,14 +206,25 @@ impl Pair {
         }
     }
 
+    /// Ends an export. Memory that the peer is writing is `held` then.
+    pub(super) fn try_unexport(&mut self, key: u64) {
+        if let Some(mut held) = self.exports.remove(key) {
+            held.watch(&self.witness());
+            self.held.push(held);
+        }
+    }
+
+    fn witness(&self) -> Witness {
+        Witness {
+            socket: self.socket.clone(),
+            pid: (self.credentials.map(|credentials| credentials.pid)).filter(|&pid| pid > 0),
+        }
+    }
+
     /// Waits for the peer to leave the memory, and keeps what it does not leave.
     #[cold]
     fn hold(&mut self, mut held: Vec<Held>) {
-        let witness = Witness {
-            socket: self.socket.clone(),
-            pid: (self.credentials.map(|credentials| credentials.pid)).filter(|&pid| pid > 0),
-        };
-        limbo::wait(&mut held, &witness, &mut self.stuck);
+        limbo::wait(&mut held, &self.witness(), &mut self.stuck);
         self.held.append(&mut held);
     }
 

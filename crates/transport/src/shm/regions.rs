@@ -242,7 +242,8 @@ impl Hazards {
             return None;
         }
         let hazards = self.clone();
-        Some(Held::new(vec![memory], move || hazards.name(key, many)))
+        let touched = move || hazards.name(key, many);
+        Some(Held::new(Some(key), vec![memory], touched))
     }
 }
 

@@ -154,6 +154,35 @@ fn memory_is_kept_until_the_peer_is_gone() {
     }
 }
 
+/// An owner that does not wait is told when it may use the memory.
+#[test]
+fn who_does_not_wait_asks_again() {
+    let mut met = meet(ShmConfig::default());
+    let memory = Memory::zeroed(64);
+    let (server, to_client) = (&mut met.server, met.to_client);
+    let export = |server: &mut Host| {
+        let region = server.shm.export(to_client, &memory, Access::Write);
+        region.unwrap().key
+    };
+    let (key, other) = (export(server), export(server));
+    let client = pair(&mut met.client, met.to_server);
+    client.imports.announce(&[key]);
+    assert!(server.shm.try_unexport(to_client, other));
+    assert!(!server.shm.try_unexport(to_client, key));
+    assert!(!client.imports.is_open(key));
+    server.tick();
+    assert!(!server.shm.try_unexport(to_client, key));
+    assert!(
+        server.shm.deadline().is_some(),
+        "it does not sleep for long"
+    );
+    client.imports.release(&[key]);
+    server.tick();
+    assert!(server.shm.try_unexport(to_client, key));
+    assert_eq!(memory.sharers(), 1);
+    assert!(server.shm.deadline().is_none());
+}
+
 /// Nobody waits for a peer that only reads, whatever it says that it does.
 #[test]
 fn memory_that_is_read_is_free_at_once() {
