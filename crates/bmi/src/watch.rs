@@ -82,12 +82,14 @@ impl Watch {
     /// Starts looking, and shows what it sees to others if `publish`. A system that refuses the page
     /// is no obstacle: nothing is shown then.
     pub(crate) fn new(stall_after: Duration, publish: bool) -> Self {
+        let now = Instant::now();
         Self {
             instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
             stall_after,
             page: publish.then(|| page::own().ok()).flatten(),
             row: None,
-            last: Instant::now(),
+            // The first look is due at once: nobody may come for long, and it shall be seen all the same.
+            last: now.checked_sub(INTERVAL).unwrap_or(now),
             due: None,
             round: 0,
             round_due_ns: u64::MAX,

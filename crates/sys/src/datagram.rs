@@ -402,8 +402,18 @@ pub fn owner(address: SocketAddr) -> io::Result<Option<Owner>> {
         SocketAddr::V4(_) => "/proc/net/udp",
         SocketAddr::V6(_) => "/proc/net/udp6",
     };
+    // The kernel writes the table in parts. One that changes meanwhile may lack an entry or have it
+    // twice, so a socket that was not found is looked for again.
+    for _ in 1..TABLE_READINGS {
+        if let Some(owner) = find_owner(&std::fs::read_to_string(path)?, address) {
+            return Ok(Some(owner));
+        }
+    }
     Ok(find_owner(&std::fs::read_to_string(path)?, address))
 }
+
+/// How often the kernel's table is read for a socket before it counts as absent.
+const TABLE_READINGS: u32 = 4;
 
 fn find_owner(table: &str, address: SocketAddr) -> Option<Owner> {
     let local = crate::net::notation(address);
@@ -417,8 +427,8 @@ fn find_owner(table: &str, address: SocketAddr) -> Option<Owner> {
         let inode: u64 = fields.nth(1)?.parse().ok()?;
         Some(Owner { uid, inode })
     });
-    let only = found.next().filter(|owner| owner.inode != 0);
-    only.filter(|_| found.next().is_none())
+    let only = found.next().filter(|owner| owner.inode != 0)?;
+    found.all(|again| again == only).then_some(only)
 }
 
 #[cfg(test)]

@@ -1,0 +1,157 @@
+//! Golden bytes and bounds of what shared memory and its sockets carry.
+
+use super::*;
+
+const PROCESS: Process = Process {
+    incarnation: 0x1122_3344_5566_7788,
+    doorbell_bit: 5,
+    probe_address: 0x7fff_0000_1000,
+    probe_value: 0xaabb,
+};
+
+fn golden(record: &Record, bytes: &[u8]) {
+    assert_eq!(record.to_bytes(), bytes);
+    assert_eq!(&Record::from_bytes(bytes).unwrap(), record);
+    assert!(bytes.len() <= MAX_RECORD_BYTES);
+    for end in 0..bytes.len() {
+        assert!(Record::from_bytes(&bytes[..end]).is_err());
+    }
+}
+
+#[test]
+fn records_have_these_bytes() {
+    let process = [
+        0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 5, 0, 0, 0, 0, 0x10, 0, 0, 0xff, 0x7f, 0,
+        0, 0xbb, 0xaa, 0, 0, 0, 0, 0, 0,
+    ];
+    let hello = Record::Hello(Hello {
+        flags: FLAG_MEMBARRIER,
+        ring_bytes: 32 << 10,
+        region_slots: 8192,
+        process: PROCESS,
+    });
+    let preamble = *b"CWSM\x03\0\x01\0";
+    golden(
+        &hello,
+        &[
+            &[1][..],
+            &preamble,
+            &[0, 0x80, 0, 0, 0, 0x20, 0, 0],
+            &process,
+        ]
+        .concat(),
+    );
+    let welcome = Record::Welcome(Welcome {
+        flags: FLAG_MEMBARRIER,
+        process: PROCESS,
+    });
+    golden(&welcome, &[&[2][..], &preamble, &process].concat());
+    let refused = Record::Refused {
+        reason: "no".into(),
+        unauthorised: true,
+    };
+    golden(&refused, &[3, 1, 2, 0, 0, 0, b'n', b'o']);
+    golden(&Record::Wake, &WAKE_RECORD);
+    golden(&Record::Goodbye, &[5]);
+    let object = Record::Object {
+        object: 7,
+        base: 0x2000,
+        len: 4096,
+    };
+    golden(
+        &object,
+        &[
+            6, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0,
+        ],
+    );
+    golden(&Record::Forgot { object: 7 }, &[7, 7, 0, 0, 0, 0, 0, 0, 0]);
+    golden(&Record::Retired { object: 7 }, &[8, 7, 0, 0, 0, 0, 0, 0, 0]);
+    golden(&Record::Bulk, &[9]);
+}
+
+#[test]
+fn another_version_or_a_doorbell_bit_that_is_not_there_is_refused() {
+    let mut hello = Record::Welcome(Welcome {
+        flags: 0,
+        process: PROCESS,
+    })
+    .to_bytes();
+    hello[5] = 1;
+    assert!(matches!(
+        Record::from_bytes(&hello),
+        Err(Malformed::Unknown { value: 1, .. })
+    ));
+    hello[5] = VERSION as u8;
+    hello[18] = 0xff;
+    assert!(matches!(
+        Record::from_bytes(&hello),
+        Err(Malformed::TooLarge { .. })
+    ));
+}
+
+#[test]
+fn slot_words_have_these_bits() {
+    let word = SlotWord {
+        kind: SlotKind::Internal,
+        len: 0x102,
+    };
+    assert_eq!(word.pack(), 0xC500_0002_0000_0102);
+    for kind in [SlotKind::Packet, SlotKind::Internal, SlotKind::Pad] {
+        let word = SlotWord { kind, len: 9 };
+        assert_eq!(SlotWord::unpack(word.pack()), Ok(word));
+    }
+    assert!(SlotWord::unpack(1).is_err());
+    assert!(SlotWord::unpack(0xC500_0004_0000_0000).is_err());
+    assert!(SlotWord::unpack(0xC501_0001_0000_0000).is_err());
+    assert_eq!(
+        [slots_of(0), slots_of(56), slots_of(57), slots_of(8448)],
+        [1, 1, 2, 133]
+    );
+}
+
+#[test]
+fn internal_packets_have_these_bytes() {
+    let copy = Internal::Copy(CopyRequest {
+        piece: 3,
+        into_regions: true,
+        fragments: vec![CopyFragment {
+            key: 1,
+            base: 2,
+            len: 3,
+        }],
+    });
+    let bytes = [
+        1, 3, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0,
+    ];
+    assert_eq!(copy.to_bytes(), bytes);
+    assert_eq!(Internal::from_bytes(&bytes), Ok(copy));
+    let copied = Internal::Copied {
+        piece: 2,
+        outcome: CopyOutcome::Protection,
+    };
+    assert_eq!(copied.to_bytes(), [2, 2, 1]);
+    assert_eq!(Internal::from_bytes(&[2, 2, 1]), Ok(copied));
+    assert!(Internal::from_bytes(&[2, 8, 0]).is_err());
+    let mut too_long = bytes;
+    too_long[25] = 2;
+    assert!(matches!(
+        Internal::from_bytes(&too_long),
+        Err(Malformed::TooLarge { .. })
+    ));
+}
+
+#[test]
+fn layouts_out_of_bounds_are_refused() {
+    let layout = PairLayout::new(32 << 10, 8192).unwrap();
+    assert_eq!(layout.assist(0), 4096 + (64 << 10) + (512 << 10));
+    assert_eq!(layout.len(), layout.assist(0) + 8192);
+    assert_eq!(layout.assist_block(1, 2), layout.assist(0) + 4096 + 384);
+    assert_eq!(layout.max_packet(), 8448);
+    assert_eq!((layout.ring(0), layout.ring(1)), (1536, 2560 + (32 << 10)));
+    assert_eq!((layout.control(0), layout.control(1)), (34304, 34816));
+    assert_eq!((layout.first_slot(0), layout.first_slot(1)), (488, 0));
+    assert_eq!(layout.region(0, 0), 4096 + (64 << 10));
+    for (ring, slots) in [(0, 128), (24 << 10, 128), (2 << 20, 128), (32 << 10, 100)] {
+        assert!(PairLayout::new(ring, slots).is_err());
+    }
+}
