@@ -83,7 +83,8 @@ impl Medium for Datagrams {
         let config = UdpConfig {
             key: self.key,
             connect_timeout: CONNECT_TIMEOUT,
-            probe_interval: Duration::from_millis(500),
+            probe_interval: Duration::from_millis(200),
+            suspicion_timeout: Duration::from_millis(200),
             ..UdpConfig::default()
         };
         let mut registry = Registry::new();
