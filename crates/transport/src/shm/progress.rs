@@ -482,6 +482,9 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
         let (slot, kind, len) = match pair.consumer.front() {
             Front::Packet { slot, kind, len } => (slot, kind, len),
             Front::Empty => {
+                if taken > 0 {
+                    pair.producer.answers_next();
+                }
                 if pair.consumer.ran_dry() {
                     pair.ring_peer();
                 }
