@@ -102,7 +102,7 @@ impl Core {
             Header::new(Kind::Hello, wire::HELLO_WORD).encode().to_vec(),
         );
         if self.budget.is_tight() {
-            self.shrink_largest();
+            self.shrink_largest(peer);
         }
     }
 

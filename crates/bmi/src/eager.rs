@@ -239,17 +239,17 @@ impl Core {
         if entry.grant.enlarge(&mut self.budget) {
             entry.tell_window = true;
         } else if self.budget.is_tight() || entry.grant.is_poor(&self.budget) {
-            self.shrink_largest();
+            self.shrink_largest(peer);
         }
         self.mark_dirty(peer);
     }
 
-    /// Takes from the peer with the largest window, for those that have less.
-    pub(crate) fn shrink_largest(&mut self) {
+    /// Takes from the peer with the largest window, for those that have less: one of them is `needy`.
+    pub(crate) fn shrink_largest(&mut self, needy: u32) {
         let indices = self.peers.indices();
         let largest = indices
             .into_iter()
-            .filter(|peer| self.peers[*peer].is_up())
+            .filter(|&peer| peer != needy && self.peers[peer].is_up())
             .max_by_key(|peer| self.peers[*peer].grant.window());
         if let Some(peer) = largest
             && self.peers[peer].grant.shrink(&mut self.budget)
@@ -313,6 +313,7 @@ impl Core {
             return self.eager_early(peer, tag, packet);
         };
         entry.grant.pass(cost, &mut self.budget);
+        entry.traffic.received(len, peer, &mut self.touched);
         if entry.grant.is_due() || entry.starving {
             self.mark_dirty(peer);
         }

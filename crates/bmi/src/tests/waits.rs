@@ -153,6 +153,11 @@ fn an_instance_shows_what_its_peers_do_and_takes_it_back() {
     });
     shown(&mut nodes, 1, |row| row.received_large.bytes == 1 << 20);
 
+    // One whose receive was there first counts like those that came before theirs.
+    nodes[1].recv(from, &[memory(0, 100)], 60, 60);
+    nodes[0].send(to, &[memory(1, 100)], 60, 61);
+    shown(&mut nodes, 1, |row| row.received.number == 12);
+
     nodes[0].bmi.release(to);
     assert!(rows(nodes[0]).is_empty(), "the address is gone");
 }

@@ -354,7 +354,8 @@ pub(super) fn can_help(pair: &mut Pair) -> bool {
     blocks.into_iter().any(|block| {
         let page = &pair.assists.page;
         let description = page.description(block);
-        page.share(block).has_left() && is_reachable(pair, &description)
+        let countable = units_of(description.len).is_some();
+        countable && page.share(block).has_left() && is_reachable(pair, &description)
     })
 }
 

@@ -229,6 +229,8 @@ impl Shm {
             let news = cooperate::has_news(pair);
             if news {
                 pair.transfers.watched = false;
+                // The last look before a sleep may have been this one.
+                pair.offers.want_ring(false);
                 self.list_busy(peer);
             }
             !news
