@@ -23,7 +23,7 @@ pub(crate) struct Slot {
     pub(crate) eager_bytes: usize,
     /// Polls in vain since something happened.
     quiet: u32,
-    /// Not polled except now and then: it is quiet and another is not.
+    /// Not polled except now and then: it is unused, or it is quiet and another is not.
     pub(crate) skip: bool,
 }
 
@@ -60,11 +60,13 @@ impl Methods {
         self.slots.iter().map(|slot| slot.scheme).collect()
     }
 
-    /// Decides anew which methods to skip. If all are quiet, none is.
+    /// Decides anew which methods to skip: those that nobody can reach us by, and those that are quiet
+    /// while another is not.
     pub(crate) fn choose(&mut self) {
         let some_busy = self.slots.iter().any(|slot| slot.quiet < QUIET_POLLS);
         for slot in &mut self.slots {
-            slot.skip = some_busy && slot.quiet >= QUIET_POLLS;
+            let outdone = some_busy && slot.quiet >= QUIET_POLLS;
+            slot.skip = outdone || slot.method.is_unused();
         }
         let mut busy = (0..self.slots.len()).filter(|index| !self.slots[*index].skip);
         self.only = busy.next().filter(|_| busy.next().is_none());

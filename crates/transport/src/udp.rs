@@ -419,6 +419,10 @@ impl<G: Ground> Method for Udp<G> {
         self.ground.pollable()
     }
 
+    fn is_unused(&self) -> bool {
+        !self.in_use
+    }
+
     fn deadline(&self) -> Option<Instant> {
         Some(self.ground.instant(self.core.next_deadline()?))
     }

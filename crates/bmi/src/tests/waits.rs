@@ -264,3 +264,28 @@ fn peers_without_news_cost_nothing_and_those_that_wait_are_looked_at_in_time() {
     });
     assert_eq!(server.bmi.core.touched.standing(), 1);
 }
+
+/// A method that claims to be in use without reason would keep every wait from dozing.
+#[test]
+fn only_the_methods_that_peers_can_reach_us_by_are_in_use() {
+    let idle = Bmi::new(Config::default()).unwrap();
+    assert_eq!(in_use(&idle), [] as [&str; 0]);
+    let dir = tempfile::tempdir().unwrap();
+    let listen = vec![format!("shm://{}/s", dir.path().display())];
+    let local = Bmi::new(Config {
+        listen,
+        ..Config::default()
+    });
+    assert_eq!(in_use(&local.unwrap()), ["shm"]);
+    let remote = Bmi::new(Config {
+        listen: vec!["udp://127.0.0.1:0".into()],
+        ..Config::default()
+    });
+    assert_eq!(in_use(&remote.unwrap()), ["udp"]);
+}
+
+fn in_use(bmi: &Bmi) -> Vec<&'static str> {
+    let slots = bmi.methods.slots.iter();
+    let used = slots.filter(|slot| !slot.method.is_unused());
+    used.map(|slot| slot.scheme).collect()
+}
