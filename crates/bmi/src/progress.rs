@@ -202,7 +202,9 @@ impl Bmi {
                 false => self.spin.budget(),
                 true => self.spin.budget_between_steps(),
             };
-            if now - spun >= budget || until.is_some_and(|until| now >= until) {
+            let over = now - spun >= budget || until.is_some_and(|until| now >= until);
+            // A call is answered by the sleep, which it ends: progress may go on for ever.
+            if over || self.sleeper.is_called() {
                 return false;
             }
             self.spin.pause(now - spun, now);

@@ -263,6 +263,11 @@ impl Sleeper {
         }
     }
 
+    /// Whether the next sleep will end at once.
+    pub(crate) fn is_called(&self) -> bool {
+        self.bed.called.load(SeqCst)
+    }
+
     /// Dozes in the one method that is in use, at most `limit`; `None` if there is no such method, or it
     /// cannot now.
     pub(crate) fn doze(&self, methods: &mut Methods, limit: Duration) -> Option<Woken> {
@@ -286,6 +291,8 @@ impl Sleeper {
             let deadlines = methods.slots.iter().filter_map(|s| s.method.deadline());
             let until = deadlines.chain(until).min();
             woken = self.block(methods, until);
+        } else if self.is_called() {
+            woken = self.block(methods, Some(Instant::now()));
         }
         for slot in &mut methods.slots {
             slot.method.disarm();

@@ -1,3 +1,5 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 
 #[test]
@@ -329,6 +331,50 @@ fn a_sleeper_wakes_for_messages_and_for_wakers() {
         std::thread::sleep(Duration::from_millis(30));
         waker.wake();
         assert!(!thread.join().unwrap());
+    }
+}
+
+/// Progress that never pauses does not keep a call from being heard.
+#[test]
+fn a_waker_is_heard_while_messages_keep_coming() {
+    const MESSAGES: usize = 100_000;
+    const EVERY: Duration = Duration::from_micros(20);
+    for medium in MEDIA {
+        // A pause that the scheduler makes is not one that ends the spin.
+        let config = Config {
+            spin: Duration::from_millis(200),
+            ..Config::default()
+        };
+        let (mut a, mut b, to, from) = pair_over(medium, "busy", config);
+        let others = b.bmi.open_context().unwrap();
+        let into = [Memory::zeroed(8)];
+        for _ in 0..MESSAGES {
+            let _ = b.bmi.post_recv(from, &into, 1, others, 0).unwrap();
+        }
+        let waker = b.bmi.waker();
+        let heard = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let heard = &heard;
+            scope.spawn(move || {
+                assert!(!b.bmi.wait(b.context, Duration::from_secs(60)));
+                heard.store(true, Ordering::SeqCst);
+            });
+            let mut sent = 0;
+            while !heard.load(Ordering::SeqCst) {
+                assert!(sent < MESSAGES, "{medium:?}: nobody heard the call");
+                a.send(to, &[memory(0, 8)], 1, 1);
+                a.step();
+                a.done.clear();
+                sent += 1;
+                if sent == MESSAGES / 50 {
+                    waker.wake();
+                }
+                let next = std::time::Instant::now() + EVERY;
+                while std::time::Instant::now() < next {
+                    std::hint::spin_loop();
+                }
+            }
+        });
     }
 }
 
