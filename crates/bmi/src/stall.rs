@@ -179,7 +179,7 @@ impl Core {
         match &entry.state {
             State::Finishing | State::Done(_) => Why::Ending,
             _ if !peer.is_up() => Why::Connection,
-            State::Posted { .. } => Why::Message,
+            State::Posted => Why::Message,
             State::Cleared { .. } => Why::Write,
             State::Pulling(_) | State::Pushing { .. } | State::Moving => Why::Transfer,
             _ if peer.blocked => Why::Room,
