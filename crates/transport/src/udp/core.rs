@@ -49,6 +49,12 @@ pub trait Surroundings {
 
     /// Fills `into` with random numbers that nobody can guess.
     fn random(&mut self, into: &mut [u8]);
+
+    /// Whether segments travel in the clear when there is no key: in simulated networks, which look
+    /// into them and alter them. Over anything that others can send to, never.
+    fn is_in_the_clear(&self) -> bool {
+        false
+    }
 }
 
 /// See the module's page.

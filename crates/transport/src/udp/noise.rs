@@ -1,5 +1,5 @@
-//! The cluster's key over datagrams: one Noise message each way while a connection opens, then segments
-//! that are sealed each for itself, with their numbers as nonces.
+//! The cluster's key over datagrams, or the one that everybody knows: one Noise message each way while a
+//! connection opens, then segments that are sealed each for itself, with their numbers as nonces.
 
 use causeway_wire::datagram::{NOISE_BYTES, VERSION};
 use snow::params::{CipherChoice, DHChoice, HashChoice};

@@ -4,17 +4,22 @@
 //! caller                                   callee
 //!   Open ─────────────────────────────────────►          keeps nothing
 //!   ◄─────────────────────────────────── Cookie
-//!   Open: cookie (with a key: psk, e) ────────►          asks who is there, or opens the message
-//!   ◄─────────────────── Accept (with a key: e, ee)      a place among the half-open
+//!   Open: cookie, psk, e ─────────────────────►          opens the message; no key: asks who is there
+//!   ◄────────────────────────────── Accept: e, ee        a place among the half-open
 //!   first segment ────────────────────────────►          up
 //! ```
 //!
 //! The caller repeats what is not answered. The cookie proves that it receives what is sent to its address;
-//! the first segment that it has the callee's number and, with a key, the key: a recorded opening
+//! the first segment that it is the one whose ephemeral key was in its opening: a recorded opening
 //! gets no further than a place among the half-open, for a while.
+//!
+//! Without a cluster's key the handshake is the same, under a key that everybody knows. It says nothing
+//! about who the other side is; that the kernel does, at the moment of opening. What it gives is
+//! that from then on only the process that was asked about has the connection's keys, whoever may come
+//! to hold its port after it.
 
-use causeway_wire::datagram::{Greeting, Kind, Prefix};
-use causeway_wire::tcp::{Auth, Refusal};
+use causeway_wire::datagram::{Greeting, Kind, PUBLIC_KEY, Prefix};
+use causeway_wire::tcp::{Auth, Holder, Refusal};
 
 use super::core::{Core, Surroundings};
 use super::link::{Link, Opening, Phase};
@@ -23,9 +28,18 @@ use super::table::{Origin, PeerState, describe};
 use super::{Remote, Time};
 use crate::error::PeerError;
 use crate::method::{Identity, Peer, Sink};
+use crate::tcp::config::KEY_BYTES;
 
 /// Our side.
 impl Core {
+    /// The key of handshakes, if there are any.
+    fn secret(&self, around: &dyn Surroundings) -> Option<[u8; KEY_BYTES]> {
+        match self.config.key {
+            None if around.is_in_the_clear() => None,
+            key => Some(key.unwrap_or(PUBLIC_KEY)),
+        }
+    }
+
     /// Begins to connect to the target at hand. Failure is reported by the next poll.
     pub(super) fn begin_to_connect(
         &mut self,
@@ -111,7 +125,7 @@ impl Core {
         theirs: Greeting,
         around: &mut dyn Surroundings,
     ) {
-        let key = self.config.key;
+        let secret = self.secret(around);
         let Some(state) = self.peers.get_mut(peer) else {
             return;
         };
@@ -123,10 +137,10 @@ impl Core {
         if opening.greeting.cookie == theirs.cookie {
             return;
         }
-        if let (Some(key), None) = (&key, &opening.noise) {
+        if let (Some(secret), None) = (&secret, &opening.noise) {
             let mut random = [0; EPHEMERAL_BYTES];
             around.random(&mut random);
-            match noise::call(key, number, random) {
+            match noise::call(secret, number, random) {
                 Ok((begun, message)) => {
                     opening.noise = Some(begun);
                     opening.greeting.noise = message;
@@ -153,6 +167,7 @@ impl Core {
         sink: &mut dyn Sink,
     ) {
         let keyed = self.config.key.is_some();
+        let sealed = self.secret(around).is_some();
         let Some(state) = self.peers.get_mut(peer) else {
             return;
         };
@@ -161,7 +176,7 @@ impl Core {
             return;
         };
         let mut seal = None;
-        if keyed {
+        if sealed {
             let answered = opening
                 .noise
                 .as_mut()
@@ -177,6 +192,8 @@ impl Core {
                     return self.end(now, peer, PeerError::Broken(why), sink);
                 }
             }
+        }
+        if keyed {
             state.identity = Some(Identity::Keyed);
         } else {
             match around.verify(link.remote, greeting.holder, true) {
@@ -236,7 +253,7 @@ impl Core {
             return self.disown(from, caller, 0);
         }
         if let Some(&peer) = self.by_caller.get(&(from, caller)) {
-            return self.accept_again(from, peer);
+            return self.accept_again(from, peer, around);
         }
         match (self.config.key.is_some(), theirs.auth) {
             (true, Auth::SameUser) => return self.refuse(from, caller, Refusal::KeyNeeded),
@@ -271,19 +288,20 @@ impl Core {
     ) {
         let mut answer = greet(&self.config.key, from, around);
         let mut seal = None;
-        let identity = match &self.config.key {
-            Some(key) => {
-                let mut random = [0; EPHEMERAL_BYTES];
-                around.random(&mut random);
-                match noise::answer(key, caller, random, &theirs.noise) {
-                    Ok((sealed, message)) => {
-                        seal = Some(sealed);
-                        answer.noise = message;
-                    }
-                    Err(_) => return self.refuse(from, caller, Refusal::WrongKey),
+        if let Some(secret) = self.secret(around) {
+            let mut random = [0; EPHEMERAL_BYTES];
+            around.random(&mut random);
+            match noise::answer(&secret, caller, random, &theirs.noise) {
+                Ok((sealed, message)) => {
+                    seal = Some(sealed);
+                    answer.noise = message;
                 }
-                Identity::Keyed
+                Err(_) if self.config.key.is_none() => return, // not even an opening
+                Err(_) => return self.refuse(from, caller, Refusal::WrongKey),
             }
+        }
+        let identity = match &self.config.key {
+            Some(_) => Identity::Keyed,
             None => match around.verify(from, theirs.holder, false) {
                 Ok(identity) => identity,
                 Err(reason) => {
@@ -323,11 +341,16 @@ impl Core {
     }
 
     /// The caller repeats itself: the acceptance was lost, or is on its way.
-    fn accept_again(&mut self, from: Remote, peer: Peer) {
+    fn accept_again(&mut self, from: Remote, peer: Peer, around: &mut dyn Surroundings) {
         let Some(link) = self.peers.get(peer).and_then(|state| state.link.as_ref()) else {
             return;
         };
         if let Phase::Accepting(answer) = link.phase {
+            // Without a key the answer is for nobody but whom the kernel names, also the second time.
+            let holder = Holder::default();
+            if self.config.key.is_none() && around.verify(from, holder, false).is_err() {
+                return;
+            }
             let (caller, number) = (link.theirs, link.ours);
             self.greet_stranger(Kind::Accept, from, caller, number, &answer);
         }
@@ -361,11 +384,7 @@ impl Core {
 }
 
 /// What both sides say of themselves.
-fn greet(
-    key: &Option<[u8; crate::tcp::config::KEY_BYTES]>,
-    to: Remote,
-    around: &dyn Surroundings,
-) -> Greeting {
+fn greet(key: &Option<[u8; KEY_BYTES]>, to: Remote, around: &dyn Surroundings) -> Greeting {
     match key {
         Some(_) => Greeting {
             auth: Auth::ClusterKey,
