@@ -45,7 +45,7 @@ impl Core {
             }
             Origin::Accepted { told: false } => {
                 tracing::debug!(address = %state.address, %cause, "a UDP connection came to nothing");
-                self.half_open -= 1;
+                self.half_open.retain(|&(_, waiting)| waiting != peer);
                 self.forget(peer);
             }
             Origin::Lingering { .. } => {

@@ -69,7 +69,8 @@ pub struct Core {
     /// The sockets that take calls.
     pub(super) listening: BTreeSet<u32>,
     pub(super) jar: Jar,
-    pub(super) half_open: usize,
+    /// Callers that have not come up, and since when, the oldest first.
+    pub(super) half_open: VecDeque<(Time, Peer)>,
     ready: VecDeque<Peer>,
     due: VecDeque<Peer>,
     timers: BTreeSet<(Time, Peer)>,
@@ -89,7 +90,7 @@ impl Core {
             by_caller: HashMap::new(),
             listening: BTreeSet::new(),
             jar: Jar::new(secret),
-            half_open: 0,
+            half_open: VecDeque::new(),
             ready: VecDeque::new(),
             due: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -507,7 +508,7 @@ impl Core {
             link.come_up(theirs, seal, now);
             if let Origin::Accepted { told } = &mut state.origin {
                 *told = true;
-                self.half_open -= 1;
+                self.half_open.retain(|&(_, waiting)| waiting != peer);
                 sink.peer_up(peer);
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! Pure: time comes from the caller, datagrams go to a vector.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use causeway_wire::datagram::{
@@ -48,7 +49,8 @@ impl Scratch {
 /// Our side of an opening.
 pub(super) struct Opening {
     pub(super) greeting: Greeting,
-    pub(super) noise: Option<Begun>,
+    /// Handshakes that may yet be answered: one for each cookie that came, the latest last.
+    pub(super) noise: VecDeque<Begun>,
     repeat_at: Time,
     repeats: u32,
 }
@@ -396,7 +398,7 @@ impl Opening {
     pub(super) fn new(greeting: Greeting, now: Time) -> Self {
         Self {
             greeting,
-            noise: None,
+            noise: VecDeque::new(),
             repeat_at: now,
             repeats: 0,
         }

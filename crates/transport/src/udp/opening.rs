@@ -10,25 +10,36 @@
 //! ```
 //!
 //! The caller repeats what is not answered. The cookie proves that it receives what is sent to its address;
-//! the first segment that it is the one whose ephemeral key was in its opening: a recorded opening
-//! gets no further than a place among the half-open, for a while.
+//! the first segment that it is the one whose ephemeral key was in its opening. The Noise message fits
+//! its cookie alone: a recorded opening is worth no more than one place among the half-open, as long as
+//! its cookie is good, and only until somebody else needs it.
 //!
 //! Without a cluster's key the handshake is the same, under a key that everybody knows. It says nothing
 //! about who the other side is; that the kernel does, at the moment of opening. What it gives is
 //! that from then on only the process that was asked about has the connection's keys, whoever may come
 //! to hold its port after it.
 
+use std::time::Duration;
+
 use causeway_wire::datagram::{Greeting, Kind, PUBLIC_KEY, Prefix};
 use causeway_wire::tcp::{Auth, Holder, Refusal};
 
+use super::closing::Silence;
 use super::core::{Core, Surroundings};
 use super::link::{Link, Opening, Phase};
-use super::noise::{self, EPHEMERAL_BYTES};
+use super::noise::{self, Call, EPHEMERAL_BYTES};
 use super::table::{Origin, PeerState, describe};
 use super::{Remote, Time};
 use crate::error::PeerError;
 use crate::method::{Identity, Peer, Sink};
 use crate::tcp::config::KEY_BYTES;
+
+/// Handshakes of one opening that are kept: the callee may have answered the one before the last.
+const MAX_BEGUN: usize = 8;
+
+/// A half-open connection has the right to its place for so long; then it is put out when somebody else
+/// needs the place.
+const HALF_OPEN_GRACE: Duration = Duration::from_secs(1);
 
 /// Our side.
 impl Core {
@@ -137,12 +148,19 @@ impl Core {
         if opening.greeting.cookie == theirs.cookie {
             return;
         }
-        if let (Some(secret), None) = (&secret, &opening.noise) {
+        if let Some(secret) = &secret {
+            let call = Call {
+                caller: number,
+                cookie: &theirs.cookie,
+            };
             let mut random = [0; EPHEMERAL_BYTES];
             around.random(&mut random);
-            match noise::call(secret, number, random) {
+            match noise::call(secret, call, random) {
                 Ok((begun, message)) => {
-                    opening.noise = Some(begun);
+                    if opening.noise.len() >= MAX_BEGUN {
+                        opening.noise.pop_front();
+                    }
+                    opening.noise.push_back(begun);
                     opening.greeting.noise = message;
                 }
                 Err(error) => {
@@ -179,10 +197,10 @@ impl Core {
         if sealed {
             let answered = opening
                 .noise
-                .as_mut()
-                .is_some_and(|begun| noise::is_answered(begun, &greeting.noise));
+                .iter_mut()
+                .position(|begun| noise::is_answered(begun, &greeting.noise));
             // A forged acceptance is not ours to end the connection for.
-            let Some(begun) = opening.noise.take_if(|_| answered) else {
+            let Some(begun) = answered.and_then(|at| opening.noise.remove(at)) else {
                 return;
             };
             match noise::finish(begun) {
@@ -268,14 +286,27 @@ impl Core {
             };
             return self.greet_stranger(Kind::Cookie, from, caller, 0, &greeting);
         }
+        let is_crowded = self.half_open.len() >= self.config.max_half_open;
+        if is_crowded && !self.put_out_the_oldest(now) {
+            return; // it asks again, and by then some have come up or run out of time
+        }
         if self.peers.len() >= self.config.max_peers {
             tracing::warn!(address = %from.address, "a UDP peer is turned away: there are too many");
             return self.refuse(from, caller, Refusal::Full);
         }
-        if self.half_open >= self.config.max_half_open {
-            return; // it asks again, and by then some have come up or run out of time
-        }
         self.let_in(now, from, caller, theirs, around);
+    }
+
+    /// Makes place among the half-open, if one of them has had its time.
+    fn put_out_the_oldest(&mut self, now: Time) -> bool {
+        match self.half_open.front() {
+            Some(&(since, peer)) if since + HALF_OPEN_GRACE <= now => {
+                let waited_ms = (now - since).as_millis() as u64;
+                self.end(now, peer, PeerError::TimedOut(waited_ms), &mut Silence);
+                true
+            }
+            _ => false,
+        }
     }
 
     fn let_in(
@@ -289,9 +320,13 @@ impl Core {
         let mut answer = greet(&self.config.key, from, around);
         let mut seal = None;
         if let Some(secret) = self.secret(around) {
+            let call = Call {
+                caller,
+                cookie: &theirs.cookie,
+            };
             let mut random = [0; EPHEMERAL_BYTES];
             around.random(&mut random);
-            match noise::answer(&secret, caller, random, &theirs.noise) {
+            match noise::answer(&secret, call, random, &theirs.noise) {
                 Ok((sealed, message)) => {
                     seal = Some(sealed);
                     answer.noise = message;
@@ -333,7 +368,7 @@ impl Core {
             state.link = Some(link);
             Box::new(state)
         });
-        self.half_open += 1;
+        self.half_open.push_back((now, peer));
         self.by_number.insert(number, peer);
         self.by_caller.insert((from, caller), peer);
         self.greet_stranger(Kind::Accept, from, caller, number, &answer);

@@ -172,6 +172,7 @@ impl Stranger {
 
     /// Gets as far as an acceptance; answers the callee's number and the connection's seal.
     fn let_in(&self, number: u64, udp: &mut Udp, seen: &mut Seen) -> (u64, noise::Seal) {
+        let before = udp.core.half_open.len();
         self.open(number, Greeting::default());
         let bytes = self.answer(udp, seen).expect("a cookie");
         assert!(bytes.len() <= GREETING_BYTES, "no more than was sent");
@@ -179,17 +180,9 @@ impl Stranger {
             panic!("no greeting");
         };
         assert_eq!((prefix.kind, prefix.to), (Kind::Cookie, number));
-        assert_eq!(udp.core.half_open, 0, "nothing is kept");
-        let cookie = greeting.cookie;
-        let (mut begun, noise) = noise::call(&PUBLIC_KEY, number, [number as u8; 32]).unwrap();
-        self.open(
-            number,
-            Greeting {
-                cookie,
-                noise,
-                ..Greeting::default()
-            },
-        );
+        assert_eq!(udp.core.half_open.len(), before, "nothing is kept");
+        let (mut begun, opening) = opening(number, greeting.cookie);
+        self.open(number, opening);
         let bytes = self.answer(udp, seen).expect("an acceptance");
         let Ok(Datagram::Greeting(prefix, greeting)) = Datagram::decode(&bytes) else {
             panic!("no greeting");
@@ -198,6 +191,21 @@ impl Stranger {
         assert!(noise::is_answered(&mut begun, &greeting.noise));
         (prefix.from, noise::finish(begun).unwrap())
     }
+}
+
+/// The opening of somebody without a key who has a cookie.
+fn opening(number: u64, cookie: [u8; COOKIE_BYTES]) -> (noise::Begun, Greeting) {
+    let call = noise::Call {
+        caller: number,
+        cookie: &cookie,
+    };
+    let (begun, noise) = noise::call(&PUBLIC_KEY, call, [number as u8; 32]).unwrap();
+    let greeting = Greeting {
+        cookie,
+        noise,
+        ..Greeting::default()
+    };
+    (begun, greeting)
 }
 
 const DATA: Segment<'static> = Segment {
@@ -246,28 +254,33 @@ fn half_open_connections_are_few_and_end() {
     let mut seen = Seen::default();
     let strangers: Vec<_> = (0..8).map(|_| Stranger::calling(&address)).collect();
     for (number, stranger) in strangers.iter().enumerate() {
-        udp.core.half_open = 0;
         stranger.let_in(number as u64 + 1, &mut udp, &mut seen);
     }
-    udp.core.half_open = 8;
     let late = Stranger::calling(&address);
-    late.open(9, Greeting::default());
-    let bytes = late.answer(&mut udp, &mut seen).expect("a cookie");
-    let Ok(Datagram::Greeting(_, greeting)) = Datagram::decode(&bytes) else {
-        panic!("no greeting");
+    // Whether there is a place is a question of the time: the core is told one.
+    let from = Remote {
+        socket: 0,
+        address: late.socket.local_addr().unwrap(),
     };
-    let cookie = greeting.cookie;
-    late.open(
-        9,
-        Greeting {
-            cookie,
-            ..Greeting::default()
-        },
-    );
-    assert_eq!(late.answer(&mut udp, &mut seen), None, "there is no place");
-    let later = udp.ground.now() + udp.core.config.connect_timeout;
+    let prefix = Prefix {
+        kind: Kind::Open,
+        to: 0,
+        from: 9,
+    };
+    let (oldest, _) = udp.core.half_open[0];
+    let cookie = udp.core.jar.bake(from.address, 9, oldest);
+    let (_, greeting) = opening(9, cookie);
+    let almost = oldest + Duration::from_millis(999);
+    for (now, is_let_in) in [(almost, false), (oldest + Duration::from_secs(1), true)] {
+        let Udp { core, ground, .. } = &mut udp;
+        core.greeting(now, from, prefix, greeting, ground, &mut seen);
+        assert_eq!(core.by_caller.contains_key(&(from, 9)), is_let_in);
+        assert_eq!((core.half_open.len(), core.peers.len()), (8, 8));
+        assert_ne!(core.half_open[0].0 == oldest, is_let_in, "the oldest goes");
+    }
+    let later = udp.ground.now() + 2 * udp.core.config.connect_timeout;
     udp.core.handle_timer(later, &mut seen);
-    assert_eq!((udp.core.half_open, udp.core.peers.len()), (0, 0));
+    assert_eq!((udp.core.half_open.len(), udp.core.peers.len()), (0, 0));
     assert!(
         seen.up.is_empty() && seen.down.is_empty(),
         "nobody was told"
@@ -336,7 +349,6 @@ fn without_a_key_the_numbers_of_a_connection_are_not_enough_to_take_it_over() {
         ..DATA
     };
     let other = Stranger::calling(&address);
-    udp.core.half_open = 0;
     let (_, other_seal) = other.let_in(6, &mut udp, &mut seen);
     stranger.segment((theirs, 5), 1, &nonsense, None);
     stranger.segment((theirs, 5), 1, &nonsense, Some(&other_seal));

@@ -57,6 +57,20 @@ impl Callee {
     }
 }
 
+/// What a callee without a key answers to an opening.
+fn acceptance(caller: u64, opening: &Greeting) -> (noise::Seal, Greeting) {
+    let call = noise::Call {
+        caller,
+        cookie: &opening.cookie,
+    };
+    let (seal, noise) = noise::answer(&PUBLIC_KEY, call, [3; 32], &opening.noise).unwrap();
+    let accept = Greeting {
+        noise,
+        ..Greeting::default()
+    };
+    (seal, accept)
+}
+
 #[test]
 fn an_acceptance_without_the_handshake_is_none_also_without_a_key() {
     let callee = Callee::new();
@@ -75,12 +89,7 @@ fn an_acceptance_without_the_handshake_is_none_also_without_a_key() {
     callee.greet(Kind::Accept, (from, number), 9, Greeting::default());
     // It goes on asking.
     let opening = callee.opening(&mut caller, &mut seen).2;
-    let answer = noise::answer(&PUBLIC_KEY, number, [3; 32], &opening.noise);
-    let (seal, noise) = answer.unwrap();
-    let accept = Greeting {
-        noise,
-        ..Greeting::default()
-    };
+    let (seal, accept) = acceptance(number, &opening);
     callee.greet(Kind::Accept, (from, number), 9, accept);
     let (bytes, _) = loop {
         let next = callee.next(&mut caller, &mut seen);
@@ -96,4 +105,40 @@ fn an_acceptance_without_the_handshake_is_none_also_without_a_key() {
         seal.read_message(nonce, sealed, &mut vec![0; 70_000])
             .is_ok()
     );
+}
+
+/// Cookies may overtake each other, and each has a handshake of its own.
+#[test]
+fn an_acceptance_of_an_earlier_opening_is_one() {
+    let callee = Callee::new();
+    let mut caller = method(None);
+    let mut seen = Seen::default();
+    let peer = caller.connect(&callee.address).unwrap();
+    caller.send(peer, &[b"hello"]).unwrap();
+    let (from, number, _) = callee.opening(&mut caller, &mut seen);
+    let mut openings = Vec::new();
+    for byte in 1..=3 {
+        let cookie = Greeting {
+            cookie: [byte; COOKIE_BYTES],
+            ..Greeting::default()
+        };
+        callee.greet(Kind::Cookie, (from, number), 0, cookie);
+        openings.push(loop {
+            let opening = callee.opening(&mut caller, &mut seen).2;
+            if opening.cookie == cookie.cookie {
+                break opening;
+            }
+        });
+    }
+    assert_ne!(openings[0].noise, openings[1].noise);
+    let (_, accept) = acceptance(number, &openings[1]);
+    callee.greet(Kind::Accept, (from, number), 9, accept);
+    loop {
+        let (bytes, _) = callee.next(&mut caller, &mut seen);
+        match Datagram::decode(&bytes) {
+            Ok(Datagram::Greeting(..)) => {}
+            Ok(Datagram::Sealed(prefix, ..)) => break assert_eq!(prefix.to, 9),
+            other => panic!("{other:?}"),
+        }
+    }
 }
