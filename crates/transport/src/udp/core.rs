@@ -420,8 +420,10 @@ impl Core {
             Datagram::Reset(prefix) => {
                 let why = "another process has taken its place at its address";
                 let calling = self.opening_to(from, prefix);
-                let calling = calling.filter(|_| prefix.from == 0);
-                if let Some(peer) = calling.or_else(|| self.addressee(from, prefix, false, false)) {
+                if let Some(peer) = calling.filter(|_| prefix.from == 0) {
+                    let cause = PeerError::Refused(format!("at {}", from.address));
+                    self.turned_away(now, peer, cause, sink);
+                } else if let Some(peer) = self.addressee(from, prefix, false, false) {
                     self.nobody_there(now, peer, why, sink);
                 }
             }

@@ -9,7 +9,8 @@
 //!   first segment ────────────────────────────►          up
 //! ```
 //!
-//! The caller repeats what is not answered. The cookie proves that it receives what is sent to its address;
+//! The caller repeats what is not answered, and with a key also what is refused: anybody can forge a
+//! refusal, which therefore is only believed when the time is over. The cookie proves that it receives what is sent to its address;
 //! the first segment that it is the one whose ephemeral key was in its opening. The Noise message fits
 //! its cookie alone: a recorded opening is worth no more than one place among the half-open, as long as
 //! its cookie is good, and only until somebody else needs it.
@@ -116,7 +117,7 @@ impl Core {
         match prefix.kind {
             Kind::Cookie => self.cookie_came(now, peer, greeting, around),
             Kind::Accept => self.accepted(now, peer, prefix.from, greeting, around, sink),
-            Kind::Refuse => self.end(now, peer, refused(greeting.refusal), sink),
+            Kind::Refuse => self.turned_away(now, peer, refused(greeting.refusal), sink),
             _ => {}
         }
     }
@@ -145,7 +146,7 @@ impl Core {
         let Phase::Opening(opening) = &mut link.phase else {
             return;
         };
-        if opening.greeting.cookie == theirs.cookie {
+        if !opening.wants(&theirs.cookie) {
             return;
         }
         if let Some(secret) = &secret {
@@ -170,8 +171,7 @@ impl Core {
                 }
             }
         }
-        opening.greeting.cookie = theirs.cookie;
-        opening.hurry(now);
+        opening.take_cookie(theirs.cookie, now);
         self.touch(now, peer);
     }
 
@@ -225,6 +225,24 @@ impl Core {
         self.touch(now, peer);
     }
 
+    /// Somebody says that the peer at hand does not take us, and nothing proves that it is the peer. With
+    /// a key, and so from anywhere, that is no reason to stop asking.
+    pub(super) fn turned_away(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        cause: PeerError,
+        sink: &mut dyn Sink,
+    ) {
+        if self.config.key.is_none() {
+            return self.next_target(now, peer, cause, sink);
+        }
+        let link = self.peers.get_mut(peer).and_then(|s| s.link.as_mut());
+        if let Some(Phase::Opening(opening)) = link.map(|link| &mut link.phase) {
+            opening.refused = Some(cause);
+        }
+    }
+
     /// A datagram of another version.
     pub(super) fn foreign(
         &mut self,
@@ -243,7 +261,7 @@ impl Core {
                         "it speaks version {version} of the datagram format, this process version {}",
                         causeway_wire::datagram::VERSION
                     ));
-                    self.end(now, peer, cause, sink);
+                    self.turned_away(now, peer, cause, sink);
                 }
             }
             _ => {}

@@ -40,6 +40,8 @@ fn method(key: Option<u8>) -> Udp {
     Udp::new(UdpConfig {
         key: key.map(|byte| [byte; 32]),
         max_half_open: 8,
+        // A refusal is believed when this is over.
+        connect_timeout: Duration::from_secs(2),
         ..UdpConfig::default()
     })
     .unwrap()

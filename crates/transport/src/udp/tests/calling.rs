@@ -142,3 +142,112 @@ fn an_acceptance_of_an_earlier_opening_is_one() {
         }
     }
 }
+
+fn refusal(refusal: Refusal) -> Greeting {
+    Greeting {
+        refusal,
+        ..Greeting::default()
+    }
+}
+
+#[test]
+fn with_a_key_a_forged_refusal_keeps_nobody_from_being_let_in() {
+    let callee = Callee::new();
+    let mut caller = Udp::new(UdpConfig {
+        key: Some([1; 32]),
+        connect_timeout: Duration::from_secs(60),
+        ..UdpConfig::default()
+    })
+    .unwrap();
+    let mut seen = Seen::default();
+    let peer = caller.connect(&callee.address).unwrap();
+    caller.send(peer, &[b"hello"]).unwrap();
+    let (from, number, _) = callee.opening(&mut caller, &mut seen);
+    callee.greet(Kind::Refuse, (from, number), 0, refusal(Refusal::Full));
+    let mut foreign = Vec::new();
+    let prefix = Prefix {
+        kind: Kind::Refuse,
+        to: number,
+        from: 0,
+    };
+    refusal(Refusal::Version).encode(prefix, &mut foreign);
+    foreign[1] = 9;
+    foreign.truncate(GREETING_BYTES - datagram::CHECK_BYTES);
+    datagram::seal_with_check(0, &mut foreign);
+    callee.socket.send_to(&foreign, from).unwrap();
+    let mut reset = Vec::new();
+    datagram::encode_reset(number, 0, &mut reset);
+    callee.socket.send_to(&reset, from).unwrap();
+    let cookie = Greeting {
+        cookie: [1; COOKIE_BYTES],
+        ..Greeting::default()
+    };
+    callee.greet(Kind::Cookie, (from, number), 0, cookie);
+    while callee.opening(&mut caller, &mut seen).2.cookie != cookie.cookie {}
+    assert!(seen.down.is_empty(), "{:?}", seen.down);
+}
+
+#[test]
+fn whoever_is_refused_at_one_address_of_a_name_tries_the_next() {
+    let (one, other) = (Callee::new(), Callee::new());
+    let mut caller = method(None);
+    let mut seen = Seen::default();
+    let targets: Vec<Remote> = [&one, &other]
+        .map(|callee| {
+            let address = callee.socket.local_addr().unwrap();
+            let socket = caller.outlet(address).unwrap();
+            Remote { socket, address }
+        })
+        .to_vec();
+    let peer = caller.core.connect(&one.address, targets).unwrap();
+    caller.send(peer, &[b"hello"]).unwrap();
+    let (from, number, _) = one.opening(&mut caller, &mut seen);
+    one.greet(Kind::Refuse, (from, number), 0, refusal(Refusal::Full));
+    let (_, again, _) = other.opening(&mut caller, &mut seen);
+    assert_ne!(number, again);
+    assert!(seen.down.is_empty(), "{:?}", seen.down);
+}
+
+/// Each cookie costs a handshake.
+#[test]
+fn cookies_are_taken_no_faster_than_openings_are_sent() {
+    let callee = Callee::new();
+    let mut caller = method(None);
+    let mut seen = Seen::default();
+    let peer = caller.connect(&callee.address).unwrap();
+    caller.send(peer, &[b"hello"]).unwrap();
+    let (from, number, _) = callee.opening(&mut caller, &mut seen);
+    let Udp { core, ground, .. } = &mut caller;
+    let remote = Remote {
+        socket: 0,
+        address: callee.socket.local_addr().unwrap(),
+    };
+    let prefix = Prefix {
+        kind: Kind::Cookie,
+        to: number,
+        from: 0,
+    };
+    assert!(core.opening_to(remote, prefix).is_some(), "{from}");
+    // As long as the time stands still, only what is hurried is sent.
+    let now = ground.now();
+    let mut sent = 0;
+    for byte in 1..=100 {
+        let greeting = Greeting {
+            cookie: [byte; COOKIE_BYTES],
+            ..Greeting::default()
+        };
+        core.greeting(now, remote, prefix, greeting, ground, &mut seen);
+        let mut other = greeting;
+        other.cookie[0] ^= 0x80;
+        core.greeting(now, remote, prefix, other, ground, &mut seen);
+        while core.poll_transmit(now, &mut Vec::new()).is_some() {
+            sent += 1;
+        }
+    }
+    assert_eq!(sent, 4);
+    let link = core.peers.get(peer).unwrap().link.as_ref().unwrap();
+    let link::Phase::Opening(opening) = &link.phase else {
+        panic!("it is still opening");
+    };
+    assert_eq!(opening.noise.len(), 5, "the last one waits to be sent");
+}
