@@ -787,7 +787,8 @@ int BMI_post_transfer_list(bmi_t *bmi, bmi_op_t *op, bmi_addr_t addr, int direct
  * BMI_map - maps memory that a peer exports to us
  *
  *     Possible for buffers that the peer got from BMI_memalloc(), over shared memory. The peer's
- *     BMI_unexport() does not end what was mapped before.
+ *     BMI_unexport() does not end what was mapped before. A region that is mapped more than once, or whole
+ *     and in part, may be given the same address each time, and is freed as often as it was mapped.
  *
  * PARAMETERS
  *     buffer  where its address is written to; NULL if the call fails
