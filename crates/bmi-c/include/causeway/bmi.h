@@ -570,6 +570,7 @@ int BMI_test(bmi_t *bmi, bmi_op_t op, struct bmi_completion *done, int64_t idle_
  *
  * ERRORS
  *     BMI_EHANDLE   one of them does not exist; nothing is reported
+ *     BMI_ELIMIT    `count` is more than INT_MAX; nothing is reported
  *     BMI_EINVAL, BMI_EBUSY
  */
 int BMI_testsome(bmi_t *bmi, const bmi_op_t *ops, size_t count, struct bmi_completion *done,
