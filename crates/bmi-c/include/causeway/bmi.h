@@ -144,7 +144,8 @@ typedef int64_t bmi_size_t;
 #define BMI_ELENGTH (-21)      /* local and remote lists do not cover the same number of bytes */
 #define BMI_EREADONLY (-22)    /* the memory is for reading only */
 
-/* A bug in the library stopped a call. The instance answers nothing else any more; finalize it. */
+/* A bug in the library stopped a call. The instance answers nothing else any more; finalize it, and mind
+ * what BMI_finalize() says of such an instance. */
 #define BMI_EINTERNAL (-23)
 
 /*
@@ -244,6 +245,12 @@ int BMI_initialize(bmi_t **bmi, const struct bmi_config *config);
  *     are handed to the network as far as it takes them at once: a program that must know that its last
  *     message has arrived waits for an answer before it finalizes. Unexpected messages that were taken
  *     stay valid until BMI_unexpected_free().
+ *
+ *     An instance that has answered BMI_EINTERNAL is given up, not taken apart: nobody knows what state it
+ *     is in. Its connections and listening sockets stay open, its exports stay valid, and peers may go on
+ *     copying from and into the buffers of its operations, until the process ends: the program must
+ *     neither free nor reuse them. What BMI_memalloc() and BMI_map() gave stays, too. Such a process had
+ *     best save what it can and end.
  *
  * RETURN VALUE
  *     0. The handle is stale from then on.
