@@ -67,6 +67,15 @@
  *     No call changes the disposition of a signal, SIGPIPE included; a signal does not end a sleep
  *     (BMI_wake() in its handler does).
  *
+ * ENVIRONMENT
+ *     The first BMI_initialize() of a process starts its log: warnings, and operations that do not get on
+ *     for 10 s, are written to standard error, a line each. A reader that does not keep up loses lines; it
+ *     does not stop the program.
+ *
+ *     CAUSEWAY_LOG        off: nothing is written. Otherwise a level (error, warn, info, debug, trace),
+ *                         and others for parts of the library: warn,bmi=debug,shm=trace
+ *     CAUSEWAY_LOG_FILE   a file to append to instead of standard error
+ *
  * VERSIONS
  *     Functions are exported with symbol versions (CAUSEWAY_BMI_0.1). Within one number after
  *     libcauseway_bmi.so., programs that were compiled against an older header run with a newer library.
@@ -223,8 +232,8 @@ struct bmi_config {
  *
  * ERRORS
  *     BMI_EADDRESS, BMI_ENOMETHOD   an address to listen at is none, or of an unknown kind
- *     BMI_ESYSTEM                   it is in use, or the system refuses it
- *     BMI_EINVAL                    a setting is out of range
+ *     BMI_ESYSTEM                   it is in use, or the system refuses it or CAUSEWAY_LOG_FILE
+ *     BMI_EINVAL                    a setting is out of range, or CAUSEWAY_LOG is not understood
  *     BMI_EUNSUPPORTED              a setting is of a later version of this header
  *     BMI_ELIMIT                    the process has 1024 instances
  *
