@@ -9,7 +9,6 @@ CARGO := $(CURDIR)/tools/cargo
 TARGET := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 PREFIX ?= /usr/local
 DESTDIR ?=
-FUZZER := $(TARGET)/tools/bin/cargo-fuzz
 # Seconds that `make fuzz` gives each target.
 FUZZ_SECONDS ?= 60
 # Seconds that each flood of `make flood` lasts.
@@ -54,19 +53,27 @@ loom: ## The shared queues under every interleaving
 
 ##@ Longer tests
 .PHONY: fuzz fuzz-smoke simulate kill-rounds flood asan valgrind
-fuzz: $(FUZZER) ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time as there are processors
+fuzz: ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time as there are processors
+	@command -v c++ >/dev/null || \
+		{ echo "make fuzz needs a C++ compiler for libFuzzer (apt-get install g++)"; exit 1; }
 	$(CARGO) run --quiet --locked -p causeway-testkit --example corpus fuzz/corpus
-	$(FUZZ) build
-	@$(FUZZ) list | PATH="$(dir $(FUZZER)):$$PATH" xargs -P "$$(nproc)" -I {} \
-		tools/fuzz-one {} $(FUZZ_SECONDS) $(TARGET)/fuzz-{}.log
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_TARGET_DIR=$(TARGET)/fuzz \
+		$(CARGO) build --release --locked --bins --manifest-path fuzz/Cargo.toml --target $(HOST)
+	@ls fuzz/fuzz_targets | sed 's/[.]rs$$//' | xargs -P "$$(nproc)" -I {} \
+		tools/fuzz-one $(TARGET)/fuzz/$(HOST)/release/{} $(FUZZ_SECONDS) $(TARGET)/fuzz/{}.log
 
 fuzz-smoke: ## The same for five seconds each
 	$(MAKE) fuzz FUZZ_SECONDS=5
 
-# cargo-fuzz wants switches of rustc that stable Rust hides.
-FUZZ := RUSTC_BOOTSTRAP=1 PATH="$(dir $(FUZZER)):$$PATH" $(CARGO) fuzz
-$(FUZZER):
-	$(CARGO) install cargo-fuzz --locked --root $(TARGET)/tools
+# What `cargo fuzz` would pass, so that nothing has to be installed: libFuzzer wants to know which
+# branches were taken and what was compared, and the address sanitizer reports stray accesses.
+# Stable Rust hides these switches behind RUSTC_BOOTSTRAP.
+FUZZ_FLAGS := --cfg fuzzing -Zsanitizer=address -Cpasses=sancov-module \
+	-Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
+	-Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
+	-Cllvm-args=-simplifycfg-branch-fold-threshold=0
+# Sanitizers need a target named, even if it is this machine's own.
+HOST = $(shell $(CARGO) -vV | sed -n 's/^host: //p')
 
 simulate: ## Simulated networks that lose, double, reorder, alter, cut off: SEEDS of them (default 100000), or just one: SEED=…
 	CAUSEWAY_SEEDS=$(SEEDS) CAUSEWAY_SEED=$(SEED) $(CARGO) test --release --locked \
@@ -84,7 +91,7 @@ flood: ## 64 processes flood one with messages for FLOOD_SECONDS (default 30), o
 # memory that processes share; loom and the conformance suite look for races instead.
 asan: ## The rooms with unsafe code, and the one above them, under the address sanitizer
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=$(TARGET)/asan \
-		$(CARGO) test --locked --target $$($(CARGO) -vV | sed -n 's/^host: //p') --lib \
+		$(CARGO) test --locked --target $(HOST) --lib \
 		-p causeway-sys -p causeway-transport -p causeway-bmi
 
 valgrind: ## The C programs of the tests under valgrind's memcheck, library included
