@@ -249,14 +249,15 @@ pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
 }
 
 fn finish_front(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
+    let failed = pair.transfers.queue.front().map(|active| &active.failed);
+    if failed == Some(&Some(TransferError::Protection)) && has_left(pair) {
+        // That is the news to tell, and it is on its way.
+        return Step::Wait;
+    }
     let Some(active) = pair.transfers.queue.front_mut() else {
         return Step::Wait;
     };
     if let Some(error) = active.failed.take() {
-        if error == TransferError::Protection && has_left(pair) {
-            // That is the news to tell, and it is on its way.
-            return Step::Wait;
-        }
         pair.transfers.complete(peer, Err(error), sink);
     } else if let Some(notify) = active.transfer.notify.take() {
         if !pair.publish(SlotKind::Packet, &notify[..], notify.len()) {
