@@ -181,8 +181,8 @@ pub(crate) fn insert(instance: Box<Instance>) -> Result<*mut Handle, Failure> {
     Ok(std::ptr::without_provenance_mut(handle))
 }
 
-/// Takes an instance out and ends it. One that is broken is only forgotten: its parts may contradict each
-/// other.
+/// Takes an instance out and ends it. One that is broken is only forgotten, with all its memory and
+/// sockets, as the header says: its parts may contradict each other, and peers may still be copying.
 pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
     let (place, is_sound) = match enter(handle) {
         Ok(place) => (place, true),
@@ -233,6 +233,7 @@ pub(crate) fn wake(handle: *mut Handle) -> c_int {
 mod tests {
     use super::*;
     use crate::instance::{BMI_finalize, BMI_initialize};
+    use causeway_sys::memory::Memory;
 
     fn start() -> *mut Handle {
         let mut handle = std::ptr::null_mut();
@@ -245,6 +246,16 @@ mod tests {
     #[test]
     fn a_panic_ends_in_a_code_and_only_finalizing_works_after_it() {
         let (broken, sound) = (start(), start());
+        let mut watches = Vec::new();
+        for handle in [broken, sound] {
+            let keep = |instance: &mut Instance| {
+                let memory = Memory::zeroed(100);
+                watches.push(memory.watch());
+                instance.memory.buffers.insert(memory);
+                Ok(0)
+            };
+            assert_eq!(call(handle, keep), 0);
+        }
         assert_eq!(call(broken, |_| panic!("a test")), BMI_EINTERNAL);
         let mut called = false;
         let mut touch = |_: &mut Instance| {
@@ -259,6 +270,8 @@ mod tests {
         assert_eq!(call(broken, |_| Ok(0)), BMI_EHANDLE);
         assert_eq!(BMI_finalize(broken), BMI_EHANDLE);
         assert_eq!(BMI_finalize(sound), 0);
+        let is_gone: Vec<bool> = watches.iter().map(|watch| watch.is_gone()).collect();
+        assert_eq!(is_gone, [false, true], "what a broken one has stays");
         assert_eq!(guard(|| panic!("a test")), BMI_EINTERNAL);
     }
 

@@ -3,10 +3,11 @@
 use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
+use causeway_bmi::log::{self, Masks, StartError};
 use causeway_bmi::{Bmi, Completion, Config, OpId, Unexpected};
 use causeway_transport::registry;
 
-use crate::error::{BMI_EUNSUPPORTED, Failure};
+use crate::error::{BMI_ESYSTEM, BMI_EUNSUPPORTED, Failure};
 use crate::handle::{self, Handle, guard};
 use crate::memory::Describer;
 use crate::text;
@@ -69,6 +70,25 @@ impl Instance {
         // Progress is made whether or not the context exists.
         let nothing = causeway_bmi::Context::from_raw(0);
         self.bmi.wait(nothing, Duration::ZERO);
+    }
+}
+
+/// What is printed and recorded unless `$CAUSEWAY_LOG` says otherwise: as by Causeway's own servers.
+const LOG_MASKS: &str = "warn,bmi.stall=info/debug";
+
+/// Starts the process's log with its first instance.
+fn start_log() -> Result<(), Failure> {
+    if log::masks().is_some() {
+        return Ok(());
+    }
+    let usual: Masks = LOG_MASKS
+        .parse()
+        .map_err(|error: log::MaskError| Failure::invalid(error.to_string()))?;
+    match log::start(&usual) {
+        // Another thread was faster, or the program logs by itself.
+        Ok(()) | Err(StartError::Taken) => Ok(()),
+        Err(error @ StartError::File { .. }) => Err(Failure::new(BMI_ESYSTEM, error.to_string())),
+        Err(error) => Err(Failure::invalid(error.to_string())),
     }
 }
 
@@ -172,6 +192,7 @@ pub unsafe extern "C" fn BMI_initialize(bmi: *mut *mut Handle, config: *const Bm
         unsafe { bmi.write(std::ptr::null_mut()) };
         // SAFETY: the header asks for a configuration or NULL.
         let config = unsafe { configuration(config) }?;
+        start_log()?;
         let handle = handle::insert(Box::new(Instance::start(config)?))?;
         // SAFETY: as above.
         unsafe { bmi.write(handle) };

@@ -4,6 +4,7 @@
 //! see what it is; any other is described where it lies, without an allocation.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
@@ -24,12 +25,16 @@ pub(crate) enum Named {
     List(*const iovec, usize),
 }
 
-/// Buffers that the instance made, by the address of their first byte.
+/// Buffers that the instance made.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    by_address: BTreeMap<usize, Memory>,
+    /// By the address of their first byte, shortest first, and of equal ones those for reading only: a region that was mapped twice, or whole and
+    /// in part, lies at one address. They may overlap in any other way, too.
+    by_address: BTreeMap<usize, Vec<Memory>>,
     /// All of them lie within.
     bounds: std::ops::Range<usize>,
+    /// None of them is longer.
+    longest: usize,
 }
 
 impl Buffers {
@@ -42,42 +47,72 @@ impl Buffers {
         } else {
             self.bounds.start.min(start)..self.bounds.end.max(end)
         };
-        self.by_address.insert(start, memory);
+        self.longest = self.longest.max(memory.len());
+        let order = |memory: &Memory| (memory.len(), memory.is_writable());
+        let here = self.by_address.entry(start).or_default();
+        let at = here.partition_point(|other| order(other) <= order(&memory));
+        here.insert(at, memory);
         base.cast()
     }
 
-    /// Forgets a buffer. Operations in progress keep its memory.
+    /// Forgets one buffer that begins here. Operations in progress keep its memory.
+    ///
+    /// The caller cannot say which of several. The shortest goes, so that those that stay hold whatever
+    /// the caller may still use.
     pub(crate) fn remove(&mut self, base: *mut c_void) -> bool {
-        let is_ours = self.by_address.remove(&base.addr()).is_some();
-        if self.by_address.is_empty() {
-            self.bounds = 0..0;
+        let Entry::Occupied(mut here) = self.by_address.entry(base.addr()) else {
+            return false;
+        };
+        here.get_mut().remove(0);
+        if here.get().is_empty() {
+            here.remove();
         }
-        is_ours
+        if self.by_address.is_empty() {
+            (self.bounds, self.longest) = (0..0, 0);
+        }
+        true
     }
 
-    /// The part of a buffer that the span is, if it is one.
     /// Whether the address may lie in a buffer.
     #[inline(always)]
     fn may_hold(&self, start: usize) -> bool {
         self.bounds.contains(&start)
     }
 
-    /// The part of a buffer that the span is, if it is one.
+    /// The part of a buffer that the span is, if it is one. If it begins in buffers but none of them
+    /// holds all of it, it is an error.
     fn find(&self, start: usize, len: usize) -> Result<Option<Memory>, Failure> {
-        let Some((base, memory)) = self.by_address.range(..=start).next_back() else {
-            return Ok(None);
-        };
-        let from = start - base;
-        if from >= memory.len() {
+        let first = start.saturating_sub(self.longest);
+        let (mut most_room, mut read_only) = (0, None);
+        let nearest_first = self.by_address.range(first..=start).rev();
+        for (base, memory) in nearest_first.flat_map(|(base, here)| {
+            let longest_first = here.iter().rev();
+            longest_first.map(move |memory| (base, memory))
+        }) {
+            let from = start - base;
+            if from >= memory.len() {
+                continue;
+            }
+            let room = memory.len() - from;
+            most_room = most_room.max(room);
+            if len <= room {
+                let part = memory.slice(from..from + len);
+                // The same bytes may have been mapped for reading and for writing.
+                if part.is_writable() {
+                    return Ok(Some(part));
+                }
+                read_only = Some(part);
+            }
+        }
+        if read_only.is_some() {
+            return Ok(read_only);
+        }
+        if most_room == 0 {
             return Ok(None);
         }
-        let room = memory.len() - from;
-        if len > room {
-            return Err(Failure::invalid(format!(
-                "{len} bytes, where only {room} are left of the buffer of BMI_memalloc or BMI_map"
-            )));
-        }
-        Ok(Some(memory.slice(from..from + len)))
+        Err(Failure::invalid(format!(
+            "{len} bytes, where only {most_room} are left of the buffer of BMI_memalloc or BMI_map"
+        )))
     }
 }
 
@@ -242,5 +277,55 @@ mod tests {
         assert!(!buffers.remove(last.wrapping_byte_add(1)));
         assert!(buffers.remove(last) && !buffers.remove(last));
         assert_eq!(is_found(&buffers, base + 500, 1), Some(false));
+    }
+
+    #[test]
+    fn buffers_at_one_address_and_within_each_other_are_kept_apart() {
+        let mut buffers = Buffers::default();
+        let block = Memory::zeroed(1000);
+        let base = block.as_ptr().addr();
+        let whole = buffers.insert(block.clone());
+        // The same once more, its front, and a part of it.
+        assert_eq!(buffers.insert(block.clone()), whole);
+        assert_eq!(buffers.insert(block.slice(0..100)), whole);
+        let part = buffers.insert(block.slice(200..300));
+        let all = |buffers: &Buffers, from, len| is_found(buffers, base + from, len);
+        assert_eq!(all(&buffers, 0, 1000), Some(true));
+        assert_eq!(all(&buffers, 250, 50), Some(true));
+        assert_eq!(
+            all(&buffers, 250, 750),
+            Some(true),
+            "it ends behind the part"
+        );
+        assert_eq!(all(&buffers, 250, 751), None);
+        assert!(buffers.remove(part) && !buffers.remove(part));
+        assert!(buffers.remove(whole));
+        assert_eq!(all(&buffers, 0, 1000), Some(true), "two are left");
+        assert!(buffers.remove(whole));
+        assert_eq!(all(&buffers, 0, 1000), Some(true), "one is left");
+        let watch = block.watch();
+        drop(block);
+        assert!(!watch.is_gone(), "the last one keeps the memory");
+        assert!(buffers.remove(whole) && !buffers.remove(whole));
+        assert!(watch.is_gone());
+        assert!(!buffers.may_hold(base));
+    }
+
+    #[test]
+    fn what_was_mapped_for_writing_too_can_be_written() {
+        let mut buffers = Buffers::default();
+        let block = Memory::zeroed(1000);
+        let whole = buffers.insert(block.clone());
+        buffers.insert(block.read_only());
+        buffers.insert(block.read_only().slice(100..200));
+        let is_writable = |buffers: &Buffers| {
+            let found = buffers.find(whole.addr() + 150, 10).ok().flatten();
+            found.map(|memory| memory.is_writable())
+        };
+        assert_eq!(is_writable(&buffers), Some(true));
+        assert!(buffers.remove(whole));
+        assert_eq!(is_writable(&buffers), Some(true));
+        assert!(buffers.remove(whole));
+        assert_eq!(is_writable(&buffers), Some(false));
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use causeway_bmi::{Completion, Context, OpId};
 
-use crate::error::Failure;
+use crate::error::{BMI_ELIMIT, Failure};
 use crate::handle::{Handle, call, guard};
 use crate::instance::duration_us;
 
@@ -60,6 +60,16 @@ fn room<T>(array: *mut T, entries: usize) -> Result<usize, Failure> {
     Ok(entries.min(c_int::MAX as usize))
 }
 
+/// Refuses an array of operations that is longer than what can be answered: none of them is passed over.
+fn check_count(count: usize) -> Result<(), Failure> {
+    const MOST: usize = c_int::MAX as usize;
+    if count > MOST {
+        let text = format!("{count} operations; at most {MOST} can be tested for at once");
+        return Err(Failure::new(BMI_ELIMIT, text));
+    }
+    Ok(())
+}
+
 /// Moves what was found into the caller's array.
 ///
 /// # Safety
@@ -111,7 +121,8 @@ pub unsafe extern "C" fn BMI_testsome(
     idle_us: i64,
 ) -> c_int {
     call(bmi, |instance| {
-        let count = room(done, count)?;
+        room(done, count)?;
+        check_count(count)?;
         if ops.is_null() && count > 0 {
             return Err(Failure::invalid("the array of operations is NULL"));
         }

@@ -172,7 +172,7 @@ pub(crate) fn printable(name: &[u8]) -> String {
         for c in chunk.valid().chars() {
             match c {
                 '\\' => text.push_str("\\\\"),
-                c if c.is_control() => {
+                c if causeway_watch::text::is_deceptive(c) => {
                     let mut bytes = [0; 4];
                     for byte in c.encode_utf8(&mut bytes).bytes() {
                         text.push_str(&format!("\\x{byte:02x}"));
@@ -216,6 +216,7 @@ mod tests {
         assert_eq!(printable(b"a\x1b[31m"), "a\\x1b[31m");
         assert_eq!(printable(b"\xff\\"), "\\xff\\\\");
         assert_eq!(printable("\u{9b}".as_bytes()), "\\xc2\\x9b");
+        assert_eq!(printable("\u{202e}".as_bytes()), "\\xe2\\x80\\xae");
     }
 
     #[test]

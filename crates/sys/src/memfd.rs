@@ -1,9 +1,10 @@
 //! Anonymous files to share: sized once, sealed, gone with the last process that holds them.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags, StatxFlags};
 
 /// Seals that fix a file's size for ever, and the set of seals with it.
 const FIXED_SIZE: SealFlags = SealFlags::SHRINK
@@ -26,7 +27,6 @@ pub fn create_fixed(name: &str, len: usize) -> io::Result<OwnedFd> {
 /// an error unless it is sealed against shrinking. Nor may it be of huge pages, which a hole is given
 /// only if there are any left: touching one could fault all the same.
 pub fn checked_len(file: impl AsFd) -> io::Result<u64> {
-    let refused = |why| io::Error::new(io::ErrorKind::InvalidData, why);
     let seals = rustix::fs::fcntl_get_seals(file.as_fd())
         .map_err(|_| refused("the descriptor is not a memory file"))?;
     if !seals.contains(SealFlags::SHRINK) {
@@ -42,9 +42,112 @@ pub fn checked_len(file: impl AsFd) -> io::Result<u64> {
     u64::try_from(len).map_err(|_| refused("the memory file has no length"))
 }
 
+fn refused(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+/// A memory file of another process, which can be opened without fear.
+#[derive(Debug)]
+pub struct Foreign {
+    /// Names the file, and allows nothing else.
+    name: OwnedFd,
+}
+
+impl Foreign {
+    /// Looks at what a descriptor of another process, `/proc/PID/fd/N`, is open on. Anything but a memory
+    /// file of ordinary pages is refused, without opening it, which could block (a FIFO) or have effects
+    /// (a device), and without asking its file system, which may be a process that never answers.
+    pub fn find(path: &Path) -> io::Result<Self> {
+        let name = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        let look = |file: &OwnedFd| {
+            let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+            rustix::fs::statx(file, "", flags, StatxFlags::BASIC_STATS)
+        };
+        let found = look(&name)?;
+        // All memory files lie in one file system, which nobody can mount.
+        let own = look(&rustix::fs::memfd_create("", MemfdFlags::CLOEXEC)?)?;
+        let device = |stat: &rustix::fs::Statx| (stat.stx_dev_major, stat.stx_dev_minor);
+        let is_file = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile;
+        if !is_file || found.stx_nlink != 0 || device(&found) != device(&own) {
+            return Err(refused("it is not a memory file"));
+        }
+        Ok(Self { name })
+    }
+
+    /// Opens it, and the same file in any case.
+    pub fn open(&self, writable: bool) -> io::Result<OwnedFd> {
+        let access = if writable {
+            OFlags::RDWR
+        } else {
+            OFlags::RDONLY
+        };
+        let path = format!("/proc/self/fd/{}", self.name.as_raw_fd());
+        let flags = access | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty())?;
+        if rustix::fs::fstatfs(&file)?.f_type as u64 != TMPFS_MAGIC {
+            return Err(refused("it is not a memory file of ordinary pages"));
+        }
+        Ok(file)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn path_of(file: impl AsFd) -> std::path::PathBuf {
+        format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()).into()
+    }
+
+    #[test]
+    fn a_memory_file_is_found_by_its_descriptor() {
+        let file = create_fixed("test", 8192).unwrap();
+        let found = Foreign::find(&path_of(&file)).unwrap();
+        drop(file);
+        for writable in [false, true] {
+            assert_eq!(
+                checked_len(found.open(writable).unwrap()).unwrap(),
+                8192,
+                "{writable}"
+            );
+        }
+    }
+
+    /// Opening the FIFO would wait for somebody who writes to it.
+    #[test]
+    fn what_is_no_memory_file_is_not_even_opened() {
+        let dir = std::env::temp_dir().join(format!("causeway-foreign-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let place = dir.join("file");
+        let name = |path: &Path| {
+            let flags = OFlags::PATH | OFlags::CLOEXEC;
+            rustix::fs::open(path, flags, Mode::empty()).unwrap()
+        };
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &place,
+            FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        let fifo = name(&place);
+        std::fs::remove_file(&place).unwrap();
+        let deleted = std::fs::File::create(&place).unwrap();
+        std::fs::remove_file(&place).unwrap();
+        let others = [
+            fifo,
+            deleted.into(),
+            name(&dir),
+            name(Path::new("/dev/null")),
+            name(Path::new("/proc/self/exe")),
+        ];
+        std::fs::remove_dir(&dir).unwrap();
+        for (index, file) in others.iter().enumerate() {
+            let why = Foreign::find(&path_of(file)).unwrap_err().to_string();
+            assert!(why.contains("not a memory file"), "{index}: {why}");
+        }
+    }
 
     #[test]
     fn a_fixed_file_is_accepted_and_keeps_its_size() {

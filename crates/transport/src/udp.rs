@@ -17,9 +17,10 @@
 //! must poll, or tick, more often than [`UdpConfig::liveness_timeout`].
 //!
 //! # Who is trusted
-//! As over TCP: holders of the cluster's key, and everything is encrypted; without a key, processes of
-//! the same user over loopback addresses, for which each side asks the kernel whose socket the other
-//! end's is.
+//! As over TCP: holders of the cluster's key; without a key, processes of the same user over loopback
+//! addresses, for which each side asks the kernel whose socket the other end's is, once, while the
+//! connection opens. Everything is encrypted in both cases: without a key so that nobody who gets hold
+//! of a port later gets hold of the connection too.
 //!
 //! [`Udp`] is generic in its [`Ground`], so that the whole of it runs in simulated networks and
 //! simulated time.

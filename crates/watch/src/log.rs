@@ -20,7 +20,7 @@ pub use mask::{Mask, MaskError, Masks, subsystem};
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, TryLockError};
 
 use causeway_wire::watch::{LogEvent, area};
 
@@ -64,6 +64,9 @@ struct Logger {
     sink: Sink,
     /// The version of the wish that was looked at last.
     seen: AtomicU64,
+    /// Held while masks are changed and the page is told: its text has one writer at a time, and an older
+    /// wish does not come after a newer.
+    changing: Mutex<()>,
 }
 
 static LOGGER: OnceLock<Logger> = OnceLock::new();
@@ -88,13 +91,17 @@ pub fn start(usual: &Masks) -> Result<(), StartError> {
         page: page::own().ok(),
         sink,
         seen: AtomicU64::new(0),
+        changing: Mutex::default(),
     };
     if LOGGER.set(logger).is_err() {
         return Err(StartError::Taken);
     }
     tracing::subscriber::set_global_default(subscriber::Subscriber)
         .map_err(|_| StartError::Taken)?;
-    publish();
+    if let Some(logger) = LOGGER.get() {
+        let _changing = logger.changing.lock();
+        logger.publish();
+    }
     let previous = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         previous(panic);
@@ -110,11 +117,11 @@ pub fn masks() -> Option<Masks> {
 
 /// Replaces the masks.
 pub fn set(masks: Masks) {
-    let Some(logger) = LOGGER.get() else { return };
-    *logger.masks.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(masks);
-    // Each place in the program that logs remembers whether anybody listens.
-    tracing::callsite::rebuild_interest_cache();
-    publish();
+    if let Some(logger) = LOGGER.get() {
+        // What a panic has left half done is done again.
+        let _changing = logger.changing.lock();
+        logger.change(masks);
+    }
 }
 
 /// Fulfils the wish of another process for other masks, if there is a new one. Costs a load.
@@ -130,7 +137,12 @@ pub fn look() {
 
 #[cold]
 fn obey(logger: &Logger, page: &Page) {
-    // While it is being written it has another version; we come again.
+    // While somebody else changes the masks, or writes the wish, there is no need to wait: we come again.
+    // So do events in here.
+    let _changing = match logger.changing.try_lock() {
+        Err(TryLockError::WouldBlock) => return,
+        held => held,
+    };
     let Some((version, wish)) = page.asked() else {
         return;
     };
@@ -139,18 +151,10 @@ fn obey(logger: &Logger, page: &Page) {
     }
     let wish = String::from_utf8_lossy(&wish).into_owned();
     match wish.parse() {
-        Ok(masks) => set(masks),
+        Ok(masks) => logger.change(masks),
         Err(error) => tracing::warn!(%error, "log masks from outside are not understood"),
     }
     page.answer(version);
-}
-
-fn publish() {
-    if let Some(logger) = LOGGER.get()
-        && let Some(page) = &logger.page
-    {
-        page.write_text(area::IN_FORCE, &logger.masks().to_string());
-    }
 }
 
 /// The latest events that were recorded, at most `most`, oldest first.
@@ -198,6 +202,20 @@ pub fn level_name(level: u8) -> &'static str {
 }
 
 impl Logger {
+    /// With `changing` held; likewise the next.
+    fn change(&self, masks: Masks) {
+        *self.masks.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(masks);
+        // Each place in the program that logs remembers whether anybody listens.
+        tracing::callsite::rebuild_interest_cache();
+        self.publish();
+    }
+
+    fn publish(&self) {
+        if let Some(page) = &self.page {
+            page.write_text(area::IN_FORCE, &self.masks().to_string());
+        }
+    }
+
     fn masks(&self) -> Arc<Masks> {
         Arc::clone(&self.masks.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -223,10 +241,11 @@ mod tests {
             page: Some(Arc::clone(&page)),
             sink: printed,
             seen: AtomicU64::new(page.asked_version()),
+            changing: Mutex::default(),
         };
         assert!(LOGGER.set(logger).is_ok());
         tracing::subscriber::set_global_default(subscriber::Subscriber).unwrap();
-        publish();
+        set(masks().unwrap());
         assert!(matches!(
             start(&"off".parse().unwrap()),
             Err(StartError::Taken)
@@ -276,6 +295,29 @@ mod tests {
         assert!(lines[4].contains("`loud` is no level"), "{file}");
         assert_eq!(lines[5], "the latest 5 log events were:");
         assert_eq!(lines.len(), 11, "{file}");
+
+        // From inside and outside at once: what is shown is what is in force, and the latest wish is the
+        // one that is answered.
+        let wishes = std::thread::scope(|scope| {
+            let setters = [1, 2, 3].map(|thread| {
+                scope.spawn(move || {
+                    for n in 0..200 {
+                        set(format!("off,a{thread}=info,b{n}=warn/off").parse().unwrap());
+                        look();
+                    }
+                })
+            });
+            let mut asked = Vec::new();
+            while setters.iter().any(|setter| !setter.is_finished()) {
+                let wish = format!("off,wish{}=info/off", asked.len());
+                asked.push(outside.ask(&wish).unwrap());
+                look();
+            }
+            asked
+        });
+        look();
+        assert!(wishes.last().is_none_or(|last| outside.has_answered(*last)));
+        assert_eq!(outside.masks(), masks().unwrap().to_string());
 
         // The ring keeps the latest of more events than it has room for, from many threads.
         set("off/info".parse().unwrap());

@@ -3,12 +3,12 @@
 //! Whoever wrote a page may be anybody: everything is copied out before it is looked at, decoded with
 //! bounds, and never waited for.
 
-use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{Ordering, fence};
 
 use causeway_sys::mapping::{Mapping, View, Words};
+use causeway_sys::memfd::Foreign;
 use causeway_wire::codec::Malformed;
 use causeway_wire::watch::{self as wire, LogEvent, Row, area, word};
 
@@ -56,6 +56,7 @@ pub struct Onlooker {
     /// The process.
     pub pid: u32,
     view: View,
+    file: Foreign,
     path: PathBuf,
 }
 
@@ -113,8 +114,7 @@ impl Onlooker {
             if !is_page {
                 continue;
             }
-            let opened = File::open(&path).and_then(|file| View::new(file, wire::PAGE_BYTES));
-            match opened.map(|view| Self { pid, view, path }) {
+            match Self::open(pid, path) {
                 Ok(page) => match page.check() {
                     Ok(()) => return Ok(page),
                     Err(why) => trouble = why,
@@ -128,6 +128,19 @@ impl Onlooker {
             }
         }
         Err(trouble)
+    }
+
+    /// Opens what one of the process's descriptors is open on. Its name proves nothing: a user can give
+    /// it to any file.
+    fn open(pid: u32, path: PathBuf) -> io::Result<Self> {
+        let file = Foreign::find(&path)?;
+        let view = View::new(file.open(false)?, wire::PAGE_BYTES)?;
+        Ok(Self {
+            pid,
+            view,
+            file,
+            path,
+        })
     }
 
     /// Whether the page is one of this version and of this process: one that was forked off still
@@ -165,7 +178,7 @@ impl Onlooker {
     fn text(&self, offset: usize) -> String {
         let bytes = read_text(&self.view, offset).map_or_else(Vec::new, |(_, bytes)| bytes);
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        text.replace(|c: char| c.is_control(), "?")
+        crate::text::plain(&text)
     }
 
     /// When the page was made, by the monotonic clock.
@@ -208,8 +221,7 @@ impl Onlooker {
         if masks.len() > area::TEXT_BYTES {
             return Err(invalid("the masks are too long"));
         }
-        let file = File::options().read(true).write(true).open(&self.path)?;
-        let mapping = Mapping::new(file, wire::PAGE_BYTES)?;
+        let mapping = Mapping::new(self.file.open(true)?, wire::PAGE_BYTES)?;
         let version = mapping.word(area::ASKED);
         let mut before = version.load(Ordering::Relaxed);
         // Somebody else may be asking, or was killed while asking: after a while we go ahead.
@@ -295,8 +307,8 @@ pub(crate) fn read_events(words: &impl Words, most: usize) -> Vec<(u64, LogEvent
             return None;
         }
         let mut event = LogEvent::decode(&body).ok()?;
-        event.text = event.text.replace(|c: char| c.is_control(), "?");
-        event.target = event.target.replace(|c: char| c.is_control(), "?");
+        event.text = crate::text::plain(&event.text);
+        event.target = crate::text::plain(&event.target);
         Some((number, event))
     });
     events.collect()
@@ -307,6 +319,7 @@ mod tests {
     use super::*;
     use crate::page::{RowSlot, own};
     use causeway_wire::watch::InstanceRow;
+    use std::os::fd::AsRawFd;
 
     fn row(instance: u32) -> Row {
         Row::Instance(InstanceRow {
@@ -357,18 +370,24 @@ mod tests {
 
     #[test]
     fn a_page_of_nonsense_is_read_without_harm() {
-        let file = causeway_sys::memfd::create_fixed("test", wire::PAGE_BYTES).unwrap();
+        let mut file = causeway_sys::memfd::create_fixed("test", wire::PAGE_BYTES).unwrap();
         let mapping = Mapping::new(&file, wire::PAGE_BYTES).unwrap();
         let mut word = 0x9e37_79b9_7f4a_7c15u64;
         for offset in (0..wire::PAGE_BYTES).step_by(8) {
             word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             mapping.word(offset).store(word, Ordering::Relaxed);
         }
-        let page = Onlooker {
-            pid: std::process::id(),
-            view: View::new(&file, wire::PAGE_BYTES).unwrap(),
-            path: PathBuf::new(),
-        };
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let page = Onlooker::open(std::process::id(), path.into()).unwrap();
+        // What is asked for reaches the file that was looked at, whatever the descriptor is now.
+        let other = causeway_sys::memfd::create_fixed("other", wire::PAGE_BYTES).unwrap();
+        let other_words = Mapping::new(&other, wire::PAGE_BYTES).unwrap();
+        rustix::io::dup2(&other, &mut file).unwrap();
+        mapping.word(area::ASKED).store(2, Ordering::Relaxed);
+        page.ask("off").unwrap();
+        assert_eq!(other_words.word(area::ASKED).load(Ordering::Relaxed), 0);
+        let asked = read_text(&mapping, area::ASKED).map(|(_, text)| text);
+        assert_eq!(asked.as_deref(), Some(&b"off"[..]));
         assert!(page.check().is_err() && !page.is_there());
         mapping
             .word(word::MAGIC)

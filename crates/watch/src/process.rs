@@ -81,7 +81,7 @@ pub(crate) fn own_name() -> String {
         name.push_str(argument);
     }
     // Arguments may hold anything; a terminal shows this.
-    name.replace(|c: char| c.is_control(), "?")
+    crate::text::plain(&name)
 }
 
 /// The process id that the process `pid` knows itself by: another one than ours for it if it lives in

@@ -1,4 +1,15 @@
-//! Sizes, ages and times of day for people.
+//! Sizes, ages, times of day and other processes' text for people.
+
+/// Whether a character can make a terminal show something else than what is there: it drives the
+/// terminal, or turns the direction of what follows.
+pub fn is_deceptive(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Text of somebody else's that a terminal may show.
+pub fn plain(text: &str) -> String {
+    text.replace(is_deceptive, "?")
+}
 
 /// `4.0 MiB`.
 pub fn bytes(bytes: u64) -> String {
@@ -60,6 +71,12 @@ fn date(days: u64) -> (u64, u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_of_others_is_shown_as_it_is() {
+        let text = "a\x1b[2J\u{202e}gpj.\u{2066}é\u{2069}\u{9b}\n\u{200d}";
+        assert_eq!(plain(text), "a?[2J?gpj.?é???\u{200d}");
+    }
 
     #[test]
     fn figures_read_well() {

@@ -10,7 +10,8 @@
 //! frames of [`crate::tcp`]. `docs/formats/datagram.md` draws all of it.
 //!
 //! In the clear, a datagram ends with a checksum of everything before it (XXH3, 64 bits): the 16 bits
-//! that UDP has of its own let alterations through. With the cluster's key, segments are sealed.
+//! that UDP has of its own let alterations through. Segments are sealed, with or without the cluster's
+//! key; in the clear they travel in simulated networks only.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -18,7 +19,7 @@ use crate::codec::{Malformed, Reader};
 use crate::tcp::{Auth, Holder, Refusal};
 
 /// The version of everything in this module. Both sides must have the same.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Encoded size of the prefix: kind, version, and the incarnations of receiver and sender.
 pub const PREFIX_BYTES: usize = 20;
@@ -63,6 +64,9 @@ pub const SAFE_DATAGRAM_BYTES: usize = 1_200;
 /// How far the stream may run ahead of what was received, before the first [`Ack::limit`].
 pub const FIRST_LIMIT: u64 = 64 * 1024;
 
+/// The pre-shared key of those who have none: no secret, but it makes one handshake of two.
+pub const PUBLIC_KEY: [u8; 32] = *b"causeway datagrams without a key";
+
 /// Seed of the checksum, so that it is no other protocol's.
 const SEED: u64 = u64::from_le_bytes(*b"causeway");
 
@@ -88,7 +92,7 @@ pub enum Kind {
     /// The sender knows nothing of the connection to which the receiver's segment belonged; or, with
     /// its own number 0, it does not take calls where the receiver's opening came.
     Reset = 5,
-    /// A segment in the clear.
+    /// A segment in the clear: in simulated networks only.
     Plain = 6,
     /// A segment, sealed.
     Sealed = 7,

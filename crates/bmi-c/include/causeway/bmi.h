@@ -71,6 +71,15 @@
  *     No call changes the disposition of a signal, SIGPIPE included; a signal does not end a sleep
  *     (BMI_wake() in its handler does).
  *
+ * ENVIRONMENT
+ *     The first BMI_initialize() of a process starts its log: warnings, and operations that do not get on
+ *     for 10 s, are written to standard error, a line each. A reader that does not keep up loses lines; it
+ *     does not stop the program.
+ *
+ *     CAUSEWAY_LOG        off: nothing is written. Otherwise a level (error, warn, info, debug, trace),
+ *                         and others for parts of the library: warn,bmi=debug,shm=trace
+ *     CAUSEWAY_LOG_FILE   a file to append to instead of standard error
+ *
  * VERSIONS
  *     Functions are exported with symbol versions (CAUSEWAY_BMI_0.1). Within one number after
  *     libcauseway_bmi.so., programs that were compiled against an older header run with a newer library.
@@ -148,7 +157,8 @@ typedef int64_t bmi_size_t;
 #define BMI_ELENGTH (-21)      /* local and remote lists do not cover the same number of bytes */
 #define BMI_EREADONLY (-22)    /* the memory is for reading only */
 
-/* A bug in the library stopped a call. The instance answers nothing else any more; finalize it. */
+/* A bug in the library stopped a call. The instance answers nothing else any more; finalize it, and mind
+ * what BMI_finalize() says of such an instance. */
 #define BMI_EINTERNAL (-23)
 
 /*
@@ -226,8 +236,8 @@ struct bmi_config {
  *
  * ERRORS
  *     BMI_EADDRESS, BMI_ENOMETHOD   an address to listen at is none, or of an unknown kind
- *     BMI_ESYSTEM                   it is in use, or the system refuses it
- *     BMI_EINVAL                    a setting is out of range
+ *     BMI_ESYSTEM                   it is in use, or the system refuses it or CAUSEWAY_LOG_FILE
+ *     BMI_EINVAL                    a setting is out of range, or CAUSEWAY_LOG is not understood
  *     BMI_EUNSUPPORTED              a setting is of a later version of this header
  *     BMI_ELIMIT                    the process has 1024 instances
  *
@@ -248,6 +258,12 @@ int BMI_initialize(bmi_t **bmi, const struct bmi_config *config);
  *     are handed to the network as far as it takes them at once: a program that must know that its last
  *     message has arrived waits for an answer before it finalizes. Unexpected messages that were taken
  *     stay valid until BMI_unexpected_free().
+ *
+ *     An instance that has answered BMI_EINTERNAL is given up, not taken apart: nobody knows what state it
+ *     is in. Its connections and listening sockets stay open, its exports stay valid, and peers may go on
+ *     copying from and into the buffers of its operations, until the process ends: the program must
+ *     neither free nor reuse them. What BMI_memalloc() and BMI_map() gave stays, too. Such a process had
+ *     best save what it can and end.
  *
  * RETURN VALUE
  *     0. The handle is stale from then on.
@@ -574,6 +590,7 @@ int BMI_test(bmi_t *bmi, bmi_op_t op, struct bmi_completion *done, int64_t idle_
  *
  * ERRORS
  *     BMI_EHANDLE   one of them does not exist; nothing is reported
+ *     BMI_ELIMIT    `count` is more than INT_MAX; nothing is reported
  *     BMI_EINVAL, BMI_EBUSY
  */
 int BMI_testsome(bmi_t *bmi, const bmi_op_t *ops, size_t count, struct bmi_completion *done,
@@ -791,7 +808,8 @@ int BMI_post_transfer_list(bmi_t *bmi, bmi_op_t *op, bmi_addr_t addr, int direct
  * BMI_map - maps memory that a peer exports to us
  *
  *     Possible for buffers that the peer got from BMI_memalloc(), over shared memory. The peer's
- *     BMI_unexport() does not end what was mapped before.
+ *     BMI_unexport() does not end what was mapped before. A region that is mapped more than once, or whole
+ *     and in part, may be given the same address each time, and is freed as often as it was mapped.
  *
  * PARAMETERS
  *     buffer  where its address is written to; NULL if the call fails

@@ -1,6 +1,7 @@
 /* What C can get wrong: null pointers, stale and invented handles, sizes, two threads in one instance. */
 #include "common.h"
 
+#include <limits.h>
 #include <pthread.h>
 
 /* Every call refuses a handle that is none; none of them looks at the other arguments first. */
@@ -123,6 +124,7 @@ static void pointers_and_sizes(struct layer *layer, bmi_addr_t peer) {
     CHECK_IS(BMI_testcontext(bmi, context, &done, 1, -1), BMI_EINVAL);
     CHECK_IS(BMI_testcontext(bmi, context, NULL, 0, 0), 0);
     CHECK_IS(BMI_testsome(bmi, NULL, 1, &done, 0), BMI_EINVAL);
+    CHECK_IS(BMI_testsome(bmi, &op, (size_t)INT_MAX + 1, &done, 0), BMI_ELIMIT);
     CHECK_IS(BMI_testunexpected(bmi, NULL, 1, 0), BMI_EINVAL);
     CHECK_IS(BMI_unexpected_free(NULL), BMI_EINVAL);
     CHECK_IS(BMI_open_context(bmi, NULL), BMI_EINVAL);

@@ -1,7 +1,21 @@
 /* memalloc, remote memory, mapping, options and load. */
 #include "common.h"
 
-enum { SIZE = 1 << 20, PART = 4096, GO = 1, REGIONS = 2 };
+enum { SIZE = 1 << 20, PART = 4096, GO = 1, REGIONS = 2, MAPPED = 3 };
+
+/* What the program is called with; only there can memory be mapped. */
+static int is_shm;
+
+/* What the client sends out of its mappings. */
+static void take_mapped(struct layer *layer, bmi_addr_t client) {
+    char *taken = malloc(SIZE);
+    CHECK_IS(recv_from(layer, client, taken, SIZE, MAPPED), SIZE);
+    CHECK(is_filled(taken, SIZE, 2));
+    CHECK_IS(recv_from(layer, client, taken, SIZE, MAPPED), SIZE - PART - 1);
+    CHECK_IS(recv_from(layer, client, taken, SIZE, MAPPED), SIZE);
+    CHECK(is_filled(taken, SIZE, 2));
+    free(taken);
+}
 
 /* Exports a plain and an allocated buffer, and looks at them when the client says so. */
 static void serve(struct layer *layer) {
@@ -21,6 +35,7 @@ static void serve(struct layer *layer) {
     CHECK_IS(regions[1].size, SIZE);
     CHECK_IS(send_to(layer, client, regions, sizeof regions, REGIONS), sizeof regions);
     char byte;
+    if (is_shm) take_mapped(layer, client);
     CHECK_IS(recv_from(layer, client, &byte, 1, GO), 1);
     CHECK(is_filled(plain, PART, 9));
     CHECK(is_filled((char *)plain + PART, PART, 10));
@@ -86,7 +101,28 @@ static void transfers(struct layer *layer, bmi_addr_t server, struct bmi_region 
     free(buffer);
 }
 
-static void look(struct layer *layer, bmi_addr_t server, int is_shm) {
+/* A region that is mapped more than once stays until each mapping is freed. */
+static void map_again(struct layer *layer, bmi_addr_t server, const struct bmi_region *region,
+                      char *mapped) {
+    void *same, *front, *inner;
+    struct bmi_region part;
+    CHECK_IS(BMI_map(layer->bmi, server, region, &same), 0);
+    CHECK_IS(BMI_region_part(region, 0, PART, &part), 0);
+    CHECK_IS(BMI_map(layer->bmi, server, &part, &front), 0);
+    CHECK_IS(BMI_region_part(region, PART, PART, &part), 0);
+    CHECK_IS(BMI_map(layer->bmi, server, &part, &inner), 0);
+    CHECK(is_filled(same, SIZE, 2) && is_filled(front, PART, 2));
+    CHECK(memcmp(inner, mapped + PART, PART) == 0);
+    CHECK_IS(send_to(layer, server, mapped, SIZE, MAPPED), SIZE);
+    CHECK_IS(send_to(layer, server, mapped + PART + 1, SIZE - PART - 1, MAPPED), SIZE - PART - 1);
+    CHECK_IS(BMI_memfree(layer->bmi, inner), 0);
+    CHECK_IS(BMI_memfree(layer->bmi, front), 0);
+    CHECK_IS(BMI_memfree(layer->bmi, same), 0);
+    CHECK(is_filled(mapped, SIZE, 2));
+    CHECK_IS(send_to(layer, server, mapped, SIZE, MAPPED), SIZE);
+}
+
+static void look(struct layer *layer, bmi_addr_t server) {
     int64_t value;
     char text[4096];
     struct bmi_identity identity;
@@ -120,7 +156,7 @@ static void options(struct layer *layer, bmi_addr_t server) {
 
 int main(int argc, char **argv) {
     const char *listen = begin(argc, argv);
-    int is_shm = strncmp(listen, "shm:", 4) == 0;
+    is_shm = strncmp(listen, "shm:", 4) == 0;
     struct child child = start_server(listen, serve);
     struct layer layer = open_layer(NULL);
     bmi_addr_t server = look_up(&layer, child.address);
@@ -130,7 +166,7 @@ int main(int argc, char **argv) {
     CHECK_IS(send_unexpected(&layer, server, "", 1, 1), 1);
     struct bmi_region regions[3];
     CHECK_IS(recv_from(&layer, server, regions, sizeof regions, REGIONS), sizeof regions);
-    look(&layer, server, is_shm);
+    look(&layer, server);
     transfers(&layer, server, regions);
     void *mapped = &layer;
     CHECK_IS(BMI_map(layer.bmi, server, &regions[0], &mapped), BMI_EUNSUPPORTED);
@@ -138,6 +174,7 @@ int main(int argc, char **argv) {
     if (is_shm) {
         CHECK_IS(BMI_map(layer.bmi, server, &regions[1], &mapped), 0);
         CHECK(is_filled(mapped, SIZE, 2));
+        map_again(&layer, server, &regions[1], mapped);
     }
     CHECK_IS(send_to(&layer, server, "", 1, GO), 1);
     char byte;

@@ -80,6 +80,54 @@ fn remote() {
     over_both("remote");
 }
 
+#[test]
+fn warnings_are_written_unless_the_log_is_off() {
+    let program = compile(&source("log"), "log");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log");
+    let say = |variables: &[(&str, &str)]| {
+        let mut command = command(&program);
+        command.env_remove("CAUSEWAY_LOG");
+        command.env_remove("CAUSEWAY_LOG_FILE");
+        command.envs(variables.iter().copied());
+        let output = run(command.arg("tcp://127.0.0.1:0"));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let is_warning = |text: &str| {
+        let mut lines = text.lines();
+        lines.clone().count() == 2
+            && lines.all(|line| {
+                line.contains(" WARN  transport.tcp: ") && line.contains("will not reach it")
+            })
+    };
+    let (code, said) = say(&[]);
+    assert!(code == Some(0) && is_warning(&said), "{said}");
+    assert_eq!(say(&[("CAUSEWAY_LOG", "off")]), (Some(0), String::new()));
+    let place = file.display().to_string();
+    assert_eq!(
+        say(&[("CAUSEWAY_LOG_FILE", &place)]),
+        (Some(0), String::new())
+    );
+    let logged = std::fs::read_to_string(&file).unwrap();
+    assert!(is_warning(&logged), "{logged}");
+    let (code, said) = say(&[("CAUSEWAY_LOG", "loud")]);
+    assert!(
+        code == Some(2) && said.contains("`loud` is no level"),
+        "{said}"
+    );
+    let (code, said) = say(&[("CAUSEWAY_LOG_FILE", "/nowhere/log")]);
+    assert!(code == Some(2) && said.contains("/nowhere/log"), "{said}");
+    // A reader of standard error that has gone away does not end the program.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = command(&program)
+        .arg("tcp://127.0.0.1:0")
+        .stderr(writer)
+        .status();
+    assert_eq!(status.unwrap().code(), Some(0));
+}
+
 /// The alarm itself works, for what the library hands out, too.
 #[test]
 fn a_leak_would_be_found() {

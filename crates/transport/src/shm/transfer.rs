@@ -117,12 +117,13 @@ impl Transfers {
         }
     }
 
-    /// Completes everything: the peer is gone.
+    /// Completes everything: the peer is gone. Exports that had ended by then had ended because it went.
     pub(super) fn fail_all(&mut self, peer: Peer, cause: &PeerError, sink: &mut dyn Sink) {
         self.caller_waits = false;
         while let Some(active) = self.queue.pop_front() {
             let error = active
                 .failed
+                .filter(|error| *error != TransferError::Protection)
                 .unwrap_or_else(|| TransferError::Peer(cause.clone()));
             sink.transfer_done(peer, active.transfer.token, Err(error));
         }
@@ -252,6 +253,10 @@ fn finish_front(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
         return Step::Wait;
     };
     if let Some(error) = active.failed.take() {
+        if error == TransferError::Protection && has_left(pair) {
+            // That is the news to tell, and it is on its way.
+            return Step::Wait;
+        }
         pair.transfers.complete(peer, Err(error), sink);
     } else if let Some(notify) = active.transfer.notify.take() {
         if !pair.publish(SlotKind::Packet, &notify[..], notify.len()) {
@@ -265,6 +270,12 @@ fn finish_front(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
         pair.transfers.complete(peer, Ok(()), sink);
     }
     again_if(!pair.transfers.queue.is_empty())
+}
+
+/// Whether the peer has closed its end.
+fn has_left(pair: &Pair) -> bool {
+    let socket = pair.socket.as_ref();
+    socket.is_some_and(|socket| socket.is_hung_up())
 }
 
 pub(super) fn again_if(more: bool) -> Step {

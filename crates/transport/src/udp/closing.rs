@@ -45,7 +45,7 @@ impl Core {
             }
             Origin::Accepted { told: false } => {
                 tracing::debug!(address = %state.address, %cause, "a UDP connection came to nothing");
-                self.half_open -= 1;
+                self.half_open.retain(|&(_, waiting)| waiting != peer);
                 self.forget(peer);
             }
             Origin::Lingering { .. } => {
@@ -78,7 +78,13 @@ impl Core {
     }
 
     /// Another target of the peer that we connect to is tried, or the attempt is over.
-    fn next_target(&mut self, now: Time, peer: Peer, cause: PeerError, sink: &mut dyn Sink) {
+    pub(super) fn next_target(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        cause: PeerError,
+        sink: &mut dyn Sink,
+    ) {
         let more = match self.peers.get_mut(peer).map(|state| &mut state.origin) {
             Some(Origin::Connected { targets, at }) if *at + 1 < targets.len() => {
                 *at += 1;

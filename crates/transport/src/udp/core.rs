@@ -49,6 +49,12 @@ pub trait Surroundings {
 
     /// Fills `into` with random numbers that nobody can guess.
     fn random(&mut self, into: &mut [u8]);
+
+    /// Whether segments travel in the clear when there is no key: in simulated networks, which look
+    /// into them and alter them. Over anything that others can send to, never.
+    fn is_in_the_clear(&self) -> bool {
+        false
+    }
 }
 
 /// See the module's page.
@@ -63,7 +69,8 @@ pub struct Core {
     /// The sockets that take calls.
     pub(super) listening: BTreeSet<u32>,
     pub(super) jar: Jar,
-    pub(super) half_open: usize,
+    /// Callers that have not come up, and since when, the oldest first.
+    pub(super) half_open: VecDeque<(Time, Peer)>,
     ready: VecDeque<Peer>,
     due: VecDeque<Peer>,
     timers: BTreeSet<(Time, Peer)>,
@@ -83,7 +90,7 @@ impl Core {
             by_caller: HashMap::new(),
             listening: BTreeSet::new(),
             jar: Jar::new(secret),
-            half_open: 0,
+            half_open: VecDeque::new(),
             ready: VecDeque::new(),
             due: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -413,8 +420,10 @@ impl Core {
             Datagram::Reset(prefix) => {
                 let why = "another process has taken its place at its address";
                 let calling = self.opening_to(from, prefix);
-                let calling = calling.filter(|_| prefix.from == 0);
-                if let Some(peer) = calling.or_else(|| self.addressee(from, prefix, false, false)) {
+                if let Some(peer) = calling.filter(|_| prefix.from == 0) {
+                    let cause = PeerError::Refused(format!("at {}", from.address));
+                    self.turned_away(now, peer, cause, sink);
+                } else if let Some(peer) = self.addressee(from, prefix, false, false) {
                     self.nobody_there(now, peer, why, sink);
                 }
             }
@@ -501,7 +510,7 @@ impl Core {
             link.come_up(theirs, seal, now);
             if let Origin::Accepted { told } = &mut state.origin {
                 *told = true;
-                self.half_open -= 1;
+                self.half_open.retain(|&(_, waiting)| waiting != peer);
                 sink.peer_up(peer);
             }
         }

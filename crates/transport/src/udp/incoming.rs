@@ -96,7 +96,7 @@ impl Incoming {
                         self.shift(ahead);
                         ahead
                     }
-                    None => number + 1,
+                    None => number.saturating_add(1),
                 };
                 self.largest = Some(number);
                 self.largest_at = now;
@@ -250,6 +250,17 @@ mod tests {
                 assert_eq!(told, seen.contains(&(ack.largest - behind)));
             }
         }
+    }
+
+    #[test]
+    fn the_largest_number_there_is_may_come_first() {
+        let mut incoming = Incoming::new(0);
+        incoming.record(u64::MAX, true, NOW);
+        assert!(!incoming.is_new(u64::MAX));
+        assert!(incoming.is_new(u64::MAX - 1));
+        incoming.record(u64::MAX - 1, true, NOW);
+        let ack = incoming.take_ack(NOW).unwrap();
+        assert_eq!((ack.largest, ack.bitmap), (u64::MAX, [1, 0, 0, 0]));
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //!
 //! Pure: time comes from the caller, datagrams go to a vector.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use causeway_wire::datagram::{
-    self, Greeting, Kind, OVERHEAD_BYTES, Prefix, SAFE_DATAGRAM_BYTES, Segment,
+    self, COOKIE_BYTES, Greeting, Kind, OVERHEAD_BYTES, Prefix, SAFE_DATAGRAM_BYTES, Segment,
 };
 
 use super::congestion::Window;
@@ -21,6 +22,9 @@ use crate::tcp::session::{MAIN, Session};
 /// An opening is repeated after this, then after twice as long, and so on.
 const FIRST_REPEAT: Duration = Duration::from_millis(50);
 const MOST_REPEAT: Duration = Duration::from_secs(1);
+
+/// Cookies that have an opening repeated at once.
+const MAX_HURRIES: u32 = 4;
 
 /// How many times as long as [`UdpConfig::liveness_timeout`] a peer may be silent that owes nothing.
 const IDLE_FACTOR: u32 = 10;
@@ -48,7 +52,14 @@ impl Scratch {
 /// Our side of an opening.
 pub(super) struct Opening {
     pub(super) greeting: Greeting,
-    pub(super) noise: Option<Begun>,
+    /// Handshakes that may yet be answered: one for each cookie that came, the latest last.
+    pub(super) noise: VecDeque<Begun>,
+    /// What somebody said who may not be the callee: believed when nothing better has come in time.
+    pub(super) refused: Option<PeerError>,
+    /// Cookies that came.
+    cookies: u32,
+    /// Whether the opening was sent as it stands.
+    sent: bool,
     repeat_at: Time,
     repeats: u32,
 }
@@ -228,6 +239,7 @@ impl Link {
                 let pause = FIRST_REPEAT * (1 << opening.repeats.min(8));
                 opening.repeat_at = now + pause.min(MOST_REPEAT);
                 opening.repeats += 1;
+                opening.sent = true;
                 true
             }
             Phase::Opening(_) | Phase::Accepting(_) => false,
@@ -362,10 +374,12 @@ impl Link {
     /// over.
     pub(super) fn expire(&mut self, now: Time, connect_ms: u64) -> Result<(), PeerError> {
         if !self.is_up() {
-            return match now < self.trust_deadline {
-                true => Ok(()),
-                false => Err(PeerError::TimedOut(connect_ms)),
+            let refused = match &mut self.phase {
+                _ if now < self.trust_deadline => return Ok(()),
+                Phase::Opening(opening) => opening.refused.take(),
+                _ => None,
             };
+            return Err(refused.unwrap_or(PeerError::TimedOut(connect_ms)));
         }
         if let Some((since, why)) = self.suspected
             && since + self.suspicion_timeout <= now
@@ -396,15 +410,30 @@ impl Opening {
     pub(super) fn new(greeting: Greeting, now: Time) -> Self {
         Self {
             greeting,
-            noise: None,
+            noise: VecDeque::new(),
+            refused: None,
+            cookies: 0,
+            sent: false,
             repeat_at: now,
             repeats: 0,
         }
     }
 
-    /// Has the opening, which has changed, sent at once.
-    pub(super) fn hurry(&mut self, now: Time) {
-        self.repeat_at = now;
-        self.repeats = 0;
+    /// Whether this cookie is worth another handshake: none before the opening was sent with the one
+    /// before it, so that forged cookies cost no more than openings do.
+    pub(super) fn wants(&self, cookie: &[u8; COOKIE_BYTES]) -> bool {
+        self.sent && self.greeting.cookie != *cookie
+    }
+
+    /// Takes a cookie that is wanted. The first few have the opening sent again at once, more of them wait
+    /// for its turn.
+    pub(super) fn take_cookie(&mut self, cookie: [u8; COOKIE_BYTES], now: Time) {
+        self.greeting.cookie = cookie;
+        self.sent = false;
+        self.cookies = self.cookies.saturating_add(1);
+        if self.cookies <= MAX_HURRIES {
+            self.repeat_at = now;
+            self.repeats = 0;
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! The cluster's key over datagrams: one Noise message each way while a connection opens, then segments
-//! that are sealed each for itself, with their numbers as nonces.
+//! The cluster's key over datagrams, or the one that everybody knows: one Noise message each way while a
+//! connection opens, then segments that are sealed each for itself, with their numbers as nonces.
 
-use causeway_wire::datagram::{NOISE_BYTES, VERSION};
+use causeway_wire::datagram::{COOKIE_BYTES, NOISE_BYTES, VERSION};
 use snow::params::{CipherChoice, DHChoice, HashChoice};
 use snow::resolvers::{BoxedCryptoResolver, CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
@@ -54,15 +54,24 @@ impl CryptoResolver for Resolver {
     }
 }
 
-/// The caller is told apart by its number, which both sides know before the first message.
-fn prologue(caller: u64) -> [u8; 17] {
-    let mut bytes = [0; 17];
-    let (front, back) = bytes.split_at_mut(8);
-    front.copy_from_slice(b"datagram");
-    let (number, version) = back.split_at_mut(8);
-    number.copy_from_slice(&caller.to_le_bytes());
-    version.copy_from_slice(&[VERSION]);
-    bytes
+/// What both sides know before the first message: a recorded one fits no other call, and no
+/// other place from which the same is said.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call<'a> {
+    /// The caller's number for the connection.
+    pub(super) caller: u64,
+    /// The callee's proof, for a while, that the caller receives what is sent to its address.
+    pub(super) cookie: &'a [u8; COOKIE_BYTES],
+}
+
+impl Call<'_> {
+    fn prologue(&self) -> Vec<u8> {
+        let mut bytes = b"datagram".to_vec();
+        bytes.extend_from_slice(&self.caller.to_le_bytes());
+        bytes.extend_from_slice(self.cookie);
+        bytes.push(VERSION);
+        bytes
+    }
 }
 
 fn builder(
@@ -84,10 +93,10 @@ fn builder(
 /// The caller begins: its state, and its message.
 pub(super) fn call(
     key: &[u8; KEY_BYTES],
-    caller: u64,
+    of: Call<'_>,
     random: [u8; EPHEMERAL_BYTES],
 ) -> Result<(Begun, [u8; NOISE_BYTES]), Error> {
-    let mut state = builder(key, &prologue(caller), random, true)?;
+    let mut state = builder(key, &of.prologue(), random, true)?;
     let mut message = [0; NOISE_BYTES];
     state.write_message(&[], &mut message)?;
     Ok((Box::new(state), message))
@@ -96,11 +105,11 @@ pub(super) fn call(
 /// The callee answers the caller's message. An error means that it holds another key.
 pub(super) fn answer(
     key: &[u8; KEY_BYTES],
-    caller: u64,
+    of: Call<'_>,
     random: [u8; EPHEMERAL_BYTES],
     message: &[u8; NOISE_BYTES],
 ) -> Result<(Seal, [u8; NOISE_BYTES]), Error> {
-    let mut state = builder(key, &prologue(caller), random, false)?;
+    let mut state = builder(key, &of.prologue(), random, false)?;
     let mut empty = [0; NOISE_BYTES];
     state.read_message(message, &mut empty)?;
     let mut answer = [0; NOISE_BYTES];
@@ -124,11 +133,15 @@ mod tests {
     use super::*;
 
     const KEY: [u8; KEY_BYTES] = [3; KEY_BYTES];
+    const CALL: Call<'_> = Call {
+        caller: 7,
+        cookie: &[5; COOKIE_BYTES],
+    };
 
     #[test]
     fn two_holders_of_the_key_understand_each_other_in_any_order() {
-        let (mut begun, message) = call(&KEY, 7, [1; 32]).unwrap();
-        let (theirs, reply) = answer(&KEY, 7, [2; 32], &message).unwrap();
+        let (mut begun, message) = call(&KEY, CALL, [1; 32]).unwrap();
+        let (theirs, reply) = answer(&KEY, CALL, [2; 32], &message).unwrap();
         let mut forged = reply;
         forged[40] ^= 1;
         assert!(!is_answered(&mut begun, &forged));
@@ -146,17 +159,26 @@ mod tests {
     }
 
     #[test]
-    fn another_key_or_caller_is_noticed() {
-        let (_, message) = call(&KEY, 7, [1; 32]).unwrap();
-        assert!(answer(&[4; 32], 7, [2; 32], &message).is_err());
-        assert!(answer(&KEY, 8, [2; 32], &message).is_err());
+    fn another_key_caller_or_cookie_is_noticed() {
+        let (_, message) = call(&KEY, CALL, [1; 32]).unwrap();
+        assert!(answer(&[4; 32], CALL, [2; 32], &message).is_err());
+        let others = [
+            Call { caller: 8, ..CALL },
+            Call {
+                cookie: &[6; COOKIE_BYTES],
+                ..CALL
+            },
+        ];
+        for other in others {
+            assert!(answer(&KEY, other, [2; 32], &message).is_err());
+        }
     }
 
     #[test]
     fn given_numbers_make_it_repeatable() {
-        let (_, one) = call(&KEY, 7, [1; 32]).unwrap();
-        let (_, same) = call(&KEY, 7, [1; 32]).unwrap();
-        let (_, other) = call(&KEY, 7, [9; 32]).unwrap();
+        let (_, one) = call(&KEY, CALL, [1; 32]).unwrap();
+        let (_, same) = call(&KEY, CALL, [1; 32]).unwrap();
+        let (_, other) = call(&KEY, CALL, [9; 32]).unwrap();
         assert_eq!(one, same);
         assert_ne!(one, other);
     }

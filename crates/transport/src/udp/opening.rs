@@ -4,28 +4,54 @@
 //! caller                                   callee
 //!   Open ─────────────────────────────────────►          keeps nothing
 //!   ◄─────────────────────────────────── Cookie
-//!   Open: cookie (with a key: psk, e) ────────►          asks who is there, or opens the message
-//!   ◄─────────────────── Accept (with a key: e, ee)      a place among the half-open
+//!   Open: cookie, psk, e ─────────────────────►          opens the message; no key: asks who is there
+//!   ◄────────────────────────────── Accept: e, ee        a place among the half-open
 //!   first segment ────────────────────────────►          up
 //! ```
 //!
-//! The caller repeats what is not answered. The cookie proves that it receives what is sent to its address;
-//! the first segment that it has the callee's number and, with a key, the key: a recorded opening
-//! gets no further than a place among the half-open, for a while.
+//! The caller repeats what is not answered, and with a key also what is refused: anybody can forge a
+//! refusal, which therefore is only believed when the time is over. The cookie proves that it receives what is sent to its address;
+//! the first segment that it is the one whose ephemeral key was in its opening. The Noise message fits
+//! its cookie alone: a recorded opening is worth no more than one place among the half-open, as long as
+//! its cookie is good, and only until somebody else needs it.
+//!
+//! Without a cluster's key the handshake is the same, under a key that everybody knows. It says nothing
+//! about who the other side is; that the kernel does, at the moment of opening. What it gives is
+//! that from then on only the process that was asked about has the connection's keys, whoever may come
+//! to hold its port after it.
 
-use causeway_wire::datagram::{Greeting, Kind, Prefix};
-use causeway_wire::tcp::{Auth, Refusal};
+use std::time::Duration;
 
+use causeway_wire::datagram::{Greeting, Kind, PUBLIC_KEY, Prefix};
+use causeway_wire::tcp::{Auth, Holder, Refusal};
+
+use super::closing::Silence;
 use super::core::{Core, Surroundings};
 use super::link::{Link, Opening, Phase};
-use super::noise::{self, EPHEMERAL_BYTES};
+use super::noise::{self, Call, EPHEMERAL_BYTES};
 use super::table::{Origin, PeerState, describe};
 use super::{Remote, Time};
 use crate::error::PeerError;
 use crate::method::{Identity, Peer, Sink};
+use crate::tcp::config::KEY_BYTES;
+
+/// Handshakes of one opening that are kept: the callee may have answered the one before the last.
+const MAX_BEGUN: usize = 8;
+
+/// A half-open connection has the right to its place for so long; then it is put out when somebody else
+/// needs the place.
+const HALF_OPEN_GRACE: Duration = Duration::from_secs(1);
 
 /// Our side.
 impl Core {
+    /// The key of handshakes, if there are any.
+    fn secret(&self, around: &dyn Surroundings) -> Option<[u8; KEY_BYTES]> {
+        match self.config.key {
+            None if around.is_in_the_clear() => None,
+            key => Some(key.unwrap_or(PUBLIC_KEY)),
+        }
+    }
+
     /// Begins to connect to the target at hand. Failure is reported by the next poll.
     pub(super) fn begin_to_connect(
         &mut self,
@@ -91,7 +117,7 @@ impl Core {
         match prefix.kind {
             Kind::Cookie => self.cookie_came(now, peer, greeting, around),
             Kind::Accept => self.accepted(now, peer, prefix.from, greeting, around, sink),
-            Kind::Refuse => self.end(now, peer, refused(greeting.refusal), sink),
+            Kind::Refuse => self.turned_away(now, peer, refused(greeting.refusal), sink),
             _ => {}
         }
     }
@@ -111,7 +137,7 @@ impl Core {
         theirs: Greeting,
         around: &mut dyn Surroundings,
     ) {
-        let key = self.config.key;
+        let secret = self.secret(around);
         let Some(state) = self.peers.get_mut(peer) else {
             return;
         };
@@ -120,15 +146,22 @@ impl Core {
         let Phase::Opening(opening) = &mut link.phase else {
             return;
         };
-        if opening.greeting.cookie == theirs.cookie {
+        if !opening.wants(&theirs.cookie) {
             return;
         }
-        if let (Some(key), None) = (&key, &opening.noise) {
+        if let Some(secret) = &secret {
+            let call = Call {
+                caller: number,
+                cookie: &theirs.cookie,
+            };
             let mut random = [0; EPHEMERAL_BYTES];
             around.random(&mut random);
-            match noise::call(key, number, random) {
+            match noise::call(secret, call, random) {
                 Ok((begun, message)) => {
-                    opening.noise = Some(begun);
+                    if opening.noise.len() >= MAX_BEGUN {
+                        opening.noise.pop_front();
+                    }
+                    opening.noise.push_back(begun);
                     opening.greeting.noise = message;
                 }
                 Err(error) => {
@@ -138,8 +171,7 @@ impl Core {
                 }
             }
         }
-        opening.greeting.cookie = theirs.cookie;
-        opening.hurry(now);
+        opening.take_cookie(theirs.cookie, now);
         self.touch(now, peer);
     }
 
@@ -153,6 +185,7 @@ impl Core {
         sink: &mut dyn Sink,
     ) {
         let keyed = self.config.key.is_some();
+        let sealed = self.secret(around).is_some();
         let Some(state) = self.peers.get_mut(peer) else {
             return;
         };
@@ -161,13 +194,13 @@ impl Core {
             return;
         };
         let mut seal = None;
-        if keyed {
+        if sealed {
             let answered = opening
                 .noise
-                .as_mut()
-                .is_some_and(|begun| noise::is_answered(begun, &greeting.noise));
+                .iter_mut()
+                .position(|begun| noise::is_answered(begun, &greeting.noise));
             // A forged acceptance is not ours to end the connection for.
-            let Some(begun) = opening.noise.take_if(|_| answered) else {
+            let Some(begun) = answered.and_then(|at| opening.noise.remove(at)) else {
                 return;
             };
             match noise::finish(begun) {
@@ -177,6 +210,8 @@ impl Core {
                     return self.end(now, peer, PeerError::Broken(why), sink);
                 }
             }
+        }
+        if keyed {
             state.identity = Some(Identity::Keyed);
         } else {
             match around.verify(link.remote, greeting.holder, true) {
@@ -188,6 +223,24 @@ impl Core {
         }
         link.come_up(theirs, seal, now);
         self.touch(now, peer);
+    }
+
+    /// Somebody says that the peer at hand does not take us, and nothing proves that it is the peer. With
+    /// a key, and so from anywhere, that is no reason to stop asking.
+    pub(super) fn turned_away(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        cause: PeerError,
+        sink: &mut dyn Sink,
+    ) {
+        if self.config.key.is_none() {
+            return self.next_target(now, peer, cause, sink);
+        }
+        let link = self.peers.get_mut(peer).and_then(|s| s.link.as_mut());
+        if let Some(Phase::Opening(opening)) = link.map(|link| &mut link.phase) {
+            opening.refused = Some(cause);
+        }
     }
 
     /// A datagram of another version.
@@ -208,7 +261,7 @@ impl Core {
                         "it speaks version {version} of the datagram format, this process version {}",
                         causeway_wire::datagram::VERSION
                     ));
-                    self.end(now, peer, cause, sink);
+                    self.turned_away(now, peer, cause, sink);
                 }
             }
             _ => {}
@@ -236,7 +289,7 @@ impl Core {
             return self.disown(from, caller, 0);
         }
         if let Some(&peer) = self.by_caller.get(&(from, caller)) {
-            return self.accept_again(from, peer);
+            return self.accept_again(from, peer, around);
         }
         match (self.config.key.is_some(), theirs.auth) {
             (true, Auth::SameUser) => return self.refuse(from, caller, Refusal::KeyNeeded),
@@ -251,14 +304,27 @@ impl Core {
             };
             return self.greet_stranger(Kind::Cookie, from, caller, 0, &greeting);
         }
+        let is_crowded = self.half_open.len() >= self.config.max_half_open;
+        if is_crowded && !self.put_out_the_oldest(now) {
+            return; // it asks again, and by then some have come up or run out of time
+        }
         if self.peers.len() >= self.config.max_peers {
             tracing::warn!(address = %from.address, "a UDP peer is turned away: there are too many");
             return self.refuse(from, caller, Refusal::Full);
         }
-        if self.half_open >= self.config.max_half_open {
-            return; // it asks again, and by then some have come up or run out of time
-        }
         self.let_in(now, from, caller, theirs, around);
+    }
+
+    /// Makes place among the half-open, if one of them has had its time.
+    fn put_out_the_oldest(&mut self, now: Time) -> bool {
+        match self.half_open.front() {
+            Some(&(since, peer)) if since + HALF_OPEN_GRACE <= now => {
+                let waited_ms = (now - since).as_millis() as u64;
+                self.end(now, peer, PeerError::TimedOut(waited_ms), &mut Silence);
+                true
+            }
+            _ => false,
+        }
     }
 
     fn let_in(
@@ -271,19 +337,24 @@ impl Core {
     ) {
         let mut answer = greet(&self.config.key, from, around);
         let mut seal = None;
-        let identity = match &self.config.key {
-            Some(key) => {
-                let mut random = [0; EPHEMERAL_BYTES];
-                around.random(&mut random);
-                match noise::answer(key, caller, random, &theirs.noise) {
-                    Ok((sealed, message)) => {
-                        seal = Some(sealed);
-                        answer.noise = message;
-                    }
-                    Err(_) => return self.refuse(from, caller, Refusal::WrongKey),
+        if let Some(secret) = self.secret(around) {
+            let call = Call {
+                caller,
+                cookie: &theirs.cookie,
+            };
+            let mut random = [0; EPHEMERAL_BYTES];
+            around.random(&mut random);
+            match noise::answer(&secret, call, random, &theirs.noise) {
+                Ok((sealed, message)) => {
+                    seal = Some(sealed);
+                    answer.noise = message;
                 }
-                Identity::Keyed
+                Err(_) if self.config.key.is_none() => return, // not even an opening
+                Err(_) => return self.refuse(from, caller, Refusal::WrongKey),
             }
+        }
+        let identity = match &self.config.key {
+            Some(_) => Identity::Keyed,
             None => match around.verify(from, theirs.holder, false) {
                 Ok(identity) => identity,
                 Err(reason) => {
@@ -315,7 +386,7 @@ impl Core {
             state.link = Some(link);
             Box::new(state)
         });
-        self.half_open += 1;
+        self.half_open.push_back((now, peer));
         self.by_number.insert(number, peer);
         self.by_caller.insert((from, caller), peer);
         self.greet_stranger(Kind::Accept, from, caller, number, &answer);
@@ -323,11 +394,16 @@ impl Core {
     }
 
     /// The caller repeats itself: the acceptance was lost, or is on its way.
-    fn accept_again(&mut self, from: Remote, peer: Peer) {
+    fn accept_again(&mut self, from: Remote, peer: Peer, around: &mut dyn Surroundings) {
         let Some(link) = self.peers.get(peer).and_then(|state| state.link.as_ref()) else {
             return;
         };
         if let Phase::Accepting(answer) = link.phase {
+            // Without a key the answer is for nobody but whom the kernel names, also the second time.
+            let holder = Holder::default();
+            if self.config.key.is_none() && around.verify(from, holder, false).is_err() {
+                return;
+            }
             let (caller, number) = (link.theirs, link.ours);
             self.greet_stranger(Kind::Accept, from, caller, number, &answer);
         }
@@ -361,11 +437,7 @@ impl Core {
 }
 
 /// What both sides say of themselves.
-fn greet(
-    key: &Option<[u8; crate::tcp::config::KEY_BYTES]>,
-    to: Remote,
-    around: &dyn Surroundings,
-) -> Greeting {
+fn greet(key: &Option<[u8; KEY_BYTES]>, to: Remote, around: &dyn Surroundings) -> Greeting {
     match key {
         Some(_) => Greeting {
             auth: Auth::ClusterKey,

@@ -134,9 +134,14 @@ impl Sockets {
 }
 
 impl Surroundings for Sockets {
-    /// Root is let in, and may reach out to anybody; but nobody else gets in with root. The kernel tells whose a socket is at this
-    /// moment. Should another user get hold of the port later, it learns what is sent to it, until the
-    /// connection is found dead: whom that concerns, uses a key.
+    /// Root is let in, and may reach out to anybody; but nobody else gets in with root.
+    ///
+    /// The kernel tells whose a socket is at this moment, and the handshake that is under way gives
+    /// keys to whoever receives at the port and sends from it now. Should another user get hold of
+    /// the port later, it can neither read what is still sent to it nor take part: it sees sealed
+    /// segments, until the connection is found dead. What remains is somebody who gives up the port
+    /// between the handshake and this question, to a process of the right user: that process
+    /// disowns the connection, which ends, unless the port changes hands once more before it is asked.
     fn verify(
         &mut self,
         remote: Remote,

@@ -4,9 +4,12 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use causeway_wire::datagram::{
-    self, Ack, BITMAP_WORDS, Datagram, GREETING_BYTES, Greeting, Kind, Prefix, Segment,
+    self, Ack, BITMAP_WORDS, COOKIE_BYTES, Datagram, GREETING_BYTES, Greeting, Kind, PUBLIC_KEY,
+    Prefix, Segment,
 };
 use causeway_wire::tcp::{Auth, Refusal};
+
+mod calling;
 
 use super::*;
 use crate::error::{PeerError, TransferError};
@@ -37,6 +40,8 @@ fn method(key: Option<u8>) -> Udp {
     Udp::new(UdpConfig {
         key: key.map(|byte| [byte; 32]),
         max_half_open: 8,
+        // A refusal is believed when this is over.
+        connect_timeout: Duration::from_secs(2),
         ..UdpConfig::default()
     })
     .unwrap()
@@ -126,13 +131,31 @@ impl Stranger {
         self.socket.send(&bytes).unwrap();
     }
 
-    fn segment(&self, (to, from): (u64, u64), number: u64, segment: &Segment<'_>) {
-        let kind = Kind::Plain;
+    /// Sends a segment, in the clear if there is no seal.
+    fn segment(
+        &self,
+        (to, from): (u64, u64),
+        number: u64,
+        segment: &Segment<'_>,
+        seal: Option<&noise::Seal>,
+    ) {
+        let kind = seal.map_or(Kind::Plain, |_| Kind::Sealed);
         let mut bytes = Vec::new();
         datagram::begin_segment(Prefix { kind, to, from }, number, &mut bytes);
-        segment.encode_head(&mut bytes);
-        bytes.extend_from_slice(segment.data);
-        datagram::seal_with_check(0, &mut bytes);
+        let mut body = Vec::new();
+        segment.encode_head(&mut body);
+        body.extend_from_slice(segment.data);
+        match seal {
+            Some(seal) => {
+                let mut sealed = vec![0; body.len() + datagram::TAG_BYTES];
+                seal.write_message(number, &body, &mut sealed).unwrap();
+                bytes.extend(sealed);
+            }
+            None => {
+                bytes.extend(body);
+                datagram::seal_with_check(0, &mut bytes);
+            }
+        }
         self.socket.send(&bytes).unwrap();
     }
 
@@ -149,8 +172,9 @@ impl Stranger {
         None
     }
 
-    /// Gets as far as an acceptance; answers the callee's number.
-    fn let_in(&self, number: u64, udp: &mut Udp, seen: &mut Seen) -> u64 {
+    /// Gets as far as an acceptance; answers the callee's number and the connection's seal.
+    fn let_in(&self, number: u64, udp: &mut Udp, seen: &mut Seen) -> (u64, noise::Seal) {
+        let before = udp.core.half_open.len();
         self.open(number, Greeting::default());
         let bytes = self.answer(udp, seen).expect("a cookie");
         assert!(bytes.len() <= GREETING_BYTES, "no more than was sent");
@@ -158,22 +182,32 @@ impl Stranger {
             panic!("no greeting");
         };
         assert_eq!((prefix.kind, prefix.to), (Kind::Cookie, number));
-        assert_eq!(udp.core.half_open, 0, "nothing is kept");
-        let cookie = greeting.cookie;
-        self.open(
-            number,
-            Greeting {
-                cookie,
-                ..Greeting::default()
-            },
-        );
+        assert_eq!(udp.core.half_open.len(), before, "nothing is kept");
+        let (mut begun, opening) = opening(number, greeting.cookie);
+        self.open(number, opening);
         let bytes = self.answer(udp, seen).expect("an acceptance");
-        let Ok(Datagram::Greeting(prefix, _)) = Datagram::decode(&bytes) else {
+        let Ok(Datagram::Greeting(prefix, greeting)) = Datagram::decode(&bytes) else {
             panic!("no greeting");
         };
         assert_eq!((prefix.kind, prefix.to), (Kind::Accept, number));
-        prefix.from
+        assert!(noise::is_answered(&mut begun, &greeting.noise));
+        (prefix.from, noise::finish(begun).unwrap())
     }
+}
+
+/// The opening of somebody without a key who has a cookie.
+fn opening(number: u64, cookie: [u8; COOKIE_BYTES]) -> (noise::Begun, Greeting) {
+    let call = noise::Call {
+        caller: number,
+        cookie: &cookie,
+    };
+    let (begun, noise) = noise::call(&PUBLIC_KEY, call, [number as u8; 32]).unwrap();
+    let greeting = Greeting {
+        cookie,
+        noise,
+        ..Greeting::default()
+    };
+    (begun, greeting)
 }
 
 const DATA: Segment<'static> = Segment {
@@ -188,7 +222,7 @@ fn a_connection_that_means_nothing_is_disowned_and_calls_to_callers_are_not_take
     let (mut udp, address) = listening(None);
     let mut seen = Seen::default();
     let stranger = Stranger::calling(&address);
-    stranger.segment((77, 88), 0, &DATA);
+    stranger.segment((77, 88), 0, &DATA, None);
     let reset = stranger.answer(&mut udp, &mut seen).expect("a reset");
     let expected = Prefix {
         kind: Kind::Reset,
@@ -222,28 +256,33 @@ fn half_open_connections_are_few_and_end() {
     let mut seen = Seen::default();
     let strangers: Vec<_> = (0..8).map(|_| Stranger::calling(&address)).collect();
     for (number, stranger) in strangers.iter().enumerate() {
-        udp.core.half_open = 0;
         stranger.let_in(number as u64 + 1, &mut udp, &mut seen);
     }
-    udp.core.half_open = 8;
     let late = Stranger::calling(&address);
-    late.open(9, Greeting::default());
-    let bytes = late.answer(&mut udp, &mut seen).expect("a cookie");
-    let Ok(Datagram::Greeting(_, greeting)) = Datagram::decode(&bytes) else {
-        panic!("no greeting");
+    // Whether there is a place is a question of the time: the core is told one.
+    let from = Remote {
+        socket: 0,
+        address: late.socket.local_addr().unwrap(),
     };
-    let cookie = greeting.cookie;
-    late.open(
-        9,
-        Greeting {
-            cookie,
-            ..Greeting::default()
-        },
-    );
-    assert_eq!(late.answer(&mut udp, &mut seen), None, "there is no place");
-    let later = udp.ground.now() + udp.core.config.connect_timeout;
+    let prefix = Prefix {
+        kind: Kind::Open,
+        to: 0,
+        from: 9,
+    };
+    let (oldest, _) = udp.core.half_open[0];
+    let cookie = udp.core.jar.bake(from.address, 9, oldest);
+    let (_, greeting) = opening(9, cookie);
+    let almost = oldest + Duration::from_millis(999);
+    for (now, is_let_in) in [(almost, false), (oldest + Duration::from_secs(1), true)] {
+        let Udp { core, ground, .. } = &mut udp;
+        core.greeting(now, from, prefix, greeting, ground, &mut seen);
+        assert_eq!(core.by_caller.contains_key(&(from, 9)), is_let_in);
+        assert_eq!((core.half_open.len(), core.peers.len()), (8, 8));
+        assert_ne!(core.half_open[0].0 == oldest, is_let_in, "the oldest goes");
+    }
+    let later = udp.ground.now() + 2 * udp.core.config.connect_timeout;
     udp.core.handle_timer(later, &mut seen);
-    assert_eq!((udp.core.half_open, udp.core.peers.len()), (0, 0));
+    assert_eq!((udp.core.half_open.len(), udp.core.peers.len()), (0, 0));
     assert!(
         seen.up.is_empty() && seen.down.is_empty(),
         "nobody was told"
@@ -281,18 +320,49 @@ fn whoever_breaks_the_protocol_is_dropped() {
         let mut seen = Seen::default();
         let stranger = Stranger::calling(&address);
         let number = 5 + round as u64;
-        let theirs = stranger.let_in(number, &mut udp, &mut seen);
-        stranger.segment((theirs, number), 0, &DATA);
+        let (theirs, seal) = stranger.let_in(number, &mut udp, &mut seen);
+        stranger.segment((theirs, number), 0, &DATA, Some(&seal));
         // Whatever answers that comes first.
         stranger.answer(&mut udp, &mut seen);
         assert_eq!(seen.up.len(), 1);
-        stranger.segment((theirs, number), 1, wrong);
+        stranger.segment((theirs, number), 1, wrong, Some(&seal));
         until(&mut [(&mut udp, &mut seen)], |seen| {
             !seen[0].down.is_empty()
         });
         let cause = &seen.down[0];
         assert!(matches!(cause, PeerError::Protocol(_)), "{round}: {cause}");
     }
+}
+
+/// Whoever comes to hold the port of a peer that is gone knows both numbers of the connection.
+#[test]
+fn without_a_key_the_numbers_of_a_connection_are_not_enough_to_take_it_over() {
+    let (mut udp, address) = listening(None);
+    let mut seen = Seen::default();
+    let stranger = Stranger::calling(&address);
+    let (theirs, seal) = stranger.let_in(5, &mut udp, &mut seen);
+    stranger.segment((theirs, 5), 0, &DATA, Some(&seal));
+    let bytes = stranger.answer(&mut udp, &mut seen).expect("a segment");
+    let read = Datagram::decode(&bytes);
+    assert!(matches!(read, Ok(Datagram::Sealed(..))), "{read:?}");
+    // What would end the connection, if it were taken for the peer's.
+    let nonsense = Segment {
+        data: &[0xff; 64],
+        ..DATA
+    };
+    let other = Stranger::calling(&address);
+    let (_, other_seal) = other.let_in(6, &mut udp, &mut seen);
+    stranger.segment((theirs, 5), 1, &nonsense, None);
+    stranger.segment((theirs, 5), 1, &nonsense, Some(&other_seal));
+    for _ in 0..10 {
+        udp.tick(Instant::now(), &mut seen);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(seen.down.is_empty(), "{:?}", seen.down);
+    stranger.segment((theirs, 5), 1, &nonsense, Some(&seal));
+    until(&mut [(&mut udp, &mut seen)], |seen| {
+        !seen[0].down.is_empty()
+    });
 }
 
 #[test]

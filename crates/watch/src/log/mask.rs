@@ -65,10 +65,15 @@ impl Mask {
         self.entries.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Changes what `text` names and leaves the rest as it is.
+    /// Changes what `text` names and leaves the rest as it is; `off` for everything leaves no other
+    /// entries than those of `text`.
     pub fn change(&mut self, text: &str) -> Result<(), MaskError> {
         let mut changed = self.clone();
-        for part in text.split(',').map(str::trim) {
+        let parts = || text.split(',').map(str::trim);
+        if parts().any(|part| part.eq_ignore_ascii_case("off")) {
+            changed.entries.clear();
+        }
+        for part in parts() {
             match part.split_once('=') {
                 _ if part.is_empty() => {}
                 Some((name, level)) => {
@@ -232,6 +237,10 @@ mod tests {
         assert_eq!(masks.to_string(), "error,bmi=info,shm=trace/trace");
         masks.change("causeway_fs::server=debug").unwrap();
         assert_eq!(masks.printed.level("fs.server.io"), LevelFilter::DEBUG);
+        masks.change("shm=info,Off").unwrap();
+        assert_eq!(masks.to_string(), "off,shm=info/trace");
+        masks.change("off/off").unwrap();
+        assert_eq!(masks.to_string(), "off/off");
         let before = masks.clone();
         assert_eq!(
             masks.change("tcp=info,x=loud"),

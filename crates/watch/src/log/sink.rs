@@ -59,6 +59,10 @@ impl Sink {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
+        // Nobody will ever read it: in a program that has not turned SIGPIPE off, writing would end it.
+        if ready[0].revents().contains(PollFlags::ERR) {
+            return Ok(());
+        }
         let mut out = out.lock();
         if left_out > 0 {
             self.left_out.fetch_sub(left_out, Ordering::Relaxed);

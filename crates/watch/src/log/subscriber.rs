@@ -12,6 +12,7 @@ use tracing::{Event, Level, Metadata};
 use super::mask::subsystem;
 use super::{LOGGER, Logger, line};
 use crate::process;
+use crate::text::plain;
 
 /// See the module's page. Its state is [`LOGGER`].
 pub(super) struct Subscriber;
@@ -130,8 +131,7 @@ struct Plain<'a>(&'a mut String);
 
 impl Write for Plain<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let plain = |c: char| if c.is_control() { '?' } else { c };
-        self.0.extend(text.chars().map(plain));
+        self.0.push_str(&plain(text));
         Ok(())
     }
 }

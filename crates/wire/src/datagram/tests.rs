@@ -8,7 +8,7 @@ const PREFIX: Prefix = Prefix {
 
 /// The golden prefix of a kind.
 fn golden_prefix(kind: u8) -> Vec<u8> {
-    let mut bytes = vec![kind, 1, 0, 0];
+    let mut bytes = vec![kind, 2, 0, 0];
     bytes.extend(0x11..=0x18);
     bytes.extend(0x21..=0x28);
     bytes
@@ -62,7 +62,7 @@ fn segments_have_their_golden_bytes_both_ways() {
 }
 
 /// The checksum of the datagram above.
-const GOLDEN_CHECK: u64 = 0x521a_1803_3714_6a3e;
+const GOLDEN_CHECK: u64 = 0xab7a_0492_a36b_79af;
 
 #[test]
 fn greetings_have_their_golden_bytes_both_ways() {

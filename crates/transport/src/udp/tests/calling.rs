@@ -1,0 +1,253 @@
+//! Callers, and what somebody who plays a callee can do to them.
+
+use super::*;
+
+/// Plays a process that takes calls.
+struct Callee {
+    socket: UdpSocket,
+    address: Address,
+}
+
+impl Callee {
+    fn new() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let address = format!("udp://{}", socket.local_addr().unwrap());
+        Self {
+            socket,
+            address: address.parse().unwrap(),
+        }
+    }
+
+    /// The next datagram that `caller` sends, and from where.
+    fn next(&self, caller: &mut Udp, seen: &mut Seen) -> (Vec<u8>, SocketAddr) {
+        let patience = Instant::now() + Duration::from_secs(60);
+        loop {
+            caller.tick(Instant::now(), seen);
+            let mut bytes = vec![0; 70_000];
+            if let Ok((count, from)) = self.socket.recv_from(&mut bytes) {
+                bytes.truncate(count);
+                return (bytes, from);
+            }
+            assert!(Instant::now() < patience, "the caller is silent");
+            std::thread::yield_now();
+        }
+    }
+
+    /// The next opening: who calls, under which number, with which greeting.
+    fn opening(&self, caller: &mut Udp, seen: &mut Seen) -> (SocketAddr, u64, Greeting) {
+        let (bytes, from) = self.next(caller, seen);
+        match Datagram::decode(&bytes) {
+            Ok(Datagram::Greeting(prefix, greeting)) if prefix.kind == Kind::Open => {
+                (from, prefix.from, greeting)
+            }
+            other => panic!("no opening: {other:?}"),
+        }
+    }
+
+    fn greet(&self, kind: Kind, caller: (SocketAddr, u64), number: u64, greeting: Greeting) {
+        let prefix = Prefix {
+            kind,
+            to: caller.1,
+            from: number,
+        };
+        let mut bytes = Vec::new();
+        greeting.encode(prefix, &mut bytes);
+        self.socket.send_to(&bytes, caller.0).unwrap();
+    }
+}
+
+/// What a callee without a key answers to an opening.
+fn acceptance(caller: u64, opening: &Greeting) -> (noise::Seal, Greeting) {
+    let call = noise::Call {
+        caller,
+        cookie: &opening.cookie,
+    };
+    let (seal, noise) = noise::answer(&PUBLIC_KEY, call, [3; 32], &opening.noise).unwrap();
+    let accept = Greeting {
+        noise,
+        ..Greeting::default()
+    };
+    (seal, accept)
+}
+
+#[test]
+fn an_acceptance_without_the_handshake_is_none_also_without_a_key() {
+    let callee = Callee::new();
+    let mut caller = method(None);
+    let mut seen = Seen::default();
+    let peer = caller.connect(&callee.address).unwrap();
+    caller.send(peer, &[b"for one process only"]).unwrap();
+    let (from, number, _) = callee.opening(&mut caller, &mut seen);
+    let cookie = Greeting {
+        cookie: [1; COOKIE_BYTES],
+        ..Greeting::default()
+    };
+    callee.greet(Kind::Cookie, (from, number), 0, cookie);
+    let opening = callee.opening(&mut caller, &mut seen).2;
+    assert_eq!(opening.cookie, [1; COOKIE_BYTES]);
+    callee.greet(Kind::Accept, (from, number), 9, Greeting::default());
+    // It goes on asking.
+    let opening = callee.opening(&mut caller, &mut seen).2;
+    let (seal, accept) = acceptance(number, &opening);
+    callee.greet(Kind::Accept, (from, number), 9, accept);
+    let (bytes, _) = loop {
+        let next = callee.next(&mut caller, &mut seen);
+        if !matches!(Datagram::decode(&next.0), Ok(Datagram::Greeting(..))) {
+            break next;
+        }
+    };
+    let Ok(Datagram::Sealed(prefix, nonce, sealed)) = Datagram::decode(&bytes) else {
+        panic!("not sealed");
+    };
+    assert_eq!((prefix.to, prefix.from), (9, number));
+    assert!(
+        seal.read_message(nonce, sealed, &mut vec![0; 70_000])
+            .is_ok()
+    );
+}
+
+/// Cookies may overtake each other, and each has a handshake of its own.
+#[test]
+fn an_acceptance_of_an_earlier_opening_is_one() {
+    let callee = Callee::new();
+    let mut caller = method(None);
+    let mut seen = Seen::default();
+    let peer = caller.connect(&callee.address).unwrap();
+    caller.send(peer, &[b"hello"]).unwrap();
+    let (from, number, _) = callee.opening(&mut caller, &mut seen);
+    let mut openings = Vec::new();
+    for byte in 1..=3 {
+        let cookie = Greeting {
+            cookie: [byte; COOKIE_BYTES],
+            ..Greeting::default()
+        };
+        callee.greet(Kind::Cookie, (from, number), 0, cookie);
+        openings.push(loop {
+            let opening = callee.opening(&mut caller, &mut seen).2;
+            if opening.cookie == cookie.cookie {
+                break opening;
+            }
+        });
+    }
+    assert_ne!(openings[0].noise, openings[1].noise);
+    let (_, accept) = acceptance(number, &openings[1]);
+    callee.greet(Kind::Accept, (from, number), 9, accept);
+    loop {
+        let (bytes, _) = callee.next(&mut caller, &mut seen);
+        match Datagram::decode(&bytes) {
+            Ok(Datagram::Greeting(..)) => {}
+            Ok(Datagram::Sealed(prefix, ..)) => break assert_eq!(prefix.to, 9),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn refusal(refusal: Refusal) -> Greeting {
+    Greeting {
+        refusal,
+        ..Greeting::default()
+    }
+}
+
+#[test]
+fn with_a_key_a_forged_refusal_keeps_nobody_from_being_let_in() {
+    let callee = Callee::new();
+    let mut caller = Udp::new(UdpConfig {
+        key: Some([1; 32]),
+        connect_timeout: Duration::from_secs(60),
+        ..UdpConfig::default()
+    })
+    .unwrap();
+    let mut seen = Seen::default();
+    let peer = caller.connect(&callee.address).unwrap();
+    caller.send(peer, &[b"hello"]).unwrap();
+    let (from, number, _) = callee.opening(&mut caller, &mut seen);
+    callee.greet(Kind::Refuse, (from, number), 0, refusal(Refusal::Full));
+    let mut foreign = Vec::new();
+    let prefix = Prefix {
+        kind: Kind::Refuse,
+        to: number,
+        from: 0,
+    };
+    refusal(Refusal::Version).encode(prefix, &mut foreign);
+    foreign[1] = 9;
+    foreign.truncate(GREETING_BYTES - datagram::CHECK_BYTES);
+    datagram::seal_with_check(0, &mut foreign);
+    callee.socket.send_to(&foreign, from).unwrap();
+    let mut reset = Vec::new();
+    datagram::encode_reset(number, 0, &mut reset);
+    callee.socket.send_to(&reset, from).unwrap();
+    let cookie = Greeting {
+        cookie: [1; COOKIE_BYTES],
+        ..Greeting::default()
+    };
+    callee.greet(Kind::Cookie, (from, number), 0, cookie);
+    while callee.opening(&mut caller, &mut seen).2.cookie != cookie.cookie {}
+    assert!(seen.down.is_empty(), "{:?}", seen.down);
+}
+
+#[test]
+fn whoever_is_refused_at_one_address_of_a_name_tries_the_next() {
+    let (one, other) = (Callee::new(), Callee::new());
+    let mut caller = method(None);
+    let mut seen = Seen::default();
+    let targets: Vec<Remote> = [&one, &other]
+        .map(|callee| {
+            let address = callee.socket.local_addr().unwrap();
+            let socket = caller.outlet(address).unwrap();
+            Remote { socket, address }
+        })
+        .to_vec();
+    let peer = caller.core.connect(&one.address, targets).unwrap();
+    caller.send(peer, &[b"hello"]).unwrap();
+    let (from, number, _) = one.opening(&mut caller, &mut seen);
+    one.greet(Kind::Refuse, (from, number), 0, refusal(Refusal::Full));
+    let (_, again, _) = other.opening(&mut caller, &mut seen);
+    assert_ne!(number, again);
+    assert!(seen.down.is_empty(), "{:?}", seen.down);
+}
+
+/// Each cookie costs a handshake.
+#[test]
+fn cookies_are_taken_no_faster_than_openings_are_sent() {
+    let callee = Callee::new();
+    let mut caller = method(None);
+    let mut seen = Seen::default();
+    let peer = caller.connect(&callee.address).unwrap();
+    caller.send(peer, &[b"hello"]).unwrap();
+    let (from, number, _) = callee.opening(&mut caller, &mut seen);
+    let Udp { core, ground, .. } = &mut caller;
+    let remote = Remote {
+        socket: 0,
+        address: callee.socket.local_addr().unwrap(),
+    };
+    let prefix = Prefix {
+        kind: Kind::Cookie,
+        to: number,
+        from: 0,
+    };
+    assert!(core.opening_to(remote, prefix).is_some(), "{from}");
+    // As long as the time stands still, only what is hurried is sent.
+    let now = ground.now();
+    let mut sent = 0;
+    for byte in 1..=100 {
+        let greeting = Greeting {
+            cookie: [byte; COOKIE_BYTES],
+            ..Greeting::default()
+        };
+        core.greeting(now, remote, prefix, greeting, ground, &mut seen);
+        let mut other = greeting;
+        other.cookie[0] ^= 0x80;
+        core.greeting(now, remote, prefix, other, ground, &mut seen);
+        while core.poll_transmit(now, &mut Vec::new()).is_some() {
+            sent += 1;
+        }
+    }
+    assert_eq!(sent, 4);
+    let link = core.peers.get(peer).unwrap().link.as_ref().unwrap();
+    let link::Phase::Opening(opening) = &link.phase else {
+        panic!("it is still opening");
+    };
+    assert_eq!(opening.noise.len(), 5, "the last one waits to be sent");
+}
