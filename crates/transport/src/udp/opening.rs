@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The caller repeats what is not answered, and with a key also what is refused: anybody can forge a
-//! refusal, which therefore is only believed when the time is over. The cookie proves that it receives what is sent to its address;
+//! refusal, which therefore is only believed when the time is over. The same goes, without a key, for an
+//! acceptance from where the kernel knows nobody whom we talk to. The cookie proves that it receives what is sent to its address;
 //! the first segment that it is the one whose ephemeral key was in its opening. The Noise message fits
 //! its cookie alone: a recorded opening is worth no more than one place among the half-open, as long as
 //! its cookie is good, and only until somebody else needs it.
@@ -193,6 +194,14 @@ impl Core {
         let Phase::Opening(opening) = &mut link.phase else {
             return;
         };
+        // Asked before the handshake goes on: an answer that is not believed leaves it as it was.
+        let identity = match keyed {
+            true => Identity::Keyed,
+            false => match around.verify(link.remote, greeting.holder, true) {
+                Ok(identity) => identity,
+                Err(reason) => return opening.disbelieve(reason),
+            },
+        };
         let mut seal = None;
         if sealed {
             let answered = opening
@@ -211,16 +220,7 @@ impl Core {
                 }
             }
         }
-        if keyed {
-            state.identity = Some(Identity::Keyed);
-        } else {
-            match around.verify(link.remote, greeting.holder, true) {
-                Ok(identity) => state.identity = Some(identity),
-                Err(reason) => {
-                    return self.end(now, peer, PeerError::Unauthorised(reason), sink);
-                }
-            }
-        }
+        state.identity = Some(identity);
         link.come_up(theirs, seal, now);
         self.touch(now, peer);
     }

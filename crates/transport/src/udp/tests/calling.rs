@@ -1,6 +1,11 @@
 //! Callers, and what somebody who plays a callee can do to them.
 
+use causeway_wire::tcp::Holder;
+
+use super::core::Surroundings;
+use super::sockets::Sockets;
 use super::*;
+use crate::method::Identity;
 
 /// Plays a process that takes calls.
 struct Callee {
@@ -141,6 +146,113 @@ fn an_acceptance_of_an_earlier_opening_is_one() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// The kernel names somebody whom we do not talk to, as long as `doubts` says so.
+struct Kernel<'a> {
+    sockets: &'a mut Sockets,
+    doubts: bool,
+}
+
+impl Surroundings for Kernel<'_> {
+    fn verify(&mut self, at: Remote, holder: Holder, we_call: bool) -> Result<Identity, String> {
+        match self.doubts {
+            true => Err("it belongs to somebody else".to_owned()),
+            false => self.sockets.verify(at, holder, we_call),
+        }
+    }
+
+    fn holder(&self, socket: u32) -> Holder {
+        self.sockets.holder(socket)
+    }
+
+    fn datagram_bytes(&self, remote: Remote) -> usize {
+        self.sockets.datagram_bytes(remote)
+    }
+
+    fn random(&mut self, into: &mut [u8]) {
+        self.sockets.random(into);
+    }
+}
+
+/// A caller without a key that has sent an opening with a cookie, and the acceptance that answers it.
+fn called(callee: &Callee, seen: &mut Seen) -> (Udp, Peer, u64, Greeting) {
+    let mut caller = method(None);
+    let peer = caller.connect(&callee.address).unwrap();
+    caller.send(peer, &[b"hello"]).unwrap();
+    let (from, number, _) = callee.opening(&mut caller, seen);
+    let cookie = Greeting {
+        cookie: [1; COOKIE_BYTES],
+        ..Greeting::default()
+    };
+    callee.greet(Kind::Cookie, (from, number), 0, cookie);
+    let opening = loop {
+        let opening = callee.opening(&mut caller, seen).2;
+        if opening.cookie == cookie.cookie {
+            break opening;
+        }
+    };
+    let (_, accept) = acceptance(number, &opening);
+    (caller, peer, number, accept)
+}
+
+/// Hands the caller's core an acceptance at `now`.
+fn accept(
+    caller: &mut Udp,
+    callee: &Callee,
+    (number, greeting): (u64, Greeting),
+    doubts: bool,
+    seen: &mut Seen,
+) {
+    let Udp { core, ground, .. } = caller;
+    let remote = Remote {
+        socket: 0,
+        address: callee.socket.local_addr().unwrap(),
+    };
+    let prefix = Prefix {
+        kind: Kind::Accept,
+        to: number,
+        from: 9,
+    };
+    let now = ground.now();
+    let mut kernel = Kernel {
+        sockets: ground,
+        doubts,
+    };
+    core.greeting(now, remote, prefix, greeting, &mut kernel, seen);
+}
+
+#[test]
+fn without_a_key_an_acceptance_of_somebody_else_does_not_end_the_attempt() {
+    let callee = Callee::new();
+    let mut seen = Seen::default();
+    let (mut caller, peer, number, greeting) = called(&callee, &mut seen);
+    for count in 1..=3 {
+        accept(&mut caller, &callee, (number, greeting), true, &mut seen);
+        let facts = caller.core.facts(peer).unwrap();
+        let ignored = format!("{count} answers were not the peer's");
+        assert!(facts[1].1.contains(&ignored), "{facts:?}");
+    }
+    assert!(seen.down.is_empty(), "{:?}", seen.down);
+    // The handshake is as it was: the callee's own answer is believed.
+    accept(&mut caller, &callee, (number, greeting), false, &mut seen);
+    let facts = caller.core.facts(peer).unwrap();
+    assert_eq!(facts[1].1, "up");
+    assert!(seen.down.is_empty(), "{:?}", seen.down);
+}
+
+#[test]
+fn an_attempt_that_heard_only_somebody_else_says_so_in_the_end() {
+    let callee = Callee::new();
+    let mut seen = Seen::default();
+    let (mut caller, _, number, greeting) = called(&callee, &mut seen);
+    accept(&mut caller, &callee, (number, greeting), true, &mut seen);
+    let over = caller.ground.now() + caller.core.config.connect_timeout;
+    caller.core.handle_timer(over, &mut seen);
+    let [PeerError::Unauthorised(reason)] = &seen.down[..] else {
+        panic!("{:?}", seen.down);
+    };
+    assert!(reason.contains("somebody else"), "{reason}");
 }
 
 fn refusal(refusal: Refusal) -> Greeting {
