@@ -137,6 +137,12 @@ impl Server {
         })
     }
 
+    /// Tells clients this identity of the host's boot instead of the kernel's: for hosts where that does not
+    /// say whether memory was lost, and for tests. Clients take another one for a loss of power.
+    pub fn set_boot_identity(&mut self, boot: u128) {
+        self.events.boot = boot;
+    }
+
     /// Stops this server from another thread or a signal.
     pub fn stop_handle(&self) -> StopHandle {
         self.stop.clone()
