@@ -111,6 +111,7 @@ impl Bmi {
             key: config.key,
             encrypt: config.encrypt,
             connect_timeout: config.connect_timeout,
+            tcp_connections: config.tcp_connections,
         })?;
         Self::with_methods(config, registry)
     }

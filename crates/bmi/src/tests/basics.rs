@@ -371,6 +371,29 @@ fn a_waker_is_heard_while_messages_keep_coming() {
 }
 
 #[test]
+fn callers_choose_how_many_tcp_connections_there_are() {
+    for (tcp_connections, through) in [(1, "the one connection"), (3, "2 connections")] {
+        let config = Config {
+            tcp_connections,
+            ..Config::default()
+        };
+        let (mut a, mut b, to, from) = pair_over(Medium::Tcp, "connections", config);
+        let data = memory(1, 3 << 20);
+        let into = Memory::zeroed(3 << 20);
+        b.recv(from, std::slice::from_ref(&into), 1, 1);
+        a.send(to, std::slice::from_ref(&data), 1, 1);
+        drive(&mut [&mut a, &mut b], |nodes| {
+            let report = nodes[0].bmi.report(to).unwrap();
+            let mut facts = report.facts.iter();
+            let large = facts.find(|(name, _)| *name == "large transfers");
+            nodes[1].result(1).is_some() && large.is_some_and(|(_, text)| text.contains(through))
+        });
+        assert_eq!(b.result(1), Some(&Ok(3 << 20)));
+        assert!(into.to_vec() == data.to_vec());
+    }
+}
+
+#[test]
 fn stale_handles_are_refused() {
     let mut a = node("stale");
     let to = a.bmi.lookup("mem://nobody").unwrap();

@@ -115,6 +115,7 @@ impl Server {
             listen: entry.addresses.clone(),
             key,
             encrypt: configuration.encrypt,
+            tcp_connections: configuration.tcp_connections,
             unexpected_limit: MAX_MESSAGE_BYTES,
             connect_timeout: configuration.timeout.min(Duration::from_secs(5)),
             ..Config::default()
