@@ -4,17 +4,18 @@
 //! The kernel's limit of processor time: what spins where nobody can reach it is ended all the same.
 //! A mark in the environment: launchers put their ranks into sessions of their own, so killing the
 //! launcher's process group would leave them behind; every process that carries the run's mark is
-//! found and ended instead.
+//! found and ended instead. What they leave in `/dev/shm` is removed (`leftovers`).
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::leftovers;
 use crate::shutdown;
 
 /// Most bytes that are kept of what a program prints.
@@ -70,6 +71,7 @@ pub(crate) struct Running {
     errors: Receiver<Vec<u8>>,
     deadline: Instant,
     within: Duration,
+    since: SystemTime,
 }
 
 impl Running {
@@ -79,6 +81,7 @@ impl Running {
         let name = program.name();
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{run}", std::process::id());
+        let since = leftovers::before_start();
         shutdown::expect_children();
         let mut command = Command::new("/bin/sh");
         // No process of the run may use more processor time than all of them have.
@@ -112,6 +115,7 @@ impl Running {
             errors,
             deadline: Instant::now() + within,
             within,
+            since,
         })
     }
 
@@ -170,6 +174,7 @@ impl Drop for Running {
         }
         let _ = self.child.wait();
         end_marked(&self.mark);
+        leftovers::remove(self.since);
     }
 }
 
@@ -299,6 +304,20 @@ mod tests {
                 .map_or(true, |state| state.contains("State:\tZ")),
             "{state:?}"
         );
+    }
+
+    #[test]
+    fn what_a_killed_program_leaves_behind_is_removed() {
+        let place = format!("/dev/shm/mpich_shm_test{}_0", std::process::id());
+        let script = format!("echo segment > {place} && echo made && exec sleep 60");
+        let mut running = Running::start(&shell(&script), Duration::from_secs(60)).unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        while !Path::new(&place).exists() {
+            assert!(running.is_running() && Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(running);
+        assert!(!Path::new(&place).exists());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! benchmarks. A peer that fails is a note in the report, never the end of a run.
 
 pub(crate) mod child;
+mod leftovers;
 pub(crate) mod libfabric;
 pub(crate) mod mpi;
 mod pair;
