@@ -25,6 +25,30 @@ const CLEARING: Duration = Duration::from_secs(5);
 /// Name of the mark in the environment.
 const MARK: &str = "CAUSEWAY_COMPARE_RUN";
 
+/// Why a program gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failed {
+    /// It took longer than it may.
+    pub(crate) timed_out: bool,
+    /// In words.
+    pub(crate) why: String,
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self {
+            timed_out: false,
+            why,
+        }
+    }
+}
+
+impl From<Failed> for String {
+    fn from(failed: Failed) -> Self {
+        failed.why
+    }
+}
+
 /// A program to run, its arguments and what it finds in its environment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Program {
@@ -51,8 +75,8 @@ impl Program {
         self
     }
 
-    /// Runs it to its end, at most so long; answers what it printed, or in words why not.
-    pub(crate) fn run(&self, within: Duration) -> Result<String, String> {
+    /// Runs it to its end, at most so long; answers what it printed, or why not.
+    pub(crate) fn run(&self, within: Duration) -> Result<String, Failed> {
         Running::start(self, within)?.finish()
     }
 
@@ -124,8 +148,8 @@ impl Running {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Awaits its end; answers what it printed, or in words why it failed.
-    pub(crate) fn finish(mut self) -> Result<String, String> {
+    /// Awaits its end; answers what it printed, or why it failed.
+    pub(crate) fn finish(mut self) -> Result<String, Failed> {
         let status = self.await_end();
         // Whoever has been left behind would hold the pipes open.
         end_marked(&self.mark);
@@ -136,17 +160,20 @@ impl Running {
         let errors = String::from_utf8_lossy(&errors).into_owned();
         match status {
             Some(status) if status.success() => Ok(output),
-            Some(status) => Err(format!(
+            Some(status) => Err(Failed::from(format!(
                 "{} failed ({status}){}",
                 self.name,
                 last_words(&errors, &output)
-            )),
-            None => Err(format!(
-                "{} did not end within {} s{}",
-                self.name,
-                self.within.as_secs(),
-                last_words(&errors, &output)
-            )),
+            ))),
+            None => Err(Failed {
+                timed_out: true,
+                why: format!(
+                    "{} did not end within {} s{}",
+                    self.name,
+                    self.within.as_secs(),
+                    last_words(&errors, &output)
+                ),
+            }),
         }
     }
 
@@ -272,14 +299,16 @@ mod tests {
     fn a_failure_says_who_and_why() {
         let why = shell("echo noise; echo 'fatal error: no such device' >&2; exit 3")
             .run(Duration::from_secs(20))
-            .unwrap_err();
+            .unwrap_err()
+            .why;
         assert!(
             why.contains("sh failed") && why.contains("no such device"),
             "{why}"
         );
         let why = Program::new(Path::new("/nonexistent/program"), &[])
             .run(Duration::from_secs(20))
-            .unwrap_err();
+            .unwrap_err()
+            .why;
         assert!(why.contains("program failed"), "{why}");
     }
 
@@ -293,8 +322,9 @@ mod tests {
             file.display()
         );
         let began = Instant::now();
-        let why = shell(&script).run(Duration::from_secs(1)).unwrap_err();
-        assert!(why.contains("did not end within 1 s"), "{why}");
+        let failed = shell(&script).run(Duration::from_secs(1)).unwrap_err();
+        assert!(failed.timed_out, "{failed:?}");
+        assert!(failed.why.contains("did not end within 1 s"), "{failed:?}");
         assert!(began.elapsed() < Duration::from_secs(60));
         let pid = std::fs::read_to_string(&file).unwrap();
         let state = std::fs::read_to_string(format!("/proc/{}/status", pid.trim()));
