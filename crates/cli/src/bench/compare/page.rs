@@ -4,10 +4,10 @@ use super::findings::{self, Gap};
 use super::{LIMIT, OURS, goals};
 use crate::bench::outcome::Benchmark;
 use crate::report::Page;
-use crate::report::page::{Extent, Figure, Key};
+use crate::report::page::{Extent, Figure};
 use crate::report::plots::{self, Line, Range, size_name};
 use crate::report::svg::plain;
-use crate::rows::{Row, figure_text};
+use crate::rows::Row;
 
 /// Colour of what is a limit and no participant.
 const GREY: usize = 6;
@@ -159,19 +159,13 @@ impl<'a> Drawing<'a> {
                     row.size_bytes as f64
                 };
                 let point = (size, row.median, row.min, row.max);
-                match lines.iter_mut().find(|line| line.name == name) {
-                    Some(line) => line.points.push(point),
-                    None => lines.push(Line {
-                        colour: if name.contains("memalloc") {
-                            5
-                        } else {
-                            self.colour(&row.who)
-                        },
-                        dashed: row.who == LIMIT,
-                        name,
-                        points: vec![point],
-                    }),
-                }
+                plots::add_point(&mut lines, &name, point, |_| {
+                    let colour = match name.contains("memalloc") {
+                        true => 5,
+                        false => self.colour(&row.who),
+                    };
+                    (colour, row.who == LIMIT)
+                });
             }
         }
         if lines.is_empty() {
@@ -179,11 +173,7 @@ impl<'a> Drawing<'a> {
         }
         // Ours is drawn last, above the others, and named first.
         lines.sort_by_key(|line| line.name.starts_with(OURS));
-        let legend = lines.iter().rev().map(|line| Key {
-            colour: line.colour,
-            dashed: line.dashed,
-            text: line.name.clone(),
-        });
+        let legend = lines.iter().rev().map(Line::key);
         let case = format!("{}/{method}", kinds.first().unwrap_or(&""));
         let has = |who: &str| lines.iter().any(|line| line.name == who);
         let figure = Figure {
@@ -361,6 +351,5 @@ fn tick_text(metric: &str, value: f64) -> String {
     if metric == "rate_per_s" {
         return plain(value);
     }
-    let text = figure_text(metric, value);
-    text.replace(".00", "").replace(".0 ", " ")
+    plots::tick_text(metric, value)
 }
