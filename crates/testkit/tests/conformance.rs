@@ -35,6 +35,9 @@ impl Factory for InProcess {
     }
 }
 
+/// A test that others keep from the processor for some seconds has not been refused.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(50);
+
 /// `shm`, with or without leave to reach into the peer's memory directly.
 struct SharedMemory {
     attach: AttachPolicy,
@@ -56,6 +59,7 @@ impl Factory for SharedMemory {
     fn method(&self) -> Shm {
         let config = ShmConfig {
             attach: self.attach,
+            connect_timeout: CONNECT_TIMEOUT,
             ..ShmConfig::default()
         };
         Shm::new(config).expect("shared memory works here")
@@ -81,6 +85,7 @@ impl Factory for Loopback {
             key: self.key,
             encrypt: self.encrypt,
             lanes: self.lanes,
+            connect_timeout: CONNECT_TIMEOUT,
             ..TcpConfig::default()
         };
         Tcp::new(config).expect("epoll works here")
