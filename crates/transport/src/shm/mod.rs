@@ -84,7 +84,8 @@ pub struct ShmConfig {
     pub connect_timeout: Duration,
     /// Whether large transfers may reach into the other process's memory.
     pub attach: AttachPolicy,
-    /// Bytes of each ring: a power of two from 16 KiB to 1 MiB. A packet may have a quarter of it.
+    /// Bytes of each ring: a power of two from 16 KiB to 1 MiB. A packet may have a quarter of it. Streams need
+    /// 256 KiB for full speed; only what is used takes memory, and that is 32 KiB while each packet is answered.
     pub ring_bytes: usize,
 }
 
@@ -102,7 +103,7 @@ impl Default for ShmConfig {
         Self {
             connect_timeout: Duration::from_secs(5),
             attach: AttachPolicy::Auto,
-            ring_bytes: 32 << 10,
+            ring_bytes: 256 << 10,
         }
     }
 }
