@@ -212,6 +212,8 @@ fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), Nonsense> {
     if !written.is_empty() {
         pair.imports.announce(&written);
     }
+    let bytes = parts.iter().map(|part| part.bytes.end - part.bytes.start);
+    pair.shared_bytes += bytes.sum::<u64>();
     let refused = copy_announced(pair, parts);
     if !written.is_empty() {
         pair.imports.release(&written);

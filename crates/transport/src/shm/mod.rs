@@ -108,6 +108,10 @@ impl Default for ShmConfig {
     }
 }
 
+/// From here on one copy by a system call takes less time than two through the ring (measured: some 1.9 us, where the
+/// message lies in the caches of both processors; if its sender has just written it, the ring is far ahead).
+const EAGER_BYTES: usize = 14 << 10;
+
 /// Regions that one process may export to one peer at once. Untouched entries cost nothing.
 const REGION_SLOTS: usize = 8192;
 
@@ -307,7 +311,7 @@ impl Method for Shm {
             max_packet: self.layout.max_packet(),
             max_piece: transfer::MAX_PIECE,
             one_sided: self.own.attach,
-            eager_bytes: 8 << 10,
+            eager_bytes: EAGER_BYTES.min(self.layout.max_packet() - 256),
         }
     }
 
@@ -570,7 +574,11 @@ impl Method for Shm {
             return 0;
         };
         let front = pair.transfers.queue.front();
-        front.map_or(0, |active| active.id.rotate_left(48) ^ active.left)
+        let front = front.map_or(0, |active| {
+            let helped = active.offer.as_ref().map_or(0, |o| pair.offers.done(o));
+            (active.id.rotate_left(48) ^ active.left).wrapping_add(helped)
+        });
+        front.wrapping_add(pair.shared_bytes)
     }
 
     fn report(&self, peer: Peer) -> Option<PeerReport> {
