@@ -25,7 +25,7 @@ const LEAST_AMONG_OTHERS: u64 = 2 * UNIT_BYTES;
 const WINDOW: usize = 32;
 
 /// Bytes that one step copies.
-const BATCH: u64 = 256 << 10;
+const BATCH: u64 = 512 << 10;
 
 /// A part that the starter has taken of a transfer.
 struct Part {
