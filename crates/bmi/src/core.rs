@@ -26,6 +26,9 @@ use crate::types::{Completion, Error, OpError, OpId, RendezvousPolicy, Tag};
 /// itself; more means that the peer asks without listening.
 const MAX_CONTROL: usize = 4096;
 
+/// Packets that carry no message have mostly fewer bytes behind their header.
+const FEW_BYTES: usize = 128;
+
 /// Operations in progress of one instance.
 pub(crate) const MAX_OPERATIONS: usize = 1 << 20;
 
@@ -502,8 +505,19 @@ impl Core {
 
     fn control(&mut self, peer: u32, header: Header, packet: Packet<'_>) {
         self.touch(peer);
-        let rest = packet.to_vec(wire::HEADER_BYTES);
-        let body = match wire::decode_body(&header, &rest) {
+        let mut few = [0; FEW_BYTES];
+        let many;
+        let rest = match few.get_mut(..packet.len() - wire::HEADER_BYTES) {
+            Some(few) => {
+                packet.read_at(wire::HEADER_BYTES, few);
+                &*few
+            }
+            None => {
+                many = packet.to_vec(wire::HEADER_BYTES);
+                &many
+            }
+        };
+        let body = match wire::decode_body(&header, rest) {
             Ok(body) => body,
             Err(error) => return self.condemn(peer, error.to_string()),
         };

@@ -91,6 +91,8 @@ impl Bmi {
 
     #[cold]
     fn progress_and_sample(&mut self) -> bool {
+        // A peer that runs is soon done with memory that it holds.
+        self.core.retry_endings();
         let any = self.poll_methods(true);
         self.methods.choose();
         let now = Instant::now();

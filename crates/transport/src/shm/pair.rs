@@ -88,6 +88,8 @@ pub(super) struct Pair {
     pub(super) shares: bool,
     pub(super) offers: Offers,
     pub(super) assists: Assists,
+    /// Bytes of shared transfers that this side has copied, whoever started them.
+    pub(super) shared_bytes: u64,
     /// Whether the pair is in the list of those that may be helped.
     pub(super) lends: bool,
     pub(super) bulk: Bulk,
@@ -138,6 +140,7 @@ impl Pair {
             shares: true,
             offers: Offers::new(&mapping, layout, side),
             assists: Assists::new(&mapping, layout, 1 - side),
+            shared_bytes: 0,
             lends: false,
             bulk: Bulk::default(),
             objects: Objects::default(),
