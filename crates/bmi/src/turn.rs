@@ -1,0 +1,160 @@
+//! Turns of the processor, for those who wait for each other on fewer processors than they are.
+//!
+//! A client whose server is quick finds each answer before its spin would let others run, so it would keep the
+//! processor until the kernel takes it away, some milliseconds and a thousand answers later, while its
+//! neighbours ask nothing: fair over minutes, with waits of a hundred milliseconds. So whoever has been
+//! awake for a turn gives the processor up at the beginning of the next wait, when what it asks for is on its
+//! way.
+//!
+//! What that takes shows who is there. If nobody is, turns grow until asking costs nothing. Those who wait as we
+//! do take turns as short as ours. Somebody who computes takes all that the kernel gives him, and what is
+//! left of our time slice is lost by giving up; then our turns grow as well.
+
+use std::time::{Duration, Instant};
+
+/// The shortest turn: some ten answers of a quick server. A switch takes 1 to 2 µs.
+const SHORTEST: Duration = Duration::from_micros(25);
+/// The longest turn.
+const LONGEST: Duration = Duration::from_millis(1);
+/// Giving up the processor takes less if nobody else wants it.
+const LONELY_YIELD: Duration = Duration::from_nanos(600);
+/// It usually takes more if somebody computes, according to the kernel's clock. In this time, more than a hundred
+/// others can have their shortest turn.
+const LONG_YIELD: Duration = Duration::from_millis(3);
+/// How many waits pass between two looks at the clock in long turns. In short ones, every wait looks.
+const WAITS_PER_READING: u32 = 8;
+
+/// When it is others' turn.
+pub(crate) struct Turn {
+    /// When the processor was given up last.
+    began: Instant,
+    length: Duration,
+    countdown: u32,
+}
+
+impl Turn {
+    /// A turn begins.
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            began: now,
+            length: SHORTEST,
+            countdown: 1,
+        }
+    }
+
+    /// Counts a wait; answers whether to ask [`Turn::is_over`].
+    #[inline]
+    pub(crate) fn count(&mut self) -> bool {
+        self.countdown -= 1;
+        self.countdown == 0
+    }
+
+    /// Whether others may run now.
+    pub(crate) fn is_over(&mut self, now: Instant) -> bool {
+        self.countdown = match self.length > 4 * SHORTEST {
+            true => WAITS_PER_READING,
+            false => 1,
+        };
+        now.saturating_duration_since(self.began) >= self.length
+    }
+
+    /// Others may have run: the process has slept.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        self.began = now;
+    }
+
+    /// The processor was given up from `from` until now.
+    pub(crate) fn yielded(&mut self, from: Instant, now: Instant) {
+        let took = now.saturating_duration_since(from);
+        self.began = now;
+        // In small steps: those who wait for each other's turns see the same times, and come to the same length.
+        let length = if took < LONELY_YIELD {
+            2 * self.length
+        } else if took < LONG_YIELD {
+            self.length * 4 / 5
+        } else {
+            self.length * 5 / 4
+        };
+        self.length = length.clamp(SHORTEST, LONGEST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Waits of `each` until the turn is over; answers how many.
+    fn waits(turn: &mut Turn, now: &mut Instant, each: Duration) -> u32 {
+        for waits in 1..100_000 {
+            *now += each;
+            if turn.count() && turn.is_over(*now) {
+                return waits;
+            }
+        }
+        panic!("the turn does not end");
+    }
+
+    #[test]
+    fn turns_are_short_among_many_and_long_where_nobody_else_is() {
+        let mut now = Instant::now();
+        let mut turn = Turn::new(now);
+        let each = Duration::from_micros(2);
+        for _ in 0..3 {
+            let count = waits(&mut turn, &mut now, each);
+            assert!((12..=20).contains(&count), "{count}");
+            let from = now;
+            now += 63 * SHORTESTEST;
+            turn.yielded(from, now);
+        }
+        for _ in 0..10 {
+            waits(&mut turn, &mut now, each);
+            let from = now;
+            now += Duration::from_nanos(300);
+            turn.yielded(from, now);
+        }
+        let count = waits(&mut turn, &mut now, each);
+        assert!((200..210).contains(&count), "{count}");
+    }
+
+    #[test]
+    fn beside_somebody_who_computes_little_of_our_share_is_lost() {
+        let mut now = Instant::now();
+        let mut turn = Turn::new(now);
+        waits(&mut turn, &mut now, Duration::from_micros(2));
+        let from = now;
+        now += Duration::from_millis(4);
+        turn.yielded(from, now);
+        let count = waits(&mut turn, &mut now, Duration::from_micros(2));
+        assert!(count >= 500, "{count}");
+    }
+
+    #[test]
+    fn a_sleep_begins_a_turn() {
+        let mut now = Instant::now();
+        let mut turn = Turn::new(now);
+        for _ in 0..100 {
+            now += SHORTEST / 2;
+            turn.begin(now);
+            assert!(!turn.count() || !turn.is_over(now + SHORTEST / 4));
+        }
+    }
+
+    /// Clients of one processor whose server answers at once: all get the same, whoever is first.
+    #[test]
+    fn many_who_share_a_processor_are_served_alike() {
+        let mut now = Instant::now();
+        let mut clients: Vec<_> = (0..64).map(|_| (Turn::new(now), 0_u32, now)).collect();
+        for _ in 0..30 {
+            for (turn, served, gave_up) in &mut clients {
+                if *served > 0 {
+                    turn.yielded(*gave_up, now);
+                }
+                *served += waits(turn, &mut now, Duration::from_micros(2));
+                *gave_up = now;
+            }
+        }
+        let served = clients.iter().map(|(_, served, _)| *served);
+        let (most, least) = (served.clone().max().unwrap(), served.min().unwrap());
+        assert!(4 * most <= 5 * least, "{least} to {most}");
+    }
+}
