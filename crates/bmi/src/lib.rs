@@ -12,7 +12,7 @@
 //! and what is left to do), `op` and `peer` (states), then `connect`, `eager` with `credit`,
 //! `rendezvous` with `transfers`, `cancel`. `slab`, `matching` and `fragments` are the tables that
 //! make the path of a small message short; `posting` is what the calls below share; `progress`
-//! polls, with `wait` to spin and sleep; `loopback` is how a process sends to itself; `traffic`
+//! polls, with `wait` to spin and sleep and `turn` to let others run; `loopback` is how a process sends to itself; `traffic`
 //! counts, `watch` shows others what is going on and `stall` tells of operations that do not get
 //! on. The packets are defined in `causeway_wire::bmi`.
 //!
@@ -38,6 +38,7 @@ mod slab;
 mod stall;
 mod traffic;
 mod transfers;
+mod turn;
 pub mod types;
 mod wait;
 mod watch;
@@ -45,7 +46,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_transport::registry::{Registry, Settings};
 use causeway_transport::{Sharing, TransferError};
@@ -62,6 +63,7 @@ use crate::loopback::Loopback;
 use crate::methods::Methods;
 use crate::op::{Remote, State, What};
 use crate::peer::{Peer, Phase};
+use crate::turn::Turn;
 use crate::wait::{Pace, Sleeper, Spin};
 use crate::watch::Watch;
 
@@ -74,6 +76,7 @@ pub struct Bmi {
     methods: Methods,
     pace: Pace,
     spin: Spin,
+    turn: Turn,
     sleeper: Sleeper,
     watch: Watch,
     /// Methods that the system refused, and why.
@@ -150,6 +153,7 @@ impl Bmi {
             methods,
             pace: Pace::new(),
             spin: Spin::new(config.spin),
+            turn: Turn::new(Instant::now()),
             sleeper,
             watch: Watch::new(config.stall_after, config.publish),
             unavailable,

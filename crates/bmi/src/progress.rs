@@ -124,6 +124,9 @@ impl Bmi {
     /// Makes progress until `ready`, at most for `idle` or until another thread wakes us; answers
     /// whether it is ready.
     pub(crate) fn wait_until(&mut self, idle: Duration, ready: impl Fn(&Core) -> bool) -> bool {
+        if self.turn.count() {
+            self.end_turn();
+        }
         // While messages come quickly, the clock would cost more than they do.
         for _ in 0..self.spin.free_polls() {
             self.advance(SPINS);
@@ -147,6 +150,7 @@ impl Bmi {
             }
             let woken = self.rest(until, &mut drowsy);
             let now = Instant::now();
+            self.turn.begin(now);
             let any = self.progress();
             if ready(&self.core) {
                 self.spin.came_after(steps.step(now));
@@ -158,6 +162,18 @@ impl Bmi {
             if woken == Woken::Waker {
                 return false;
             }
+        }
+    }
+
+    /// Lets others run if it is their turn.
+    #[cold]
+    fn end_turn(&mut self) {
+        let now = Instant::now();
+        if self.turn.is_over(now) {
+            std::thread::yield_now();
+            let back = Instant::now();
+            self.spin.yielded(back - now);
+            self.turn.yielded(now, back);
         }
     }
 

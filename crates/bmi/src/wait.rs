@@ -192,7 +192,7 @@ impl Spin {
     }
 
     /// Giving up the processor took this long.
-    fn yielded(&mut self, took: Duration) {
+    pub(crate) fn yielded(&mut self, took: Duration) {
         // One turn of somebody who computes must not be remembered for hundreds of ours.
         const LONGEST: Duration = Duration::from_micros(20);
         let took_ns = took.min(LONGEST).as_nanos() as u64;
