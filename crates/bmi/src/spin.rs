@@ -1,0 +1,185 @@
+//! What a waiting process does next: poll on, let others run, or sleep. It knows no clock: what it is told
+//! are lengths of time.
+//!
+//! Waiting is spin, then block (Nagar's Spin Block), as long as messages usually come before the block; where
+//! they do not, it blocks at once. Three things are learnt on the way:
+//!
+//! - How long messages usually take to come.
+//! - How many polls take a microsecond: some nanoseconds each over shared memory, a system call over sockets.
+//! - Whether others want the processor: then it takes a while to give it up. Those who wait like us take short
+//!   turns, and it is worth going on for many of them: a turn costs less than a sleep, and as long as all
+//!   who pass messages to each other stay awake, nobody has to wake anybody, while one who sleeps
+//!   makes all others wait the longer, so that they would fall asleep as well and never find out of it.
+//!   Somebody who computes takes a long turn. Then a sleep is better, because who wakes up comes
+//!   first, and who yields comes last.
+
+use std::time::Duration;
+
+/// How long to poll without giving up the processor where nobody is known to want it.
+const BUSY_SPIN: Duration = Duration::from_micros(4);
+/// How long to spin where messages are not likely to come soon.
+const MIN_SPIN: Duration = Duration::from_micros(2);
+/// Where others wait as well, the limit is so many times longer: as long as a few dozen
+/// processes need to wake one after the other.
+const PATIENCE: u32 = 20;
+/// Giving up the processor takes a system call's time if nobody else wants it, and two switches or more
+/// (about 0.4 µs each) if somebody does.
+const LONELY_TURN_NS: u64 = 600;
+/// A turn longer than this is that of somebody who computes: dozens who wait do not need so long together.
+const LONG_TURN: Duration = Duration::from_millis(1);
+/// As many waits go without giving up the processor after the first long turn; twice as many after the next.
+const SHY_WAITS: u32 = 16;
+const MOST_SHY_WAITS: u32 = 1024;
+/// A batch of polls takes about this long.
+const BATCH: Duration = Duration::from_micros(2);
+const FEW_POLLS: u32 = 16;
+const MOST_POLLS: u32 = 256;
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Poll.
+    Spin,
+    /// Let others run, then poll.
+    Yield,
+    /// Sleep.
+    Sleep,
+}
+
+/// Decides how long to spin, and how.
+pub(crate) struct Spin {
+    limit: Duration,
+    /// Smoothed time until something came.
+    usual_ns: u64,
+    /// Smoothed time that giving up the processor took.
+    turn_ns: u64,
+    /// Polls that take about [`BATCH`].
+    batch: u32,
+    /// Waits that are still to go without giving up the processor.
+    shy: u32,
+    /// How many they will be the next time.
+    shy_next: u32,
+}
+
+impl Spin {
+    /// Spins at most `limit` where nobody else wants the processor.
+    pub(crate) fn new(limit: Duration) -> Self {
+        Self {
+            limit,
+            usual_ns: 0,
+            turn_ns: 0,
+            batch: FEW_POLLS,
+            shy: 0,
+            shy_next: SHY_WAITS,
+        }
+    }
+
+    /// Changes the limit.
+    pub(crate) fn set_limit(&mut self, limit: Duration) {
+        self.limit = limit;
+    }
+
+    fn patience(&self) -> Duration {
+        self.limit * PATIENCE
+    }
+
+    /// Whether others lately ran when we let them, and not for long.
+    fn is_crowded(&self) -> bool {
+        self.turn_ns > LONELY_TURN_NS && self.shy == 0
+    }
+
+    /// How often to poll before the clock is looked at for the first time: while messages come quickly, it
+    /// would cost more than they do.
+    #[inline]
+    pub(crate) fn free_polls(&self) -> u32 {
+        if self.limit.is_zero() {
+            0
+        } else if self.is_crowded() {
+            1
+        } else {
+            2 * self.batch
+        }
+    }
+
+    /// How often to poll between two looks at the clock.
+    pub(crate) fn polls_per_reading(&self) -> u32 {
+        if self.is_crowded() || self.limit.is_zero() {
+            1
+        } else {
+            self.batch
+        }
+    }
+
+    /// How long to spin this time.
+    fn budget(&self) -> Duration {
+        let usual = Duration::from_nanos(self.usual_ns);
+        if usual > self.patience() || self.shy > 0 {
+            MIN_SPIN.min(self.limit)
+        } else if self.is_crowded() {
+            self.patience()
+        } else {
+            // Also where messages take longer: if that is because we all sleep, we see each other now.
+            self.limit
+        }
+    }
+
+    /// What to do after having spun for so long since the wait began, or since something happened in it,
+    /// if it `has_begun`: a peer that copies or reads half a megabyte is silent for 50 µs, and
+    /// sleeping then costs as much again.
+    pub(crate) fn next(&self, spun: Duration, has_begun: bool) -> Next {
+        let budget = match has_begun && !self.is_crowded() && self.shy == 0 {
+            true => 2 * self.limit,
+            false => self.budget(),
+        };
+        if spun >= budget {
+            Next::Sleep
+        } else if self.shy == 0 && (spun > BUSY_SPIN || self.is_crowded()) {
+            Next::Yield
+        } else {
+            Next::Spin
+        }
+    }
+
+    /// A batch of polls found nothing and took this long.
+    pub(crate) fn polled(&mut self, took: Duration) {
+        if self.is_crowded() {
+            return;
+        }
+        if took > 2 * BATCH {
+            // It may as well have been interrupted; then it soon grows again.
+            self.batch = (self.batch / 2).max(1);
+        } else if took < BATCH / 2 {
+            self.batch = (self.batch * 2).min(MOST_POLLS);
+        }
+    }
+
+    /// Giving up the processor took this long.
+    pub(crate) fn yielded(&mut self, took: Duration) {
+        if took >= LONG_TURN {
+            self.shy = self.shy_next;
+            self.shy_next = (self.shy_next * 2).min(MOST_SHY_WAITS);
+            return;
+        }
+        // One longer turn must not be remembered for hundreds of short ones.
+        const LONGEST: Duration = Duration::from_micros(20);
+        let took_ns = took.min(LONGEST).as_nanos() as u64;
+        self.turn_ns = (7 * self.turn_ns + took_ns) / 8;
+        self.shy_next = (self.shy_next - self.shy_next / 64).max(SHY_WAITS);
+    }
+
+    /// Something has come before the clock was looked at.
+    #[inline]
+    pub(crate) fn came_at_once(&mut self) {
+        self.usual_ns -= self.usual_ns / 8;
+        self.shy = self.shy.saturating_sub(1);
+    }
+
+    /// Something has come after `waited`.
+    pub(crate) fn came_after(&mut self, waited: Duration) {
+        // One long wait must not outweigh many short ones.
+        let bound = 2 * self.patience().max(MIN_SPIN);
+        let ns = waited.min(bound).as_nanos() as u64;
+        self.usual_ns = (7 * self.usual_ns + ns) / 8;
+        self.shy = self.shy.saturating_sub(1);
+    }
+}
