@@ -92,7 +92,7 @@ impl Bmi {
     fn poll_methods(&mut self, all: bool) -> bool {
         let mut any = false;
         for (method, slot) in self.methods.slots.iter_mut().enumerate() {
-            if slot.skip && !all {
+            if slot.skip && (!all || slot.method.is_unused()) {
                 continue;
             }
             let polled = slot.method.poll(&mut Delivery {
@@ -232,7 +232,7 @@ impl Bmi {
             match polled {
                 Polled::Ready => return true,
                 Polled::Something => drop(steps.step(now)),
-                Polled::Nothing => self.spin.polled(now - polled_since),
+                Polled::Nothing => self.spin.polled(polls, now - polled_since),
             }
             // A call is answered by the sleep, which it ends: progress may go on for ever.
             if until.is_some_and(|until| now >= until) || self.sleeper.is_called() {

@@ -34,6 +34,9 @@ const MOST_SHY_WAITS: u32 = 1024;
 const BATCH: Duration = Duration::from_micros(2);
 const FEW_POLLS: u32 = 16;
 const MOST_POLLS: u32 = 256;
+/// Where others wait as well, a turn has this part of a batch: about as long as a message is under way, so that
+/// who comes a little before its message does not give its turn away and wait for a whole round.
+const TURNS_PER_BATCH: u32 = 4;
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +82,10 @@ impl Spin {
         self.limit = limit;
     }
 
+    fn polls_per_turn(&self) -> u32 {
+        (self.batch / TURNS_PER_BATCH).max(1)
+    }
+
     fn patience(&self) -> Duration {
         self.limit * PATIENCE
     }
@@ -95,7 +102,7 @@ impl Spin {
         if self.limit.is_zero() {
             0
         } else if self.is_crowded() {
-            1
+            self.polls_per_turn()
         } else {
             2 * self.batch
         }
@@ -103,8 +110,10 @@ impl Spin {
 
     /// How often to poll between two looks at the clock.
     pub(crate) fn polls_per_reading(&self) -> u32 {
-        if self.is_crowded() || self.limit.is_zero() {
+        if self.limit.is_zero() {
             1
+        } else if self.is_crowded() {
+            self.polls_per_turn()
         } else {
             self.batch
         }
@@ -140,15 +149,13 @@ impl Spin {
         }
     }
 
-    /// A batch of polls found nothing and took this long.
-    pub(crate) fn polled(&mut self, took: Duration) {
-        if self.is_crowded() {
-            return;
-        }
-        if took > 2 * BATCH {
+    /// So many polls found nothing and took this long.
+    pub(crate) fn polled(&mut self, polls: u32, took: Duration) {
+        let batch_took = took * self.batch / polls.max(1);
+        if batch_took > 2 * BATCH {
             // It may as well have been interrupted; then it soon grows again.
             self.batch = (self.batch / 2).max(1);
-        } else if took < BATCH / 2 {
+        } else if batch_took < BATCH / 2 {
             self.batch = (self.batch * 2).min(MOST_POLLS);
         }
     }
