@@ -34,9 +34,9 @@ const MOST_SHY_WAITS: u32 = 1024;
 const BATCH: Duration = Duration::from_micros(2);
 const FEW_POLLS: u32 = 16;
 const MOST_POLLS: u32 = 256;
-/// Where others wait as well, a turn has this part of a batch: about as long as a message is under way, so that
-/// who comes a little before its message does not give its turn away and wait for a whole round.
-const TURNS_PER_BATCH: u32 = 4;
+/// Where others wait as well, a turn has this part of a batch: so little that to find nothing costs less than the
+/// switch to the next, and a few polls, so that who comes just before its message does not give its turn away.
+const TURNS_PER_BATCH: u32 = 16;
 
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,7 +171,7 @@ impl Spin {
         const LONGEST: Duration = Duration::from_micros(20);
         let took_ns = took.min(LONGEST).as_nanos() as u64;
         self.turn_ns = (7 * self.turn_ns + took_ns) / 8;
-        self.shy_next = (self.shy_next - self.shy_next / 64).max(SHY_WAITS);
+        self.shy_next = (self.shy_next - self.shy_next.div_ceil(64)).max(SHY_WAITS);
     }
 
     /// Something has come before the clock was looked at.
@@ -188,5 +188,146 @@ impl Spin {
         let ns = waited.min(bound).as_nanos() as u64;
         self.usual_ns = (7 * self.usual_ns + ns) / 8;
         self.shy = self.shy.saturating_sub(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_micros(50);
+    const US: Duration = Duration::from_micros(1);
+
+    fn crowded() -> Spin {
+        let mut spin = Spin::new(LIMIT);
+        for _ in 0..8 {
+            spin.yielded(3 * US);
+        }
+        assert!(spin.is_crowded());
+        spin
+    }
+
+    #[test]
+    fn who_is_alone_polls_then_yields_then_sleeps_at_the_limit() {
+        let spin = Spin::new(LIMIT);
+        assert_eq!(spin.next(US, false), Next::Spin);
+        assert_eq!(spin.next(10 * US, false), Next::Yield);
+        assert_eq!(spin.next(LIMIT, false), Next::Sleep);
+        // Between the steps of a large message it is more patient.
+        assert_eq!(spin.next(LIMIT, true), Next::Yield);
+        assert_eq!(spin.next(2 * LIMIT, true), Next::Sleep);
+    }
+
+    #[test]
+    fn what_takes_long_is_slept_for_until_something_comes_soon_again() {
+        let mut spin = Spin::new(LIMIT);
+        for _ in 0..20 {
+            spin.came_after(Duration::from_secs(1));
+        }
+        assert_eq!(spin.next(MIN_SPIN, false), Next::Sleep);
+        // As long as it takes to wake a few dozen others: all who sleep could be awake.
+        for _ in 0..20 {
+            spin.came_after(15 * LIMIT);
+        }
+        assert_eq!(spin.next(LIMIT - US, false), Next::Yield);
+        assert_eq!(spin.next(LIMIT, false), Next::Sleep);
+    }
+
+    #[test]
+    fn one_long_wait_is_forgiven() {
+        let mut spin = Spin::new(LIMIT);
+        spin.came_after(Duration::from_secs(3600));
+        assert_eq!(spin.next(LIMIT - US, false), Next::Yield);
+    }
+
+    #[test]
+    fn among_others_who_wait_every_turn_is_short_and_patience_long() {
+        let mut spin = crowded();
+        assert!(spin.free_polls() <= FEW_POLLS);
+        assert!(spin.polls_per_reading() <= FEW_POLLS);
+        assert_eq!(spin.next(Duration::ZERO, false), Next::Yield);
+        assert_eq!(spin.next(10 * LIMIT, false), Next::Yield);
+        assert_eq!(spin.next(PATIENCE * LIMIT, false), Next::Sleep);
+        // They fall asleep, or leave.
+        for _ in 0..50 {
+            spin.yielded(US / 4);
+        }
+        assert!(!spin.is_crowded());
+        assert_eq!(spin.next(LIMIT, false), Next::Sleep);
+    }
+
+    #[test]
+    fn among_others_too_what_takes_long_is_slept_for() {
+        let mut spin = crowded();
+        for _ in 0..20 {
+            spin.came_after(Duration::from_millis(5));
+        }
+        assert_eq!(spin.next(MIN_SPIN, false), Next::Sleep);
+        for _ in 0..20 {
+            spin.came_after(20 * US);
+        }
+        assert_eq!(spin.next(10 * LIMIT, false), Next::Yield);
+    }
+
+    #[test]
+    fn nothing_is_yielded_to_who_computes_for_a_while_which_doubles() {
+        let mut spin = crowded();
+        let mut shy_for = |spin: &mut Spin| {
+            let mut waits = 0;
+            while spin.next(US, false) != Next::Yield {
+                assert_eq!(spin.next(MIN_SPIN, false), Next::Sleep);
+                spin.came_after(10 * US);
+                waits += 1;
+            }
+            waits
+        };
+        spin.yielded(LONG_TURN);
+        assert_eq!(shy_for(&mut spin), SHY_WAITS);
+        for _ in 0..20 {
+            spin.yielded(3 * LONG_TURN);
+            shy_for(&mut spin);
+        }
+        spin.yielded(LONG_TURN);
+        assert_eq!(shy_for(&mut spin), MOST_SHY_WAITS);
+        for _ in 0..1000 {
+            spin.yielded(3 * US);
+        }
+        spin.yielded(LONG_TURN);
+        assert_eq!(shy_for(&mut spin), SHY_WAITS);
+    }
+
+    #[test]
+    fn polls_are_counted_by_what_they_cost() {
+        let cost = |ns: u64, polls: u32| Duration::from_nanos(ns) * polls;
+        for (ns, most, least) in [(20, 200, 50), (600, 6, 1), (5000, 1, 1)] {
+            let mut spin = Spin::new(LIMIT);
+            for _ in 0..20 {
+                let polls = spin.polls_per_reading();
+                spin.polled(polls, cost(ns, polls));
+            }
+            assert!((least..=most).contains(&spin.polls_per_reading()));
+            // Among others a few polls tell as much.
+            for _ in 0..8 {
+                spin.yielded(3 * US);
+            }
+            let turn = spin.polls_per_reading();
+            assert!(turn == 1 || turn * TURNS_PER_BATCH <= most);
+            // An interruption is soon forgotten.
+            spin.polled(turn, Duration::from_millis(1));
+            for _ in 0..8 {
+                spin.polled(turn, cost(ns, turn));
+            }
+            assert_eq!(spin.polls_per_reading(), turn);
+        }
+    }
+
+    #[test]
+    fn without_a_limit_nothing_is_spun_for() {
+        let mut spin = crowded();
+        spin.set_limit(Duration::ZERO);
+        assert_eq!(spin.free_polls(), 0);
+        assert_eq!(spin.next(Duration::ZERO, false), Next::Sleep);
+        assert_eq!(spin.next(Duration::ZERO, true), Next::Sleep);
+        spin.came_after(Duration::from_secs(1));
     }
 }
