@@ -184,11 +184,14 @@ impl Bmi {
                 self.came(&mut steps, now);
                 return true;
             }
-            if any {
-                steps.step(now);
-            }
             if woken == Woken::Waker {
                 return false;
+            }
+            if any {
+                steps.step(now);
+            } else {
+                // A method may be unable to sleep just now, for a peer that others keep from running.
+                std::thread::yield_now();
             }
         }
     }
