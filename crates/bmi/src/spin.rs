@@ -27,9 +27,11 @@ const PATIENCE: u32 = 20;
 const LONELY_TURN_NS: u64 = 600;
 /// A turn longer than this is that of somebody who computes: dozens who wait do not need so long together.
 const LONG_TURN: Duration = Duration::from_millis(1);
-/// As many waits go without giving up the processor after the first long turn; twice as many after the next.
+/// As many waits go without giving up the processor when a long turn follows another; twice as many after the
+/// next. So many short ones in between show that it was an exception.
 const SHY_WAITS: u32 = 16;
 const MOST_SHY_WAITS: u32 = 1024;
+const FORGIVING_TURNS: u32 = 64;
 /// A batch of polls takes about this long.
 const BATCH: Duration = Duration::from_micros(2);
 const FEW_POLLS: u32 = 16;
@@ -62,6 +64,8 @@ pub(crate) struct Spin {
     shy: u32,
     /// How many they will be the next time.
     shy_next: u32,
+    /// Turns since the last long one.
+    short_turns: u32,
 }
 
 impl Spin {
@@ -74,6 +78,7 @@ impl Spin {
             batch: FEW_POLLS,
             shy: 0,
             shy_next: SHY_WAITS,
+            short_turns: FORGIVING_TURNS,
         }
     }
 
@@ -163,15 +168,20 @@ impl Spin {
     /// Giving up the processor took this long.
     pub(crate) fn yielded(&mut self, took: Duration) {
         if took >= LONG_TURN {
-            self.shy = self.shy_next;
-            self.shy_next = (self.shy_next * 2).min(MOST_SHY_WAITS);
+            if self.short_turns >= FORGIVING_TURNS {
+                self.shy_next = SHY_WAITS;
+            } else {
+                self.shy = self.shy_next;
+                self.shy_next = (self.shy_next * 2).min(MOST_SHY_WAITS);
+            }
+            self.short_turns = 0;
             return;
         }
+        self.short_turns = self.short_turns.saturating_add(1);
         // One longer turn must not be remembered for hundreds of short ones.
         const LONGEST: Duration = Duration::from_micros(20);
         let took_ns = took.min(LONGEST).as_nanos() as u64;
         self.turn_ns = (7 * self.turn_ns + took_ns) / 8;
-        self.shy_next = (self.shy_next - self.shy_next.div_ceil(64)).max(SHY_WAITS);
     }
 
     /// Something has come before the clock was looked at.
@@ -272,7 +282,7 @@ mod tests {
     #[test]
     fn nothing_is_yielded_to_who_computes_for_a_while_which_doubles() {
         let mut spin = crowded();
-        let mut shy_for = |spin: &mut Spin| {
+        let shy_for = |spin: &mut Spin| {
             let mut waits = 0;
             while spin.next(US, false) != Next::Yield {
                 assert_eq!(spin.next(MIN_SPIN, false), Next::Sleep);
@@ -282,6 +292,8 @@ mod tests {
             waits
         };
         spin.yielded(LONG_TURN);
+        assert_eq!(shy_for(&mut spin), 0);
+        spin.yielded(LONG_TURN);
         assert_eq!(shy_for(&mut spin), SHY_WAITS);
         for _ in 0..20 {
             spin.yielded(3 * LONG_TURN);
@@ -289,9 +301,12 @@ mod tests {
         }
         spin.yielded(LONG_TURN);
         assert_eq!(shy_for(&mut spin), MOST_SHY_WAITS);
-        for _ in 0..1000 {
+        // One long turn among many short ones is no reason to sleep.
+        for _ in 0..FORGIVING_TURNS {
             spin.yielded(3 * US);
         }
+        spin.yielded(LONG_TURN);
+        assert_eq!(shy_for(&mut spin), 0);
         spin.yielded(LONG_TURN);
         assert_eq!(shy_for(&mut spin), SHY_WAITS);
     }
