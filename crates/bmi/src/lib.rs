@@ -12,7 +12,7 @@
 //! and what is left to do), `op` and `peer` (states), then `connect`, `eager` with `credit`,
 //! `rendezvous` with `transfers`, `cancel`. `slab`, `matching` and `fragments` are the tables that
 //! make the path of a small message short; `posting` is what the calls below share; `progress`
-//! polls, with `wait` to spin and sleep and `turn` to let others run; `loopback` is how a process sends to itself; `traffic`
+//! polls, with `spin` to wait, `turn` to let others run and `wait` to sleep; `loopback` is how a process sends to itself; `traffic`
 //! counts, `watch` shows others what is going on and `stall` tells of operations that do not get
 //! on. The packets are defined in `causeway_wire::bmi`.
 //!
@@ -35,6 +35,7 @@ mod posting;
 mod progress;
 mod rendezvous;
 mod slab;
+mod spin;
 mod stall;
 mod traffic;
 mod transfers;
@@ -63,8 +64,9 @@ use crate::loopback::Loopback;
 use crate::methods::Methods;
 use crate::op::{Remote, State, What};
 use crate::peer::{Peer, Phase};
+use crate::spin::Spin;
 use crate::turn::Turn;
-use crate::wait::{Pace, Sleeper, Spin};
+use crate::wait::{Pace, Sleeper};
 use crate::watch::Watch;
 
 /// What an operation that completed at once is called in its [`Completion`].
@@ -77,6 +79,8 @@ pub struct Bmi {
     pace: Pace,
     spin: Spin,
     turn: Turn,
+    /// Since when nothing has come that a wait was for.
+    waiting_since: Option<Instant>,
     sleeper: Sleeper,
     watch: Watch,
     /// Methods that the system refused, and why.
@@ -154,6 +158,7 @@ impl Bmi {
             pace: Pace::new(),
             spin: Spin::new(config.spin),
             turn: Turn::new(Instant::now()),
+            waiting_since: None,
             sleeper,
             watch: Watch::new(config.stall_after, config.publish),
             unavailable,

@@ -165,7 +165,8 @@ pub struct Config {
     /// messages, further ones the data of large transfers. 0 leaves it to the method: one on up to two
     /// cores, else one for messages and half as many as there are cores, at most 4, for data.
     pub tcp_connections: u8,
-    /// How long to spin before sleeping, at most; 0 sleeps at once. The spin adapts below this.
+    /// How long to spin before sleeping, at most; 0 sleeps at once. The spin adapts below this. Where others who
+    /// wait use the same processors, all of them yield to each other for up to 20 times as long.
     pub spin: Duration,
     /// An operation that makes no progress for so long is told in the log, and again each time that the
     /// wait has doubled; 0 never tells.
