@@ -161,8 +161,12 @@ impl<M: RingMemory> Producer<M> {
             ahead = (need + 2).clamp(CLEAR_AHEAD_OF_ANSWER.0, CLEAR_AHEAD_OF_ANSWER.1);
         } else {
             ahead = CLEAR_AHEAD;
-            for slot in end..end + need {
-                self.memory.prefetch_to_write((slot + WRITE_AHEAD) & mask);
+            let wanted = end + WRITE_AHEAD;
+            // What the receiver may still have to read is not taken from it.
+            if wanted + need <= self.limit {
+                for slot in wanted..wanted + need {
+                    self.memory.prefetch_to_write(slot & mask);
+                }
             }
         }
         // Off the packet's way: these lines are still in the receiver's cache, and fetching them takes
