@@ -9,6 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use causeway_sys::memory::Keeper;
 use causeway_transport::{Packet, Peer as Handle, PeerError, Sink, Token, TransferError};
 use causeway_wire::bmi::{self as wire, Body, Header, Kind};
 
@@ -51,8 +52,10 @@ pub(crate) struct Core {
     pub(crate) by_text: HashMap<String, u32>,
     /// The addresses that we listen at: messages to them stay inside.
     pub(crate) listening: Vec<String>,
-    /// Receives that wait for a message.
+    /// Receives that wait for a message and are not fresh (see [`crate::receives`]).
     pub(crate) posted: MatchTable,
+    /// Has the memory of receives that wait.
+    pub(crate) keeper: Keeper,
     /// Messages that wait for a receive.
     pub(crate) early_table: MatchTable,
     pub(crate) early: Slab<Early>,
@@ -114,6 +117,7 @@ impl Core {
             by_text: HashMap::new(),
             listening: Vec::new(),
             posted: MatchTable::default(),
+            keeper: Keeper::default(),
             early_table: MatchTable::default(),
             early: Slab::default(),
             contexts: Slab::default(),
@@ -243,7 +247,7 @@ impl Core {
         let peer = self.ops[op].peer;
         let entry = &mut self.peers[peer];
         entry.ops.remove(&mut self.ops, op);
-        if entry.refs == 0 && entry.ops.is_empty() {
+        if entry.refs == 0 && !entry.has_operations() {
             self.tasks.push_back(Task::Release(self.peers.key(peer)));
         }
     }
@@ -253,17 +257,19 @@ impl Core {
         if self.ops[op].what == What::Fetch {
             return self.fetched(op, result);
         }
+        self.unlist_op(op);
+        if let Fragments::Kept(kept) = std::mem::take(&mut self.ops[op].fragments) {
+            self.keeper.give_back(kept);
+        }
         self.set_done(op, result.map_err(Box::new));
     }
 
-    /// As [`Core::complete`], for an operation of a caller's.
+    /// The last part of it: for an operation of a caller's that is in no list and has no memory any more.
     #[inline]
     pub(crate) fn set_done(&mut self, op: u32, result: Result<u64, Box<OpError>>) {
         let entry = &mut self.ops[op];
-        entry.fragments = Fragments::None;
-        entry.state = State::Done(result);
+        entry.set_state(State::Done(result));
         let context = entry.context;
-        self.unlist_op(op);
         self.completions += 1;
         if context == NOBODY {
             self.ops.remove(op);
@@ -339,18 +345,22 @@ impl Core {
         }
     }
 
-    /// Takes an operation out that is done and was successful; answers the caller's number for it, and
-    /// the bytes.
+    /// Takes an operation out if it is done and was successful.
     #[inline]
-    pub(crate) fn take_successful(&mut self, op: u32) -> Option<(u64, u64)> {
-        let entry = &mut self.ops[op];
-        let State::Done(Ok(bytes)) = entry.state else {
-            return None;
+    pub(crate) fn take_successful(&mut self, id: OpId) -> Tested {
+        let Some(entry) = self.ops.find_entry(id.0) else {
+            return Tested::Otherwise;
+        };
+        let bytes = match entry.state {
+            State::Done(Ok(bytes)) => bytes,
+            State::Done(Err(_)) => return Tested::Otherwise,
+            _ => return Tested::Pending,
         };
         let (user, context) = (entry.user, entry.context);
+        let op = id.0 as u32;
         self.contexts[context].remove(&mut self.ops, op);
         self.ops.vacate(op);
-        Some((user, bytes))
+        Tested::Successful { user, bytes }
     }
 
     /// Takes a done operation out, as the caller asked.
@@ -398,6 +408,21 @@ impl Core {
             self.tasks.push_back(Task::Condemn(key, reason.into()));
         }
     }
+}
+
+/// How a test ended, small enough for registers.
+pub(crate) enum Tested {
+    /// Not done.
+    Pending,
+    /// Done.
+    Successful {
+        /// The caller's number.
+        user: u64,
+        /// Bytes moved.
+        bytes: u64,
+    },
+    /// Done with an error, or not known (any more).
+    Otherwise,
 }
 
 /// Delivers what one method reports.

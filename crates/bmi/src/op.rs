@@ -146,6 +146,21 @@ impl Op {
         }
     }
 
+    /// Changes the state. Those that a small message goes through have nothing to be dropped, which is found out
+    /// here, without a call.
+    #[inline]
+    pub(crate) fn set_state(&mut self, state: State) {
+        let before = std::mem::replace(&mut self.state, state);
+        if !matches!(
+            before,
+            State::Posted | State::Finishing | State::Done(Ok(_))
+        ) {
+            drop(before);
+        } else {
+            std::mem::forget(before);
+        }
+    }
+
     /// Makes a blank or finished operation a new one, in place: it is too large to be moved about
     /// for each message.
     #[inline]
@@ -165,7 +180,7 @@ impl Op {
         self.tag = tag;
         self.fragments = fragments;
         self.size = size;
-        self.state = state;
+        self.set_state(state);
         self.exports.clear();
         self.moved = 0;
         self.cursor = Cursor::default();
