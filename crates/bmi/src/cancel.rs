@@ -60,7 +60,7 @@ impl Core {
             | State::Pushing { .. }
             | State::Moving
             | State::Finishing
-            | State::Done(_) => {}
+            | State::Done => {}
         }
     }
 }

@@ -258,17 +258,23 @@ impl Core {
             return self.fetched(op, result);
         }
         self.unlist_op(op);
-        if let Fragments::Kept(kept) = std::mem::take(&mut self.ops[op].fragments) {
-            self.keeper.give_back(kept);
+        let entry = &mut self.ops[op];
+        if let Fragments::Kept = std::mem::take(&mut entry.fragments) {
+            self.keeper.give_back(&mut entry.kept);
         }
-        self.set_done(op, result.map_err(Box::new));
+        let bytes = result.unwrap_or_else(|error| {
+            entry.error = Some(Box::new(error));
+            0
+        });
+        self.set_done(op, bytes);
     }
 
     /// The last part of it: for an operation of a caller's that is in no list and has no memory any more.
     #[inline]
-    pub(crate) fn set_done(&mut self, op: u32, result: Result<u64, Box<OpError>>) {
+    pub(crate) fn set_done(&mut self, op: u32, bytes: u64) {
         let entry = &mut self.ops[op];
-        entry.set_state(State::Done(result));
+        entry.moved = bytes;
+        entry.set_state(State::Done);
         let context = entry.context;
         self.completions += 1;
         if context == NOBODY {
@@ -351,12 +357,12 @@ impl Core {
         let Some(entry) = self.ops.find_entry(id.0) else {
             return Tested::Otherwise;
         };
-        let bytes = match entry.state {
-            State::Done(Ok(bytes)) => bytes,
-            State::Done(Err(_)) => return Tested::Otherwise,
+        match entry.state {
+            State::Done if entry.error.is_none() => {}
+            State::Done => return Tested::Otherwise,
             _ => return Tested::Pending,
-        };
-        let (user, context) = (entry.user, entry.context);
+        }
+        let (user, bytes, context) = (entry.user, entry.moved, entry.context);
         let op = id.0 as u32;
         self.contexts[context].remove(&mut self.ops, op);
         self.ops.vacate(op);
@@ -366,28 +372,28 @@ impl Core {
     /// Takes a done operation out, as the caller asked.
     pub(crate) fn take_done(&mut self, id: OpId) -> Result<Option<Completion>, Error> {
         let op = self.ops.find_entry(id.0).ok_or(Error::Stale("operation"))?;
-        if !matches!(op.state, State::Done(_)) {
+        if !matches!(op.state, State::Done) {
             return Ok(None);
         }
-        Ok(self.take(id.0 as u32))
+        Ok(Some(self.take(id.0 as u32)))
     }
 
     /// Takes a done operation out of its context's list and the table.
-    pub(crate) fn take(&mut self, op: u32) -> Option<Completion> {
+    pub(crate) fn take(&mut self, op: u32) -> Completion {
         let id = OpId(self.ops.key(op));
         let context = self.ops[op].context;
         self.contexts[context].remove(&mut self.ops, op);
         let entry = &mut self.ops[op];
         let user = entry.user;
-        let state = std::mem::replace(&mut entry.state, State::Finishing);
+        let result = match entry.error.take() {
+            None => Ok(entry.moved),
+            Some(error) => Err(*error),
+        };
         self.ops.vacate(op);
-        match state {
-            State::Done(result) => Some(Completion {
-                op: id,
-                user,
-                result: result.map_err(|error| *error),
-            }),
-            _ => None,
+        Completion {
+            op: id,
+            user,
+            result,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Lists of memory fragments: gathering, scattering, cutting.
 
-use causeway_sys::memory::{Kept, Memory};
+use causeway_sys::memory::Memory;
 use causeway_transport::Packet;
 
 use crate::types::Error;
@@ -11,8 +11,9 @@ pub(crate) enum Fragments {
     /// No bytes.
     #[default]
     None,
-    /// One fragment of a receive whose message has not come, which the core's keeper keeps.
-    Kept(Kept),
+    /// One fragment of a receive whose message has not come, which the core's keeper keeps
+    /// ([`crate::op::Op::kept`]).
+    Kept,
     /// One fragment.
     One(Memory),
     /// More.
@@ -30,11 +31,11 @@ impl Fragments {
         }
     }
 
-    /// The fragments in order. What is [kept](Self::Kept) is not among them: it is the keeper's.
+    /// The fragments in order. What is [`Self::Kept`] is not among them: it is the keeper's.
     #[inline]
     pub(crate) fn as_slice(&self) -> &[Memory] {
         match self {
-            Self::None | Self::Kept(_) => &[],
+            Self::None | Self::Kept => &[],
             Self::One(one) => std::slice::from_ref(one),
             Self::Many(many) => many,
         }

@@ -257,7 +257,7 @@ impl Bmi {
             if self.core.ops[op].context != index {
                 continue;
             }
-            if matches!(self.core.ops[op].state, State::Done(_)) {
+            if matches!(self.core.ops[op].state, State::Done) {
                 self.core.take(op);
             } else {
                 // Nobody will ask for it any more: it vanishes when it is done.
@@ -325,8 +325,10 @@ impl Bmi {
             return Ok(refused);
         }
         self.check_operations()?;
-        let memory = (Fragments::share(into), room);
-        let op = self.core.add_receive(peer, (context, user), tag, memory);
+        let memory = Fragments::share(into);
+        let op = self
+            .core
+            .add_receive(peer, (context, user), tag, (memory, room));
         if up {
             return Ok(Posted::Pending(OpId(self.core.ops.key(op))));
         }
@@ -385,7 +387,7 @@ impl Bmi {
         // One whose context was closed is gone once it is done.
         let is_done = |core: &Core| {
             let op = core.ops.get(index);
-            op.is_none_or(|op| matches!(op.state, State::Done(_)))
+            op.is_none_or(|op| matches!(op.state, State::Done))
         };
         if self.wait_until(idle, is_done) {
             self.core.take_successful(op)
@@ -408,7 +410,7 @@ impl Bmi {
         }
         let any_done = |core: &Core| {
             let mut ops = indices.iter().map(|op| core.ops.get(*op));
-            ops.any(|op| op.is_none_or(|op| matches!(op.state, State::Done(_))))
+            ops.any(|op| op.is_none_or(|op| matches!(op.state, State::Done)))
         };
         if !any_done(&self.core) {
             self.progress();
@@ -447,7 +449,7 @@ impl Bmi {
         while count < most
             && let Some(op) = self.core.contexts[context].first()
         {
-            out.extend(self.core.take(op));
+            out.push(self.core.take(op));
             count += 1;
         }
         Ok(count)
@@ -648,7 +650,7 @@ impl Bmi {
         let pending = |op: &&u32| {
             let op = &self.core.ops[**op];
             let concerned = addr.is_none() || peers.contains(&op.peer);
-            concerned && !matches!(op.state, State::Done(_)) && op.what != What::Fetch
+            concerned && !matches!(op.state, State::Done) && op.what != What::Fetch
         };
         info.operations = self.core.ops.indices().iter().filter(pending).count();
         info

@@ -10,6 +10,7 @@
 //! Eager sends and receives that find their message skip all of it. `Finishing` stands before `Done`
 //! while exports of the operation's memory are being ended.
 
+use causeway_sys::memory::Kept;
 use causeway_transport::Direction;
 use causeway_wire::bmi::{Announcement, Clearance};
 use causeway_wire::region::RegionDescriptor;
@@ -46,12 +47,16 @@ pub(crate) struct Op {
     pub(crate) user: u64,
     pub(crate) tag: Tag,
     pub(crate) fragments: Fragments,
+    /// What [`Fragments::Kept`] stands for.
+    pub(crate) kept: Kept,
     /// Bytes of the memory; of a receive, its room.
     pub(crate) size: u64,
     pub(crate) state: State,
     /// Keys under which the memory is exported to the peer.
     pub(crate) exports: Vec<u64>,
-    /// Bytes that were moved, for messages moved in parts, and where that is in the fragments.
+    /// Why it has failed.
+    pub(crate) error: Option<Box<OpError>>,
+    /// Bytes that were moved, by parts or when it is done, and where that is in the fragments.
     pub(crate) moved: u64,
     pub(crate) cursor: Cursor,
     /// A send that takes one of the peer's places for announcements.
@@ -106,8 +111,8 @@ pub(crate) enum State {
     Moving,
     /// Its exports are being ended.
     Finishing,
-    /// It can be tested for. An error, which is rare, does not make every operation larger.
-    Done(Result<u64, Box<OpError>>),
+    /// It can be tested for: it has moved [`Op::moved`] bytes, or has an [`Op::error`].
+    Done,
 }
 
 /// A message that is still with its sender.
@@ -136,6 +141,8 @@ impl Op {
             user: 0,
             tag: 0,
             fragments: Fragments::None,
+            kept: Kept::default(),
+            error: None,
             size: 0,
             state: State::Finishing,
             exports: Vec::new(),
@@ -146,24 +153,39 @@ impl Op {
         }
     }
 
-    /// Changes the state. Those that a small message goes through have nothing to be dropped, which is found out
-    /// here, without a call.
-    #[inline]
+    /// Changes the state. Those that a small message goes through have nothing that would have to be dropped.
+    #[inline(always)]
     pub(crate) fn set_state(&mut self, state: State) {
-        let before = std::mem::replace(&mut self.state, state);
-        if !matches!(
-            before,
-            State::Posted | State::Finishing | State::Done(Ok(_))
-        ) {
-            drop(before);
-        } else {
-            std::mem::forget(before);
+        if !matches!(self.state, State::Posted | State::Finishing | State::Done) {
+            self.drop_state();
         }
+        std::mem::forget(std::mem::replace(&mut self.state, state));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drop_state(&mut self) {
+        self.state = State::Finishing;
+    }
+
+    /// Changes the memory, likewise.
+    #[inline(always)]
+    pub(crate) fn set_fragments(&mut self, fragments: Fragments) {
+        if !matches!(self.fragments, Fragments::None | Fragments::Kept) {
+            self.drop_fragments();
+        }
+        std::mem::forget(std::mem::replace(&mut self.fragments, fragments));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drop_fragments(&mut self) {
+        self.fragments = Fragments::None;
     }
 
     /// Makes a blank or finished operation a new one, in place: it is too large to be moved about
     /// for each message.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn renew(
         &mut self,
         what: What,
@@ -178,7 +200,7 @@ impl Op {
         self.context = context;
         self.user = user;
         self.tag = tag;
-        self.fragments = fragments;
+        self.set_fragments(fragments);
         self.size = size;
         self.set_state(state);
         self.exports.clear();

@@ -52,8 +52,8 @@ impl Bmi {
             return None;
         }
         let room = memory.len() as u64;
-        let memory = (Fragments::Kept(core.keeper.keep(memory)), room);
-        let op = core.add_receive(peer, (context, user), tag, memory);
+        let op = core.add_receive(peer, (context, user), tag, (Fragments::Kept, room));
+        core.keeper.keep(memory, &mut core.ops[op].kept);
         Some(OpId(core.ops.key(op)))
     }
 

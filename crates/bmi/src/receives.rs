@@ -21,7 +21,7 @@ use crate::types::{OpError, Tag};
 
 impl Core {
     /// Adds a receive that waits.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add_receive(
         &mut self,
         peer: u32,
@@ -38,18 +38,16 @@ impl Core {
     }
 
     /// Takes out the oldest receive of (`peer`, `tag`). It is in no list then.
-    #[inline]
+    #[inline(always)]
     fn take_receive(&mut self, peer: u32, tag: Tag) -> Option<u32> {
         let entry = &mut self.peers[peer];
-        if entry.filed > 0 {
-            return self.take_filed(peer, tag);
+        match entry.fresh.first() {
+            Some(first) if entry.filed == 0 && self.ops[first].tag == tag => {
+                entry.fresh.remove(&mut self.ops, first);
+                Some(first)
+            }
+            _ => self.take_filed(peer, tag),
         }
-        let first = entry.fresh.first()?;
-        if self.ops[first].tag != tag {
-            return self.take_filed(peer, tag);
-        }
-        entry.fresh.remove(&mut self.ops, first);
-        Some(first)
     }
 
     #[inline(never)]
@@ -103,9 +101,9 @@ impl Core {
         let op = self.take_receive(peer, tag)?;
         self.peers[peer].ops.push_back(&mut self.ops, op);
         let entry = &mut self.ops[op];
-        if let Fragments::Kept(kept) = std::mem::take(&mut entry.fragments) {
-            entry.fragments = Fragments::One(self.keeper.look(&kept).clone());
-            self.keeper.give_back(kept);
+        if let Fragments::Kept = entry.fragments {
+            entry.fragments = Fragments::One(self.keeper.look(&entry.kept).clone());
+            self.keeper.give_back(&mut entry.kept);
         }
         Some(op)
     }
@@ -124,31 +122,41 @@ impl Core {
         let entry = &mut self.peers[peer];
         entry.grant.pass(cost, &mut self.budget);
         entry.traffic.received(len, peer, &mut self.touched);
-        if entry.refs == 0 && !entry.has_operations() {
-            self.tasks.push_back(Task::Release(self.peers.key(peer)));
-        }
-        let entry = &self.peers[peer];
+        let is_last = entry.refs == 0 && !entry.has_operations();
         if entry.grant.is_due() || entry.starving {
             self.mark_dirty(peer);
         }
-        let entry = &mut self.ops[op];
-        let (size, room) = (len as u64, entry.size);
-        let fragments = std::mem::take(&mut entry.fragments);
-        let result = if size <= room {
-            match &fragments {
-                Fragments::Kept(kept) => {
-                    let into = self.keeper.look(kept);
-                    packet.copy_part_to(wire::HEADER_BYTES, len, &into);
-                }
-                others => scatter(&packet, wire::HEADER_BYTES, others.as_slice()),
-            }
-            Ok(size)
-        } else {
-            Err(Box::new(OpError::TooLarge { size, room }))
-        };
-        if let Fragments::Kept(kept) = fragments {
-            self.keeper.give_back(kept);
+        if is_last {
+            self.tasks.push_back(Task::Release(self.peers.key(peer)));
         }
-        self.set_done(op, result);
+        let entry = &mut self.ops[op];
+        let size = len as u64;
+        match entry.fragments {
+            Fragments::Kept if size <= entry.size => {
+                let into = self.keeper.look(&entry.kept);
+                packet.copy_part_to(wire::HEADER_BYTES, len, &into);
+                self.keeper.give_back(&mut entry.kept);
+                entry.set_fragments(Fragments::None);
+                self.set_done(op, size);
+            }
+            _ => self.scatter_eager(op, packet),
+        }
+    }
+
+    /// Ends a receive that is not the usual one: it has several fragments, or too little room.
+    #[inline(never)]
+    fn scatter_eager(&mut self, op: u32, packet: Packet<'_>) {
+        let entry = &mut self.ops[op];
+        let size = (packet.len() - wire::HEADER_BYTES) as u64;
+        let room = entry.size;
+        if size <= room {
+            scatter(&packet, wire::HEADER_BYTES, entry.fragments.as_slice());
+        } else {
+            entry.error = Some(Box::new(OpError::TooLarge { size, room }));
+        }
+        if let Fragments::Kept = std::mem::take(&mut entry.fragments) {
+            self.keeper.give_back(&mut entry.kept);
+        }
+        self.set_done(op, size);
     }
 }

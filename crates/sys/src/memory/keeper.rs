@@ -28,10 +28,12 @@ struct Slot {
     users: u32,
 }
 
-/// A span that a [`Keeper`] keeps until it is given back. If it is not, the bytes are kept as long as the
-/// keeper exists.
+/// The number of no slot.
+const NOTHING: u32 = u32::MAX;
+
+/// Names a span that a [`Keeper`] keeps until it is given back, if there is one. If it is never given back, the
+/// bytes are kept as long as the keeper exists.
 #[derive(Debug)]
-#[must_use = "the bytes are kept until it is given back"]
 pub struct Kept {
     base: NonNull<u8>,
     len: usize,
@@ -44,6 +46,19 @@ pub struct Kept {
 unsafe impl Send for Kept {}
 // SAFETY: as above.
 unsafe impl Sync for Kept {}
+
+/// Nothing is kept.
+impl Default for Kept {
+    fn default() -> Self {
+        Self {
+            base: NonNull::dangling(),
+            len: 0,
+            keeper: 0,
+            slot: NOTHING,
+            writable: false,
+        }
+    }
+}
 
 impl Default for Keeper {
     fn default() -> Self {
@@ -58,9 +73,14 @@ impl Default for Keeper {
 }
 
 impl Keeper {
-    /// Keeps a span.
+    /// Keeps a span, which is noted in `kept`. (Written straight to its place: what is moved about in words, and
+    /// read in pairs of words right afterwards, costs more than all else here.)
+    ///
+    /// # Panics
+    /// If something is kept there already.
     #[inline]
-    pub fn keep(&mut self, memory: &Memory) -> Kept {
+    pub fn keep(&mut self, memory: &Memory, kept: &mut Kept) {
+        assert_eq!(kept.slot, NOTHING, "something is kept there");
         let slot = match self.slots.get_mut(self.last) {
             Some(slot) if slot.shares(memory) => {
                 slot.users += 1;
@@ -68,13 +88,11 @@ impl Keeper {
             }
             _ => self.add(memory),
         };
-        Kept {
-            base: memory.base,
-            len: memory.len,
-            keeper: self.number,
-            slot: slot as u32,
-            writable: memory.writable,
-        }
+        kept.base = memory.base;
+        kept.len = memory.len;
+        kept.keeper = self.number;
+        kept.slot = slot as u32;
+        kept.writable = memory.writable;
     }
 
     #[inline(never)]
@@ -89,7 +107,7 @@ impl Keeper {
                 index
             }
             None => {
-                assert!(self.slots.len() < u32::MAX as usize, "too much is kept");
+                assert!(self.slots.len() < NOTHING as usize, "too much is kept");
                 self.slots.push(slot);
                 self.slots.len() - 1
             }
@@ -100,7 +118,7 @@ impl Keeper {
     /// The span.
     ///
     /// # Panics
-    /// If another keeper keeps it.
+    /// If another keeper keeps it, or nothing is kept.
     #[inline]
     pub fn look<'a>(&'a self, kept: &'a Kept) -> Lent<'a> {
         assert_eq!(kept.keeper, self.number, "another keeper's");
@@ -111,18 +129,20 @@ impl Keeper {
         unsafe { Lent::new(backing, kept.base, kept.len, kept.writable) }
     }
 
-    /// Ends the keeping.
+    /// Ends the keeping. Nothing is kept any more then, and nobody may ask for it.
     ///
     /// # Panics
-    /// If another keeper keeps it.
+    /// If another keeper keeps it, or nothing is kept.
     #[inline]
-    pub fn give_back(&mut self, kept: Kept) {
+    pub fn give_back(&mut self, kept: &mut Kept) {
         assert_eq!(kept.keeper, self.number, "another keeper's");
-        let slot = &mut self.slots[kept.slot as usize];
+        kept.keeper = 0;
+        let index = std::mem::replace(&mut kept.slot, NOTHING);
+        let slot = &mut self.slots[index as usize];
         slot.users -= 1;
         if slot.users == 0 {
             slot.backing = None;
-            self.free.push(kept.slot);
+            self.free.push(index);
         }
     }
 }
@@ -144,38 +164,51 @@ mod tests {
     fn spans_of_one_allocation_count_once() {
         let mut keeper = Keeper::default();
         let bytes = Memory::from_vec(b"0123456789".to_vec());
-        let one = keeper.keep(&bytes);
-        let part = keeper.keep(&bytes.slice(3..5).read_only());
+        let [mut one, mut part, mut elsewhere, mut again] = [(); 4].map(|()| Kept::default());
+        keeper.keep(&bytes, &mut one);
+        keeper.keep(&bytes.slice(3..5).read_only(), &mut part);
         assert_eq!(bytes.sharers(), 2);
         let other = Memory::zeroed(4);
-        let elsewhere = keeper.keep(&other);
-        let again = keeper.keep(&bytes);
+        keeper.keep(&other, &mut elsewhere);
+        keeper.keep(&bytes, &mut again);
         assert_eq!((bytes.sharers(), other.sharers()), (3, 2));
         assert_eq!(keeper.look(&part).to_vec(), b"34");
         assert!(!keeper.look(&part).is_writable() && keeper.look(&one).is_writable());
         keeper.look(&elsewhere).write_at(0, b"abcd");
         let clone = keeper.look(&elsewhere).clone();
-        keeper.give_back(elsewhere);
+        keeper.give_back(&mut elsewhere);
         assert_eq!((other.sharers(), clone.to_vec()), (2, b"abcd".to_vec()));
-        keeper.give_back(one);
+        keeper.give_back(&mut one);
         assert_eq!(bytes.sharers(), 3);
-        keeper.give_back(part);
+        keeper.give_back(&mut part);
         assert_eq!(bytes.sharers(), 2);
         assert_eq!(keeper.look(&again).to_vec(), b"0123456789");
-        keeper.give_back(again);
+        keeper.give_back(&mut again);
         assert_eq!(bytes.sharers(), 1);
         // The places are used again.
-        let kept = [keeper.keep(&bytes), keeper.keep(&other)];
-        assert_eq!(keeper.slots.len(), 3);
+        keeper.keep(&bytes, &mut one);
+        keeper.keep(&other, &mut again);
+        assert_eq!((keeper.slots.len(), bytes.sharers()), (3, 2));
         drop(keeper);
-        assert_eq!((bytes.sharers(), kept.len()), (1, 2));
+        assert_eq!(bytes.sharers(), 1);
+    }
+
+    #[test]
+    #[should_panic(expected = "another keeper's")]
+    fn nothing_is_seen_of_what_was_given_back() {
+        let mut keeper = Keeper::default();
+        let mut kept = Kept::default();
+        keeper.keep(&Memory::zeroed(1), &mut kept);
+        keeper.give_back(&mut kept);
+        keeper.look(&kept);
     }
 
     #[test]
     #[should_panic(expected = "another keeper's")]
     fn a_keeper_refuses_what_another_keeps() {
         let (mut one, other) = (Keeper::default(), Keeper::default());
-        let kept = one.keep(&Memory::zeroed(1));
+        let mut kept = Kept::default();
+        one.keep(&Memory::zeroed(1), &mut kept);
         other.look(&kept);
     }
 }

@@ -499,7 +499,7 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
                 return;
             }
         };
-        pair.consumer.prefetch(taken > 0);
+        pair.consumer.prefetch(taken > 0, len);
         let packet = pair.consumer.memory().packet(slot, len);
         match kind {
             SlotKind::Internal => {

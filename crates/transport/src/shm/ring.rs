@@ -280,13 +280,17 @@ impl<M: RingMemory> Consumer<M> {
         self.memory.header(self.head & mask).load(Acquire) != 0
     }
 
-    /// Has lines fetched that are looked at soon: the one behind the front, and more if packets are known
-    /// to queue up.
+    /// Has lines fetched that are looked at soon: the one behind the front, where a packet of `len` bytes is, and
+    /// more if packets are known to queue up. Of those of short packets most were asked for at the last ones.
     #[inline]
-    pub(super) fn prefetch(&self, queued: bool) {
+    pub(super) fn prefetch(&self, queued: bool, len: usize) {
         let mask = self.memory.slots() - 1;
-        let most = if queued { QUEUE_AHEAD } else { 1 };
-        for ahead in 1..=most {
+        let wanted = match queued {
+            true if slots_of(len) == 1 => QUEUE_AHEAD - 1..QUEUE_AHEAD + 1,
+            true => 1..QUEUE_AHEAD + 1,
+            false => 1..2,
+        };
+        for ahead in wanted {
             self.memory.prefetch((self.head + ahead) & mask);
         }
     }
