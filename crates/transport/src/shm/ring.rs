@@ -247,6 +247,17 @@ pub(super) enum Front {
     Corrupt(u64),
 }
 
+/// What is known of packets behind the one at the front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// There are hardly any.
+    None,
+    /// There are likely some.
+    Begun,
+    /// There are likely some, and this one was behind another.
+    Continued,
+}
+
 /// The receiving end.
 pub(super) struct Consumer<M> {
     memory: M,
@@ -281,14 +292,14 @@ impl<M: RingMemory> Consumer<M> {
     }
 
     /// Has lines fetched that are looked at soon: the one behind the front, where a packet of `len` bytes is, and
-    /// more if packets are known to queue up. Of those of short packets most were asked for at the last ones.
+    /// more if packets queue up. Of those behind short packets most have been asked for already.
     #[inline]
-    pub(super) fn prefetch(&self, queued: bool, len: usize) {
+    pub(super) fn prefetch(&self, queue: Queue, len: usize) {
         let mask = self.memory.slots() - 1;
-        let wanted = match queued {
-            true if slots_of(len) == 1 => QUEUE_AHEAD - 1..QUEUE_AHEAD + 1,
-            true => 1..QUEUE_AHEAD + 1,
-            false => 1..2,
+        let wanted = match queue {
+            Queue::None => 1..2,
+            Queue::Continued if slots_of(len) == 1 => QUEUE_AHEAD - 1..QUEUE_AHEAD + 1,
+            Queue::Begun | Queue::Continued => 1..QUEUE_AHEAD + 1,
         };
         for ahead in wanted {
             self.memory.prefetch((self.head + ahead) & mask);
