@@ -234,7 +234,9 @@ impl Core {
         state: State,
     ) -> u32 {
         let index = self.ops.reuse(Op::blank);
-        self.ops[index].renew(what, peer, caller, tag, memory, state);
+        let op = &mut self.ops[index];
+        op.renew(what, peer, caller, tag, memory.1);
+        (op.fragments, op.state) = (memory.0, state);
         let entry = &mut self.peers[peer];
         entry.ops.push_back(&mut self.ops, index);
         entry.traffic.touch(peer, &mut self.touched);
@@ -259,7 +261,8 @@ impl Core {
         }
         self.unlist_op(op);
         let entry = &mut self.ops[op];
-        if let Fragments::Kept = std::mem::take(&mut entry.fragments) {
+        entry.fragments = Fragments::None;
+        if !entry.kept.is_empty() {
             self.keeper.give_back(&mut entry.kept);
         }
         let bytes = result.unwrap_or_else(|error| {
@@ -274,7 +277,7 @@ impl Core {
     pub(crate) fn set_done(&mut self, op: u32, bytes: u64) {
         let entry = &mut self.ops[op];
         entry.moved = bytes;
-        entry.set_state(State::Done);
+        entry.be_done();
         let context = entry.context;
         self.completions += 1;
         if context == NOBODY {

@@ -11,9 +11,6 @@ pub(crate) enum Fragments {
     /// No bytes.
     #[default]
     None,
-    /// One fragment of a receive whose message has not come, which the core's keeper keeps
-    /// ([`crate::op::Op::kept`]).
-    Kept,
     /// One fragment.
     One(Memory),
     /// More.
@@ -31,11 +28,11 @@ impl Fragments {
         }
     }
 
-    /// The fragments in order. What is [`Self::Kept`] is not among them: it is the keeper's.
+    /// The fragments in order.
     #[inline]
     pub(crate) fn as_slice(&self) -> &[Memory] {
         match self {
-            Self::None | Self::Kept => &[],
+            Self::None => &[],
             Self::One(one) => std::slice::from_ref(one),
             Self::Many(many) => many,
         }

@@ -325,10 +325,8 @@ impl Bmi {
             return Ok(refused);
         }
         self.check_operations()?;
-        let memory = Fragments::share(into);
-        let op = self
-            .core
-            .add_receive(peer, (context, user), tag, (memory, room));
+        let op = self.core.add_receive(peer, (context, user), tag, room);
+        self.core.ops[op].fragments = Fragments::share(into);
         if up {
             return Ok(Posted::Pending(OpId(self.core.ops.key(op))));
         }

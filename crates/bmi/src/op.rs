@@ -47,7 +47,7 @@ pub(crate) struct Op {
     pub(crate) user: u64,
     pub(crate) tag: Tag,
     pub(crate) fragments: Fragments,
-    /// What [`Fragments::Kept`] stands for.
+    /// The one fragment of a receive whose message has not come, which the core's keeper keeps.
     pub(crate) kept: Kept,
     /// Bytes of the memory; of a receive, its room.
     pub(crate) size: u64,
@@ -153,13 +153,28 @@ impl Op {
         }
     }
 
-    /// Changes the state. Those that a small message goes through have nothing that would have to be dropped.
+    /// Changes the state to one that goes along with nothing, mostly from such a one: then there is nothing to
+    /// be dropped, and all is one store.
     #[inline(always)]
-    pub(crate) fn set_state(&mut self, state: State) {
-        if !matches!(self.state, State::Posted | State::Finishing | State::Done) {
+    pub(crate) fn wait_for_message(&mut self) {
+        if self.holds_something() {
             self.drop_state();
         }
-        std::mem::forget(std::mem::replace(&mut self.state, state));
+        self.state = State::Posted;
+    }
+
+    /// Likewise: the operation can be tested for.
+    #[inline(always)]
+    pub(crate) fn be_done(&mut self) {
+        if self.holds_something() {
+            self.drop_state();
+        }
+        self.state = State::Done;
+    }
+
+    #[inline(always)]
+    fn holds_something(&self) -> bool {
+        !matches!(self.state, State::Posted | State::Finishing | State::Done)
     }
 
     #[cold]
@@ -168,23 +183,8 @@ impl Op {
         self.state = State::Finishing;
     }
 
-    /// Changes the memory, likewise.
-    #[inline(always)]
-    pub(crate) fn set_fragments(&mut self, fragments: Fragments) {
-        if !matches!(self.fragments, Fragments::None | Fragments::Kept) {
-            self.drop_fragments();
-        }
-        std::mem::forget(std::mem::replace(&mut self.fragments, fragments));
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn drop_fragments(&mut self) {
-        self.fragments = Fragments::None;
-    }
-
-    /// Makes a blank or finished operation a new one, in place: it is too large to be moved about
-    /// for each message.
+    /// Makes a blank or finished operation, which has no memory any more, a new one, in place: it is too large
+    /// to be moved about for each message. Its memory and its state are left to the caller.
     #[inline(always)]
     pub(crate) fn renew(
         &mut self,
@@ -192,17 +192,14 @@ impl Op {
         peer: u32,
         (context, user): (u32, u64),
         tag: Tag,
-        (fragments, size): (Fragments, u64),
-        state: State,
+        size: u64,
     ) {
         self.what = what;
         self.peer = peer;
         self.context = context;
         self.user = user;
         self.tag = tag;
-        self.set_fragments(fragments);
         self.size = size;
-        self.set_state(state);
         self.exports.clear();
         self.moved = 0;
         self.cursor = Cursor::default();

@@ -52,7 +52,7 @@ impl Bmi {
             return None;
         }
         let room = memory.len() as u64;
-        let op = core.add_receive(peer, (context, user), tag, (Fragments::Kept, room));
+        let op = core.add_receive(peer, (context, user), tag, room);
         core.keeper.keep(memory, &mut core.ops[op].kept);
         Some(OpId(core.ops.key(op)))
     }

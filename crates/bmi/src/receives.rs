@@ -16,21 +16,23 @@ use crate::core::{Core, Task};
 use crate::credit::cost;
 use crate::eager::SENDS_TOO_MUCH;
 use crate::fragments::{Fragments, scatter};
-use crate::op::{Op, State, What};
+use crate::op::{Op, What};
 use crate::types::{OpError, Tag};
 
 impl Core {
-    /// Adds a receive that waits.
+    /// Adds a receive that waits. Its memory is left to the caller.
     #[inline(always)]
     pub(crate) fn add_receive(
         &mut self,
         peer: u32,
         caller: (u32, u64),
         tag: Tag,
-        memory: (Fragments, u64),
+        room: u64,
     ) -> u32 {
         let index = self.ops.reuse(Op::blank);
-        self.ops[index].renew(What::Receive, peer, caller, tag, memory, State::Posted);
+        let op = &mut self.ops[index];
+        op.renew(What::Receive, peer, caller, tag, room);
+        op.wait_for_message();
         let entry = &mut self.peers[peer];
         entry.fresh.push_back(&mut self.ops, index);
         entry.traffic.touch(peer, &mut self.touched);
@@ -101,7 +103,7 @@ impl Core {
         let op = self.take_receive(peer, tag)?;
         self.peers[peer].ops.push_back(&mut self.ops, op);
         let entry = &mut self.ops[op];
-        if let Fragments::Kept = entry.fragments {
+        if !entry.kept.is_empty() {
             entry.fragments = Fragments::One(self.keeper.look(&entry.kept).clone());
             self.keeper.give_back(&mut entry.kept);
         }
@@ -131,16 +133,13 @@ impl Core {
         }
         let entry = &mut self.ops[op];
         let size = len as u64;
-        match entry.fragments {
-            Fragments::Kept if size <= entry.size => {
-                let into = self.keeper.look(&entry.kept);
-                packet.copy_part_to(wire::HEADER_BYTES, len, &into);
-                self.keeper.give_back(&mut entry.kept);
-                entry.set_fragments(Fragments::None);
-                self.set_done(op, size);
-            }
-            _ => self.scatter_eager(op, packet),
+        if entry.kept.is_empty() || size > entry.size {
+            return self.scatter_eager(op, packet);
         }
+        let into = self.keeper.look(&entry.kept);
+        packet.copy_part_to(wire::HEADER_BYTES, len, &into);
+        self.keeper.give_back(&mut entry.kept);
+        self.set_done(op, size);
     }
 
     /// Ends a receive that is not the usual one: it has several fragments, or too little room.
@@ -154,7 +153,8 @@ impl Core {
         } else {
             entry.error = Some(Box::new(OpError::TooLarge { size, room }));
         }
-        if let Fragments::Kept = std::mem::take(&mut entry.fragments) {
+        entry.fragments = Fragments::None;
+        if !entry.kept.is_empty() {
             self.keeper.give_back(&mut entry.kept);
         }
         self.set_done(op, size);

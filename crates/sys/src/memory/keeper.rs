@@ -60,6 +60,14 @@ impl Default for Kept {
     }
 }
 
+impl Kept {
+    /// Whether nothing is kept.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.slot == NOTHING
+    }
+}
+
 impl Default for Keeper {
     fn default() -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
