@@ -27,6 +27,48 @@ fn small_messages_complete_at_once_and_match_by_tag() {
 }
 
 #[test]
+fn receives_match_first_in_first_out_whatever_the_order_of_tags() {
+    for medium in MEDIA {
+        let (mut a, mut b, to, from) = pair_over(medium, "orders", Config::default());
+        // Parts of one allocation, a list, and one of their own.
+        let whole = Memory::zeroed(100);
+        let into = |at: usize| whole.slice(10 * at..10 * at + 8);
+        let tags = [1, 2, 1, 3, 2, 1, 4];
+        let ops: Vec<_> = (0..)
+            .zip(tags)
+            .map(|(at, tag)| match at {
+                4 => {
+                    let parts = [into(4).slice(0..3), into(4).slice(3..8)];
+                    b.recv(from, &parts, tag, at as u64)
+                }
+                _ => b.recv(from, &[into(at)], tag, at as u64),
+            })
+            .collect();
+        // In order, then not, then in order among those that are left; one is called off, one has no room.
+        for (seed, tag) in [(0, 1), (1, 3)] {
+            a.send(to, &[memory(seed, 8)], tag, 0);
+        }
+        drive(&mut [&mut a, &mut b], |nodes| nodes[1].done.len() == 2);
+        b.bmi.cancel(ops[2]);
+        b.recv(from, &[into(7)], 1, 7);
+        b.recv(from, &[into(8)], 3, 8);
+        for (seed, tag) in [(2, 3), (3, 1), (4, 2), (5, 2), (6, 1)] {
+            a.send(to, &[memory(seed, 8)], tag, 0);
+        }
+        a.send(to, &[memory(7, 9)], 4, 0);
+        drive(&mut [&mut a, &mut b], |nodes| nodes[1].done.len() == 9);
+        for (receive, seed) in [(0, 0), (3, 1), (8, 2), (5, 3), (1, 4), (4, 5), (7, 6)] {
+            assert_eq!(b.result(receive), Some(&Ok(8)), "receive {receive}");
+            assert_eq!(into(receive as usize).to_vec(), bytes(seed, 8));
+        }
+        assert_eq!(b.result(2), Some(&Err(OpError::Cancelled)));
+        let too_large = OpError::TooLarge { size: 9, room: 8 };
+        assert_eq!(b.result(6), Some(&Err(too_large)));
+        assert_eq!(whole.sharers(), 1);
+    }
+}
+
+#[test]
 fn every_size_arrives_in_lists_both_ways_by_every_policy() {
     use RendezvousPolicy::{Adaptive, Pull, Push};
     for (policy, medium) in [Adaptive, Pull, Push]

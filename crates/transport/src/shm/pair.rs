@@ -81,6 +81,8 @@ pub(super) struct Pair {
     /// Whether the peer has to ring, which it also may while the ring is polled.
     pub(super) chilled: bool,
     pub(super) last_active: u64,
+    /// The ring was seen empty since the last packet: the next one is likely to come alone.
+    pub(super) ran_empty: bool,
     /// A caller was told that there is no room.
     pub(super) blocked: bool,
     pub(super) transfers: Transfers,
@@ -135,6 +137,7 @@ impl Pair {
             hot: false,
             chilled: false,
             last_active: 0,
+            ran_empty: true,
             blocked: false,
             transfers: Transfers::default(),
             shares: true,

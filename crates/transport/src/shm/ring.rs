@@ -32,8 +32,12 @@ const CLEAR_AHEAD: u64 = 4;
 /// How many slots ahead it clears at least and at most behind an answer: as many as the next packet takes if it
 /// is like this one. While the receiver is busy with the answer nobody asks for these lines, and writing
 /// the next packet there does not wait for them. (Measured: hints to prefetch lines for writing do
-/// worse than nothing.)
+/// worse than nothing here.)
 const CLEAR_AHEAD_OF_ANSWER: (u64, u64) = (20, 136);
+/// How far behind a packet in a stream the sender asks for lines to write to, as many as the packet took: the
+/// receiver has read these a turn of the ring ago, and getting them back one after the other, as the stores
+/// come to them, takes twice as long as all else that a packet of 8 bytes needs.
+const WRITE_AHEAD: u64 = 12;
 /// How many slots behind the front the receiver asks for when packets queue up.
 const QUEUE_AHEAD: u64 = 4;
 /// How many of a packet's slots it asks for before it looks at the packet.
@@ -76,6 +80,8 @@ pub(super) trait RingMemory {
     fn full_fence(&self);
     /// A hint that the first line of `slot` is going to be read.
     fn prefetch(&self, slot: u64);
+    /// A hint that the line of `slot` is going to be written.
+    fn prefetch_to_write(&self, slot: u64);
     /// A hint that the line of `slot` is going to be read by the other side at once.
     fn demote(&self, slot: u64);
 }
@@ -182,8 +188,8 @@ impl<M: RingMemory> Producer<M> {
         self.tail = end;
         self.memory.light_fence();
         let cold = self.memory.cold().load(Relaxed) != 0;
-        let mut ahead = CLEAR_AHEAD;
         self.calm = self.calm.saturating_sub(1);
+        let ahead;
         if std::mem::take(&mut self.answers) {
             self.calm = (self.calm + CALM.0).min(CALM.1);
             // Handed to the shared cache, the lines are nearer for a receiver that waits for them. In
@@ -192,6 +198,15 @@ impl<M: RingMemory> Producer<M> {
                 self.memory.demote(slot & mask);
             }
             ahead = (need + 2).clamp(CLEAR_AHEAD_OF_ANSWER.0, CLEAR_AHEAD_OF_ANSWER.1);
+        } else {
+            ahead = CLEAR_AHEAD;
+            let wanted = end + WRITE_AHEAD;
+            // What the receiver may still have to read is not taken from it.
+            if wanted + need <= self.limit {
+                for slot in wanted..wanted + need {
+                    self.memory.prefetch_to_write(slot & mask);
+                }
+            }
         }
         // Off the packet's way: these lines are still in the receiver's cache, and fetching them takes
         // as long as the packet's own journey.
@@ -285,6 +300,17 @@ pub(super) enum Front {
     Corrupt(u64),
 }
 
+/// What is known of packets behind the one at the front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// There are hardly any.
+    None,
+    /// There are likely some.
+    Begun,
+    /// There are likely some, and this one was behind another.
+    Continued,
+}
+
 /// The receiving end.
 pub(super) struct Consumer<M> {
     memory: M,
@@ -318,13 +344,18 @@ impl<M: RingMemory> Consumer<M> {
         self.memory.header(self.head & mask).load(Acquire) != 0
     }
 
-    /// Has lines fetched that are looked at soon: the one behind the front, and more if packets are known
-    /// to queue up.
+    /// Has lines fetched that are looked at soon: the one behind the front, where a packet of `len` bytes is, and
+    /// more if packets queue up. Of those behind short packets most have been asked for already.
     #[inline]
-    pub(super) fn prefetch(&self, len: usize, queued: bool) {
+    pub(super) fn prefetch(&self, queue: Queue, len: usize) {
         let mask = self.memory.slots() - 1;
-        let least = if queued { QUEUE_AHEAD } else { 1 };
-        for ahead in 1..=slots_of(len).clamp(least, PACKET_AHEAD) {
+        let packet = slots_of(len).min(PACKET_AHEAD);
+        let wanted = match queue {
+            Queue::None => 1..packet.max(1) + 1,
+            Queue::Continued if packet == 1 => QUEUE_AHEAD - 1..QUEUE_AHEAD + 1,
+            Queue::Begun | Queue::Continued => 1..packet.max(QUEUE_AHEAD) + 1,
+        };
+        for ahead in wanted {
             self.memory.prefetch((self.head + ahead) & mask);
         }
     }

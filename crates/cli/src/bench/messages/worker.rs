@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use causeway_bmi::{Addr, Config, Memory};
+use causeway_bmi::{Addr, Config, Memory, Posted};
 use causeway_sys::shared::SharedWords;
 use serde::{Deserialize, Serialize};
 
@@ -393,16 +393,23 @@ impl Turn<'_> {
         let memory = self.layer.memory(self.peer, size, allocate)?;
         let token = Memory::zeroed(8);
         let mut batches = Batches::start(rounds);
-        let mut posted = Vec::with_capacity(window);
+        // As MPI programs do, whose requests are words: all are posted, then those in progress waited for.
+        let mut pending = Vec::with_capacity(window);
         for _ in 0..rounds {
             for _ in 0..window {
-                posted.push(match self.leads {
+                let posted = match self.leads {
                     true => self.layer.send(self.peer, &memory, WINDOW)?,
                     false => self.layer.receive(self.peer, &memory, WINDOW)?,
-                });
+                };
+                match posted {
+                    Posted::Pending(op) => pending.push(op),
+                    at_once => {
+                        self.layer.complete(at_once)?;
+                    }
+                }
             }
-            for one in posted.drain(..) {
-                self.layer.complete(one)?;
+            for op in pending.drain(..) {
+                self.layer.complete(Posted::Pending(op))?;
             }
             let ack = match self.leads {
                 true => self.layer.receive(self.peer, &token, ACK)?,
