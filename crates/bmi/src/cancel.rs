@@ -1,5 +1,6 @@
 //! Cancelling: an operation gives its memory back as soon as nobody can touch it any more.
 //!
+//! A message that is landing in the memory is kept by its method from then on, and goes to the next receive.
 //! Where the peer may be reading or writing the memory, the peer is told, if there is room to tell it
 //! now, and the export is ended, which takes effect whatever the peer does. Where we are copying
 //! ourselves the operation completes as it would have.
@@ -8,12 +9,13 @@ use causeway_wire::bmi::{self as wire, Header, Kind, Refusal};
 
 use crate::core::Core;
 use crate::eager::is_unexpected;
+use crate::methods::Methods;
 use crate::op::State;
 use crate::types::OpError;
 
 impl Core {
     /// Cancels an operation.
-    pub(crate) fn cancel(&mut self, op: u32) {
+    pub(crate) fn cancel(&mut self, methods: &mut Methods, op: u32) {
         let entry = &mut self.ops[op];
         let (peer, tag) = (entry.peer, entry.tag);
         let key = self.ops.key(op);
@@ -31,6 +33,10 @@ impl Core {
                 if let State::Matched(incoming) = taken {
                     self.unmatch(peer, tag, incoming);
                 }
+            }
+            State::Landing { .. } => {
+                self.take_back(methods, peer);
+                self.complete(op, Err(OpError::Cancelled));
             }
             State::Cleared { incoming, .. } => {
                 let header = Header::new(Kind::Refuse, incoming.announcement.send);

@@ -220,6 +220,7 @@ impl Core {
         entry.announced = 0;
         entry.announced_unexpected = 0;
         entry.grant.close(&mut self.budget);
+        entry.landing = None;
         self.file_receives(peer);
         let ops = self.peers[peer].ops;
         for op in ops.to_vec(&mut self.ops) {

@@ -9,8 +9,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use causeway_sys::memory::Keeper;
-use causeway_transport::{Packet, Peer as Handle, PeerError, Sink, Token, TransferError};
+use causeway_sys::memory::{Keeper, Memory};
+use causeway_transport::{
+    PLACE_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Token, TransferError,
+};
 use causeway_wire::bmi::{self as wire, Body, Header, Kind};
 
 use crate::credit::Budget;
@@ -492,7 +494,32 @@ impl Sink for Delivery<'_> {
             self.core.queue_kick();
         }
     }
+
+    fn place(
+        &mut self,
+        handle: Handle,
+        head: &[u8; PLACE_HEAD_BYTES],
+        len: usize,
+        into: &mut Vec<Memory>,
+    ) -> bool {
+        match (self.peer(handle), Header::decode(*head)) {
+            (Some(peer), Ok(header)) => {
+                let size = len.saturating_sub(wire::HEADER_BYTES);
+                self.core.place(peer, &header, size, into)
+            }
+            // It is looked at again, and refused, when it is here.
+            _ => false,
+        }
+    }
+
+    fn placed(&mut self, handle: Handle, head: &[u8; PLACE_HEAD_BYTES]) {
+        if let (Some(peer), Ok(header)) = (self.peer(handle), Header::decode(*head)) {
+            self.core.placed(peer, &header);
+        }
+    }
 }
+
+const _: () = assert!(PLACE_HEAD_BYTES == wire::HEADER_BYTES);
 
 impl Core {
     #[inline]
@@ -500,17 +527,26 @@ impl Core {
         if !self.peers[peer].is_up() {
             return self.first_packet(peer, header, packet);
         }
-        if header.credit != 0 && !self.credit(peer, header.credit) {
+        if !self.take_news(peer, &header) {
             return;
-        }
-        if header.flags & wire::FLAG_STARVED != 0 {
-            self.starving(peer);
         }
         match header.kind {
             Kind::Eager => self.eager(peer, header.word, packet),
             Kind::Unexpected => self.unexpected(peer, header.word, packet),
             _ => self.control(peer, header, packet),
         }
+    }
+
+    /// Takes what every header may carry besides; `false` if it was nonsense.
+    #[inline]
+    pub(crate) fn take_news(&mut self, peer: u32, header: &Header) -> bool {
+        if header.credit != 0 && !self.credit(peer, header.credit) {
+            return false;
+        }
+        if header.flags & wire::FLAG_STARVED != 0 {
+            self.starving(peer);
+        }
+        true
     }
 
     fn first_packet(&mut self, peer: u32, header: Header, packet: Packet<'_>) {

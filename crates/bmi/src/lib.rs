@@ -26,6 +26,7 @@ mod core;
 mod credit;
 mod eager;
 mod fragments;
+mod landing;
 mod loopback;
 mod matching;
 mod methods;
@@ -272,7 +273,7 @@ impl Bmi {
             } else {
                 // Nobody will ask for it any more: it vanishes when it is done.
                 self.core.ops[op].context = NOBODY;
-                self.core.cancel(op);
+                self.core.cancel(&mut self.methods, op);
             }
         }
         self.core.contexts.remove(index);
@@ -361,7 +362,7 @@ impl Bmi {
     /// as it would have; its memory is free only then.
     pub fn cancel(&mut self, op: OpId) {
         if let Some(op) = self.core.ops.find(op.0) {
-            self.core.cancel(op);
+            self.core.cancel(&mut self.methods, op);
             self.settle();
         }
     }

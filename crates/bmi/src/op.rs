@@ -7,6 +7,7 @@
 //!                        └────────────────────────────► Done   (the receiver has read)
 //! transfer  ToMove ─► Moving ─────────────────────────► Done
 //! ```
+//! A receive whose message comes whole is `Landing` while a method writes its bytes to their place.
 //! Eager sends and receives that find their message skip all of it. `Finishing` stands before `Done`
 //! while exports of the operation's memory are being ended.
 
@@ -95,6 +96,8 @@ pub(crate) enum State {
     Matched(Box<Incoming>),
     /// We are reading it.
     Pulling(Box<Incoming>),
+    /// A whole message of so many bytes is on its way into the memory.
+    Landing { size: u64 },
     /// The sender may write up to byte `end`.
     Cleared { incoming: Box<Incoming>, end: u64 },
     /// A send in the peer's queue.

@@ -85,6 +85,8 @@ pub(crate) struct Peer {
     /// Receives that wait for a message and are not in the table of receives, all of them younger than those
     /// that are.
     pub(crate) fresh: List,
+    /// The receive, by key, that a message of this peer's is landing in.
+    pub(crate) landing: Option<u64>,
     /// How many of this peer's receives are in the table.
     pub(crate) filed: u32,
     /// Messages that no receive has asked for yet.
@@ -183,6 +185,7 @@ impl Peer {
             transfers: 0,
             ops: List::default(),
             fresh: List::default(),
+            landing: None,
             filed: 0,
             early: List::default(),
             arrived: VecDeque::new(),

@@ -165,9 +165,11 @@ impl Core {
         let around_it = match entry.state {
             // In a queue it gets on when those before it leave.
             State::Queued => self.peers[entry.peer].traffic.total(),
-            State::Pulling(_) | State::Pushing { .. } | State::Moving | State::Cleared { .. } => {
-                activity
-            }
+            State::Pulling(_)
+            | State::Pushing { .. }
+            | State::Moving
+            | State::Cleared { .. }
+            | State::Landing { .. } => activity,
             _ => 0,
         };
         let state = (waiting.why as u64) << 56;
@@ -182,6 +184,7 @@ impl Core {
             State::Posted => Why::Message,
             State::Cleared { .. } => Why::Write,
             State::Pulling(_) | State::Pushing { .. } | State::Moving => Why::Transfer,
+            State::Landing { .. } => Why::Write,
             _ if peer.blocked => Why::Room,
             State::Matched(_) | State::ToPush(_) | State::ToMove(_) => Why::Turn,
             State::Announced => Why::Receive,

@@ -28,6 +28,6 @@ pub mod udp;
 pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};
 pub use method::{
-    Access, Direction, Identity, Limits, Method, Packet, Peer, PeerReport, Rouse, Sharing, Sink,
-    Token, Transfer,
+    Access, Direction, Identity, Limits, Method, PLACE_HEAD_BYTES, Packet, Peer, PeerReport, Rouse,
+    Sharing, Sink, Token, Transfer,
 };

@@ -24,6 +24,8 @@
 //!   what it reads there for what was exported: at once, or after the piece that it is copying at this
 //!   moment (bounded by the copy of [`Limits::max_piece`] bytes, or by the peer's death). A peer that is
 //!   stopped in the middle of it is not waited for: the method holds the memory until that has ended.
+//! - A packet whose bytes went to memory of the sink's ([`Sink::place`]) has its place in the order of packets
+//!   when it is complete ([`Sink::placed`]). No other packet of that peer comes in between.
 //! - [`Sink::peer_up`] is called once before the first packet of a peer that connected to us.
 //! - Where nobody is, [`Method::send`] and [`Method::transfer`] may accept, or answer
 //!   [`SendError::WouldBlock`]; either way [`Sink::peer_down`] follows.
@@ -80,20 +82,12 @@ pub trait Method: Send {
         body: &[Memory],
         scratch: &mut Vec<u8>,
     ) -> Result<(), SendError> {
-        let len = head.len() + body.iter().map(Memory::len).sum::<usize>();
-        if scratch.len() < len {
-            scratch.resize(len.next_power_of_two(), 0);
-        }
-        let (packet, _) = scratch.split_at_mut(len);
-        let (front, mut rest) = packet.split_at_mut(head.len());
-        front.copy_from_slice(head);
-        for memory in body {
-            let (part, behind) = rest.split_at_mut(memory.len());
-            memory.read_at(0, part);
-            rest = behind;
-        }
-        self.send(peer, &[packet])
+        self.send(peer, &[gather(head, body, scratch)])
     }
+
+    /// Has the packet that is being placed ([`Sink::place`]), if any, kept by the method instead: its memory is
+    /// not touched any more, and the packet comes by [`Sink::packet`] when it is complete.
+    fn take_back(&mut self, _peer: Peer) {}
 
     /// Lets `peer`, and nobody else, access `memory` until [`Method::unexport`]. The memory stays
     /// alive as long as it is exported.
@@ -188,6 +182,23 @@ pub trait Method: Send {
 
     /// What was chosen for this peer and why, for people.
     fn report(&self, peer: Peer) -> Option<PeerReport>;
+}
+
+/// Puts `head` and the bytes of `body` behind each other into `scratch`; answers them.
+pub(crate) fn gather<'a>(head: &[u8], body: &[Memory], scratch: &'a mut Vec<u8>) -> &'a [u8] {
+    let len = head.len() + body.iter().map(Memory::len).sum::<usize>();
+    if scratch.len() < len {
+        scratch.resize(len.next_power_of_two(), 0);
+    }
+    let (packet, _) = scratch.split_at_mut(len);
+    let (front, mut rest) = packet.split_at_mut(head.len());
+    front.copy_from_slice(head);
+    for memory in body {
+        let (part, behind) = rest.split_at_mut(memory.len());
+        memory.read_at(0, part);
+        rest = behind;
+    }
+    packet
 }
 
 /// See [`Method::rouser`].
@@ -332,6 +343,9 @@ pub struct PeerReport {
     pub facts: Vec<(&'static str, String)>,
 }
 
+/// So many bytes of a packet are shown before the others are given a place: see [`Sink::place`].
+pub const PLACE_HEAD_BYTES: usize = 16;
+
 /// Where a method delivers what happened. Called from inside [`Method::poll`], [`Method::tick`] and
 /// [`Method::disconnect`] only.
 pub trait Sink {
@@ -349,6 +363,24 @@ pub trait Sink {
 
     /// Room for packets to `peer` after a [`SendError::WouldBlock`].
     fn writable(&mut self, peer: Peer);
+
+    /// A large packet of `len` bytes has begun to arrive, and begins with `head`. A sink that knows where the
+    /// others of its bytes belong puts that memory, writable and exactly so much, into `into`, which is
+    /// empty, and answers `true`: the method then writes them there and calls [`Sink::placed`] in place of
+    /// [`Sink::packet`]. The memory is the method's until then, or until [`Method::take_back`],
+    /// [`Method::disconnect`] or [`Sink::peer_down`]. Which packets this is asked for is up to the method.
+    fn place(
+        &mut self,
+        _peer: Peer,
+        _head: &[u8; PLACE_HEAD_BYTES],
+        _len: usize,
+        _into: &mut Vec<Memory>,
+    ) -> bool {
+        false
+    }
+
+    /// The packet that [`Sink::place`] gave memory for is complete.
+    fn placed(&mut self, _peer: Peer, _head: &[u8; PLACE_HEAD_BYTES]) {}
 }
 
 /// Takes nothing: for peers that nobody is to hear of any more.

@@ -45,7 +45,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
-use causeway_sys::net;
+use causeway_sys::net::{self, Piece};
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::{MAX_PACKET, MAX_PIECE, Ticket};
 use rustix::event::epoll;
@@ -55,7 +55,7 @@ pub use config::TcpConfig;
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Direction, Identity, Limits, Method, Peer, PeerReport, Sink, Transfer,
+    Access, Direction, Identity, Limits, Method, Peer, PeerReport, Sink, Transfer, gather,
 };
 use link::Buffers;
 use session::Bounds;
@@ -70,6 +70,9 @@ const EAGER_BYTES: usize = MAX_PACKET;
 
 /// Packets behind the first of a round leave no later than when this much has come together.
 const FLUSH_FROM_BYTES: usize = 64 * 1024;
+
+/// A packet of more parts is put together before it is sent.
+const FEW_PARTS: usize = 8;
 
 /// Random keys are drawn this many at a time.
 const KEYS_PER_DRAW: usize = 32;
@@ -289,36 +292,38 @@ impl Method for Tcp {
     }
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
-        self.reach(peer)?;
-        let state = state_of(&mut self.slots, peer)?;
-        let len = parts.iter().map(|part| part.len()).sum();
-        state.session.admit(len)?;
-        let first = state.sent_in_round != self.round;
-        state.sent_in_round = self.round;
-        let nothing_waits = first && !state.session.has_output();
-        match &mut state.link {
-            Some(link) if nothing_waits && link.takes_plain() => {
-                let sent = link.send_now(parts, len);
-                state.session.queue_packet(parts, len, sent);
-            }
-            Some(link) => {
-                state.session.queue_packet(parts, len, 0);
-                let much = state.session.queued_bytes() >= FLUSH_FROM_BYTES;
-                if link.is_up() && (first || much) {
-                    link.flush(&mut state.session, &mut self.buffers);
-                }
-            }
-            None => state.session.queue_packet(parts, len, 0),
+        let mut pieces = [Piece::Bytes(&[]); FEW_PARTS];
+        let Some(pieces) = pieces.get_mut(..parts.len()) else {
+            return self.send_packet(peer, &[Piece::Bytes(&parts.concat())]);
+        };
+        for (piece, part) in pieces.iter_mut().zip(parts) {
+            *piece = Piece::Bytes(part);
         }
-        let finished = state
-            .link
-            .as_ref()
-            .is_some_and(|link| link.broken.is_none() && link.has_sent_all(&state.session));
-        if !finished {
-            Self::make_due(&mut self.due, state);
+        self.send_packet(peer, pieces)
+    }
+
+    fn send_gather(
+        &mut self,
+        peer: Peer,
+        head: &[u8],
+        body: &[Memory],
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        let mut pieces = [Piece::Bytes(&[]); FEW_PARTS];
+        let Some(pieces) = pieces.get_mut(..=body.len()) else {
+            return self.send_packet(peer, &[Piece::Bytes(gather(head, body, scratch))]);
+        };
+        let parts = std::iter::once(Piece::Bytes(head)).chain(body.iter().map(Piece::Memory));
+        for (piece, part) in pieces.iter_mut().zip(parts) {
+            *piece = part;
         }
-        self.heat(peer);
-        Ok(())
+        self.send_packet(peer, pieces)
+    }
+
+    fn take_back(&mut self, peer: Peer) {
+        if let Some(state) = self.slots.get_mut(peer) {
+            state.session.take_back();
+        }
     }
 
     fn export(
@@ -452,6 +457,40 @@ impl Tcp {
             "none: memory cannot be shared over TCP".to_owned(),
         ));
         facts
+    }
+
+    /// Sends a packet from where its parts lie: what the socket does not take now is copied.
+    fn send_packet(&mut self, peer: Peer, parts: &[Piece<'_>]) -> Result<(), SendError> {
+        self.reach(peer)?;
+        let state = state_of(&mut self.slots, peer)?;
+        let len = parts.iter().map(Piece::len).sum();
+        state.session.admit(len)?;
+        let first = state.sent_in_round != self.round;
+        state.sent_in_round = self.round;
+        let nothing_waits = first && !state.session.has_output();
+        match &mut state.link {
+            Some(link) if nothing_waits && link.takes_plain() => {
+                let sent = link.send_now(parts, len);
+                state.session.queue_packet(parts, len, sent);
+            }
+            Some(link) => {
+                state.session.queue_packet(parts, len, 0);
+                let much = state.session.queued_bytes() >= FLUSH_FROM_BYTES;
+                if link.is_up() && (first || much) {
+                    link.flush(&mut state.session, &mut self.buffers);
+                }
+            }
+            None => state.session.queue_packet(parts, len, 0),
+        }
+        let finished = state
+            .link
+            .as_ref()
+            .is_some_and(|link| link.broken.is_none() && link.has_sent_all(&state.session));
+        if !finished {
+            Self::make_due(&mut self.due, state);
+        }
+        self.heat(peer);
+        Ok(())
     }
 
     /// Sees to it that there is a connection to the peer, at least begun.

@@ -378,6 +378,10 @@ impl<G: Ground> Method for Udp<G> {
         self.core.export(peer, memory, access, &mut self.ground)
     }
 
+    fn take_back(&mut self, peer: Peer) {
+        self.core.take_back(peer);
+    }
+
     fn unexport(&mut self, peer: Peer, key: u64) {
         self.core.unexport(peer, key);
     }

@@ -11,7 +11,7 @@
 use crate::codec::{Malformed, Reader, within};
 
 /// The version of everything in this module. Both sides must have the same.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// The first bytes on every connection.
 pub const MAGIC: [u8; 8] = *b"causeway";
@@ -29,8 +29,8 @@ pub const MAX_STEP_PAYLOAD: usize = 128;
 pub const HEADER_BYTES: usize = 32;
 
 /// The most payload of a [`Kind::Packet`] or of the packet behind a put.
-/// So that a message of 64 KiB fits with the header of the layer above.
-pub const MAX_PACKET: usize = 64 * 1024 + 512;
+/// So that a message of 128 KiB fits with the header of the layer above.
+pub const MAX_PACKET: usize = 128 * 1024 + 512;
 
 /// The most data in one [`Kind::Put`] or [`Kind::GetData`]: what a packet may have to wait for.
 pub const MAX_PIECE: usize = 256 * 1024;

@@ -15,7 +15,7 @@ use super::session::{MAIN, Session};
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
 
-/// Room for one read: two of the largest packets, or four encrypted records.
+/// Room for one read: about one of the largest packets, or four encrypted records.
 const INPUT_BYTES: usize = 132 * 1024;
 
 /// A connection's first reads take this much only: if large data begins there, the rest goes
@@ -148,7 +148,7 @@ impl Link {
 
     /// Sends a packet at once, if nothing waits before it. Answers how many bytes of the frame were
     /// sent.
-    pub(super) fn send_now(&mut self, parts: &[&[u8]], len: usize) -> usize {
+    pub(super) fn send_now(&mut self, parts: &[Piece<'_>], len: usize) -> usize {
         let header = Header::new(Kind::Packet, len).encode();
         let mut pieces = [Piece::Bytes(&[]); MAX_PIECES];
         if parts.len() >= MAX_PIECES {
@@ -156,7 +156,7 @@ impl Link {
         }
         pieces[0] = Piece::Bytes(&header);
         for (slot, part) in pieces.iter_mut().skip(1).zip(parts) {
-            *slot = Piece::Bytes(part);
+            *slot = *part;
         }
         let pieces = pieces.get(..=parts.len()).unwrap_or_default();
         let sent = self.write(pieces);

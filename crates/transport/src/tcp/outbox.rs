@@ -102,13 +102,25 @@ impl Outbox {
     }
 
     /// Queues a short frame, without its first `skip` bytes (which the shell has sent already).
-    pub(super) fn push_short(&mut self, header: &[u8], parts: &[&[u8]], mut skip: usize) {
-        for part in std::iter::once(&header).chain(parts) {
-            let rest = part.get(skip..).unwrap_or_default();
-            skip = skip.saturating_sub(part.len());
-            self.lane.extend_from_slice(rest);
-            self.short_bytes += rest.len();
+    pub(super) fn push_short(&mut self, header: &[u8], parts: &[Piece<'_>], mut skip: usize) {
+        let before = self.lane.len();
+        for part in std::iter::once(&Piece::Bytes(header)).chain(parts) {
+            let from = skip.min(part.len());
+            skip -= from;
+            match part {
+                Piece::Bytes(bytes) => self
+                    .lane
+                    .extend_from_slice(bytes.get(from..).unwrap_or_default()),
+                Piece::Memory(memory) => {
+                    let at = self.lane.len();
+                    self.lane.resize(at + memory.len() - from, 0);
+                    if let Some(room) = self.lane.get_mut(at..) {
+                        memory.read_at(from, room);
+                    }
+                }
+            }
         }
+        self.short_bytes += self.lane.len() - before;
     }
 
     /// Queues the answer to a request.
@@ -296,7 +308,11 @@ mod tests {
     fn bytes_leave_in_order_whatever_the_step() {
         for step in [1, 3, 1000, 9000] {
             let mut outbox = Outbox::default();
-            outbox.push_short(b"head", &[b"er", b"", b"x"], 0);
+            outbox.push_short(
+                b"head",
+                &["er", "", "x"].map(|part| Piece::Bytes(part.as_bytes())),
+                0,
+            );
             outbox.line_up_short();
             outbox.line_up_bytes(b"bulk");
             outbox.line_up_memory(Memory::from_vec(vec![7; 3000]), Lender::Put(1));
@@ -316,9 +332,10 @@ mod tests {
 
     #[test]
     fn a_partly_sent_frame_keeps_its_rest_only() {
+        let memory = Memory::from_vec(b"fg".to_vec());
         for skip in 0..=7 {
             let mut outbox = Outbox::default();
-            outbox.push_short(b"abc", &[b"de", b"fg"], skip);
+            outbox.push_short(b"abc", &[Piece::Bytes(b"de"), Piece::Memory(&memory)], skip);
             outbox.line_up_short();
             assert_eq!(drain(&mut outbox, 4), &b"abcdefg"[skip..]);
         }

@@ -23,6 +23,7 @@ mod puts;
 use std::collections::{HashMap, VecDeque};
 
 use causeway_sys::memory::Memory;
+use causeway_sys::net::Piece;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::{
     GET_WINDOW, HEADER_BYTES, Header, Kind, MAX_LANES, MAX_PACKET, MAX_PIECE, PUT_WINDOW, Ticket,
@@ -217,13 +218,14 @@ impl Session {
     pub fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
         let len = parts.iter().map(|part| part.len()).sum();
         self.admit(len)?;
-        self.queue_packet(parts, len, 0);
+        let parts: Vec<Piece<'_>> = parts.iter().map(|part| Piece::Bytes(part)).collect();
+        self.queue_packet(&parts, len, 0);
         Ok(())
     }
 
     /// Queues a packet of `len` bytes that [`Session::admit`] has let in, without the first `skip`
     /// bytes of its frame, which were sent already.
-    pub(super) fn queue_packet(&mut self, parts: &[&[u8]], len: usize, skip: usize) {
+    pub(super) fn queue_packet(&mut self, parts: &[Piece<'_>], len: usize, skip: usize) {
         let header = Header::new(Kind::Packet, len).encode();
         if skip < header.len() + len {
             self.main.outbox.push_short(&header, parts, skip);
@@ -349,7 +351,9 @@ impl Session {
         }
         let text = text.as_bytes().get(..end).unwrap_or_default();
         let header = Header::new(Kind::Error, text.len());
-        self.main.outbox.push_short(&header.encode(), &[text], 0);
+        self.main
+            .outbox
+            .push_short(&header.encode(), &[Piece::Bytes(text)], 0);
     }
 
     /// Lines up what a lane can send next, if little is lined up there.

@@ -191,6 +191,13 @@ impl Core {
         }
     }
 
+    /// See [`crate::Method::take_back`].
+    pub fn take_back(&mut self, peer: Peer) {
+        if let Some(state) = self.peers.get_mut(peer) {
+            state.session.take_back();
+        }
+    }
+
     /// See [`crate::Method::unexport`].
     pub fn unexport(&mut self, peer: Peer, key: u64) {
         if let Some(state) = self.peers.get_mut(peer) {

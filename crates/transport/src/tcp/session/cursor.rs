@@ -23,6 +23,24 @@ impl Cursor {
         }
     }
 
+    /// Adds the spans of the next `missing` bytes to `spans`, as far as it then has at most `most`.
+    pub(super) fn spans(
+        mut self,
+        list: &[Memory],
+        mut missing: usize,
+        most: usize,
+        spans: &mut Vec<Memory>,
+    ) {
+        while missing > 0 && spans.len() < most {
+            let Some(span) = self.peek(list, missing) else {
+                return;
+            };
+            self.skip(list, span.len());
+            missing -= span.len();
+            spans.push(span);
+        }
+    }
+
     /// Steps over `count` bytes.
     pub(super) fn skip(&mut self, list: &[Memory], mut count: usize) {
         while let Some(memory) = list.get(self.index).filter(|_| count > 0) {

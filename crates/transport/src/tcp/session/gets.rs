@@ -7,6 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use causeway_sys::memory::Memory;
+use causeway_sys::net::Piece;
 use causeway_wire::tcp::{
     FRAGMENT_BYTES, Fragment, GET_WINDOW, Header, Kind, MAX_GET_BYTES, MAX_GET_FRAGMENTS, MAX_PIECE,
 };
@@ -114,20 +115,12 @@ impl Gets {
     pub(super) fn spans(
         &self,
         id: u64,
-        mut at: Cursor,
-        mut missing: usize,
+        at: Cursor,
+        missing: usize,
         most: usize,
         spans: &mut Vec<Memory>,
     ) {
-        let local = self.local(id);
-        while missing > 0 && spans.len() < most {
-            let Some(span) = at.peek(local, missing) else {
-                return;
-            };
-            at.skip(local, span.len());
-            missing -= span.len();
-            spans.push(span);
-        }
+        at.spans(self.local(id), missing, most, spans);
     }
 }
 
@@ -157,7 +150,9 @@ impl Session {
         if let Some(notify) = notify {
             self.notify_bytes -= notify.len();
             let header = Header::new(Kind::Packet, notify.len()).encode();
-            self.main.outbox.push_short(&header, &[&notify], 0);
+            self.main
+                .outbox
+                .push_short(&header, &[Piece::Bytes(&notify)], 0);
         }
     }
 
@@ -192,7 +187,9 @@ impl Session {
                 end: None,
             });
             let header = Header::new(Kind::Get, list.len()).with_id(id);
-            self.main.outbox.push_short(&header.encode(), &[&list], 0);
+            self.main
+                .outbox
+                .push_short(&header.encode(), &[Piece::Bytes(&list)], 0);
             self.gets.asking.push_back(number);
         }
     }

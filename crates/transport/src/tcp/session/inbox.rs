@@ -1,5 +1,6 @@
 //! Finds the frames in the stream. Data for memory goes there at once; every other frame is shown
-//! whole, from where it lies if it came in one piece.
+//! whole, from where it lies if it came in one piece. A large packet may become such data: its first bytes are
+//! shown to the sink, once, and if it knows where the others belong they go there too.
 
 use causeway_sys::memory::Memory;
 use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
@@ -7,7 +8,7 @@ use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 use super::cursor::Cursor;
 use super::{MAIN, Session, violation};
 use crate::error::PeerError;
-use crate::method::{Peer, Sink};
+use crate::method::{PLACE_HEAD_BYTES, Peer, Sink};
 
 /// Below this many expected bytes of data a read straight into memory does not pay.
 const DIRECT_FROM_BYTES: usize = 8 * 1024;
@@ -21,11 +22,55 @@ pub(super) enum Stream {
     Discard { id: u64 },
     /// Into the local list of the get with this number, from here on.
     Get { id: u64, at: Cursor },
+    /// Into the memory that the sink gave for a packet.
+    Packet(Landing),
+}
+
+/// A packet on its way to its place.
+#[derive(Debug)]
+pub(super) struct Landing {
+    head: [u8; PLACE_HEAD_BYTES],
+    /// The place of the bytes behind the head, and how far it is filled.
+    into: Vec<Memory>,
+    at: Cursor,
+}
+
+impl Landing {
+    /// The frame as far as it has come, if `missing` bytes have not.
+    fn to_frame(&self, missing: usize) -> Vec<u8> {
+        let len: usize = self.into.iter().map(Memory::len).sum();
+        let payload = PLACE_HEAD_BYTES + len;
+        let mut frame = Vec::with_capacity(HEADER_BYTES + payload);
+        frame.extend_from_slice(&Header::new(Kind::Packet, payload).encode());
+        frame.extend_from_slice(&self.head);
+        let mut came = Vec::new();
+        Cursor::default().spans(
+            &self.into,
+            len.saturating_sub(missing),
+            usize::MAX,
+            &mut came,
+        );
+        for memory in came {
+            frame.extend_from_slice(&memory.to_vec());
+        }
+        frame
+    }
+}
+
+/// So much of a packet's frame must be there for its place to be asked for.
+const PLACE_FROM: usize = HEADER_BYTES + PLACE_HEAD_BYTES;
+
+/// What data belongs to.
+enum Landed {
+    Put(u64),
+    Get(u64),
+    Packet([u8; PLACE_HEAD_BYTES]),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// The beginning of a frame whose rest has not come: at most a header and a packet.
+    /// The beginning of a frame whose rest has not come: at most a header and a packet. A packet's place is
+    /// not asked for (again) when it has [`PLACE_FROM`] bytes.
     partial: Vec<u8>,
     /// Data that is arriving, and how much of it is to come: never 0.
     pub(super) stream: Option<(Stream, usize)>,
@@ -77,6 +122,11 @@ impl Session {
             return Ok(rest);
         }
         let Some((payload, rest)) = rest.split_at_checked(header.payload_len()) else {
+            if let Some((head, behind)) = rest.split_first_chunk()
+                && self.place(at, &header, head, behind.len(), peer, sink)
+            {
+                return Ok(behind);
+            }
             self.lane(at).inbox.partial.extend_from_slice(bytes);
             return Ok(&[]);
         };
@@ -92,6 +142,7 @@ impl Session {
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<&'a [u8], PeerError> {
+        let asked = self.lane(at).inbox.partial.len() >= PLACE_FROM;
         let bytes = self.top_up(at, bytes, HEADER_BYTES);
         let Some(header) = self.lane(at).inbox.partial.first_chunk::<HEADER_BYTES>() else {
             return Ok(bytes);
@@ -104,6 +155,18 @@ impl Session {
             return Ok(bytes);
         }
         let whole = HEADER_BYTES + header.payload_len();
+        let mut bytes = bytes;
+        if !asked && whole > PLACE_FROM {
+            bytes = self.top_up(at, bytes, PLACE_FROM);
+            let Some((_, head)) = self.lane(at).inbox.partial.split_last_chunk() else {
+                return Ok(bytes);
+            };
+            let (head, complete) = (*head, self.lane(at).inbox.partial.len() == PLACE_FROM);
+            if complete && self.place(at, &header, &head, bytes.len(), peer, sink) {
+                self.lane(at).inbox.partial = Vec::new();
+                return Ok(bytes);
+            }
+        }
         let bytes = self.top_up(at, bytes, whole);
         if self.lane(at).inbox.partial.len() == whole {
             let frame = std::mem::take(&mut self.lane(at).inbox.partial);
@@ -111,6 +174,45 @@ impl Session {
             self.frame(header, payload, peer, sink)?;
         }
         Ok(bytes)
+    }
+
+    /// Asks for a place for a packet that begins with `head` if, with `there` bytes behind that, much of it is
+    /// still to come. If there is one, what is behind the head is data.
+    fn place(
+        &mut self,
+        at: usize,
+        header: &Header,
+        head: &[u8; PLACE_HEAD_BYTES],
+        there: usize,
+        peer: Peer,
+        sink: &mut dyn Sink,
+    ) -> bool {
+        let len = header.payload_len();
+        let missing = len.saturating_sub(PLACE_HEAD_BYTES);
+        if header.kind != Kind::Packet || missing < there.saturating_add(DIRECT_FROM_BYTES) {
+            return false;
+        }
+        let mut into = Vec::new();
+        if !sink.place(peer, head, len, &mut into) {
+            return false;
+        }
+        debug_assert_eq!(into.iter().map(Memory::len).sum::<usize>(), missing);
+        let landing = Landing {
+            head: *head,
+            into,
+            at: Cursor::default(),
+        };
+        self.lane(at).inbox.stream = Some((Stream::Packet(landing), missing));
+        true
+    }
+
+    /// Keeps what is left of a packet on its way to its place, and what has come of it, here.
+    pub fn take_back(&mut self) {
+        let inbox = &mut self.main.inbox;
+        match inbox.stream.take() {
+            Some((Stream::Packet(landing), missing)) => inbox.partial = landing.to_frame(missing),
+            stream => inbox.stream = stream,
+        }
     }
 
     /// Moves bytes to the kept beginning until it has `len`; answers what is left of `bytes`.
@@ -151,6 +253,7 @@ impl Session {
             }
             Stream::Discard { .. } => {}
             Stream::Get { id, at } => self.gets.write(*id, at, now),
+            Stream::Packet(Landing { into, at, .. }) => at.write(into, now),
         }
         self.data_came(at, stream, missing, now.len(), peer, sink)?;
         Ok(rest)
@@ -166,16 +269,23 @@ impl Session {
         peer: Peer,
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
-        let (is_put, id) = match stream {
-            Stream::Put { id, .. } | Stream::Discard { id } => (true, id),
-            Stream::Get { id, .. } => (false, id),
+        let landed = match &stream {
+            Stream::Put { id, .. } | Stream::Discard { id } => Landed::Put(*id),
+            Stream::Get { id, .. } => Landed::Get(*id),
+            Stream::Packet(landing) => Landed::Packet(landing.head),
         };
         let missing = missing.saturating_sub(count);
-        // What has landed is let go before its transfer may end.
+        // What has landed is let go before its transfer, or its packet, may end.
         self.lane(at).inbox.stream = (missing > 0).then_some((stream, missing));
-        match is_put {
-            true => self.put_landed(id, count as u64, peer, sink),
-            false => self.get_landed(id, count as u64, peer, sink),
+        match landed {
+            Landed::Put(id) => self.put_landed(id, count as u64, peer, sink),
+            Landed::Get(id) => self.get_landed(id, count as u64, peer, sink),
+            Landed::Packet(head) => {
+                if missing == 0 {
+                    sink.placed(peer, &head);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -188,6 +298,7 @@ impl Session {
                 Stream::Put { into, .. } => spans.push(into.clone()),
                 Stream::Discard { .. } => {}
                 Stream::Get { id, at } => self.gets.spans(*id, *at, *missing, most, spans),
+                Stream::Packet(landing) => landing.at.spans(&landing.into, *missing, most, spans),
             },
             _ => {}
         }
@@ -209,6 +320,7 @@ impl Session {
             Stream::Put { into, .. } => *into = into.slice(count..into.len()),
             Stream::Discard { .. } => {}
             Stream::Get { id, at } => self.gets.skip(*id, at, count),
+            Stream::Packet(Landing { into, at, .. }) => at.skip(into, count),
         }
         self.data_came(at, stream, missing, count, peer, sink)
     }

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use causeway_sys::net::Piece;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::{Header, Kind, MAX_PIECE, PUT_WINDOW};
 
@@ -206,7 +207,7 @@ impl Session {
             outbox.line_up_bytes(&header.encode());
             outbox.line_up_bytes(&notify);
         } else {
-            outbox.push_short(&header.encode(), &[&notify], 0);
+            outbox.push_short(&header.encode(), &[Piece::Bytes(&notify)], 0);
         }
         self.puts.sent.push(Sent {
             id: put.id,
