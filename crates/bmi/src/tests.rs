@@ -5,6 +5,7 @@ mod cancelling;
 mod deaths;
 mod floods;
 mod hostile;
+mod landing;
 mod model;
 mod waits;
 

@@ -8,7 +8,7 @@ use causeway_sys::net::{MAX_PIECES, Piece};
 use causeway_wire::region::RegionDescriptor;
 
 use super::*;
-use crate::method::part_of;
+use crate::method::{PLACE_HEAD_BYTES, part_of};
 
 /// A small generator, seeded: the same seed gives the same run.
 struct Random(u64);
@@ -37,6 +37,11 @@ impl Random {
 struct Seen {
     packets: VecDeque<Vec<u8>>,
     done: HashMap<Token, Result<(), TransferError>>,
+    /// Packets that wanted a place: every second one gets it.
+    asked: usize,
+    landing: Option<([u8; PLACE_HEAD_BYTES], Vec<Memory>)>,
+    placed: usize,
+    taken_back: usize,
 }
 
 impl Sink for Seen {
@@ -49,6 +54,31 @@ impl Sink for Seen {
     fn peer_up(&mut self, _: Peer) {}
     fn peer_down(&mut self, _: Peer, _: PeerError) {}
     fn writable(&mut self, _: Peer) {}
+    fn place(
+        &mut self,
+        _: Peer,
+        head: &[u8; PLACE_HEAD_BYTES],
+        len: usize,
+        into: &mut Vec<Memory>,
+    ) -> bool {
+        assert!(self.landing.is_none(), "two packets land at once");
+        self.asked += 1;
+        if self.asked.is_multiple_of(2) {
+            return false;
+        }
+        let rest = len - head.len();
+        into.extend([rest / 3, 0, rest - rest / 3].map(Memory::zeroed));
+        self.landing = Some((*head, into.clone()));
+        true
+    }
+    fn placed(&mut self, _: Peer, head: &[u8; PLACE_HEAD_BYTES]) {
+        let (shown, memory) = self.landing.take().expect("nothing lands");
+        assert_eq!(*head, shown);
+        let mut packet = head.to_vec();
+        packet.extend(memory.iter().flat_map(Memory::to_vec));
+        self.packets.push_back(packet);
+        self.placed += 1;
+    }
 }
 
 const BOUNDS: Bounds = Bounds {
@@ -102,6 +132,11 @@ fn transmit(from: &mut Side, to: &mut Side, random: &mut Random) {
 /// Lets a side take a random number of bytes from its wire, directly if it can and luck will.
 fn receive(side: &mut Side, random: &mut Random) {
     let at = random.below(side.wires.len());
+    if side.seen.landing.is_some() && random.below(4) == 0 {
+        side.session.take_back();
+        side.seen.landing = None;
+        side.seen.taken_back += 1;
+    }
     let count = random.length(400_000).min(side.wires[at].len());
     let mut bytes: Vec<u8> = side.wires[at].drain(..count).collect();
     let mut spans = Vec::new();
@@ -158,16 +193,50 @@ struct Expected {
 
 #[test]
 fn whatever_the_split_points_everything_arrives_once_and_in_order() {
-    for seed in 1..=60 {
-        run(seed, 1);
-    }
+    let (mut placed, mut taken_back) = (0, 0);
     // Lanes overtake each other as they like.
-    for seed in 61..=100 {
-        run(seed, 2 + seed as usize % 3);
+    for seed in 1..=100 {
+        let lanes = if seed <= 60 { 1 } else { 2 + seed as usize % 3 };
+        let seen = run(seed, lanes);
+        placed += seen.placed;
+        taken_back += seen.taken_back;
+    }
+    assert!(placed > 20 && taken_back > 20, "{placed}, {taken_back}");
+}
+
+#[test]
+fn a_packet_that_never_gets_complete_lets_go_of_its_place() {
+    for fails in [true, false] {
+        let mut session = Session::new(BOUNDS);
+        let seen = &mut Seen::default();
+        let mut frame = Header::new(Kind::Packet, MAX_PACKET).encode().to_vec();
+        frame.extend([5; 5000]);
+        session.input(MAIN, &frame, PEER, seen).unwrap();
+        let (_, memory) = seen.landing.take().expect("it is large enough");
+        let mut spans = Vec::new();
+        assert!(session.direct(MAIN, 8, &mut spans));
+        spans.clear();
+        if fails {
+            session.fail(&PeerError::Closed, PEER, seen);
+            assert!(session.is_between_frames());
+        } else {
+            session.take_back();
+            let rest = vec![6; MAX_PACKET - 5000];
+            session.input(MAIN, &rest, PEER, seen).unwrap();
+            let packet = seen.packets.pop_front().expect("it is whole");
+            assert_eq!(packet, [vec![5; 5000], rest].concat());
+        }
+        // The place has what had come before, and nothing more.
+        let place: Vec<u8> = memory.iter().flat_map(Memory::to_vec).collect();
+        let came = 5000 - PLACE_HEAD_BYTES;
+        assert!(place[..came].iter().all(|byte| *byte == 5));
+        assert!(place[came..].iter().all(|byte| *byte == 0));
+        assert!(!session.direct(MAIN, 8, &mut spans));
+        assert!(seen.packets.is_empty() && seen.placed == 0);
     }
 }
 
-fn run(seed: u64, lanes: usize) {
+fn run(seed: u64, lanes: usize) -> Seen {
     const MOST: usize = 700_000;
     let random = &mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let (mut a, mut b) = (Side::new(lanes), Side::new(lanes));
@@ -239,6 +308,7 @@ fn run(seed: u64, lanes: usize) {
     notifies.sort();
     assert_eq!(arrived, notifies, "seed {seed}");
     assert_eq!((a.session.transfers, a.session.notify_bytes), (0, 0));
+    b.seen
 }
 
 fn check(
