@@ -58,6 +58,13 @@ impl Core {
         self.tuning.server && self.load() >= HEAVY_LOAD
     }
 
+    /// Likewise, but what is in progress with `peer` itself does not count. Who waits has another one in progress
+    /// with the same peer.
+    fn is_busy_with_others(&self, peer: u32) -> bool {
+        let own = self.peers[peer].transfers as usize;
+        self.tuning.server && self.transfers.active.saturating_sub(own) >= HEAVY_LOAD
+    }
+
     /// Announces a send that was just taken from the queue. `starved`: only for lack of credit.
     pub(crate) fn announce(&mut self, methods: &mut Methods, op: u32, starved: bool) {
         let peer = self.ops[op].peer;
@@ -170,8 +177,8 @@ impl Core {
 
     /// Who copies? Yu et al., figure 6: never a server under load, if the other side is not one too;
     /// else the side with less to do. When both have as much to do the receiver pulls, which saves a
-    /// message.
-    fn should_pull(&self, incoming: &Incoming) -> bool {
+    /// message. So it does where both copy in any case, unless it is a server that has others to serve.
+    fn should_pull(&self, methods: &Methods, peer: u32, incoming: &Incoming) -> bool {
         if incoming.announcement.regions.is_empty() {
             return false;
         }
@@ -179,21 +186,33 @@ impl Core {
             RendezvousPolicy::Pull => true,
             RendezvousPolicy::Push => false,
             RendezvousPolicy::Adaptive => {
-                match (incoming.from_busy_server, self.is_busy_server()) {
+                let shared = self.shares_copies(methods, peer);
+                let busy = if shared {
+                    self.is_busy_with_others(peer)
+                } else {
+                    self.is_busy_server()
+                };
+                match (incoming.from_busy_server, busy) {
                     (true, false) => true,
                     (false, true) => false,
-                    _ => self.load() as u64 <= u64::from(incoming.announcement.load),
+                    _ => shared || self.load() as u64 <= u64::from(incoming.announcement.load),
                 }
             }
         }
     }
 
+    fn shares_copies(&self, methods: &Methods, peer: u32) -> bool {
+        let link = self.peers[peer].link;
+        link.is_some_and(|(method, _)| methods.slots[method].method.shares_copies())
+    }
+
     /// Starts to move a matched message.
     pub(crate) fn receive(&mut self, methods: &mut Methods, op: u32) {
-        let State::Matched(incoming) = &self.ops[op].state else {
+        let entry = &self.ops[op];
+        let State::Matched(incoming) = &entry.state else {
             return;
         };
-        if self.should_pull(incoming) {
+        if self.should_pull(methods, entry.peer, incoming) {
             self.start_transfer(methods, op);
         } else {
             self.clear(methods, op);

@@ -117,6 +117,12 @@ pub trait Method: Send {
     /// nothing else to do. What holds for transfers holds for shared ones. Methods that cannot, ignore it.
     fn share_copies(&mut self, _sharing: Sharing) {}
 
+    /// Whether both processes copy parts of most transfers, so that it matters little for either's load which
+    /// of them starts one.
+    fn shares_copies(&self) -> bool {
+        false
+    }
+
     /// Maps memory that `peer` exports to us into this process, where method and memory allow it
     /// (a buffer from [`Method::allocate`] on the same host): reading and writing it then needs no
     /// transfer. `None`, with the reason on record in [`Method::report`], where they do not.

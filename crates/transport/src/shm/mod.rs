@@ -457,6 +457,11 @@ impl Method for Shm {
         self.sharing = sharing;
     }
 
+    fn shares_copies(&self) -> bool {
+        // Through a shared area, only the owner copies.
+        self.own.attach && self.sharing.offers
+    }
+
     fn map(&mut self, peer: Peer, region: &RegionDescriptor) -> Option<Memory> {
         let pair = self.peers.get_mut(peer)?.pair()?;
         // The object was sent before the descriptor, but on the other way.
