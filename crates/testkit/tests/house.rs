@@ -18,6 +18,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("sys", &[]),
     ("transport", &["wire", "sys"]),
+    ("firmware", &["wire"]),
+    ("sim", &["firmware", "wire"]),
     ("watch", &["wire", "sys"]),
     ("bmi", &["transport", "watch", "wire", "sys"]),
     ("bmi-c", &["bmi", "transport", "wire", "sys"]),
