@@ -1,3 +1,14 @@
 //! A deterministic discrete-event simulator of clusters, which runs the firmware of the network
 //! interface in virtual time.
+//!
+//! | part | what it holds |
+//! |---|---|
+//! | [`engine`] | virtual time in picoseconds, and the one queue of events |
+//! | [`hardware`] | processors, memory, buses, DMA engines, links and switches: what takes time |
+//!
+//! Read them in this order. Results depend on nothing but the input: no clock, no random seeds, no hashing
+//! order, and no floating-point functions whose last digits differ between machines.
 #![forbid(unsafe_code)]
+
+pub mod engine;
+pub mod hardware;
