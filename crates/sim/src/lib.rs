@@ -8,13 +8,17 @@
 //! | [`profile`] | parameter files: the hardware's figures with their units and sources |
 //! | [`node`] | nodes that run the card's program, and processes that use it |
 //! | [`workloads`] | the experiments' processes, and the worlds they run in |
+//! | [`figures`] | the thesis's figures and tables: points to run, claims to judge |
+//! | [`trace`] | timelines for Perfetto |
 //!
 //! Read them in this order. Results depend on nothing but the input: no clock, no random seeds, no hashing
 //! order, and no floating-point functions whose last digits differ between machines.
 #![forbid(unsafe_code)]
 
 pub mod engine;
+pub mod figures;
 pub mod hardware;
 pub mod node;
 pub mod profile;
+pub mod trace;
 pub mod workloads;

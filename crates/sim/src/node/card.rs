@@ -4,13 +4,14 @@
 //! before: each transfer becomes an event of its own. A host transfer of several pieces reaches a queued
 //! engine piece by piece, as the program describes them; an engine without queue gets all at once.
 
-use std::collections::VecDeque;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 
 use causeway_firmware::{
     BufferId, Card, DmaQueue, DmaRequest, Doorbells, Engine as DmaEngine, Firmware, NodeId, Piece,
     Processor, Report, Settings, Side, Step, Token, Transfer,
 };
-use causeway_wire::vi::FRAME_HEADER_BYTES;
+use causeway_wire::vi::{Completion, FRAME_HEADER_BYTES};
 
 use super::record::{Mark, Record, Slice, Stage, Track, Unnoticed};
 use super::{Event, Slab, engine_name};
@@ -31,6 +32,7 @@ pub(crate) struct Frame {
     pub(crate) header: [u8; FRAME_HEADER_BYTES],
     /// Bytes behind the header.
     pub(crate) bytes: u32,
+    pub(crate) from: u32,
     pub(crate) to: NodeId,
     /// It never arrives.
     pub(crate) lost: bool,
@@ -119,6 +121,9 @@ pub(crate) struct CardState {
     noticed: u64,
     /// The latest message of those numbers whose first transfer has been seen.
     seen: Vec<u64>,
+    /// For timelines: messages that have come in on each interface, and what fills which receive.
+    pub(crate) incoming: BTreeMap<u32, VecDeque<(u32, u64)>>,
+    filled_by: BTreeMap<u64, (u32, u64)>,
 }
 
 impl CardState {
@@ -157,6 +162,8 @@ impl CardState {
             noticed_at: vec![0; REMEMBERED],
             noticed: 0,
             seen: vec![0; REMEMBERED],
+            incoming: BTreeMap::new(),
+            filled_by: BTreeMap::new(),
         }
     }
 
@@ -187,11 +194,7 @@ impl CardState {
 
     /// Before an input that is not of `engine`'s or of it: tells how many doorbells idle processors have polled, and
     /// wakes whoever the input concerns. Answers the polls for each processor.
-    pub(crate) fn wake(
-        &mut self,
-        events: &mut Engine<Event>,
-        from: Option<DmaEngine>,
-    ) -> [u32; 2] {
+    pub(crate) fn wake(&mut self, events: &mut Engine<Event>, from: Option<DmaEngine>) -> [u32; 2] {
         let now = events.now();
         let poll = self.poll_time();
         let mut polls = [0; 2];
@@ -259,7 +262,7 @@ impl CardState {
             },
             start: now,
             end,
-            message: 0,
+            message: None,
         });
         let index = usize::from(processor);
         self.processors[index].busy_until = end;
@@ -280,6 +283,26 @@ impl CardState {
         let state = &mut self.processors[processor];
         state.generation = state.generation.wrapping_add(1);
         state.doing = doing;
+    }
+
+    /// Which message a transfer of this node belongs to, if anything goes along with it.
+    pub(crate) fn message_of(&mut self, transfer: &HostTransfer) -> Option<(u32, u64)> {
+        if transfer.message == 0 {
+            return None;
+        }
+        if transfer.side == Side::Send {
+            return Some((self.node, transfer.message));
+        }
+        if !matches!(transfer.purpose, Purpose::WriteData | Purpose::WriteStatus) {
+            return self.filled_by.get(&transfer.message).copied();
+        }
+        match self.filled_by.entry(transfer.message) {
+            Entry::Occupied(known) => Some(*known.get()),
+            Entry::Vacant(place) => {
+                let message = self.incoming.get_mut(&transfer.vi)?.pop_front()?;
+                Some(*place.insert(message))
+            }
+        }
     }
 
     /// Gives every processor that does not spin a turn: a deadline has passed.
@@ -444,6 +467,9 @@ impl TurnCard<'_> {
             }
             Transfer::WriteCompletion { pieces, entry, .. } => {
                 transfer.purpose = Purpose::WriteCompletion;
+                if Completion::decode(entry).is_ok_and(|entry| entry.receive) {
+                    transfer.side = Side::Receive;
+                }
                 write_later(&mut transfer, entry);
                 (pieces, &[])
             }
@@ -496,7 +522,9 @@ fn read_later(transfer: &mut HostTransfer, pieces: &[Piece]) {
 }
 
 fn write_later(transfer: &mut HostTransfer, bytes: &[u8]) {
-    let bytes = bytes.get(..bytes.len().min(SHORT_BYTES)).unwrap_or_default();
+    let bytes = bytes
+        .get(..bytes.len().min(SHORT_BYTES))
+        .unwrap_or_default();
     transfer.written[..bytes.len()].copy_from_slice(bytes);
     transfer.written_bytes = bytes.len() as u32;
 }
@@ -546,10 +574,16 @@ impl Card for TurnCard<'_> {
             Transfer::Transmit { to, header, body } => {
                 self.given(engine);
                 self.first_of(request.vi.0, Side::Send, request.message);
-                self.mark(request.vi.0, Side::Send, request.message, Stage::NetProgrammed);
+                self.mark(
+                    request.vi.0,
+                    Side::Send,
+                    request.message,
+                    Stage::NetProgrammed,
+                );
                 let mut frame = Frame {
                     header: [0; FRAME_HEADER_BYTES],
                     bytes: body.bytes(),
+                    from: node,
                     to,
                     lost: false,
                     token: request.token,

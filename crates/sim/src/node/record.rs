@@ -91,8 +91,8 @@ pub struct Slice {
     pub start: Time,
     /// Until.
     pub end: Time,
-    /// The program's number of the message, 0 for none.
-    pub message: u64,
+    /// Which message: its sender's node, and its number there.
+    pub message: Option<(u32, u64)>,
 }
 
 /// What a timeline has a line for.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use causeway_firmware::{BufferId, Engine as DmaEngine, Firmware, Input, Processor, Side};
-use causeway_wire::vi::Completion;
+use causeway_wire::vi::{Completion, FrameHeader};
 
 use super::card::{CardState, Frame, HostTransfer, Purpose};
 use super::host::{Host, Next, Polling, State};
@@ -121,12 +121,16 @@ impl World {
 
     /// How long the host DMA engine of `node` has been busy.
     pub fn host_dma_busy(&self, node: usize) -> Time {
-        self.nodes.get(node).map_or(0, |node| node.card.host_dma.busy())
+        self.nodes
+            .get(node)
+            .map_or(0, |node| node.card.host_dma.busy())
     }
 
     /// How long the I/O bus of `node` has been in use.
     pub fn io_bus_busy(&self, node: usize) -> Time {
-        self.nodes.get(node).map_or(0, |node| node.card.bus.bus().busy())
+        self.nodes
+            .get(node)
+            .map_or(0, |node| node.card.bus.bus().busy())
     }
 
     /// Lets things happen until `end`, or until nothing is left.
@@ -180,7 +184,9 @@ impl World {
                 bytes,
             } => {
                 let Self { nodes, events, .. } = self;
-                nodes[node as usize].card.start_piece(events, transfer, bytes);
+                nodes[node as usize]
+                    .card
+                    .start_piece(events, transfer, bytes);
             }
             Event::HostDma { node, channel } => self.host_dma(node, channel),
             Event::NetSend { node, frame } => {
@@ -281,9 +287,9 @@ impl World {
     fn host_dma(&mut self, node: u32, channel: u32) {
         let now = self.events.now();
         let card = &mut self.nodes[node as usize].card;
-        let advance =
-            card.host_dma
-                .advance(now, channel as usize, &mut card.bus, &mut card.memory);
+        let advance = card
+            .host_dma
+            .advance(now, channel as usize, &mut card.bus, &mut card.memory);
         if let Some(wake) = advance.wake {
             let channel = wake.channel as u32;
             self.events.at(wake.at, Event::HostDma { node, channel });
@@ -327,14 +333,17 @@ impl World {
         if self.record.marks.is_some() && transfer.purpose != Purpose::WriteCompletion {
             place.card.unnoticed.host.push_back(mark);
         }
-        self.record.slice(Slice {
-            node,
-            track,
-            name,
-            start: transfer.started,
-            end: now,
-            message: transfer.message,
-        });
+        if self.record.slices.is_some() {
+            let message = place.card.message_of(transfer);
+            self.record.slice(Slice {
+                node,
+                track,
+                name,
+                start: transfer.started,
+                end: now,
+                message,
+            });
+        }
         self.read_bytes.clear();
         for piece in transfer.read.iter().flatten() {
             let bytes = place.host.bytes_at(piece.bus, piece.bytes);
@@ -395,7 +404,7 @@ impl World {
             name: "send frame",
             start,
             end: sent.left,
-            message: frame.message,
+            message: (frame.message != 0).then_some((node, frame.message)),
         });
         let token = frame.token;
         self.events.at(sent.left, Event::NetSent { node, token });
@@ -477,14 +486,26 @@ impl World {
             unnoticed.net_receive.push_back(Mark { stage, ..mark });
         }
         self.record.mark(mark);
-        self.record.slice(Slice {
-            node,
-            track: Track::NetReceive,
-            name: "frame in",
-            start: now - self.profile.net_dma.receive_startup,
-            end: now,
-            message: frame.message,
-        });
+        if self.record.slices.is_some() {
+            let message = (frame.message != 0).then_some((frame.from, frame.message));
+            let header = FrameHeader::decode(&frame.header).ok();
+            let first = header.filter(|header| header.offset == 0);
+            if let (Some(message), Some(header)) = (message, first) {
+                let card = &mut self.nodes[node as usize].card;
+                card.incoming
+                    .entry(header.to_vi)
+                    .or_default()
+                    .push_back(message);
+            }
+            self.record.slice(Slice {
+                node,
+                track: Track::NetReceive,
+                name: "frame in",
+                start: now - self.profile.net_dma.receive_startup,
+                end: now,
+                message,
+            });
+        }
         let arrived = Input::FrameArrived {
             buffer: BufferId(buffer),
             header: &frame.header,
@@ -535,7 +556,7 @@ impl World {
             name,
             start: span.start,
             end: span.end,
-            message: 0,
+            message: None,
         });
         state.clock = span.end;
         self.events.at(span.end, Event::Process { node, process });
