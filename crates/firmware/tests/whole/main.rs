@@ -1,0 +1,5 @@
+//! Whole cards: the program on cards of bytes, with processes that post descriptors and a wire
+//! between them.
+
+mod designs;
+mod world;
