@@ -8,8 +8,8 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use causeway_firmware::{
-    BufferId, Card, DmaQueue, DmaRequest, Doorbells, Engine as DmaEngine, Firmware, NodeId, Piece,
-    Processor, Report, Settings, Side, Step, Token, Transfer,
+    BufferId, Card, DmaQueue, DmaRequest, Doorbells, Engine as DmaEngine, Firmware, Input, NodeId, Piece,
+    Processor, ReceiveDescriptors, Report, Settings, Side, Step, Token, Transfer,
 };
 use causeway_wire::vi::{Completion, FRAME_HEADER_BYTES};
 
@@ -112,6 +112,8 @@ pub(crate) struct CardState {
     costs: [Time; Step::ALL.len()],
     processors: Vec<ProcessorState>,
     polled: bool,
+    /// Doorbells of receives are noticed without the program's doing anything.
+    silent_receives: bool,
     host_queued: bool,
     most_in: [usize; 2],
     given: [usize; 2],
@@ -155,6 +157,8 @@ impl CardState {
             costs: Step::ALL.map(|step| profile.card.cycles(profile.card.steps.cycles(step))),
             processors: vec![processor; 1 + usize::from(settings.two_processors)],
             polled: settings.doorbells == Doorbells::Polled,
+            silent_receives: settings.doorbells == Doorbells::Polled
+                && settings.receive_descriptors == ReceiveDescriptors::OnArrival,
             host_queued: matches!(settings.host_dma, DmaQueue::Hardware(_)),
             most_in: [length(settings.host_dma), length(settings.net_send)],
             given: [0; 2],
@@ -235,6 +239,8 @@ impl CardState {
     ) {
         use causeway_firmware::Turn as Outcome;
         let now = events.now();
+        let polling = self.processors[usize::from(processor)].doing;
+        let poll_time = self.poll_time();
         let mut taken = TurnCard {
             card: self,
             events,
@@ -248,6 +254,10 @@ impl CardState {
             0 => Processor::First,
             _ => Processor::Second,
         };
+        if let Doing::Polling(since) = polling {
+            let polls = (now.saturating_sub(since) / poll_time) as u32;
+            firmware.input(now, Input::Polled(which, polls));
+        }
         let outcome = firmware.turn(now, which, &mut taken);
         let charged = taken.charged;
         record.sums.turns += 1;
@@ -303,6 +313,22 @@ impl CardState {
                 Some(*place.insert(message))
             }
         }
+    }
+
+    /// A doorbell has come, before the program hears of it.
+    pub(crate) fn ring(&mut self, now: Time, vi: u32, side: Side) {
+        if let Some(sides) = self.rung.get_mut(vi as usize) {
+            sides[super::side_index(side)].push_back(now);
+        }
+        if self.silent_receives && side == Side::Receive {
+            self.notice(now);
+        }
+    }
+
+    /// The program gives the next number to a doorbell.
+    fn notice(&mut self, now: Time) {
+        self.noticed += 1;
+        self.noticed_at[self.noticed as usize % REMEMBERED] = now;
     }
 
     /// Gives every processor that does not spin a turn: a deadline has passed.
@@ -541,9 +567,7 @@ impl Card for TurnCard<'_> {
             | Step::InsertByStamp => self.per_piece += cost,
             Step::DequeueDoorbell => {
                 for _ in 0..times {
-                    self.card.noticed += 1;
-                    let place = self.card.noticed as usize % REMEMBERED;
-                    self.card.noticed_at[place] = self.now;
+                    self.card.notice(self.now);
                 }
             }
             Step::CheckHostDma => {

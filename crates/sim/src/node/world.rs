@@ -265,7 +265,7 @@ impl World {
     fn doorbell(&mut self, node: u32, vi: u32, side: Side, slot: u32) {
         let now = self.events.now();
         let place = &mut self.nodes[node as usize];
-        place.card.rung[vi as usize][super::side_index(side)].push_back(now);
+        place.card.ring(now, vi, side);
         let polls = place.card.wake(&mut self.events, None);
         for (processor, polls) in [Processor::First, Processor::Second].into_iter().zip(polls) {
             if polls > 0 {
