@@ -249,6 +249,7 @@ pub(super) fn run(setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureE
         shape: setting.shape,
         channels: setting.channels.clone(),
         trace: None,
+        warm_up: 30 * MILLISECOND,
         measured: match effort {
             Effort::Quick => 100 * MILLISECOND,
             Effort::Full => 400 * MILLISECOND,

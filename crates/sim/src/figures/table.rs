@@ -125,13 +125,17 @@ fn program_name(program: Design) -> String {
     program.name().to_lowercase()
 }
 
-/// Table 5.1: program by program, size by size.
+/// Table 5.1 on the profile that is calibrated for it: program by program, size by size.
 pub fn table_5_1() -> Result<Vec<Cell>, FigureError> {
-    let profile = Profile::shipped("qos")?;
+    table_5_1_on(&Profile::shipped("qos")?)
+}
+
+/// Table 5.1 on other hardware.
+pub fn table_5_1_on(profile: &Profile) -> Result<Vec<Cell>, FigureError> {
     let mut cells = Vec::new();
     for (place, program) in PROGRAMS.into_iter().enumerate() {
         for (column, bytes) in SIZES.into_iter().enumerate() {
-            cells.extend(breakdown(&profile, place, program, column, bytes)?);
+            cells.extend(breakdown(profile, place, program, column, bytes)?);
         }
     }
     Ok(cells)
@@ -164,19 +168,23 @@ fn breakdown(
 
 /// Windows that are tried for Table 5.2, which prints the best.
 const WINDOWS: [u32; 5] = [1, 2, 4, 8, 16];
-/// Messages each way of a ping-bulk.
-const MESSAGES: u32 = 120;
+/// Windows that are averaged.
+const BULK_ROUNDS: u32 = 12;
 
-/// Table 5.2.
+/// Table 5.2 on the same profile.
 pub fn table_5_2() -> Result<Vec<Cell>, FigureError> {
-    let profile = Profile::shipped("qos")?;
+    table_5_2_on(&Profile::shipped("qos")?)
+}
+
+/// Table 5.2 on other hardware.
+pub fn table_5_2_on(profile: &Profile) -> Result<Vec<Cell>, FigureError> {
     let mut cells = Vec::new();
     for (program, printed) in PROGRAMS.into_iter().zip(BULK) {
         for (bytes, printed) in SIZES.into_iter().zip(printed) {
             let mut best = None;
             for window in WINDOWS {
                 let settings = program.roomy(2 * window);
-                let time = ping::ping_bulk(&profile, settings, bytes, window, MESSAGES)?;
+                let time = ping::ping_bulk(profile, settings, bytes, window, BULK_ROUNDS)?;
                 best = Some(best.map_or(time, |best| time.min(best)));
             }
             cells.push(Cell {

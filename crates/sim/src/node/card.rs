@@ -8,8 +8,9 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use causeway_firmware::{
-    BufferId, Card, DmaQueue, DmaRequest, Doorbells, Engine as DmaEngine, Firmware, Input, NodeId, Piece,
-    Processor, ReceiveDescriptors, Report, Settings, Side, Step, Token, Transfer,
+    BufferId, Card, Discipline, DmaQueue, DmaRequest, Doorbells, Engine as DmaEngine, Firmware,
+    Input, NodeId, Piece, Processor, ReceiveDescriptors, Report, Settings, Side, Step, Token,
+    Transfer,
 };
 use causeway_wire::vi::{Completion, FRAME_HEADER_BYTES};
 
@@ -108,7 +109,8 @@ pub(crate) struct CardState {
     /// Frames that wait for a buffer.
     pub(crate) arrived: VecDeque<u32>,
     pub(crate) unnoticed: Unnoticed,
-    pub(crate) rung: Vec<[VecDeque<Time>; 2]>,
+    /// When sends' doorbells were rung of which no transfer has begun, by interface.
+    rung: Vec<VecDeque<Time>>,
     costs: [Time; Step::ALL.len()],
     processors: Vec<ProcessorState>,
     polled: bool,
@@ -153,7 +155,7 @@ impl CardState {
             armed: VecDeque::new(),
             arrived: VecDeque::new(),
             unnoticed: Unnoticed::default(),
-            rung: (0..vis).map(|_| Default::default()).collect(),
+            rung: vec![VecDeque::new(); vis],
             costs: Step::ALL.map(|step| profile.card.cycles(profile.card.steps.cycles(step))),
             processors: vec![processor; 1 + usize::from(settings.two_processors)],
             polled: settings.doorbells == Doorbells::Polled,
@@ -162,7 +164,10 @@ impl CardState {
             host_queued: matches!(settings.host_dma, DmaQueue::Hardware(_)),
             most_in: [length(settings.host_dma), length(settings.net_send)],
             given: [0; 2],
-            idle_loop: profile.card.cycles(profile.card.idle_loop_cycles),
+            idle_loop: profile.card.cycles(match settings.discipline {
+                Discipline::Sequential => profile.card.sequential_idle_loop_cycles,
+                Discipline::EventDriven | Discipline::QosAware => profile.card.idle_loop_cycles,
+            }),
             noticed_at: vec![0; REMEMBERED],
             noticed: 0,
             seen: vec![0; REMEMBERED],
@@ -317,11 +322,20 @@ impl CardState {
 
     /// A doorbell has come, before the program hears of it.
     pub(crate) fn ring(&mut self, now: Time, vi: u32, side: Side) {
-        if let Some(sides) = self.rung.get_mut(vi as usize) {
-            sides[super::side_index(side)].push_back(now);
+        if let (Some(rung), Side::Send) = (self.rung.get_mut(vi as usize), side) {
+            rung.push_back(now);
         }
         if self.silent_receives && side == Side::Receive {
             self.notice(now);
+        }
+    }
+
+    /// The doorbell of the interface's next send was noticed at `at`.
+    fn detected(&mut self, vi: u32, at: Time, record: &mut Record) {
+        let rung = self.rung.get_mut(vi as usize).and_then(VecDeque::pop_front);
+        if let Some(rung) = rung {
+            record.sums.send_wait += at.saturating_sub(rung);
+            record.sums.sends_noticed += 1;
         }
     }
 
@@ -424,32 +438,19 @@ impl TurnCard<'_> {
             return;
         }
         self.card.seen[remembered] = message;
-        let Some(rung) = self
-            .card
-            .rung
-            .get_mut(vi as usize)
-            .and_then(|sides| sides[super::side_index(side)].pop_front())
-        else {
-            return;
-        };
+        let noticed = self.card.noticed_at[remembered];
         if side == Side::Send {
-            let noticed = self.card.noticed_at[remembered];
-            let wait = noticed.saturating_sub(rung);
-            self.record.sums.send_wait += wait;
-            self.record.sums.sends_noticed += 1;
-            let node = self.card.node;
-            let stages = [(Stage::Rung, rung), (Stage::Noticed, noticed)];
-            for (stage, at) in stages {
-                self.record.mark(Mark {
-                    at,
-                    node,
-                    vi,
-                    side,
-                    message,
-                    stage,
-                });
-            }
+            self.card.detected(vi, noticed, self.record);
         }
+        let node = self.card.node;
+        self.record.mark(Mark {
+            at: noticed,
+            node,
+            vi,
+            side,
+            message,
+            stage: Stage::Noticed,
+        });
     }
 
     fn host(&mut self, request: &DmaRequest<'_>) {

@@ -264,6 +264,14 @@ impl World {
 
     fn doorbell(&mut self, node: u32, vi: u32, side: Side, slot: u32) {
         let now = self.events.now();
+        self.record.mark(Mark {
+            at: now,
+            node,
+            vi,
+            side,
+            message: u64::from(slot),
+            stage: Stage::Rung,
+        });
         let place = &mut self.nodes[node as usize];
         place.card.ring(now, vi, side);
         let polls = place.card.wake(&mut self.events, None);
