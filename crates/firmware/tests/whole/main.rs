@@ -1,5 +1,6 @@
 //! Whole cards: the program on cards of bytes, with processes that post descriptors and a wire
 //! between them.
 
+mod actions;
 mod designs;
 mod world;
