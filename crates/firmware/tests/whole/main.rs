@@ -3,4 +3,6 @@
 
 mod actions;
 mod designs;
+mod messages;
+mod rdma;
 mod world;

@@ -184,7 +184,8 @@ fn total(spans: &[Span]) -> u32 {
 
 impl Node {
     pub(crate) fn post(&mut self, now: Time, vi: ViId, side: Side, address: u64) {
-        let shadow = match self.firmware.settings().shadow_queues {
+        let inside = (BASE..BASE + BYTES as u64 - SLOT).contains(&address);
+        let shadow = match self.firmware.settings().shadow_queues && inside {
             true => self.host.read(address, SLOT as usize),
             false => Vec::new(),
         };

@@ -14,7 +14,6 @@ use super::{Host, WireFrame};
 pub(crate) struct Running {
     pub(crate) token: Token,
     pub(crate) stamp: Time,
-    pub(crate) vi: ViId,
     work: Work,
 }
 
@@ -179,7 +178,6 @@ impl Card for Engines {
             Running {
                 token: request.token,
                 stamp: request.stamp,
-                vi: request.vi,
                 work,
             },
         );
