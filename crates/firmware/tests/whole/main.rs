@@ -3,6 +3,8 @@
 
 mod actions;
 mod designs;
+mod lossy;
 mod messages;
 mod rdma;
+mod reliable;
 mod world;
