@@ -155,7 +155,7 @@ fn what_is_not_allowed_is_refused_and_tells_both_ends() {
             rdma_read: false,
             ..all
         };
-        let beyond = |segment: &mut Segment| segment.address += 1 << 20;
+        let beyond = |segment: &mut Segment| segment.address += 1 << 22;
         let handle = |segment: &mut Segment| segment.handle ^= 1 << 20;
         let fine = |_: &mut Segment| ();
         let outcomes = [

@@ -13,7 +13,7 @@ use super::Node;
 pub(crate) const TAG: u32 = 77;
 /// Where the process's memory begins, for the process.
 pub(crate) const BASE: u64 = 0x7000_0100;
-const BYTES: usize = 1 << 20;
+const BYTES: usize = 1 << 22;
 /// Room for a descriptor.
 const SLOT: u64 = 1536;
 
