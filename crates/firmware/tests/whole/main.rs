@@ -2,9 +2,11 @@
 //! between them.
 
 mod actions;
+mod admission;
 mod designs;
 mod lossy;
 mod messages;
+mod qos;
 mod rdma;
 mod reliable;
 mod world;
