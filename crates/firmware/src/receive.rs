@@ -241,6 +241,10 @@ impl Firmware {
             }
             Err(processed) => return processed,
         };
+        if header.offset == 0 && self.ops[op].writes_open > 0 {
+            // Data of a message that never came completely is still on its way to the same place.
+            return Processed::Later;
+        }
         card.charge(Step::MatchReceive, 1);
         let inside = header.has(flag::PAYLOAD)
             && bytes == header.total

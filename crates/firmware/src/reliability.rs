@@ -194,7 +194,8 @@ impl Firmware {
     }
 
     /// Sends unacknowledged frames again: those among the first `count` after the acknowledgement that the
-    /// peer is not known to have; after a timeout even those that were sent again before.
+    /// peer is not known to have. After a timeout nothing is known any more: a peer without room may have
+    /// dropped what it told of before.
     fn resend(&mut self, vi: u32, count: u32, timeout: bool, card: &mut impl Card) {
         let selective = self.settings.reliable.retransmission == Retransmission::Selective;
         let acked = self.vi(vi).tx.acked;
@@ -205,6 +206,7 @@ impl Firmware {
             let within = frame.header.sequence.wrapping_sub(acked) <= count;
             if timeout {
                 frame.resent = false;
+                frame.ahead = false;
             }
             let spared = selective && (frame.ahead || frame.resent);
             if within && !frame.queued && !spared {

@@ -13,7 +13,7 @@ use super::Node;
 pub(crate) const TAG: u32 = 77;
 /// Where the process's memory begins, for the process.
 pub(crate) const BASE: u64 = 0x7000_0100;
-const BYTES: usize = 1 << 20;
+const BYTES: usize = 1 << 22;
 /// Room for a descriptor.
 const SLOT: u64 = 1536;
 
@@ -184,7 +184,8 @@ fn total(spans: &[Span]) -> u32 {
 
 impl Node {
     pub(crate) fn post(&mut self, now: Time, vi: ViId, side: Side, address: u64) {
-        let shadow = match self.firmware.settings().shadow_queues {
+        let inside = (BASE..BASE + BYTES as u64 - SLOT).contains(&address);
+        let shadow = match self.firmware.settings().shadow_queues && inside {
             true => self.host.read(address, SLOT as usize),
             false => Vec::new(),
         };

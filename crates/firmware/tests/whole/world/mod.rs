@@ -153,6 +153,11 @@ impl World {
         true
     }
 
+    /// The first processor of a node gets its turn.
+    pub(crate) fn turn_of(&mut self, at: usize) {
+        self.turn(at, 0);
+    }
+
     fn turn(&mut self, at: usize, which: usize) {
         let processor = [Processor::First, Processor::Second][which];
         let node = &mut self.nodes[at];

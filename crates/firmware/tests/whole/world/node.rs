@@ -14,7 +14,6 @@ use super::{Host, WireFrame};
 pub(crate) struct Running {
     pub(crate) token: Token,
     pub(crate) stamp: Time,
-    pub(crate) vi: ViId,
     work: Work,
 }
 
@@ -78,7 +77,7 @@ pub(crate) struct Node {
     pub(crate) inbox: VecDeque<WireFrame>,
     pub(crate) due: [bool; 2],
     pub(crate) waits_for: [Option<Engine>; 2],
-    /// Whether engines finish transfers in any order.
+    /// Whether the host DMA engine has channels that finish transfers in any order.
     pub(crate) concurrent: bool,
 }
 
@@ -179,7 +178,6 @@ impl Card for Engines {
             Running {
                 token: request.token,
                 stamp: request.stamp,
-                vi: request.vi,
                 work,
             },
         );
@@ -307,10 +305,10 @@ impl Node {
         self.firmware.input(now, Input::Polled(processor, polls));
     }
 
-    /// An engine finishes a transfer: the oldest, or with concurrent channels any.
+    /// An engine finishes a transfer: the first, or with concurrent channels any.
     pub(crate) fn finish(&mut self, now: Time, engine: Engine) -> Option<WireFrame> {
         let running = &mut self.card.running[index(engine)];
-        let at = match self.concurrent {
+        let at = match self.concurrent && engine == Engine::Host {
             true => (now / 1000) as usize % running.len(),
             false => 0,
         };
