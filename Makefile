@@ -60,7 +60,9 @@ fuzz: ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time a
 	RUSTC_BOOTSTRAP=1 RUSTFLAGS="$(FUZZ_FLAGS)" CARGO_TARGET_DIR=$(TARGET)/fuzz \
 		$(CARGO) build --release --locked --bins --manifest-path fuzz/Cargo.toml --target $(HOST)
 	@ls fuzz/fuzz_targets | sed 's/[.]rs$$//' | xargs -P "$$(nproc)" -I {} \
-		tools/fuzz-one $(TARGET)/fuzz/$(HOST)/release/{} $(FUZZ_SECONDS) $(TARGET)/fuzz/{}.log
+		tools/fuzz-one $(TARGET)/fuzz/$(HOST)/release/{} $(FUZZ_SECONDS) $(TARGET)/fuzz/{}.log || \
+		{ echo "make fuzz: a decoder failed. Inputs that break decoders are kept, and tried first next time:"; \
+		find $(CURDIR)/fuzz/artifacts -type f; exit 1; }
 
 fuzz-smoke: ## The same for five seconds each
 	$(MAKE) fuzz FUZZ_SECONDS=5
@@ -158,9 +160,11 @@ uninstall: ## Take away what install has put into PREFIX
 		$(addprefix $(DESTDIR)$(PREFIX)/lib/,$(BMI_REAL) $(BMI_SONAME) libcauseway_bmi.so)
 	-rmdir $(dir $(BMI_HEADER)) 2>/dev/null
 
-clean: ## Everything that was built
+# With cargo's own goes all that was built, for fuzzing as well. What has broken a decoder stays, in
+# fuzz/artifacts.
+clean: ## Remove everything that was built, and the inputs that fuzzing has collected
 	$(CARGO) clean
-	rm -rf fuzz/target fuzz/corpus fuzz/artifacts
+	rm -rf fuzz/corpus
 
 help: ## This list
 	@awk 'BEGIN { FS = ":.*## " } \

@@ -6,6 +6,7 @@ use std::time::Duration;
 use causeway_bmi::log::{self, Masks, StartError};
 use causeway_bmi::{Bmi, Completion, Config, OpId, Unexpected};
 use causeway_transport::registry;
+use causeway_transport::tcp::config::MAX_CONNECTIONS;
 
 use crate::error::{BMI_ESYSTEM, BMI_EUNSUPPORTED, Failure};
 use crate::handle::{self, Handle, guard};
@@ -37,8 +38,8 @@ pub struct BmiConfig {
     pub spin_us: i64,
     /// Of [`BMI_CLEARTEXT`].
     pub flags: u32,
-    /// 0.
-    pub reserved: u32,
+    /// See [`Config::tcp_connections`].
+    pub tcp_connections: u32,
 }
 
 /// What a handle stands for.
@@ -143,7 +144,7 @@ unsafe fn configuration(config: *const BmiConfig) -> Result<Config, Failure> {
     // SAFETY: the caller's promise.
     let theirs = unsafe { known_part(config) }?;
     let mut config = Config::default();
-    if theirs.flags & !BMI_CLEARTEXT != 0 || theirs.reserved != 0 {
+    if theirs.flags & !BMI_CLEARTEXT != 0 {
         return Err(Failure::invalid("bmi_config has flags that do not exist"));
     }
     config.encrypt = theirs.flags & BMI_CLEARTEXT == 0;
@@ -175,6 +176,15 @@ unsafe fn configuration(config: *const BmiConfig) -> Result<Config, Failure> {
         0 => {}
         spin => config.spin = duration_us(spin.max(0), "bmi_config.spin_us")?,
     }
+    config.tcp_connections = u8::try_from(theirs.tcp_connections)
+        .ok()
+        .filter(|most| *most <= MAX_CONNECTIONS)
+        .ok_or_else(|| {
+            let asked = theirs.tcp_connections;
+            Failure::invalid(format!(
+                "bmi_config.tcp_connections is {asked}: at most {MAX_CONNECTIONS} are possible"
+            ))
+        })?;
     Ok(config)
 }
 

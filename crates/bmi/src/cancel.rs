@@ -21,7 +21,8 @@ impl Core {
         let state = &mut self.ops[op].state;
         match state {
             State::Posted => {
-                self.posted.remove(&mut self.ops, op);
+                self.file_receives(peer);
+                self.unfile(op);
                 self.complete(op, Err(OpError::Cancelled));
             }
             State::Matched(_) => {
@@ -59,7 +60,7 @@ impl Core {
             | State::Pushing { .. }
             | State::Moving
             | State::Finishing
-            | State::Done(_) => {}
+            | State::Done => {}
         }
     }
 }

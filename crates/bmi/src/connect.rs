@@ -220,10 +220,11 @@ impl Core {
         entry.announced = 0;
         entry.announced_unexpected = 0;
         entry.grant.close(&mut self.budget);
-        let ops = entry.ops;
+        self.file_receives(peer);
+        let ops = self.peers[peer].ops;
         for op in ops.to_vec(&mut self.ops) {
             if let State::Posted = self.ops[op].state {
-                self.posted.remove(&mut self.ops, op);
+                self.unfile(op);
             }
             self.end_exports(methods, op);
             let error = self.peer_error(peer, cause.clone());
@@ -274,7 +275,7 @@ impl Core {
     /// Drops a peer that nobody needs any more.
     pub(crate) fn maybe_drop(&mut self, methods: &mut Methods, peer: u32) {
         let entry = &self.peers[peer];
-        let in_use = entry.refs > 0 || !entry.ops.is_empty() || !entry.arrived.is_empty();
+        let in_use = entry.refs > 0 || entry.has_operations() || !entry.arrived.is_empty();
         let stays = !entry.outbound && !matches!(entry.phase, Phase::Gone(_));
         if in_use || stays {
             return;

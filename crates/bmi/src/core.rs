@@ -9,6 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use causeway_sys::memory::Keeper;
 use causeway_transport::{Packet, Peer as Handle, PeerError, Sink, Token, TransferError};
 use causeway_wire::bmi::{self as wire, Body, Header, Kind};
 
@@ -25,6 +26,9 @@ use crate::types::{Completion, Error, OpError, OpId, RendezvousPolicy, Tag};
 /// Control packets that may wait for one peer. Each answers something of the peer's that is bounded
 /// itself; more means that the peer asks without listening.
 const MAX_CONTROL: usize = 4096;
+
+/// Packets that carry no message have mostly fewer bytes behind their header.
+const FEW_BYTES: usize = 128;
 
 /// Operations in progress of one instance.
 pub(crate) const MAX_OPERATIONS: usize = 1 << 20;
@@ -51,8 +55,10 @@ pub(crate) struct Core {
     pub(crate) by_text: HashMap<String, u32>,
     /// The addresses that we listen at: messages to them stay inside.
     pub(crate) listening: Vec<String>,
-    /// Receives that wait for a message.
+    /// Receives that wait for a message and are not fresh (see [`crate::receives`]).
     pub(crate) posted: MatchTable,
+    /// Has the memory of receives that wait.
+    pub(crate) keeper: Keeper,
     /// Messages that wait for a receive.
     pub(crate) early_table: MatchTable,
     pub(crate) early: Slab<Early>,
@@ -114,6 +120,7 @@ impl Core {
             by_text: HashMap::new(),
             listening: Vec::new(),
             posted: MatchTable::default(),
+            keeper: Keeper::default(),
             early_table: MatchTable::default(),
             early: Slab::default(),
             contexts: Slab::default(),
@@ -230,7 +237,9 @@ impl Core {
         state: State,
     ) -> u32 {
         let index = self.ops.reuse(Op::blank);
-        self.ops[index].renew(what, peer, caller, tag, memory, state);
+        let op = &mut self.ops[index];
+        op.renew(what, peer, caller, tag, memory.1);
+        (op.fragments, op.state) = (memory.0, state);
         let entry = &mut self.peers[peer];
         entry.ops.push_back(&mut self.ops, index);
         entry.traffic.touch(peer, &mut self.touched);
@@ -243,7 +252,7 @@ impl Core {
         let peer = self.ops[op].peer;
         let entry = &mut self.peers[peer];
         entry.ops.remove(&mut self.ops, op);
-        if entry.refs == 0 && entry.ops.is_empty() {
+        if entry.refs == 0 && !entry.has_operations() {
             self.tasks.push_back(Task::Release(self.peers.key(peer)));
         }
     }
@@ -253,17 +262,26 @@ impl Core {
         if self.ops[op].what == What::Fetch {
             return self.fetched(op, result);
         }
-        self.set_done(op, result.map_err(Box::new));
-    }
-
-    /// As [`Core::complete`], for an operation of a caller's.
-    #[inline]
-    pub(crate) fn set_done(&mut self, op: u32, result: Result<u64, Box<OpError>>) {
+        self.unlist_op(op);
         let entry = &mut self.ops[op];
         entry.fragments = Fragments::None;
-        entry.state = State::Done(result);
+        if !entry.kept.is_empty() {
+            self.keeper.give_back(&mut entry.kept);
+        }
+        let bytes = result.unwrap_or_else(|error| {
+            entry.error = Some(Box::new(error));
+            0
+        });
+        self.set_done(op, bytes);
+    }
+
+    /// The last part of it: for an operation of a caller's that is in no list and has no memory any more.
+    #[inline]
+    pub(crate) fn set_done(&mut self, op: u32, bytes: u64) {
+        let entry = &mut self.ops[op];
+        entry.moved = bytes;
+        entry.be_done();
         let context = entry.context;
-        self.unlist_op(op);
         self.completions += 1;
         if context == NOBODY {
             self.ops.remove(op);
@@ -339,45 +357,49 @@ impl Core {
         }
     }
 
-    /// Takes an operation out that is done and was successful; answers the caller's number for it, and
-    /// the bytes.
+    /// Takes an operation out if it is done and was successful.
     #[inline]
-    pub(crate) fn take_successful(&mut self, op: u32) -> Option<(u64, u64)> {
-        let entry = &mut self.ops[op];
-        let State::Done(Ok(bytes)) = entry.state else {
-            return None;
+    pub(crate) fn take_successful(&mut self, id: OpId) -> Tested {
+        let Some(entry) = self.ops.find_entry(id.0) else {
+            return Tested::Otherwise;
         };
-        let (user, context) = (entry.user, entry.context);
+        match entry.state {
+            State::Done if entry.error.is_none() => {}
+            State::Done => return Tested::Otherwise,
+            _ => return Tested::Pending,
+        }
+        let (user, bytes, context) = (entry.user, entry.moved, entry.context);
+        let op = id.0 as u32;
         self.contexts[context].remove(&mut self.ops, op);
         self.ops.vacate(op);
-        Some((user, bytes))
+        Tested::Successful { user, bytes }
     }
 
     /// Takes a done operation out, as the caller asked.
     pub(crate) fn take_done(&mut self, id: OpId) -> Result<Option<Completion>, Error> {
         let op = self.ops.find_entry(id.0).ok_or(Error::Stale("operation"))?;
-        if !matches!(op.state, State::Done(_)) {
+        if !matches!(op.state, State::Done) {
             return Ok(None);
         }
-        Ok(self.take(id.0 as u32))
+        Ok(Some(self.take(id.0 as u32)))
     }
 
     /// Takes a done operation out of its context's list and the table.
-    pub(crate) fn take(&mut self, op: u32) -> Option<Completion> {
+    pub(crate) fn take(&mut self, op: u32) -> Completion {
         let id = OpId(self.ops.key(op));
         let context = self.ops[op].context;
         self.contexts[context].remove(&mut self.ops, op);
         let entry = &mut self.ops[op];
         let user = entry.user;
-        let state = std::mem::replace(&mut entry.state, State::Finishing);
+        let result = match entry.error.take() {
+            None => Ok(entry.moved),
+            Some(error) => Err(*error),
+        };
         self.ops.vacate(op);
-        match state {
-            State::Done(result) => Some(Completion {
-                op: id,
-                user,
-                result: result.map_err(|error| *error),
-            }),
-            _ => None,
+        Completion {
+            op: id,
+            user,
+            result,
         }
     }
 
@@ -398,6 +420,21 @@ impl Core {
             self.tasks.push_back(Task::Condemn(key, reason.into()));
         }
     }
+}
+
+/// How a test ended, small enough for registers.
+pub(crate) enum Tested {
+    /// Not done.
+    Pending,
+    /// Done.
+    Successful {
+        /// The caller's number.
+        user: u64,
+        /// Bytes moved.
+        bytes: u64,
+    },
+    /// Done with an error, or not known (any more).
+    Otherwise,
 }
 
 /// Delivers what one method reports.
@@ -502,8 +539,19 @@ impl Core {
 
     fn control(&mut self, peer: u32, header: Header, packet: Packet<'_>) {
         self.touch(peer);
-        let rest = packet.to_vec(wire::HEADER_BYTES);
-        let body = match wire::decode_body(&header, &rest) {
+        let mut few = [0; FEW_BYTES];
+        let many;
+        let rest = match few.get_mut(..packet.len() - wire::HEADER_BYTES) {
+            Some(few) => {
+                packet.read_at(wire::HEADER_BYTES, few);
+                &*few
+            }
+            None => {
+                many = packet.to_vec(wire::HEADER_BYTES);
+                &many
+            }
+        };
+        let body = match wire::decode_body(&header, rest) {
             Ok(body) => body,
             Err(error) => return self.condemn(peer, error.to_string()),
         };

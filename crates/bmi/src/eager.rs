@@ -7,7 +7,7 @@ use causeway_wire::bmi::{self as wire, Header, Kind};
 
 use crate::core::{Core, Task};
 use crate::credit::cost;
-use crate::fragments::{scatter, scatter_bytes};
+use crate::fragments::scatter_bytes;
 use crate::methods::Methods;
 use crate::op::What;
 use crate::peer::{Arrived, Early, EarlyBody};
@@ -24,7 +24,7 @@ pub(crate) enum Sent {
 }
 
 /// What a peer without credit did.
-const SENDS_TOO_MUCH: &str = "it sends more than it was granted";
+pub(crate) const SENDS_TOO_MUCH: &str = "it sends more than it was granted";
 
 impl Core {
     /// Sends a whole message at once if nothing stands before it.
@@ -300,36 +300,9 @@ impl Core {
         }
     }
 
-    /// A whole expected message has arrived.
-    #[inline]
-    pub(crate) fn eager(&mut self, peer: u32, tag: Tag, packet: Packet<'_>) {
-        let len = packet.len() - wire::HEADER_BYTES;
-        let cost = cost(len);
-        let entry = &mut self.peers[peer];
-        if !entry.grant.allows(cost) {
-            return self.condemn(peer, SENDS_TOO_MUCH);
-        }
-        let Some(op) = self.posted.pop(&mut self.ops, peer, tag) else {
-            return self.eager_early(peer, tag, packet);
-        };
-        entry.grant.pass(cost, &mut self.budget);
-        entry.traffic.received(len, peer, &mut self.touched);
-        if entry.grant.is_due() || entry.starving {
-            self.mark_dirty(peer);
-        }
-        let entry = &self.ops[op];
-        let (size, room) = (len as u64, entry.size);
-        if size > room {
-            return self.complete(op, Err(OpError::TooLarge { size, room }));
-        }
-        scatter(&packet, wire::HEADER_BYTES, entry.fragments.as_slice());
-        // No fetch is ever posted.
-        self.set_done(op, Ok(size));
-    }
-
     /// A whole message has come before its receive.
     #[inline(never)]
-    fn eager_early(&mut self, peer: u32, tag: Tag, packet: Packet<'_>) {
+    pub(crate) fn eager_early(&mut self, peer: u32, tag: Tag, packet: Packet<'_>) {
         if self.charge(peer, &packet) {
             let data = packet.to_vec(wire::HEADER_BYTES);
             self.add_early(peer, tag, EarlyBody::Whole(data));

@@ -9,10 +9,10 @@
 //! several.
 //!
 //! Inside, the protocol's state (`core`) is apart from the methods: read `core` (what is delivered
-//! and what is left to do), `op` and `peer` (states), then `connect`, `eager` with `credit`,
-//! `rendezvous` with `transfers`, `cancel`. `slab`, `matching` and `fragments` are the tables that
+//! and what is left to do), `op` and `peer` (states), then `connect`, `receives`, `eager` with
+//! `credit`, `rendezvous` with `transfers`, `cancel`. `slab`, `matching` and `fragments` are the tables that
 //! make the path of a small message short; `posting` is what the calls below share; `progress`
-//! polls, with `wait` to spin and sleep; `loopback` is how a process sends to itself; `traffic`
+//! polls, with `spin` to wait, `turn` to let others run and `wait` to sleep; `loopback` is how a process sends to itself; `traffic`
 //! counts, `watch` shows others what is going on and `stall` tells of operations that do not get
 //! on. The packets are defined in `causeway_wire::bmi`.
 //!
@@ -33,11 +33,14 @@ mod op;
 mod peer;
 mod posting;
 mod progress;
+mod receives;
 mod rendezvous;
 mod slab;
+mod spin;
 mod stall;
 mod traffic;
 mod transfers;
+mod turn;
 pub mod types;
 mod wait;
 mod watch;
@@ -45,7 +48,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_transport::registry::{Registry, Settings};
 use causeway_transport::{Sharing, TransferError};
@@ -56,13 +59,15 @@ pub use causeway_watch::log;
 pub use causeway_wire::region::RegionDescriptor;
 pub use types::*;
 
-use crate::core::{Core, NOBODY, Tuning};
+use crate::core::{Core, NOBODY, Tested, Tuning};
 use crate::fragments::{Fragments, check_writable, total};
 use crate::loopback::Loopback;
 use crate::methods::Methods;
 use crate::op::{Remote, State, What};
 use crate::peer::{Peer, Phase};
-use crate::wait::{Pace, Sleeper, Spin};
+use crate::spin::Spin;
+use crate::turn::Turn;
+use crate::wait::{Pace, Sleeper};
 use crate::watch::Watch;
 
 /// What an operation that completed at once is called in its [`Completion`].
@@ -74,25 +79,13 @@ pub struct Bmi {
     methods: Methods,
     pace: Pace,
     spin: Spin,
+    turn: Turn,
+    /// Since when nothing has come that a wait was for.
+    waiting_since: Option<Instant>,
     sleeper: Sleeper,
     watch: Watch,
     /// Methods that the system refused, and why.
     unavailable: Vec<(&'static str, String)>,
-}
-
-/// How a test ended, small enough for registers.
-enum Tested {
-    /// Not done.
-    Pending,
-    /// Done.
-    Successful {
-        /// The caller's number.
-        user: u64,
-        /// Bytes moved.
-        bytes: u64,
-    },
-    /// Done with an error, or never known.
-    Otherwise,
 }
 
 #[inline]
@@ -111,6 +104,7 @@ impl Bmi {
             key: config.key,
             encrypt: config.encrypt,
             connect_timeout: config.connect_timeout,
+            tcp_connections: config.tcp_connections,
         })?;
         Self::with_methods(config, registry)
     }
@@ -149,6 +143,8 @@ impl Bmi {
             methods,
             pace: Pace::new(),
             spin: Spin::new(config.spin),
+            turn: Turn::new(Instant::now()),
+            waiting_since: None,
             sleeper,
             watch: Watch::new(config.stall_after, config.publish),
             unavailable,
@@ -271,7 +267,7 @@ impl Bmi {
             if self.core.ops[op].context != index {
                 continue;
             }
-            if matches!(self.core.ops[op].state, State::Done(_)) {
+            if matches!(self.core.ops[op].state, State::Done) {
                 self.core.take(op);
             } else {
                 // Nobody will ask for it any more: it vanishes when it is done.
@@ -338,10 +334,9 @@ impl Bmi {
         if !up && let Some(refused) = self.reachable(peer, user) {
             return Ok(refused);
         }
-        let memory = (Fragments::share(into), room);
-        let caller = (context, user);
-        let op = self.add(What::Receive, peer, caller, tag, memory, State::Posted)?;
-        self.core.posted.push_back(&mut self.core.ops, op);
+        self.check_operations()?;
+        let op = self.core.add_receive(peer, (context, user), tag, room);
+        self.core.ops[op].fragments = Fragments::share(into);
         if up {
             return Ok(Posted::Pending(OpId(self.core.ops.key(op))));
         }
@@ -387,27 +382,25 @@ impl Bmi {
 
     #[inline(never)]
     fn test_one(&mut self, op: OpId, idle: Duration) -> Tested {
-        let Some(index) = self.core.ops.find(op.0) else {
-            return Tested::Otherwise;
-        };
+        match self.core.take_successful(op) {
+            Tested::Pending => {}
+            tested => return tested,
+        }
+        self.progress();
+        match self.core.take_successful(op) {
+            Tested::Pending if !idle.is_zero() => {}
+            tested => return tested,
+        }
+        let index = op.0 as u32;
         // One whose context was closed is gone once it is done.
         let is_done = |core: &Core| {
             let op = core.ops.get(index);
-            op.is_none_or(|op| matches!(op.state, State::Done(_)))
+            op.is_none_or(|op| matches!(op.state, State::Done))
         };
-        if !is_done(&self.core) {
-            self.progress();
-            if !is_done(&self.core) && (idle.is_zero() || !self.wait_until(idle, is_done)) {
-                return Tested::Pending;
-            }
-        }
-        // One whose context was closed is not there.
-        if self.core.ops.find(op.0).is_none() {
-            return Tested::Otherwise;
-        }
-        match self.core.take_successful(index) {
-            Some((user, bytes)) => Tested::Successful { user, bytes },
-            None => Tested::Otherwise,
+        if self.wait_until(idle, is_done) {
+            self.core.take_successful(op)
+        } else {
+            Tested::Pending
         }
     }
 
@@ -425,7 +418,7 @@ impl Bmi {
         }
         let any_done = |core: &Core| {
             let mut ops = indices.iter().map(|op| core.ops.get(*op));
-            ops.any(|op| op.is_none_or(|op| matches!(op.state, State::Done(_))))
+            ops.any(|op| op.is_none_or(|op| matches!(op.state, State::Done)))
         };
         if !any_done(&self.core) {
             self.progress();
@@ -464,7 +457,7 @@ impl Bmi {
         while count < most
             && let Some(op) = self.core.contexts[context].first()
         {
-            out.extend(self.core.take(op));
+            out.push(self.core.take(op));
             count += 1;
         }
         Ok(count)
@@ -665,7 +658,7 @@ impl Bmi {
         let pending = |op: &&u32| {
             let op = &self.core.ops[**op];
             let concerned = addr.is_none() || peers.contains(&op.peer);
-            concerned && !matches!(op.state, State::Done(_)) && op.what != What::Fetch
+            concerned && !matches!(op.state, State::Done) && op.what != What::Fetch
         };
         info.operations = self.core.ops.indices().iter().filter(pending).count();
         info

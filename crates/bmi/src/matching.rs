@@ -1,4 +1,4 @@
-//! Which message belongs to which receive: first in, first out by (peer, tag).
+//! Which message belongs to which: first in, first out by (peer, tag).
 //!
 //! One hash table serves all peers, so that a peer without traffic costs nothing here. A bucket is
 //! a list in order of arrival, threaded through the entries themselves. The hash is seeded, so that

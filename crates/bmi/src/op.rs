@@ -10,6 +10,7 @@
 //! Eager sends and receives that find their message skip all of it. `Finishing` stands before `Done`
 //! while exports of the operation's memory are being ended.
 
+use causeway_sys::memory::Kept;
 use causeway_transport::Direction;
 use causeway_wire::bmi::{Announcement, Clearance};
 use causeway_wire::region::RegionDescriptor;
@@ -46,12 +47,16 @@ pub(crate) struct Op {
     pub(crate) user: u64,
     pub(crate) tag: Tag,
     pub(crate) fragments: Fragments,
+    /// The one fragment of a receive whose message has not come, which the core's keeper keeps.
+    pub(crate) kept: Kept,
     /// Bytes of the memory; of a receive, its room.
     pub(crate) size: u64,
     pub(crate) state: State,
     /// Keys under which the memory is exported to the peer.
     pub(crate) exports: Vec<u64>,
-    /// Bytes that were moved, for messages moved in parts, and where that is in the fragments.
+    /// Why it has failed.
+    pub(crate) error: Option<Box<OpError>>,
+    /// Bytes that were moved, by parts or when it is done, and where that is in the fragments.
     pub(crate) moved: u64,
     pub(crate) cursor: Cursor,
     /// A send that takes one of the peer's places for announcements.
@@ -106,8 +111,8 @@ pub(crate) enum State {
     Moving,
     /// Its exports are being ended.
     Finishing,
-    /// It can be tested for. An error, which is rare, does not make every operation larger.
-    Done(Result<u64, Box<OpError>>),
+    /// It can be tested for: it has moved [`Op::moved`] bytes, or has an [`Op::error`].
+    Done,
 }
 
 /// A message that is still with its sender.
@@ -136,6 +141,8 @@ impl Op {
             user: 0,
             tag: 0,
             fragments: Fragments::None,
+            kept: Kept::default(),
+            error: None,
             size: 0,
             state: State::Finishing,
             exports: Vec::new(),
@@ -146,26 +153,53 @@ impl Op {
         }
     }
 
-    /// Makes a blank or finished operation a new one, in place: it is too large to be moved about
-    /// for each message.
-    #[inline]
+    /// Changes the state to one that goes along with nothing, mostly from such a one: then there is nothing to
+    /// be dropped, and all is one store.
+    #[inline(always)]
+    pub(crate) fn wait_for_message(&mut self) {
+        if self.holds_something() {
+            self.drop_state();
+        }
+        self.state = State::Posted;
+    }
+
+    /// Likewise: the operation can be tested for.
+    #[inline(always)]
+    pub(crate) fn be_done(&mut self) {
+        if self.holds_something() {
+            self.drop_state();
+        }
+        self.state = State::Done;
+    }
+
+    #[inline(always)]
+    fn holds_something(&self) -> bool {
+        !matches!(self.state, State::Posted | State::Finishing | State::Done)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drop_state(&mut self) {
+        self.state = State::Finishing;
+    }
+
+    /// Makes a blank or finished operation, which has no memory any more, a new one, in place: it is too large
+    /// to be moved about for each message. Its memory and its state are left to the caller.
+    #[inline(always)]
     pub(crate) fn renew(
         &mut self,
         what: What,
         peer: u32,
         (context, user): (u32, u64),
         tag: Tag,
-        (fragments, size): (Fragments, u64),
-        state: State,
+        size: u64,
     ) {
         self.what = what;
         self.peer = peer;
         self.context = context;
         self.user = user;
         self.tag = tag;
-        self.fragments = fragments;
         self.size = size;
-        self.state = state;
         self.exports.clear();
         self.moved = 0;
         self.cursor = Cursor::default();

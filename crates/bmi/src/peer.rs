@@ -80,8 +80,13 @@ pub(crate) struct Peer {
     /// Transfers in progress.
     pub(crate) transfers: u32,
 
-    /// Operations that are not done.
+    /// Operations that are not done, without the receives in the list below.
     pub(crate) ops: List,
+    /// Receives that wait for a message and are not in the table of receives, all of them younger than those
+    /// that are.
+    pub(crate) fresh: List,
+    /// How many of this peer's receives are in the table.
+    pub(crate) filed: u32,
     /// Messages that no receive has asked for yet.
     pub(crate) early: List,
     /// Unexpected messages in order.
@@ -177,6 +182,8 @@ impl Peer {
             tell_window: false,
             transfers: 0,
             ops: List::default(),
+            fresh: List::default(),
+            filed: 0,
             early: List::default(),
             arrived: VecDeque::new(),
             in_ring: false,
@@ -216,6 +223,12 @@ impl Peer {
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
         matches!(self.phase, Phase::Up)
+    }
+
+    /// Whether an operation is not done.
+    #[inline]
+    pub(crate) fn has_operations(&self) -> bool {
+        !self.ops.is_empty() || !self.fresh.is_empty()
     }
 
     /// The number of our announcements of this kind that may lie unmatched there.

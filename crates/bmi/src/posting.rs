@@ -52,10 +52,8 @@ impl Bmi {
             return None;
         }
         let room = memory.len() as u64;
-        let memory = (Fragments::One(memory.clone()), room);
-        let caller = (context, user);
-        let op = core.add_op(What::Receive, peer, caller, tag, memory, State::Posted);
-        core.posted.push_back(&mut core.ops, op);
+        let op = core.add_receive(peer, (context, user), tag, room);
+        core.keeper.keep(memory, &mut core.ops[op].kept);
         Some(OpId(core.ops.key(op)))
     }
 
@@ -132,6 +130,18 @@ impl Bmi {
         Ok(self.posted(op, user))
     }
 
+    /// Refuses one operation more than there may be.
+    #[inline]
+    pub(crate) fn check_operations(&self) -> Result<(), Error> {
+        if self.core.ops.len() >= MAX_OPERATIONS {
+            return Err(Error::Limit {
+                what: "operations in progress",
+                limit: MAX_OPERATIONS,
+            });
+        }
+        Ok(())
+    }
+
     #[inline]
     pub(crate) fn add(
         &mut self,
@@ -142,12 +152,7 @@ impl Bmi {
         memory: (Fragments, u64),
         state: State,
     ) -> Result<u32, Error> {
-        if self.core.ops.len() >= MAX_OPERATIONS {
-            return Err(Error::Limit {
-                what: "operations in progress",
-                limit: MAX_OPERATIONS,
-            });
-        }
+        self.check_operations()?;
         Ok(self.core.add_op(what, peer, caller, tag, memory, state))
     }
 

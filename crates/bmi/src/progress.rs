@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::Bmi;
 use crate::core::{Core, Delivery};
+use crate::spin::Next;
 use crate::wait::{DOZE, Woken};
 
 /// Polls of the only busy method in a row while waiting.
@@ -14,6 +15,8 @@ const SPINS: u32 = 16;
 struct Steps {
     start: Instant,
     first_after: Option<Duration>,
+    /// When something happened last, or the wait began.
+    last: Instant,
 }
 
 impl Steps {
@@ -21,11 +24,13 @@ impl Steps {
         Self {
             start,
             first_after: None,
+            last: start,
         }
     }
 
     /// Something has happened. Answers how long the wait was for the first time that it did.
     fn step(&mut self, now: Instant) -> Duration {
+        self.last = now;
         *self
             .first_after
             .get_or_insert_with(|| now.saturating_duration_since(self.start))
@@ -34,6 +39,15 @@ impl Steps {
     fn has_begun(&self) -> bool {
         self.first_after.is_some()
     }
+}
+
+/// What some polls came to.
+enum Polled {
+    /// What is waited for is there.
+    Ready,
+    /// Something has happened.
+    Something,
+    Nothing,
 }
 
 impl Bmi {
@@ -65,7 +79,10 @@ impl Bmi {
             core: &mut self.core,
             method,
         };
-        let any = slot.method.spin(sink, spins);
+        let any = match spins {
+            1 => slot.method.poll(sink),
+            _ => slot.method.spin(sink, spins),
+        };
         slot.polled(any);
         self.settle();
         any
@@ -75,7 +92,7 @@ impl Bmi {
     fn poll_methods(&mut self, all: bool) -> bool {
         let mut any = false;
         for (method, slot) in self.methods.slots.iter_mut().enumerate() {
-            if slot.skip && !all {
+            if slot.skip && (!all || slot.method.is_unused()) {
                 continue;
             }
             let polled = slot.method.poll(&mut Delivery {
@@ -91,6 +108,8 @@ impl Bmi {
 
     #[cold]
     fn progress_and_sample(&mut self) -> bool {
+        // A peer that runs is soon done with memory that it holds.
+        self.core.retry_endings();
         let any = self.poll_methods(true);
         self.methods.choose();
         let now = Instant::now();
@@ -119,43 +138,85 @@ impl Bmi {
         self.watch.look(&mut self.core, &self.methods, now);
     }
 
+    /// Polls the methods so many times, or until `ready`.
+    #[inline]
+    fn advance_until(&mut self, mut polls: u32, ready: &impl Fn(&Core) -> bool) -> Polled {
+        let mut polled = Polled::Nothing;
+        while polls > 0 {
+            let spins = polls.min(SPINS);
+            if self.advance(spins) {
+                polled = Polled::Something;
+            }
+            if ready(&self.core) {
+                return Polled::Ready;
+            }
+            polls -= spins;
+        }
+        polled
+    }
+
     /// Makes progress until `ready`, at most for `idle` or until another thread wakes us; answers
     /// whether it is ready.
     pub(crate) fn wait_until(&mut self, idle: Duration, ready: impl Fn(&Core) -> bool) -> bool {
-        // While messages come quickly, the clock would cost more than they do.
-        for _ in 0..self.spin.free_polls() {
-            self.advance(SPINS);
-            if ready(&self.core) {
-                self.spin.came_at_once();
-                return true;
-            }
+        if self.turn.count() {
+            self.end_turn();
+        }
+        let polls = self.spin.free_polls();
+        if let Polled::Ready = self.advance_until(polls, &ready) {
+            self.spin.came_at_once();
+            self.waiting_since = None;
+            return true;
         }
         let start = Instant::now();
         let until = start.checked_add(idle);
-        let mut steps = Steps::from(start);
+        // Who waits again and again for a moment, in vain, waits all the time.
+        let mut steps = Steps::from(*self.waiting_since.get_or_insert(start));
         let mut drowsy = false;
         loop {
-            if self.spin_until(&mut steps, until, &ready) {
-                self.spin.came_after(steps.step(Instant::now()));
+            let is_ready = self.spin_until(&mut steps, until, &ready);
+            let now = Instant::now();
+            if is_ready {
+                self.came(&mut steps, now);
                 return true;
             }
-            let now = Instant::now();
             if until.is_some_and(|until| now >= until) {
                 return false;
             }
             let woken = self.rest(until, &mut drowsy);
             let now = Instant::now();
+            self.turn.begin(now);
             let any = self.progress();
             if ready(&self.core) {
-                self.spin.came_after(steps.step(now));
+                self.came(&mut steps, now);
                 return true;
-            }
-            if any {
-                steps.step(now);
             }
             if woken == Woken::Waker {
                 return false;
             }
+            if any {
+                steps.step(now);
+            } else {
+                // A method may be unable to sleep just now, for a peer that others keep from running.
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// What was waited for is there.
+    fn came(&mut self, steps: &mut Steps, now: Instant) {
+        self.spin.came_after(steps.step(now));
+        self.waiting_since = None;
+    }
+
+    /// Lets others run if it is their turn.
+    #[cold]
+    fn end_turn(&mut self) {
+        let now = Instant::now();
+        if self.turn.is_over(now) {
+            std::thread::yield_now();
+            let back = Instant::now();
+            self.spin.yielded(back - now);
+            self.turn.yielded(now, back);
         }
     }
 
@@ -184,30 +245,32 @@ impl Bmi {
         until: Option<Instant>,
         ready: &impl Fn(&Core) -> bool,
     ) -> bool {
-        let mut spun = Instant::now();
+        let mut polled_since = Instant::now();
         loop {
-            let mut any = false;
-            for _ in 0..self.spin.polls_per_reading() {
-                any |= self.advance(SPINS);
-                if ready(&self.core) {
-                    return true;
-                }
-            }
+            let polls = self.spin.polls_per_reading();
+            let polled = self.advance_until(polls, ready);
             let now = Instant::now();
-            if any {
-                steps.step(now);
-                spun = now;
+            match polled {
+                Polled::Ready => return true,
+                Polled::Something => drop(steps.step(now)),
+                Polled::Nothing => self.spin.polled(polls, now - polled_since),
             }
-            let budget = match steps.has_begun() {
-                false => self.spin.budget(),
-                true => self.spin.budget_between_steps(),
-            };
-            let over = now - spun >= budget || until.is_some_and(|until| now >= until);
             // A call is answered by the sleep, which it ends: progress may go on for ever.
-            if over || self.sleeper.is_called() {
+            if until.is_some_and(|until| now >= until) || self.sleeper.is_called() {
                 return false;
             }
-            self.spin.pause(now - spun, now);
+            let spun = now.saturating_duration_since(steps.last);
+            polled_since = match self.spin.next(spun, steps.has_begun()) {
+                Next::Spin => now,
+                Next::Yield => {
+                    std::thread::yield_now();
+                    let back = Instant::now();
+                    self.spin.yielded(back - now);
+                    self.turn.begin(back);
+                    back
+                }
+                Next::Sleep => return false,
+            };
         }
     }
 }

@@ -139,7 +139,7 @@ impl Core {
             from_busy_server: header.flags & wire::FLAG_BUSY_SERVER != 0,
             announcement,
         });
-        if let Some(op) = self.posted.pop(&mut self.ops, peer, header.word) {
+        if let Some(op) = self.match_receive(peer, header.word) {
             return self.match_announced(op, incoming);
         }
         let entry = &mut self.peers[peer];
@@ -412,15 +412,15 @@ impl Core {
             }
             Some(EarlyBody::Announced(incoming)) => self.match_announced(op, incoming),
             None => {
-                self.posted.push_front(&mut self.ops, op);
                 self.ops[op].state = State::Posted;
+                self.file_first(op);
             }
         }
     }
 
     /// Gives a message that was matched, but not touched, back to whoever receives next.
     pub(crate) fn unmatch(&mut self, peer: u32, tag: Tag, mut incoming: Box<Incoming>) {
-        if let Some(op) = self.posted.pop(&mut self.ops, peer, tag) {
+        if let Some(op) = self.match_receive(peer, tag) {
             return self.match_announced(op, incoming);
         }
         self.peers[peer].announcements += 1;

@@ -63,7 +63,7 @@ impl<T> Slab<T> {
 
     /// Adds an entry whose value is left from one that was [vacated](Slab::vacate), or made now; answers
     /// its index.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn reuse(&mut self, make: impl FnOnce() -> T) -> u32 {
         if self.free == NONE {
             self.grow();
@@ -80,7 +80,7 @@ impl<T> Slab<T> {
 
     /// Frees an entry without dropping its value, which [`Slab::reuse`] finds again; its key is stale
     /// from now on.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn vacate(&mut self, index: u32) {
         if let Some(entry) = self.entries.get_mut(index as usize)
             && entry.is_in_use()
@@ -162,7 +162,7 @@ impl<T> Slab<T> {
 /// Entries that our own tables name are there; anything else is a bug of ours.
 impl<T> std::ops::Index<u32> for Slab<T> {
     type Output = T;
-    #[inline]
+    #[inline(always)]
     fn index(&self, index: u32) -> &T {
         let entry = &self.entries[index as usize];
         entry.value.as_ref().expect("an entry that is in use")
@@ -170,7 +170,7 @@ impl<T> std::ops::Index<u32> for Slab<T> {
 }
 
 impl<T> std::ops::IndexMut<u32> for Slab<T> {
-    #[inline]
+    #[inline(always)]
     fn index_mut(&mut self, index: u32) -> &mut T {
         let entry = &mut self.entries[index as usize];
         entry.value.as_mut().expect("an entry that is in use")
@@ -255,7 +255,7 @@ impl<Kind> List<Kind> {
     }
 
     /// Appends an entry that is in no list.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push_back<T: Linked<Kind>>(&mut self, slab: &mut Slab<T>, index: u32) {
         *slab[index].links() = Links {
             prev: self.tail,
@@ -269,8 +269,20 @@ impl<Kind> List<Kind> {
     }
 
     /// Takes an entry out that is in this list.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn remove<T: Linked<Kind>>(&mut self, slab: &mut Slab<T>, index: u32) {
+        if index != self.head {
+            return self.remove_inner(slab, index);
+        }
+        self.head = slab[index].links().next;
+        match self.head {
+            NONE => self.tail = NONE,
+            next => slab[next].links().prev = NONE,
+        }
+    }
+
+    #[inline(never)]
+    fn remove_inner<T: Linked<Kind>>(&mut self, slab: &mut Slab<T>, index: u32) {
         let Links { prev, next } = std::mem::take(slab[index].links());
         match prev {
             NONE => self.head = next,

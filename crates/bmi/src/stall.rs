@@ -177,7 +177,7 @@ impl Core {
     fn why(&self, op: u32, entry: &Op) -> Why {
         let peer = &self.peers[entry.peer];
         match &entry.state {
-            State::Finishing | State::Done(_) => Why::Ending,
+            State::Finishing | State::Done => Why::Ending,
             _ if !peer.is_up() => Why::Connection,
             State::Posted => Why::Message,
             State::Cleared { .. } => Why::Write,

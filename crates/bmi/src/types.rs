@@ -161,7 +161,12 @@ pub struct Config {
     pub early_memory: usize,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
     pub connect_timeout: Duration,
-    /// How long to spin before sleeping, at most; 0 sleeps at once. The spin adapts below this.
+    /// Most TCP connections with one peer, up to 16, if the peer takes as many: the first carries
+    /// messages, further ones the data of large transfers. 0 leaves it to the method: one on up to two
+    /// cores, else one for messages and half as many as there are cores, at most 4, for data.
+    pub tcp_connections: u8,
+    /// How long to spin before sleeping, at most; 0 sleeps at once. The spin adapts below this. Where others who
+    /// wait use the same processors, all of them yield to each other for up to 20 times as long.
     pub spin: Duration,
     /// An operation that makes no progress for so long is told in the log, and again each time that the
     /// wait has doubled; 0 never tells.
@@ -181,6 +186,7 @@ impl Default for Config {
             unexpected_limit: 64 << 10,
             early_memory: 32 << 20,
             connect_timeout: Duration::from_secs(5),
+            tcp_connections: 0,
             spin: Duration::from_micros(50),
             stall_after: Duration::from_secs(10),
             publish: true,

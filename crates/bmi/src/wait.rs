@@ -1,10 +1,4 @@
-//! Pacing and sleeping: how often to look at the clock, how long to spin, when to sleep.
-//!
-//! Waiting is spin, then block (Nagar's Spin Block). The spin adapts to how soon messages have lately
-//! come: if they come within the limit it spins about twice as long as they took, if not it hardly
-//! spins at all. After a little the spin yields the processor between polls. How long that takes shows
-//! whether others want it: then every turn of the spin is theirs first, and what does not come
-//! within few turns is slept for, so that more processes than cores is a normal state.
+//! Pacing and sleeping: how often to look at the clock, how to sleep. What comes before a sleep is `spin`'s.
 //!
 //! A sleep begins as a doze where one method alone is in use and has a quick way to sleep; if nothing comes,
 //! a sleep on the descriptors of all methods follows, which nothing but news ends.
@@ -31,18 +25,6 @@ const MAX_INTERVAL: u32 = 64;
 const TICK: Duration = Duration::from_millis(40);
 /// The first sleep of a wait lasts at most this long: news other than messages may have to wait for its end.
 pub(crate) const DOZE: Duration = Duration::from_millis(2);
-/// Spinning without giving up the processor.
-const BUSY_SPIN: Duration = Duration::from_micros(4);
-/// The least spin: about what falling asleep and waking up cost.
-const MIN_SPIN: Duration = Duration::from_micros(2);
-/// Giving up the processor takes a system call's time if nobody else wants it, and two switches or more
-/// (about 0.8 µs each) if somebody does.
-const LONELY_YIELD_NS: u64 = 600;
-/// Where others want the processor, what usually takes longer than this is slept for: a sleep and a
-/// wake-up cost less than the turns that all who spin take before it is ours again.
-const CROWDED_SPIN: Duration = Duration::from_micros(8);
-/// How often to poll there before others are let run.
-const CROWDED_POLLS: u32 = 4;
 
 /// When to read the clock and when to tick, for a caller that tests without waiting.
 pub(crate) struct Pace {
@@ -86,117 +68,6 @@ impl Pace {
     pub(crate) fn ticked(&mut self, now: Instant, deadline: Option<Instant>) {
         let latest = now + TICK;
         self.next_tick = deadline.map_or(latest, |deadline| deadline.min(latest));
-    }
-}
-
-/// How long to spin.
-pub(crate) struct Spin {
-    limit: Duration,
-    /// Smoothed time until something came.
-    usual_ns: u64,
-    /// Smoothed time that giving up the processor took.
-    yield_ns: u64,
-}
-
-impl Spin {
-    /// Spins at most `limit`.
-    pub(crate) fn new(limit: Duration) -> Self {
-        Self {
-            limit,
-            usual_ns: 0,
-            yield_ns: 0,
-        }
-    }
-
-    /// Changes the limit.
-    pub(crate) fn set_limit(&mut self, limit: Duration) {
-        self.limit = limit;
-    }
-
-    /// Whether others lately ran when we let them.
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.yield_ns > LONELY_YIELD_NS
-    }
-
-    /// How long to spin this time.
-    pub(crate) fn budget(&self) -> Duration {
-        let usual = Duration::from_nanos(self.usual_ns);
-        let most = if self.is_crowded() {
-            CROWDED_SPIN.min(self.limit)
-        } else {
-            self.limit
-        };
-        if usual <= most {
-            (2 * usual).max(MIN_SPIN).min(self.limit)
-        } else {
-            MIN_SPIN.min(self.limit)
-        }
-    }
-
-    /// How long to spin for the next step of something that is under way: a peer that copies or reads
-    /// half a megabyte is silent for 50 µs, and sleeping then costs as much again. Where others want the
-    /// processor, they may be that peer.
-    pub(crate) fn budget_between_steps(&self) -> Duration {
-        if self.is_crowded() {
-            self.budget()
-        } else {
-            2 * self.limit
-        }
-    }
-
-    /// How often to poll before the clock is looked at.
-    pub(crate) fn free_polls(&self) -> u32 {
-        const FREE_POLLS: u32 = 32;
-        if self.limit.is_zero() {
-            0
-        } else if self.is_crowded() {
-            CROWDED_POLLS
-        } else {
-            FREE_POLLS
-        }
-    }
-
-    /// How often to poll between two looks at the clock.
-    pub(crate) fn polls_per_reading(&self) -> u32 {
-        const POLLS_PER_READING: u32 = 16;
-        if self.is_crowded() {
-            CROWDED_POLLS
-        } else {
-            POLLS_PER_READING
-        }
-    }
-
-    /// Something has come before the clock was looked at.
-    #[inline]
-    pub(crate) fn came_at_once(&mut self) {
-        self.usual_ns -= self.usual_ns / 8;
-    }
-
-    /// Something has come after `waited`.
-    pub(crate) fn came_after(&mut self, waited: Duration) {
-        // One long wait must not outweigh many short ones.
-        let bound = 4 * self.limit.max(MIN_SPIN);
-        let ns = waited.min(bound).as_nanos() as u64;
-        self.usual_ns = (7 * self.usual_ns + ns) / 8;
-    }
-
-    /// Lets others run if this spin has lasted a little, or they lately wanted to; `now` is when it was
-    /// called, and `spun` how long the spin has lasted.
-    pub(crate) fn pause(&mut self, spun: Duration, now: Instant) {
-        if spun > BUSY_SPIN || self.is_crowded() {
-            std::thread::yield_now();
-            self.yielded(now.elapsed());
-        } else {
-            std::hint::spin_loop();
-        }
-    }
-
-    /// Giving up the processor took this long.
-    fn yielded(&mut self, took: Duration) {
-        // One turn of somebody who computes must not be remembered for hundreds of ours.
-        const LONGEST: Duration = Duration::from_micros(20);
-        let took_ns = took.min(LONGEST).as_nanos() as u64;
-        self.yield_ns = (7 * self.yield_ns + took_ns) / 8;
     }
 }
 
@@ -331,46 +202,6 @@ impl Sleeper {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_spin_follows_the_messages() {
-        let mut spin = Spin::new(Duration::from_micros(50));
-        for _ in 0..50 {
-            spin.came_after(Duration::from_micros(10));
-        }
-        assert!(spin.budget() > Duration::from_micros(15));
-        for _ in 0..50 {
-            spin.came_after(Duration::from_secs(1));
-        }
-        assert_eq!(spin.budget(), MIN_SPIN);
-        for _ in 0..50 {
-            spin.came_after(Duration::from_micros(1));
-        }
-        assert!(spin.budget() <= Duration::from_micros(4));
-        spin.set_limit(Duration::ZERO);
-        assert_eq!(spin.budget(), Duration::ZERO);
-    }
-
-    #[test]
-    fn where_others_run_only_what_comes_soon_is_spun_for() {
-        let mut spin = Spin::new(Duration::from_micros(50));
-        for _ in 0..50 {
-            spin.came_after(Duration::from_micros(20));
-        }
-        let alone = (spin.budget(), spin.free_polls());
-        spin.yielded(Duration::from_millis(3));
-        assert!(spin.is_crowded());
-        assert_eq!(spin.budget(), MIN_SPIN);
-        assert!(spin.free_polls() < alone.1);
-        for _ in 0..50 {
-            spin.came_after(Duration::from_micros(5));
-        }
-        assert!(spin.budget() > MIN_SPIN && spin.budget() <= 2 * CROWDED_SPIN);
-        for _ in 0..50 {
-            spin.yielded(Duration::from_nanos(300));
-        }
-        assert!(!spin.is_crowded());
-    }
 
     #[test]
     fn the_clock_is_read_seldom_by_busy_callers_and_always_by_slow_ones() {

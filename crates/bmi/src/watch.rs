@@ -162,7 +162,7 @@ impl Watch {
     }
 
     fn visit(&mut self, core: &mut Core, methods: &Methods, peer: u32, now_ns: u64) {
-        if !core.peers[peer].ops.is_empty() && !core.peers[peer].traffic.stands(true) {
+        if core.peers[peer].has_operations() && !core.peers[peer].traffic.stands(true) {
             core.touched.keep(peer);
         }
         let mut watched = std::mem::take(&mut core.peers[peer].watched);
@@ -293,14 +293,11 @@ fn follow(
 ) -> Tally {
     let mut tally = Tally::default();
     let mut now = Vec::new();
-    let mut next = core.peers[peer].ops.first();
-    let mut counted = 0;
-    while let Some(index) = next
-        && counted < MOST_COUNTED
-    {
+    let Peer { ops, fresh, .. } = &core.peers[peer];
+    let behind = |index: &u32| core.ops[*index].links.next();
+    let all = [ops, fresh].map(|list| std::iter::successors(list.first(), behind));
+    for index in all.into_iter().flatten().take(MOST_COUNTED as usize) {
         let op = &core.ops[index];
-        next = op.links.next();
-        counted += 1;
         match op.what {
             What::Receive | What::Fetch => tally.receives += 1,
             What::Send | What::SendUnexpected => tally.sends += 1,

@@ -9,10 +9,62 @@ use crate::memory::Memory;
 /// The most spans that one call takes on either side.
 pub const MAX_SPANS: usize = 1024;
 
+/// Lists of at most this length need no allocation.
+const FEW: usize = 4;
+
+/// What the kernel is given.
+#[derive(Debug)]
+struct Spans {
+    few: [libc::iovec; FEW],
+    len: usize,
+    /// All of them, if they are more than fit into `few`.
+    many: Vec<libc::iovec>,
+}
+
+impl Default for Spans {
+    fn default() -> Self {
+        let none = libc::iovec {
+            iov_base: std::ptr::null_mut(),
+            iov_len: 0,
+        };
+        Self {
+            few: [none; FEW],
+            len: 0,
+            many: Vec::new(),
+        }
+    }
+}
+
+impl Spans {
+    fn push(&mut self, base: *mut libc::c_void, len: usize) {
+        let span = libc::iovec {
+            iov_base: base,
+            iov_len: len,
+        };
+        if let Some(free) = self.few.get_mut(self.len) {
+            *free = span;
+        } else {
+            if self.many.is_empty() {
+                self.many.extend_from_slice(&self.few);
+            }
+            self.many.push(span);
+        }
+        self.len += 1;
+    }
+
+    fn as_slice(&self) -> &[libc::iovec] {
+        if self.many.is_empty() {
+            &self.few[..self.len]
+        } else {
+            &self.many
+        }
+    }
+}
+
 /// Spans of local memory, in order.
 #[derive(Debug, Default)]
 pub struct LocalSpans<'a> {
-    spans: Vec<libc::iovec>,
+    spans: Spans,
     read_only: bool,
     memory: PhantomData<&'a Memory>,
 }
@@ -20,11 +72,7 @@ pub struct LocalSpans<'a> {
 impl<'a> LocalSpans<'a> {
     /// An empty list.
     pub fn new() -> Self {
-        Self {
-            spans: Vec::new(),
-            read_only: false,
-            memory: PhantomData,
-        }
+        Self::default()
     }
 
     /// Appends a range of `memory`.
@@ -34,28 +82,26 @@ impl<'a> LocalSpans<'a> {
     pub fn push(&mut self, memory: &'a Memory, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= memory.len());
         self.read_only |= !memory.is_writable();
-        self.spans.push(libc::iovec {
-            // SAFETY: inside the span, by the assertion.
-            iov_base: unsafe { memory.as_ptr().add(range.start) }.cast(),
-            iov_len: range.end - range.start,
-        });
+        // SAFETY: inside the span, by the assertion.
+        let base = unsafe { memory.as_ptr().add(range.start) };
+        self.spans.push(base.cast(), range.end - range.start);
     }
 
     /// How many spans.
     pub fn len(&self) -> usize {
-        self.spans.len()
+        self.spans.len
     }
 
     /// Whether there are no spans.
     pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        self.spans.len == 0
     }
 }
 
 /// Spans of the other process's memory, in order.
 #[derive(Debug, Default)]
 pub struct RemoteSpans {
-    spans: Vec<libc::iovec>,
+    spans: Spans,
 }
 
 impl RemoteSpans {
@@ -66,20 +112,17 @@ impl RemoteSpans {
 
     /// Appends `len` bytes from virtual address `base` on.
     pub fn push(&mut self, base: u64, len: usize) {
-        self.spans.push(libc::iovec {
-            iov_base: base as usize as *mut libc::c_void,
-            iov_len: len,
-        });
+        self.spans.push(base as usize as *mut libc::c_void, len);
     }
 
     /// How many spans.
     pub fn len(&self) -> usize {
-        self.spans.len()
+        self.spans.len
     }
 
     /// Whether there are no spans.
     pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        self.spans.len == 0
     }
 }
 
@@ -92,15 +135,16 @@ pub fn read(pid: i32, local: &LocalSpans<'_>, remote: &RemoteSpans) -> io::Resul
             "the local memory is lent for reading only",
         ));
     }
+    let (near, far) = (local.spans.as_slice(), remote.spans.as_slice());
     // SAFETY: the local spans lie in memory that is borrowed for as long as the list lives and may be
     // written; the remote ones are checked by the kernel.
     let copied = unsafe {
         libc::process_vm_readv(
             pid,
-            local.spans.as_ptr(),
-            local.spans.len() as libc::c_ulong,
-            remote.spans.as_ptr(),
-            remote.spans.len() as libc::c_ulong,
+            near.as_ptr(),
+            near.len() as libc::c_ulong,
+            far.as_ptr(),
+            far.len() as libc::c_ulong,
             0,
         )
     };
@@ -109,14 +153,15 @@ pub fn read(pid: i32, local: &LocalSpans<'_>, remote: &RemoteSpans) -> io::Resul
 
 /// Copies from `local` to process `pid`; answers as [`read`] does.
 pub fn write(pid: i32, local: &LocalSpans<'_>, remote: &RemoteSpans) -> io::Result<usize> {
+    let (near, far) = (local.spans.as_slice(), remote.spans.as_slice());
     // SAFETY: as in `read`; the local spans are only read.
     let copied = unsafe {
         libc::process_vm_writev(
             pid,
-            local.spans.as_ptr(),
-            local.spans.len() as libc::c_ulong,
-            remote.spans.as_ptr(),
-            remote.spans.len() as libc::c_ulong,
+            near.as_ptr(),
+            near.len() as libc::c_ulong,
+            far.as_ptr(),
+            far.len() as libc::c_ulong,
             0,
         )
     };
@@ -145,6 +190,23 @@ mod tests {
         far.clear();
         assert_eq!(write(pid, &local, &remote).unwrap(), 80);
         assert_eq!(far.to_vec()[20..], (20..100).collect::<Vec<u8>>());
+    }
+
+    #[test]
+    fn lists_of_any_length_are_copied_whole() {
+        let pid = std::process::id() as i32;
+        let far = Memory::from_vec((0..200).collect());
+        for count in [1, FEW - 1, FEW, FEW + 1, 3 * FEW] {
+            let near = Memory::zeroed(200);
+            let (mut local, mut remote) = (LocalSpans::new(), RemoteSpans::new());
+            for at in (0..count).map(|at| at * 10) {
+                local.push(&near, at..at + 10);
+                remote.push(far.as_ptr() as u64 + at as u64, 10);
+            }
+            assert_eq!((local.len(), remote.len()), (count, count));
+            assert_eq!(read(pid, &local, &remote).unwrap(), 10 * count);
+            assert_eq!(near.to_vec()[..10 * count], far.to_vec()[..10 * count]);
+        }
     }
 
     #[test]

@@ -12,8 +12,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, Weak};
 
+mod keeper;
 mod lender;
 
+pub use keeper::{Keeper, Kept};
 pub use lender::{Lender, Lent};
 
 /// A counted reference to a span of bytes. Cloning and slicing are cheap and share the bytes.

@@ -1,5 +1,6 @@
 //! Temporary directories whose names are short enough for Unix sockets.
 
+use std::cell::{Cell, OnceCell};
 use std::path::Path;
 
 use tempfile::TempDir;
@@ -25,6 +26,24 @@ pub fn fresh() -> TempDir {
         .prefix("cw-")
         .tempdir_in(place)
         .unwrap_or_else(|error| panic!("no temporary directory in {}: {error}", place.display()))
+}
+
+/// Addresses of shared memory, all different, in a directory of their own. That is made when the first is
+/// asked for: a process that is going to be killed needs none.
+#[derive(Debug, Default)]
+pub struct ShmAddresses {
+    directory: OnceCell<TempDir>,
+    given: Cell<u64>,
+}
+
+impl ShmAddresses {
+    /// One that was not given before.
+    pub fn fresh(&self) -> String {
+        let number = self.given.get();
+        self.given.set(number + 1);
+        let directory = self.directory.get_or_init(fresh);
+        format!("shm://{}/{number}", directory.path().display())
+    }
 }
 
 #[cfg(test)]

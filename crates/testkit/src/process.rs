@@ -37,6 +37,11 @@ const ARGUMENT: &str = "CAUSEWAY_TEST_ARGUMENT_";
 /// Starts the lines that are meant for the parent.
 const MARK: &str = "@causeway ";
 
+/// The name by which the test harness knows the test of this full path: without the crate.
+pub fn test_name(path: &'static str) -> &'static str {
+    path.split_once("::").map_or(path, |(_, rest)| rest)
+}
+
 /// What this process shall do, if it is a child.
 #[derive(Debug)]
 pub struct Part {

@@ -1,21 +1,20 @@
 //! The conformance suite, for every method and every way of configuring it that changes how it
 //! works inside.
 
-use std::cell::OnceCell;
 use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use causeway_testkit::conformance::Factory;
+use causeway_testkit::directory::ShmAddresses;
 use causeway_testkit::simulator::lossy::LossyGround;
-use causeway_testkit::{conformance, conformance_between_processes, conformance_tests, directory};
+use causeway_testkit::{conformance, conformance_between_processes, conformance_tests};
 use causeway_transport::Address;
 use causeway_transport::mem::{self, Mem};
 use causeway_transport::shm::{AttachPolicy, Shm, ShmConfig};
 use causeway_transport::tcp::{Tcp, TcpConfig};
 use causeway_transport::udp::sockets::Sockets;
 use causeway_transport::udp::{Udp, UdpConfig};
-use tempfile::TempDir;
 
 /// `mem`, which lives inside one process.
 struct InProcess(mem::Options);
@@ -36,18 +35,20 @@ impl Factory for InProcess {
     }
 }
 
+/// A test that others keep from the processor for some seconds has not been refused.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(50);
+
 /// `shm`, with or without leave to reach into the peer's memory directly.
 struct SharedMemory {
     attach: AttachPolicy,
-    /// Made when it is needed: a process that is going to be killed needs none.
-    directory: OnceCell<TempDir>,
+    addresses: ShmAddresses,
 }
 
 impl SharedMemory {
     fn new(attach: AttachPolicy) -> Self {
         Self {
             attach,
-            directory: OnceCell::new(),
+            addresses: ShmAddresses::default(),
         }
     }
 }
@@ -58,18 +59,14 @@ impl Factory for SharedMemory {
     fn method(&self) -> Shm {
         let config = ShmConfig {
             attach: self.attach,
+            connect_timeout: CONNECT_TIMEOUT,
             ..ShmConfig::default()
         };
         Shm::new(config).expect("shared memory works here")
     }
 
     fn address(&self) -> Address {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let directory = self.directory.get_or_init(directory::fresh);
-        format!("shm://{}/{number}", directory.path().display())
-            .parse()
-            .expect("well-formed")
+        self.addresses.fresh().parse().expect("well-formed")
     }
 }
 
@@ -88,6 +85,7 @@ impl Factory for Loopback {
             key: self.key,
             encrypt: self.encrypt,
             lanes: self.lanes,
+            connect_timeout: CONNECT_TIMEOUT,
             ..TcpConfig::default()
         };
         Tcp::new(config).expect("epoll works here")

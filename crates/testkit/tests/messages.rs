@@ -1,31 +1,28 @@
 //! The message layer's suite, over every method that works between processes.
 
-use std::cell::OnceCell;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use causeway_testkit::directory::ShmAddresses;
+use causeway_testkit::messages;
 use causeway_testkit::messages::Medium;
-use causeway_testkit::{directory, messages};
 use causeway_transport::registry::Registry;
 use causeway_transport::shm::{AttachPolicy, Shm, ShmConfig};
 use causeway_transport::tcp::{Tcp, TcpConfig};
 use causeway_transport::udp::{Udp, UdpConfig};
-use tempfile::TempDir;
 
 /// A peer that is stopped is not yet one that refuses.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(50);
 
 struct SharedMemory {
     attach: AttachPolicy,
-    /// Made when it is needed: the puppet is told its address.
-    directory: OnceCell<TempDir>,
+    addresses: ShmAddresses,
 }
 
 impl SharedMemory {
     fn new(attach: AttachPolicy) -> Self {
         Self {
             attach,
-            directory: OnceCell::new(),
+            addresses: ShmAddresses::default(),
         }
     }
 }
@@ -44,10 +41,7 @@ impl Medium for SharedMemory {
     }
 
     fn address(&self) -> String {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let directory = self.directory.get_or_init(directory::fresh);
-        format!("shm://{}/{number}", directory.path().display())
+        self.addresses.fresh()
     }
 }
 

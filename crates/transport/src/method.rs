@@ -351,6 +351,17 @@ pub trait Sink {
     fn writable(&mut self, peer: Peer);
 }
 
+/// Takes nothing: for peers that nobody is to hear of any more.
+pub(crate) struct Silence;
+
+impl Sink for Silence {
+    fn packet(&mut self, _: Peer, _: Packet<'_>) {}
+    fn transfer_done(&mut self, _: Peer, _: Token, _: Result<(), TransferError>) {}
+    fn peer_up(&mut self, _: Peer) {}
+    fn peer_down(&mut self, _: Peer, _: PeerError) {}
+    fn writable(&mut self, _: Peer) {}
+}
+
 /// The bytes of a packet that has arrived, where they lie.
 ///
 /// They may lie in memory that the sender can still write, so they are copied out before they are

@@ -26,6 +26,8 @@ pub struct Settings {
     pub encrypt: bool,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
     pub connect_timeout: Duration,
+    /// Most connections of `tcp` with one peer, see [`TcpConfig::lanes`]; 0 leaves that to the method.
+    pub tcp_connections: u8,
 }
 
 /// The methods, each with its scheme.
@@ -70,6 +72,10 @@ impl Registry {
             key: settings.key,
             encrypt: settings.encrypt,
             connect_timeout: settings.connect_timeout,
+            lanes: match settings.tcp_connections {
+                0 => TcpConfig::default().lanes,
+                most => most,
+            },
             ..TcpConfig::default()
         });
         let udp = Udp::new(UdpConfig {

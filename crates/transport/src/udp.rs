@@ -56,7 +56,7 @@ pub use config::UdpConfig;
 use self::core::Core;
 use crate::address::Address;
 use crate::error::{Error, SendError};
-use crate::method::{Access, Identity, Limits, Method, Peer, PeerReport, Sink, Transfer};
+use crate::method::{Access, Identity, Limits, Method, Peer, PeerReport, Silence, Sink, Transfer};
 use crate::tcp::resolve::is_loopback;
 use ground::{Arrival, Arrivals, Batch, Ground};
 use sockets::Sockets;
@@ -279,7 +279,7 @@ impl<G: Ground> Udp<G> {
         self.core.disconnect_all(self.ground.now());
         loop {
             self.empty_looks = 0;
-            self.make_progress(&mut closing::Silence);
+            self.make_progress(&mut Silence);
             let now = self.ground.now();
             if !self.core.still_sends() || now >= until {
                 return;

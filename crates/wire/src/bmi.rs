@@ -9,7 +9,7 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Reader, Wire, Writer};
+use crate::codec::{Malformed, Reader, Wire, Writer, within};
 use crate::region::RegionDescriptor;
 
 /// Bytes of a [`Header`].
@@ -321,10 +321,10 @@ fn finish(mut out: Writer, regions: &[RegionDescriptor]) -> Vec<u8> {
 fn decode_announcement(header: &Header, input: &mut Reader<'_>) -> Result<Announcement, Malformed> {
     let send = input.u64("announcement send")?;
     let size = input.u64("announcement size")?;
-    limited("announcement size", size, MAX_MESSAGE_BYTES)?;
+    within(size, MAX_MESSAGE_BYTES, "announcement size")?;
     let load = input.u32("announcement load")?;
     let reserved = input.u32("announcement reserved")?;
-    limited("announcement reserved", reserved.into(), 0)?;
+    within(reserved, 0, "announcement reserved")?;
     let regions = decode_regions(header, input)?;
     if !regions.is_empty() {
         same_length("announcement regions", &regions, size)?;
@@ -341,8 +341,8 @@ fn decode_clearance(header: &Header, input: &mut Reader<'_>) -> Result<Clearance
     let receive = input.u64("clearance receive")?;
     let offset = input.u64("clearance offset")?;
     let len = input.u64("clearance length")?;
-    limited("clearance offset", offset, MAX_MESSAGE_BYTES)?;
-    limited("clearance length", len, MAX_MESSAGE_BYTES - offset)?;
+    within(offset, MAX_MESSAGE_BYTES, "clearance offset")?;
+    within(len, MAX_MESSAGE_BYTES - offset, "clearance length")?;
     let regions = decode_regions(header, input)?;
     same_length("clearance regions", &regions, len)?;
     Ok(Clearance {
@@ -381,17 +381,6 @@ fn decode_regions(
     (0..count)
         .map(|_| RegionDescriptor::decode(input))
         .collect()
-}
-
-fn limited(field: &'static str, value: u64, limit: u64) -> Result<(), Malformed> {
-    if value > limit {
-        return Err(Malformed::TooLarge {
-            field,
-            value,
-            limit,
-        });
-    }
-    Ok(())
 }
 
 fn same_length(

@@ -109,13 +109,7 @@ impl<'a> Reader<'a> {
         field: &'static str,
     ) -> Result<usize, Malformed> {
         let count = self.u32(field)? as usize;
-        if count > limit {
-            return Err(Malformed::TooLarge {
-                field,
-                value: count as u64,
-                limit: limit as u64,
-            });
-        }
+        within(count as u64, limit as u64, field)?;
         if count.saturating_mul(least_item_bytes) > self.rest.len() {
             return Err(Malformed::Truncated { field });
         }
@@ -141,6 +135,23 @@ impl<'a> Reader<'a> {
             count => Err(Malformed::Trailing { count }),
         }
     }
+}
+
+/// A value that is at most `limit`.
+pub(crate) fn within(
+    value: impl Into<u64>,
+    limit: u64,
+    field: &'static str,
+) -> Result<(), Malformed> {
+    let value = value.into();
+    if value > limit {
+        return Err(Malformed::TooLarge {
+            field,
+            value,
+            limit,
+        });
+    }
+    Ok(())
 }
 
 /// Appends fields to a growing byte vector.

@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 pub mod assist;
 
-use crate::codec::{Malformed, Reader, Wire, Writer};
+use crate::codec::{Malformed, Reader, Wire, Writer, within};
 
 /// `CWSM`, the first word of a handshake.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CWSM");
@@ -116,13 +116,8 @@ impl Wire for Process {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let incarnation = input.u64("incarnation")?;
         let doorbell_bit = input.u32("doorbell bit")?;
-        if doorbell_bit >= doorbell::OWN_BIT {
-            return Err(Malformed::TooLarge {
-                field: "doorbell bit",
-                value: doorbell_bit.into(),
-                limit: u64::from(doorbell::OWN_BIT) - 1,
-            });
-        }
+        let last = u64::from(doorbell::OWN_BIT) - 1;
+        within(doorbell_bit, last, "doorbell bit")?;
         Ok(Self {
             incarnation,
             doorbell_bit,
@@ -556,13 +551,7 @@ const FRAGMENT_BYTES: usize = 20;
 
 fn decode_piece(input: &mut Reader<'_>) -> Result<u8, Malformed> {
     let piece = input.u8("piece")?;
-    if usize::from(piece) >= bulk::PIECES {
-        return Err(Malformed::TooLarge {
-            field: "piece",
-            value: piece.into(),
-            limit: bulk::PIECES as u64 - 1,
-        });
-    }
+    within(piece, bulk::PIECES as u64 - 1, "piece")?;
     Ok(piece)
 }
 
@@ -609,13 +598,7 @@ impl Wire for Internal {
                     total += u64::from(fragment.len);
                     fragments.push(fragment);
                 }
-                if total > bulk::PIECE_BYTES as u64 {
-                    return Err(Malformed::TooLarge {
-                        field: "fragments together",
-                        value: total,
-                        limit: bulk::PIECE_BYTES as u64,
-                    });
-                }
+                within(total, bulk::PIECE_BYTES as u64, "fragments together")?;
                 Ok(Self::Copy(CopyRequest {
                     piece,
                     into_regions,

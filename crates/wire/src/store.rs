@@ -18,7 +18,7 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Reader, Wire, Writer};
+use crate::codec::{Malformed, Reader, Wire, Writer, within};
 use crate::fs::{
     Body, Distribution, DistributionHint, Kind, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, ObjectId,
     Timestamp,
@@ -83,14 +83,9 @@ impl Key {
                 .map(|raw| ObjectId(raw.swap_bytes()))
         };
         let name = |input: &mut Reader<'_>| -> Result<Vec<u8>, Malformed> {
-            match input.remaining() {
-                len if len > MAX_NAME_BYTES => Err(Malformed::TooLarge {
-                    field: "key's name",
-                    value: len as u64,
-                    limit: MAX_NAME_BYTES as u64,
-                }),
-                len => Ok(input.take(len, "key's name")?.to_vec()),
-            }
+            let len = input.remaining();
+            within(len as u64, MAX_NAME_BYTES as u64, "key's name")?;
+            Ok(input.take(len, "key's name")?.to_vec())
         };
         let key = match kind {
             b'm' => Key::Superblock,

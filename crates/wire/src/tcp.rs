@@ -10,7 +10,7 @@
 
 use alloc::vec::Vec;
 
-use crate::codec::{Malformed, Reader};
+use crate::codec::{Malformed, Reader, within};
 
 /// The version of everything in this module. Both sides must have the same.
 pub const VERSION: u16 = 2;
@@ -215,7 +215,7 @@ impl Hello {
         }
         let fast_aes = input.bool("hello AES")?;
         let lanes = input.u8("hello lanes")?;
-        within(lanes.into(), MAX_LANES.into(), "hello lanes")?;
+        within(lanes, MAX_LANES.into(), "hello lanes")?;
         if lanes == 0 {
             return Err(Malformed::Unknown {
                 field: "hello lanes",
@@ -519,11 +519,7 @@ impl Header {
     }
 
     fn check(&self) -> Result<(), Malformed> {
-        within(
-            self.len.into(),
-            self.kind.max_payload() as u64,
-            "frame length",
-        )?;
+        within(self.len, self.kind.max_payload() as u64, "frame length")?;
         let (flag, id, key, base) = match self.kind {
             Kind::Put => (false, true, true, true),
             Kind::PutEnd | Kind::GetDone => (true, true, false, true),
@@ -548,7 +544,7 @@ impl Header {
             zero(self.base, "frame base")?;
         }
         if self.kind == Kind::PutEnd && !self.flag {
-            within(self.len.into(), 0, "frame length")?;
+            within(self.len, 0, "frame length")?;
         }
         Ok(())
     }
@@ -607,8 +603,8 @@ impl Fragment {
 
 /// The length prefix of an encrypted record.
 pub mod record {
-    use super::{MAX_RECORD_PLAIN, RECORD_HEADER_BYTES, RECORD_TAG_BYTES, within};
-    use crate::codec::{Malformed, Reader};
+    use super::{MAX_RECORD_PLAIN, RECORD_HEADER_BYTES, RECORD_TAG_BYTES};
+    use crate::codec::{Malformed, Reader, within};
 
     /// The prefix for a record whose ciphertext has `len` bytes.
     ///
@@ -642,17 +638,6 @@ fn zero(value: u64, field: &'static str) -> Result<(), Malformed> {
         0 => Ok(()),
         value => Err(Malformed::Unknown { field, value }),
     }
-}
-
-fn within(value: u64, limit: u64, field: &'static str) -> Result<(), Malformed> {
-    if value > limit {
-        return Err(Malformed::TooLarge {
-            field,
-            value,
-            limit,
-        });
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -217,9 +217,12 @@ struct bmi_config {
                                 together; usually 32 MiB. Senders wait when it is used up */
     int64_t connect_timeout_us; /* how long connecting may take; usually 5 s */
     int64_t spin_us;         /* longest spin before a sleep; usually 50, negative: none. It adapts below
-                                this */
+                                this; those who wait on the same processors yield to each other for
+                                up to 20 times as long */
     uint32_t flags;          /* BMI_CLEARTEXT or 0 */
-    uint32_t reserved;       /* 0 */
+    uint32_t tcp_connections; /* most TCP connections with one peer, up to 16: one for messages, further
+                                ones for the data of large transfers; usually 1 on up to two cores, else
+                                1 and half as many as there are cores, at most 4, for data */
 };
 
 #define BMI_CONFIG_INIT { sizeof(struct bmi_config), 0, 0, 0, 0, 0, 0, 0, 0, 0 }

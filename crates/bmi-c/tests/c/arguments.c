@@ -69,6 +69,13 @@ static void configurations(void) {
     config.flags = 0x80;
     CHECK_IS(BMI_initialize(&bmi, &config), BMI_EINVAL);
     config.flags = 0;
+    config.tcp_connections = 17;
+    CHECK_IS(BMI_initialize(&bmi, &config), BMI_EINVAL);
+    CHECK(strstr(BMI_last_error(), "tcp_connections") != NULL);
+    config.tcp_connections = 16;
+    CHECK_IS(BMI_initialize(&bmi, &config), 0);
+    CHECK_IS(BMI_finalize(bmi), 0);
+    config.tcp_connections = 0;
     config.size = 0;
     CHECK_IS(BMI_initialize(&bmi, &config), BMI_EINVAL);
     /* Of an older header: the members behind its end are as if 0. */

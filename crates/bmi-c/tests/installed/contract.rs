@@ -157,7 +157,7 @@ fn structures_and_constants_are_the_same_in_c_and_in_rust() {
         connect_timeout_us,
         spin_us,
         flags,
-        reserved
+        tcp_connections
     );
     layout!(out, "bmi_identity", BmiIdentity, kind, pid, uid, gid);
     layout!(

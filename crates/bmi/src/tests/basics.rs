@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::cell::{Cell, RefCell};
 
 use super::*;
 
@@ -23,6 +23,48 @@ fn small_messages_complete_at_once_and_match_by_tag() {
         assert_eq!(into[1].to_vec()[..8], bytes(1, 8));
         assert_eq!(into[2].to_vec()[..8], bytes(3, 8));
         assert_eq!(b.bmi.get_info(None).early_bytes, 0);
+    }
+}
+
+#[test]
+fn receives_match_first_in_first_out_whatever_the_order_of_tags() {
+    for medium in MEDIA {
+        let (mut a, mut b, to, from) = pair_over(medium, "orders", Config::default());
+        // Parts of one allocation, a list, and one of their own.
+        let whole = Memory::zeroed(100);
+        let into = |at: usize| whole.slice(10 * at..10 * at + 8);
+        let tags = [1, 2, 1, 3, 2, 1, 4];
+        let ops: Vec<_> = (0..)
+            .zip(tags)
+            .map(|(at, tag)| match at {
+                4 => {
+                    let parts = [into(4).slice(0..3), into(4).slice(3..8)];
+                    b.recv(from, &parts, tag, at as u64)
+                }
+                _ => b.recv(from, &[into(at)], tag, at as u64),
+            })
+            .collect();
+        // In order, then not, then in order among those that are left; one is called off, one has no room.
+        for (seed, tag) in [(0, 1), (1, 3)] {
+            a.send(to, &[memory(seed, 8)], tag, 0);
+        }
+        drive(&mut [&mut a, &mut b], |nodes| nodes[1].done.len() == 2);
+        b.bmi.cancel(ops[2]);
+        b.recv(from, &[into(7)], 1, 7);
+        b.recv(from, &[into(8)], 3, 8);
+        for (seed, tag) in [(2, 3), (3, 1), (4, 2), (5, 2), (6, 1)] {
+            a.send(to, &[memory(seed, 8)], tag, 0);
+        }
+        a.send(to, &[memory(7, 9)], 4, 0);
+        drive(&mut [&mut a, &mut b], |nodes| nodes[1].done.len() == 9);
+        for (receive, seed) in [(0, 0), (3, 1), (8, 2), (5, 3), (1, 4), (4, 5), (7, 6)] {
+            assert_eq!(b.result(receive), Some(&Ok(8)), "receive {receive}");
+            assert_eq!(into(receive as usize).to_vec(), bytes(seed, 8));
+        }
+        assert_eq!(b.result(2), Some(&Err(OpError::Cancelled)));
+        let too_large = OpError::TooLarge { size: 9, room: 8 };
+        assert_eq!(b.result(6), Some(&Err(too_large)));
+        assert_eq!(whole.sharers(), 1);
     }
 }
 
@@ -334,47 +376,62 @@ fn a_sleeper_wakes_for_messages_and_for_wakers() {
     }
 }
 
-/// Progress that never pauses does not keep a call from being heard.
+/// Progress that never pauses does not keep a call from being heard: each time the waiting instance has
+/// looked, another message is on its way, so that nothing but the call can end the wait.
 #[test]
 fn a_waker_is_heard_while_messages_keep_coming() {
-    const MESSAGES: usize = 100_000;
-    const EVERY: Duration = Duration::from_micros(20);
+    const LOOKS: usize = 20_000;
+    const CALL_AT: usize = 1_000;
     for medium in MEDIA {
         // A pause that the scheduler makes is not one that ends the spin.
         let config = Config {
-            spin: Duration::from_millis(200),
+            spin: Duration::from_secs(20),
             ..Config::default()
         };
-        let (mut a, mut b, to, from) = pair_over(medium, "busy", config);
+        let (a, mut b, to, from) = pair_over(medium, "busy", config);
         let others = b.bmi.open_context().unwrap();
         let into = [Memory::zeroed(8)];
-        for _ in 0..MESSAGES {
+        for _ in 0..LOOKS {
             let _ = b.bmi.post_recv(from, &into, 1, others, 0).unwrap();
         }
         let waker = b.bmi.waker();
-        let heard = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            let heard = &heard;
-            scope.spawn(move || {
-                assert!(!b.bmi.wait(b.context, Duration::from_secs(60)));
-                heard.store(true, Ordering::SeqCst);
-            });
-            let mut sent = 0;
-            while !heard.load(Ordering::SeqCst) {
-                assert!(sent < MESSAGES, "{medium:?}: nobody heard the call");
-                a.send(to, &[memory(0, 8)], 1, 1);
-                a.step();
-                a.done.clear();
-                sent += 1;
-                if sent == MESSAGES / 50 {
-                    waker.wake();
-                }
-                let next = std::time::Instant::now() + EVERY;
-                while std::time::Instant::now() < next {
-                    std::hint::spin_loop();
-                }
+        let (a, looks) = (RefCell::new(a), Cell::new(0));
+        let gave_up = b.bmi.wait_until(Duration::from_secs(60), |_| {
+            let mut a = a.borrow_mut();
+            a.send(to, &[memory(0, 8)], 1, 1);
+            a.step();
+            a.done.clear();
+            looks.set(looks.get() + 1);
+            if looks.get() == CALL_AT {
+                waker.wake();
             }
+            looks.get() == LOOKS
         });
+        assert!(!gave_up, "{medium:?}: nobody heard the call");
+        assert!(looks.get() >= CALL_AT, "{medium:?}: it ended uncalled");
+    }
+}
+
+#[test]
+fn callers_choose_how_many_tcp_connections_there_are() {
+    for (tcp_connections, through) in [(1, "the one connection"), (3, "2 connections")] {
+        let config = Config {
+            tcp_connections,
+            ..Config::default()
+        };
+        let (mut a, mut b, to, from) = pair_over(Medium::Tcp, "connections", config);
+        let data = memory(1, 3 << 20);
+        let into = Memory::zeroed(3 << 20);
+        b.recv(from, std::slice::from_ref(&into), 1, 1);
+        a.send(to, std::slice::from_ref(&data), 1, 1);
+        drive(&mut [&mut a, &mut b], |nodes| {
+            let report = nodes[0].bmi.report(to).unwrap();
+            let mut facts = report.facts.iter();
+            let large = facts.find(|(name, _)| *name == "large transfers");
+            nodes[1].result(1).is_some() && large.is_some_and(|(_, text)| text.contains(through))
+        });
+        assert_eq!(b.result(1), Some(&Ok(3 << 20)));
+        assert!(into.to_vec() == data.to_vec());
     }
 }
 

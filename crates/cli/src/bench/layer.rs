@@ -19,6 +19,11 @@ pub(crate) struct Layer {
 impl Layer {
     /// Starts an instance, listening at `listen` if that is not empty.
     pub(crate) fn start(listen: &str) -> Outcome<Self> {
+        Self::start_with(listen, Config::default())
+    }
+
+    /// The same with settings of its own.
+    pub(crate) fn start_with(listen: &str, settings: Config) -> Outcome<Self> {
         let doing = || match listen {
             "" => "starting the message layer".to_owned(),
             listen => format!("listening at {listen}"),
@@ -28,7 +33,7 @@ impl Layer {
                 .then(|| listen.to_owned())
                 .into_iter()
                 .collect(),
-            ..Config::default()
+            ..settings
         };
         let mut bmi = Bmi::new(config).doing(doing)?;
         let context = bmi.open_context().doing(doing)?;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
+use super::compare::findings::Gap;
 use super::compare::goals::Verdict;
 use crate::failure::Outcome;
 use crate::machine::{COMMIT, Machine};
@@ -25,6 +26,8 @@ pub(crate) struct Benchmark {
     pub(crate) notes: Vec<String>,
     /// What was to be reached, and whether it was; empty for benchmarks without goals.
     pub(crate) verdicts: Vec<Verdict>,
+    /// Who has no figures of what, and why.
+    pub(crate) gaps: Vec<Gap>,
 }
 
 impl Benchmark {
@@ -39,6 +42,7 @@ impl Benchmark {
             rows: Vec::new(),
             notes: Vec::new(),
             verdicts: Vec::new(),
+            gaps: Vec::new(),
         }
     }
 
@@ -109,6 +113,9 @@ impl Benchmark {
             "notes": self.notes });
         if let (false, Some(object)) = (self.verdicts.is_empty(), object.as_object_mut()) {
             object.insert("goals".to_owned(), json!(self.verdicts));
+        }
+        if let (false, Some(object)) = (self.gaps.is_empty(), object.as_object_mut()) {
+            object.insert("gaps".to_owned(), json!(self.gaps));
         }
         self.output.object(&object);
         Ok(())

@@ -7,15 +7,18 @@ use std::fs::File as LocalFile;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use causeway_bmi::Memory;
 use causeway_fs::client::{Client, File};
 use causeway_wire::fs::Region;
+use serde_json::json;
 
 use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::session::Session;
 use crate::output::report_item;
 use crate::progress::Progress;
+use crate::units::{bytes_text, count_text, duration_text, rate_text};
 
 /// Bytes that are moved at a time.
 pub(crate) const PIECE_BYTES: usize = 4 << 20;
@@ -134,6 +137,31 @@ impl Worker {
     }
 }
 
+/// Counts the parts of a large file down.
+pub(crate) struct Countdown {
+    remaining: AtomicU64,
+    failed: AtomicBool,
+}
+
+impl Countdown {
+    /// For the parts of something of `size` bytes.
+    pub(crate) fn of(size: u64) -> Self {
+        Self {
+            remaining: AtomicU64::new(size.div_ceil(PART_BYTES)),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// One part is over. Answers whether it was the last one, and all are complete.
+    pub(crate) fn ended(&self, complete: bool) -> bool {
+        if !complete {
+            self.failed.store(true, Ordering::Release);
+        }
+        let last = self.remaining.fetch_sub(1, Ordering::AcqRel) == 1;
+        last && !self.failed.load(Ordering::Acquire)
+    }
+}
+
 /// Where the finding thread puts work.
 pub(crate) struct Queue<'a, J> {
     sender: SyncSender<J>,
@@ -144,6 +172,19 @@ impl<J> Queue<'_, J> {
     /// Hands a job to the workers, waiting for room; `false` if the work has been given up.
     pub(crate) fn push(&self, job: J) -> bool {
         !self.state.given_up() && self.sender.send(job).is_ok()
+    }
+
+    /// Hands the parts of something of `size` bytes to the workers, from where to where each, until the
+    /// work has been given up.
+    pub(crate) fn push_parts(&self, size: u64, job: impl Fn(u64, u64) -> J) {
+        let mut from = 0;
+        while from < size {
+            let to = (from + PART_BYTES).min(size);
+            if !self.push(job(from, to)) {
+                break;
+            }
+            from = to;
+        }
     }
 
     /// Reports an item that failed before it became a job.
@@ -239,6 +280,28 @@ pub(crate) fn conclude(failures: u64) -> Outcome {
     } else {
         Err(Failure::reported())
     }
+}
+
+/// The same after copying since `started`: first says how much it was.
+pub(crate) fn conclude_copy(
+    session: &Session,
+    progress: &Progress,
+    started: Instant,
+    failures: u64,
+) -> Outcome {
+    progress.finish();
+    let (bytes, items) = progress.done();
+    let time = started.elapsed();
+    session.output.line(&format!(
+        "{} items, {} in {} ({})",
+        count_text(items),
+        bytes_text(bytes),
+        duration_text(time),
+        rate_text(bytes, time)
+    ));
+    session.output.object(&json!({
+        "items": items, "bytes": bytes, "seconds": time.as_secs_f64(), "failures": failures }));
+    conclude(failures)
 }
 
 /// How many threads to use unless told: enough to keep servers busy, more than cores because

@@ -6,23 +6,22 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use causeway_fs::client::{Client, File};
 use causeway_wire::fs::{Attributes, Kind, Node, Timestamp};
 use clap::Args;
-use serde_json::json;
 use tempfile::TempPath;
 
 use crate::failure::{Doing, Failure, Outcome};
-use crate::fs::engine::{PART_BYTES, Queue, Worker, conclude, default_threads, parallel};
+use crate::fs::engine::{
+    Countdown, PART_BYTES, Queue, Worker, conclude_copy, default_threads, parallel,
+};
 use crate::fs::session::{RemotePath, Session, Target, base_name, remote_path};
 use crate::fs::tree::{Met, is_directory, link_target, walk};
 use crate::output::{printable, write_stdout};
 use crate::progress::Progress;
 use crate::shutdown;
-use crate::units::{bytes_text, count_text, duration_text, rate_text};
 
 /// Copy files and directories out of the file system
 ///
@@ -68,8 +67,7 @@ struct Parts {
     file: File,
     what: String,
     pending: PendingFile,
-    remaining: AtomicUsize,
-    failed: AtomicBool,
+    countdown: Countdown,
 }
 
 /// A local file on its way: written under a temporary name beside its own.
@@ -132,19 +130,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     for (local, attributes) in directories.into_iter().rev() {
         get.dress(&local, &attributes)?;
     }
-    progress.finish();
-    let (bytes, items) = progress.done();
-    let time = started.elapsed();
-    session.output.line(&format!(
-        "{} items, {} in {} ({})",
-        count_text(items),
-        bytes_text(bytes),
-        duration_text(time),
-        rate_text(bytes, time)
-    ));
-    session.output.object(&json!({
-        "items": items, "bytes": bytes, "seconds": time.as_secs_f64(), "failures": failures }));
-    conclude(failures)
+    conclude_copy(&session, &progress, started, failures)
 }
 
 fn to_standard_output(session: &Session, sources: &[RemotePath]) -> Outcome {
@@ -257,18 +243,13 @@ impl Get<'_> {
             file,
             what: printable(remote),
             pending,
-            remaining: AtomicUsize::new(usize::try_from(size.div_ceil(PART_BYTES)).unwrap_or(1)),
-            failed: AtomicBool::new(false),
+            countdown: Countdown::of(size),
         });
-        let mut from = 0;
-        while from < size {
-            let to = (from + PART_BYTES).min(size);
-            let shared = Arc::clone(&shared);
-            if !queue.push(Job::Part { shared, from, to }) {
-                break;
-            }
-            from = to;
-        }
+        queue.push_parts(size, |from, to| Job::Part {
+            shared: Arc::clone(&shared),
+            from,
+            to,
+        });
         Ok(())
     }
 
@@ -308,10 +289,7 @@ impl Get<'_> {
         let mut file = shared.file.clone();
         let result = worker.download(&mut file, &shared.pending.handle, from, to, self.progress);
         let complete = result.as_ref().is_ok_and(|copied| *copied == to - from);
-        if !complete {
-            shared.failed.store(true, Ordering::Release);
-        }
-        let last = shared.remaining.fetch_sub(1, Ordering::AcqRel) == 1;
+        let all_complete = shared.countdown.ended(complete);
         result?;
         if !complete {
             return Err(Failure::new(
@@ -319,7 +297,7 @@ impl Get<'_> {
                 "it became shorter meanwhile",
             ));
         }
-        if last && !shared.failed.load(Ordering::Acquire) {
+        if all_complete {
             return self.complete(&shared.pending, &shared.file);
         }
         Ok(())

@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use causeway_fs::client::{Client, CreateOptions, File};
@@ -14,17 +13,16 @@ use causeway_wire::fs::{
     DistributionHint, Errno, MAX_STUFFED_BYTES, ObjectId, Region, SetAttributes, Timestamp,
 };
 use clap::Args;
-use serde_json::json;
 
 use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::engine::{
-    PART_BYTES, PIECE_BYTES, Queue, Worker, conclude, default_threads, parallel,
+    Countdown, PART_BYTES, PIECE_BYTES, Queue, Worker, conclude_copy, default_threads, parallel,
 };
 use crate::fs::session::{RemotePath, Session, Target, exists_already, join, remote_path};
 use crate::fs::tree::{Destination, is_directory};
 use crate::output::{printable, warn};
 use crate::progress::Progress;
-use crate::units::{bytes_text, count_text, duration_text, parse_bytes, rate_text};
+use crate::units::parse_bytes;
 
 /// Copy local files and directories into the file system
 ///
@@ -79,8 +77,7 @@ struct Parts {
     file: File,
     what: String,
     metadata: Metadata,
-    remaining: AtomicUsize,
-    failed: AtomicUsize,
+    countdown: Countdown,
 }
 
 struct Put<'a> {
@@ -126,19 +123,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     for (object, set) in directories.into_iter().rev() {
         client.set_attributes(object, set)?;
     }
-    progress.finish();
-    let (bytes, items) = progress.done();
-    let time = started.elapsed();
-    session.output.line(&format!(
-        "{} items, {} in {} ({})",
-        count_text(items),
-        bytes_text(bytes),
-        duration_text(time),
-        rate_text(bytes, time)
-    ));
-    session.output.object(&json!({
-        "items": items, "bytes": bytes, "seconds": time.as_secs_f64(), "failures": failures }));
-    conclude(failures)
+    conclude_copy(&session, &progress, started, failures)
 }
 
 /// The distribution asked for on the command line.
@@ -392,36 +377,29 @@ impl Put<'_> {
             file,
             what: printable(remote),
             metadata,
-            remaining: AtomicUsize::new(usize::try_from(size.div_ceil(PART_BYTES)).unwrap_or(1)),
-            failed: AtomicUsize::new(0),
+            countdown: Countdown::of(size),
         });
-        let mut from = 0;
-        while from < size {
-            let to = (from + PART_BYTES).min(size);
-            let shared = Arc::clone(&shared);
-            if !queue.push(Job::Part { shared, from, to }) {
-                break;
-            }
-            from = to;
-        }
+        queue.push_parts(size, |from, to| Job::Part {
+            shared: Arc::clone(&shared),
+            from,
+            to,
+        });
         Ok(())
     }
 
     fn part(&self, worker: &mut Worker, shared: &Parts, from: u64, to: u64) -> Outcome {
         let mut file = shared.file.clone();
         let result = worker.upload(&shared.source, &mut file, from, to, self.progress);
-        if result.is_err() {
-            shared.failed.fetch_add(1, Ordering::AcqRel);
-        }
-        let last = shared.remaining.fetch_sub(1, Ordering::AcqRel) == 1;
-        let copied = result?;
-        if copied < to - from {
+        let complete = result.as_ref().is_ok_and(|copied| *copied == to - from);
+        let all_complete = shared.countdown.ended(complete);
+        result?;
+        if !complete {
             return Err(Failure::new(
                 "reading the local file",
                 "it became shorter meanwhile",
             ));
         }
-        if last && shared.failed.load(Ordering::Acquire) == 0 {
+        if all_complete {
             return self.finish(&mut worker.client, &shared.file, &shared.metadata);
         }
         Ok(())

@@ -1,7 +1,9 @@
 //! The kinds of plots that reports have.
 
+use super::page::Key;
 use super::svg::{Anchor, Area, Board, CHARACTER, Scale, plain, round_up, x_axis, y_axis};
 use crate::histogram::Histogram;
+use crate::rows::figure_text;
 use crate::units::{bytes_text, count_text, microseconds_text};
 
 /// A stretch of time with a name.
@@ -72,15 +74,21 @@ pub(crate) fn over_time(
         board.path(&format!("line s{}", one.colour), &points);
     }
     draw_marks(&mut board, area, &x, marks);
-    x_axis(
-        &mut board,
-        area,
-        &x,
-        &x.ticks((width / 90.0) as usize),
-        "seconds since the start",
-        plain,
-    );
+    time_axis(&mut board, width, area, &x);
     board.finish()
+}
+
+/// The axis of a plot over time.
+fn time_axis(board: &mut Board, width: f64, area: Area, x: &Scale) {
+    let ticks = x.ticks((width / 90.0) as usize);
+    x_axis(board, area, x, &ticks, "seconds since the start", plain);
+}
+
+/// Upright lines at some places of an axis.
+fn upright_grid(board: &mut Board, area: Area, x: &Scale, ticks: &[f64]) {
+    for &tick in ticks {
+        board.line("grid", x.place(tick), area.top, x.place(tick), area.bottom);
+    }
 }
 
 fn label_rows(marks: &[Mark]) -> usize {
@@ -144,9 +152,7 @@ pub(crate) fn latencies(width: f64, rows: &[(String, usize, &Histogram)]) -> Str
     let high = buckets().map(|bucket| bucket.1).fold(low * 10.0, f64::max);
     let x = Scale::logarithmic(low, high, area.left, area.right);
     let mut board = Board::new(width, height);
-    for tick in x.ticks(8) {
-        board.line("grid", x.place(tick), area.top, x.place(tick), area.bottom);
-    }
+    upright_grid(&mut board, area, &x, &x.ticks(8));
     for (index, (name, colour, histogram)) in rows.iter().enumerate() {
         let base = area.top + (index as f64 + 1.0) * ROW;
         let largest = histogram
@@ -224,9 +230,7 @@ pub(crate) fn bars(width: f64, bars: &[Bar], axis: &str, name: impl Fn(f64) -> S
     let x = Scale::linear(0.0, round_up(largest), area.left, area.right);
     let mut board = Board::new(width, height);
     let ticks = x.ticks(5);
-    for &tick in &ticks {
-        board.line("grid", x.place(tick), area.top, x.place(tick), area.bottom);
-    }
+    upright_grid(&mut board, area, &x, &ticks);
     for (index, bar) in bars.iter().enumerate() {
         let top = area.top + index as f64 * ROW;
         board.text("strong", area.left, top + 14.0, Anchor::Start, &bar.name);
@@ -286,6 +290,39 @@ pub(crate) struct Line {
     pub(crate) dashed: bool,
     /// Size in bytes (or number of clients), median, smallest, largest.
     pub(crate) points: Vec<(f64, f64, f64, f64)>,
+}
+
+impl Line {
+    /// Its entry in a legend.
+    pub(crate) fn key(&self) -> Key {
+        Key {
+            colour: self.colour,
+            dashed: self.dashed,
+            text: self.name.clone(),
+        }
+    }
+}
+
+/// Adds a point to the line of this name. The first one makes the line, of the colour and dashed as `style`
+/// says from how many lines there are.
+pub(crate) fn add_point(
+    lines: &mut Vec<Line>,
+    name: &str,
+    point: (f64, f64, f64, f64),
+    style: impl FnOnce(usize) -> (usize, bool),
+) {
+    match lines.iter_mut().find(|line| line.name == name) {
+        Some(line) => line.points.push(point),
+        None => {
+            let (colour, dashed) = style(lines.len());
+            lines.push(Line {
+                name: name.to_owned(),
+                colour,
+                dashed,
+                points: vec![point],
+            });
+        }
+    }
 }
 
 /// Figures by size (or by number of clients) on logarithmic axes, with the runs' range as whiskers.
@@ -387,9 +424,7 @@ pub(crate) fn ranges(
     let x = Scale::logarithmic(low / 1.2, high * 1.2, area.left, area.right);
     let mut board = Board::new(width, height);
     let ticks = x.ticks(8);
-    for &tick in &ticks {
-        board.line("grid", x.place(tick), area.top, x.place(tick), area.bottom);
-    }
+    upright_grid(&mut board, area, &x, &ticks);
     for (index, range) in ranges.iter().enumerate() {
         let top = area.top + index as f64 * ROW;
         let (from, to) = (x.place(range.low), x.place(range.high));
@@ -450,14 +485,7 @@ pub(crate) fn lanes(width: f64, from: f64, to: f64, lanes: &[Lane], marks: &[Mar
         }
     }
     draw_marks(&mut board, area, &x, marks);
-    x_axis(
-        &mut board,
-        area,
-        &x,
-        &x.ticks((width / 90.0) as usize),
-        "seconds since the start",
-        plain,
-    );
+    time_axis(&mut board, width, area, &x);
     board.finish()
 }
 
@@ -470,6 +498,12 @@ pub(crate) fn decimal_bytes(bytes: f64) -> String {
         bytes => (bytes, "B"),
     };
     format!("{} {unit}", plain(value))
+}
+
+/// A figure with its unit, short enough for an axis.
+pub(crate) fn tick_text(metric: &str, value: f64) -> String {
+    let text = figure_text(metric, value);
+    text.replace(".00", "").replace(".0 ", " ")
 }
 
 /// A size for an axis: `64 KiB`, `8 B`.

@@ -1,47 +1,43 @@
 //! Benchmarks run, verify their data and speak the common language. No figure is judged here.
 
+use std::path::Path;
+
+use serde_json::Value;
+
 use super::demo::{check_report, check_rows};
 use super::stand::Run;
+
+/// Runs a benchmark in `here`; what it said in JSON, checked as far as all of them are alike.
+fn measured(here: &Path, name: &str, arguments: &str) -> Value {
+    let words = arguments.split_whitespace();
+    let words: Vec<&str> = ["bench", name, "--json"].into_iter().chain(words).collect();
+    let said = Run::new(here, &words).json();
+    assert_eq!(said["bench"], name);
+    check_rows(&said);
+    said
+}
+
+/// Whether there is such a row, of any size if none is named.
+fn has_row(said: &Value, case: &str, who: Option<&str>, size: Option<u64>) -> bool {
+    let rows = said["rows"].as_array().unwrap();
+    rows.iter().any(|row| {
+        row["case"] == case
+            && who.is_none_or(|who| row["who"] == who)
+            && size.is_none_or(|size| row["size_bytes"] == size)
+    })
+}
 
 #[test]
 fn the_file_system_is_measured() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let said = Run::new(
+    let said = measured(
         here,
-        &[
-            "bench",
-            "fs",
-            "--quick",
-            "--runs",
-            "1",
-            "--clients",
-            "1,2",
-            "--size",
-            "6MiB",
-            "--files",
-            "40",
-            "--tile-widths",
-            "4",
-            "--dir",
-            ".",
-            "--disk",
-            ".",
-            "--html",
-            "fs.html",
-            "--json",
-        ],
-    )
-    .json();
-    assert_eq!(said["bench"], "fs");
-    check_rows(&said);
-    let rows = said["rows"].as_array().unwrap();
+        "fs",
+        "--quick --runs 1 --clients 1,2 --size 6MiB --files 40 --tile-widths 4 --dir . --disk . --html fs.html",
+    );
     let has = |case: &str, who: &str| {
-        assert!(
-            rows.iter()
-                .any(|row| row["case"] == case && row["who"] == who),
-            "{case} {who}"
-        );
+        assert!(has_row(&said, case, Some(who), None), "{case} {who}");
     };
     for what in ["write", "read"] {
         has(&format!("sequential/{what}/dd"), "limit");
@@ -79,25 +75,11 @@ fn the_file_system_is_measured() {
 fn messages_are_measured() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let said = Run::new(
+    let said = measured(
         here,
-        &[
-            "bench",
-            "messages",
-            "--quick",
-            "--runs",
-            "1",
-            "--sizes",
-            "8,4KiB,1MiB",
-            "--html",
-            "m.html",
-            "--json",
-        ],
-    )
-    .json();
-    assert_eq!(said["bench"], "messages");
-    check_rows(&said);
-    let rows = said["rows"].as_array().unwrap();
+        "messages",
+        "--quick --runs 1 --sizes 8,4KiB,1MiB --tcp-connections 2 --html m.html",
+    );
     for (case, size) in [
         ("latency/shm", 8),
         ("latency/tcp", 1 << 20),
@@ -110,10 +92,7 @@ fn messages_are_measured() {
         ("bandwidth/shm/shared-buffers", 1 << 20),
         ("rate/tcp", 4096),
     ] {
-        let found = rows
-            .iter()
-            .any(|row| row["case"] == case && row["size_bytes"] == size);
-        assert!(found, "{case} {size}");
+        assert!(has_row(&said, case, None, Some(size)), "{case} {size}");
     }
     check_report(&std::fs::read_to_string(here.join("m.html")).unwrap());
 }
@@ -122,29 +101,11 @@ fn messages_are_measured() {
 fn comparing_measures_every_pattern_of_ours_without_anybody_else() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let said = Run::new(
+    let said = measured(
         here,
-        &[
-            "bench",
-            "compare",
-            "--quick",
-            "--who",
-            "causeway",
-            "--methods",
-            "shm",
-            "--sizes",
-            "0,8,1MiB",
-            "--clients",
-            "4",
-            "--html",
-            "c.html",
-            "--json",
-        ],
-    )
-    .json();
-    assert_eq!(said["bench"], "compare");
-    check_rows(&said);
-    let rows = said["rows"].as_array().unwrap();
+        "compare",
+        "--quick --who causeway --methods shm --sizes 0,8,1MiB --clients 4 --html c.html",
+    );
     for (case, who, size) in [
         ("latency/shm", "causeway", 0),
         ("latency/cache-line", "limit", 8),
@@ -158,9 +119,7 @@ fn comparing_measures_every_pattern_of_ours_without_anybody_else() {
         ("idle/shm/4096-peers", "causeway", 8),
         ("idle/shm/64-active", "causeway", 8),
     ] {
-        let found = rows
-            .iter()
-            .any(|row| row["case"] == case && row["who"] == who && row["size_bytes"] == size);
+        let found = has_row(&said, case, Some(who), Some(size));
         assert!(found, "{case} {who} {size}");
     }
     let goals = said["goals"].as_array().unwrap();
@@ -194,31 +153,19 @@ fn a_peer_that_talks_nonsense_is_a_note_and_not_a_failure() {
         std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let said = Run::new(
+    let said = measured(
         here,
-        &[
-            "bench",
-            "compare",
-            "--quick",
-            "--who",
-            "causeway,mpich-0",
-            "--methods",
-            "shm",
-            "--sizes",
-            "8",
-            "--patterns",
-            "latency",
-            "--peers",
-            "peers",
-            "--json",
-        ],
-    )
-    .json();
-    check_rows(&said);
+        "compare",
+        "--quick --who causeway,mpich-0 --methods shm --sizes 8 --patterns latency --peers peers",
+    );
     let notes = said["notes"].as_array().unwrap();
     let is_said = |note: &serde_json::Value| {
         let note = note.as_str().unwrap();
         note.contains("mpich-0.0.7, latency over shm") && note.contains("no figures")
     };
     assert!(notes.iter().any(is_said), "{notes:?}");
+    let gap = &said["gaps"][0];
+    assert_eq!(gap["who"], "mpich-0.0.7", "{gap}");
+    assert_eq!(gap["trial"], "latency over shm", "{gap}");
+    assert_eq!(gap["how"], "failed", "{gap}");
 }

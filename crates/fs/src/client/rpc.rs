@@ -205,6 +205,7 @@ impl Rpc {
         let mut bmi = Bmi::new(Config {
             key,
             encrypt: configuration.encrypt,
+            tcp_connections: configuration.tcp_connections,
             unexpected_limit: MAX_MESSAGE_BYTES,
             connect_timeout: (configuration.timeout / 4).clamp(SHORTEST_ATTEMPT, LONGEST_ATTEMPT),
             ..Config::default()

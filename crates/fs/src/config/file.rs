@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use causeway_wire::fs::{DistributionHint, MAX_STRIPE_SERVERS, MAX_STUFFED_BYTES};
+use causeway_wire::tcp::MAX_LANES as MAX_CONNECTIONS;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -29,6 +30,7 @@ struct FileText {
     timeout: Option<Spanned<String>>,
     key_file: Option<Spanned<PathBuf>>,
     encrypt: Option<bool>,
+    tcp_connections: Option<Spanned<u64>>,
     distribution: Option<DistributionText>,
     #[serde(default)]
     server: Vec<Spanned<ServerText>>,
@@ -109,6 +111,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         distribution: distribution(&source, raw.distribution.as_ref(), io_servers)?,
         key_file: raw.key_file.map(Spanned::into_inner),
         encrypt: raw.encrypt.unwrap_or(true),
+        tcp_connections: tcp_connections(&source, raw.tcp_connections.as_ref())?,
         servers,
     };
     Ok((configuration, key_line))
@@ -180,6 +183,19 @@ fn timeout(source: &Source<'_>, text: Option<&Spanned<String>>) -> Result<Durati
                     text.get_ref()
                 ),
             )
+        })
+}
+
+fn tcp_connections(source: &Source<'_>, most: Option<&Spanned<u64>>) -> Result<u8, ConfigError> {
+    let Some(most) = most else { return Ok(0) };
+    u8::try_from(*most.get_ref())
+        .ok()
+        .filter(|most| *most <= MAX_CONNECTIONS)
+        .ok_or_else(|| {
+            let message = format!(
+                "`tcp_connections` must be 0 (as the number of cores suggests) or 1 to {MAX_CONNECTIONS}"
+            );
+            source.error(&most.span(), message)
         })
 }
 

@@ -35,6 +35,12 @@ fn a_good_file_is_read_and_survives_printing() {
     assert_eq!(configuration.distribution.strip_size, 64 << 10);
     assert_eq!(configuration.metadata_server(), 0);
     assert_eq!(configuration.io_servers(), [1]);
+    assert_eq!(configuration.tcp_connections, 0);
+    let printed = configuration.to_toml();
+    assert_eq!(Configuration::parse(&printed, "p").unwrap(), configuration);
+    let text = GOOD.replacen("id =", "tcp_connections = 3\nid =", 1);
+    let configuration = Configuration::parse(&text, "c.toml").unwrap();
+    assert_eq!(configuration.tcp_connections, 3);
     let printed = configuration.to_toml();
     assert_eq!(Configuration::parse(&printed, "p").unwrap(), configuration);
 }
@@ -120,6 +126,7 @@ fn every_mistake_is_pointed_at() {
     complains("tcp://node-1.example:7001", &long, 19, "shorter");
     complains("[\"tcp://node-1.example:7001\"]", "[]", 19, "no address");
     complains("name = \"lab\"\n", "", 1, "name");
+    complains("id =", "tcp_connections = 17\nid =", 2, "1 to 16");
     complains("id =", "key_file = \"key\"\nid =", 2, "absolute");
 }
 

@@ -43,7 +43,8 @@ pub(super) struct Loop {
     synced: bool,
     timeout: Duration,
     started: Instant,
-    boot: u128,
+    /// Of the host, as clients are told it.
+    pub(super) boot: u128,
     stop: StopHandle,
     callers: Callers,
     entries: Vec<Option<Entry>>,

@@ -115,6 +115,7 @@ impl Server {
             listen: entry.addresses.clone(),
             key,
             encrypt: configuration.encrypt,
+            tcp_connections: configuration.tcp_connections,
             unexpected_limit: MAX_MESSAGE_BYTES,
             connect_timeout: configuration.timeout.min(Duration::from_secs(5)),
             ..Config::default()
@@ -135,6 +136,12 @@ impl Server {
             addresses,
             name: name.to_owned(),
         })
+    }
+
+    /// Tells clients this identity of the host's boot instead of the kernel's: for hosts where that does not
+    /// say whether memory was lost, and for tests. Clients take another one for a loss of power.
+    pub fn set_boot_identity(&mut self, boot: u128) {
+        self.events.boot = boot;
     }
 
     /// Stops this server from another thread or a signal.

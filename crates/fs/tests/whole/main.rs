@@ -1,5 +1,6 @@
 //! Whole file systems of real server processes, held to what they promise.
 
+mod boots;
 mod cluster;
 mod faults;
 mod integrity;

@@ -15,12 +15,39 @@ pub struct Lender {
     count: Arc<Backing>,
 }
 
-/// A span that a [`Lender`] describes. It counts as no reference itself; its clones do.
+/// A span that somebody else keeps, such as a [`Lender`]. It counts as no reference itself; its clones do.
 #[derive(Debug)]
 pub struct Lent<'a> {
-    /// Shares the lender's count without having raised it, and so must not lower it.
+    /// Shares the owner's count without having raised it, and so must not lower it.
     memory: ManuallyDrop<Memory>,
-    lender: PhantomData<&'a Lender>,
+    owner: PhantomData<&'a Backing>,
+}
+
+impl<'a> Lent<'a> {
+    /// A span of `backing`'s, which the caller has checked to be valid as long as `backing` is.
+    ///
+    /// # Safety
+    /// `base..base + len` must stay valid as [`Lender::lend`] says until the last clone of the answer is
+    /// dropped, given that these clones count as references to `backing`.
+    #[inline]
+    pub(super) unsafe fn new(
+        backing: &'a Arc<Backing>,
+        base: NonNull<u8>,
+        len: usize,
+        writable: bool,
+    ) -> Self {
+        // SAFETY: a copy of a reference that outlives the answer, and that the answer never drops.
+        let backing = unsafe { std::ptr::read(backing) };
+        Self {
+            memory: ManuallyDrop::new(Memory {
+                backing,
+                base,
+                len,
+                writable,
+            }),
+            owner: PhantomData,
+        }
+    }
 }
 
 impl Default for Lender {
@@ -43,18 +70,8 @@ impl Lender {
     /// answer is dropped, and nobody may form a Rust reference to them meanwhile.
     #[inline]
     pub unsafe fn lend(&self, base: NonNull<u8>, len: usize, writable: bool) -> Lent<'_> {
-        // SAFETY: a copy of a reference that `self` keeps for as long as the answer borrows it, and
-        // that the answer never drops.
-        let backing = unsafe { std::ptr::read(&self.count) };
-        Lent {
-            memory: ManuallyDrop::new(Memory {
-                backing,
-                base,
-                len,
-                writable,
-            }),
-            lender: PhantomData,
-        }
+        // SAFETY: as the caller vouches.
+        unsafe { Lent::new(&self.count, base, len, writable) }
     }
 }
 

@@ -141,9 +141,8 @@ macro_rules! conformance_process_tests {
             $(
                 #[test]
                 fn $test() {
-                    let name = concat!(module_path!(), "::", stringify!($test));
-                    // The harness names tests without the crate.
-                    let name = name.split_once("::").map_or(name, |(_, rest)| rest);
+                    let path = concat!(module_path!(), "::", stringify!($test));
+                    let name = $crate::process::test_name(path);
                     $crate::conformance::$part::$test(&$factory, name);
                 }
             )+

@@ -237,6 +237,11 @@ impl Offers {
         self.page.share(offer.block).helped(&offer.started)
     }
 
+    /// What the helper says it has finished: of interest only if it changes.
+    pub(super) fn done(&self, offer: &Offer) -> u64 {
+        self.page.share(offer.block).done.load(Relaxed)
+    }
+
     /// Whether all parts are taken and the helper has finished its.
     pub(super) fn is_settled(&self, offer: &Offer) -> Result<bool, Nonsense> {
         Ok(offer.started.is_all_claimed() && self.helped(offer)?.finished)
@@ -337,6 +342,8 @@ pub(super) fn help(pair: &mut Pair) -> bool {
     if taken.is_empty() {
         return false;
     }
+    let bytes = taken.iter().map(|part| part.bytes.end - part.bytes.start);
+    pair.shared_bytes += bytes.sum::<u64>();
     copy_taken(pair, taken);
     fence(SeqCst);
     if claim::must_ring(pair.assists.page.head(assist::WANTS_RING)) {

@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use causeway_sys::memory::Memory;
+use causeway_wire::shm::PairLayout;
 use causeway_wire::shm::assist::UNIT_BYTES;
 
 use super::assist::Description;
@@ -24,7 +25,7 @@ const LEAST_AMONG_OTHERS: u64 = 2 * UNIT_BYTES;
 const WINDOW: usize = 32;
 
 /// Bytes that one step copies.
-const BATCH: u64 = 256 << 10;
+const BATCH: u64 = 512 << 10;
 
 /// A part that the starter has taken of a transfer.
 struct Part {
@@ -132,6 +133,7 @@ pub(super) fn has_news(pair: &Pair) -> bool {
 fn take(pair: &mut Pair) -> Result<Vec<Part>, Nonsense> {
     let mut parts = Vec::new();
     let mut room = BATCH;
+    let mut written = 0;
     // While the helper is there, its halves are left to it as long as there is something else.
     let ways: &[From] = if pair.transfers.helped {
         &[From::OwnHalf, From::Anywhere]
@@ -152,8 +154,11 @@ fn take(pair: &mut Pair) -> Result<Vec<Part>, Nonsense> {
                 continue;
             }
             room = room.saturating_sub(bytes.end - bytes.start);
+            written += usize::from(active.transfer.direction == Direction::Put);
             parts.push(Part { at, bytes });
-            if room < UNIT_BYTES {
+            // Each key has a hazard word of its own. Without, the peer could not end its export of what is written
+            // already while the next batch is copied.
+            if room < UNIT_BYTES || written == PairLayout::HAZARDS {
                 return Ok(parts);
             }
         }
@@ -207,6 +212,8 @@ fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), Nonsense> {
     if !written.is_empty() {
         pair.imports.announce(&written);
     }
+    let bytes = parts.iter().map(|part| part.bytes.end - part.bytes.start);
+    pair.shared_bytes += bytes.sum::<u64>();
     let refused = copy_announced(pair, parts);
     if !written.is_empty() {
         pair.imports.release(&written);

@@ -208,6 +208,21 @@ impl RingMemory for MappedRing {
     }
 
     #[inline]
+    fn prefetch_to_write(&self, slot: u64) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let line: *const AtomicU64 = self.header(slot);
+            // SAFETY: a hint (PREFETCHW): the program's state does not change. Processors without it take
+            // it for a NOP.
+            unsafe {
+                std::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags));
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = slot;
+    }
+
+    #[inline]
     fn prefetch(&self, slot: u64) {
         #[cfg(target_arch = "x86_64")]
         {

@@ -84,7 +84,8 @@ pub struct ShmConfig {
     pub connect_timeout: Duration,
     /// Whether large transfers may reach into the other process's memory.
     pub attach: AttachPolicy,
-    /// Bytes of each ring: a power of two from 16 KiB to 1 MiB. A packet may have a quarter of it.
+    /// Bytes of each ring: a power of two from 16 KiB to 1 MiB. A packet may have a quarter of it. Streams need
+    /// 256 KiB for full speed; only what is used takes memory, and that is 32 KiB while each packet is answered.
     pub ring_bytes: usize,
 }
 
@@ -102,10 +103,14 @@ impl Default for ShmConfig {
         Self {
             connect_timeout: Duration::from_secs(5),
             attach: AttachPolicy::Auto,
-            ring_bytes: 32 << 10,
+            ring_bytes: 256 << 10,
         }
     }
 }
+
+/// From here on one copy by a system call takes less time than two through the ring (measured: some 1.9 us, where the
+/// message lies in the caches of both processors; if its sender has just written it, the ring is far ahead).
+const EAGER_BYTES: usize = 14 << 10;
 
 /// Regions that one process may export to one peer at once. Untouched entries cost nothing.
 const REGION_SLOTS: usize = 8192;
@@ -306,7 +311,7 @@ impl Method for Shm {
             max_packet: self.layout.max_packet(),
             max_piece: transfer::MAX_PIECE,
             one_sided: self.own.attach,
-            eager_bytes: 8 << 10,
+            eager_bytes: EAGER_BYTES.min(self.layout.max_packet() - 256),
         }
     }
 
@@ -419,6 +424,10 @@ impl Method for Shm {
             pair.try_unexport(key);
             self.limbo.keep(&mut pair.held);
         }
+        if self.limbo.is_empty() {
+            return true;
+        }
+        self.limbo.look();
         !self.limbo.holds(key)
     }
 
@@ -565,7 +574,11 @@ impl Method for Shm {
             return 0;
         };
         let front = pair.transfers.queue.front();
-        front.map_or(0, |active| active.id.rotate_left(48) ^ active.left)
+        let front = front.map_or(0, |active| {
+            let helped = active.offer.as_ref().map_or(0, |o| pair.offers.done(o));
+            (active.id.rotate_left(48) ^ active.left).wrapping_add(helped)
+        });
+        front.wrapping_add(pair.shared_bytes)
     }
 
     fn report(&self, peer: Peer) -> Option<PeerReport> {

@@ -140,6 +140,7 @@ impl RingMemory for ModelRing {
         fence(SeqCst);
     }
     fn prefetch(&self, _: u64) {}
+    fn prefetch_to_write(&self, _: u64) {}
     fn demote(&self, _: u64) {}
 }
 

@@ -6,7 +6,7 @@ use loom::sync::atomic::AtomicU64;
 use loom::thread;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::regions::{close, is_open};
+use super::regions::{close_to_readers, is_open};
 
 const KEY: u64 = 7;
 const EXPORTED: u64 = 1;
@@ -38,7 +38,7 @@ fn explore(counts: fn(&Shared) -> bool) {
                 }
             })
         };
-        close(&shared.entry);
+        close_to_readers(&shared.entry);
         for word in &shared.words {
             word.store(REUSED, Relaxed);
         }

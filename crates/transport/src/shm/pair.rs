@@ -81,6 +81,8 @@ pub(super) struct Pair {
     /// Whether the peer has to ring, which it also may while the ring is polled.
     pub(super) chilled: bool,
     pub(super) last_active: u64,
+    /// The ring was seen empty since the last packet: the next one is likely to come alone.
+    pub(super) ran_empty: bool,
     /// A caller was told that there is no room.
     pub(super) blocked: bool,
     pub(super) transfers: Transfers,
@@ -88,6 +90,8 @@ pub(super) struct Pair {
     pub(super) shares: bool,
     pub(super) offers: Offers,
     pub(super) assists: Assists,
+    /// Bytes of shared transfers that this side has copied, whoever started them.
+    pub(super) shared_bytes: u64,
     /// Whether the pair is in the list of those that may be helped.
     pub(super) lends: bool,
     pub(super) bulk: Bulk,
@@ -133,11 +137,13 @@ impl Pair {
             hot: false,
             chilled: false,
             last_active: 0,
+            ran_empty: true,
             blocked: false,
             transfers: Transfers::default(),
             shares: true,
             offers: Offers::new(&mapping, layout, side),
             assists: Assists::new(&mapping, layout, 1 - side),
+            shared_bytes: 0,
             lends: false,
             bulk: Bulk::default(),
             objects: Objects::default(),

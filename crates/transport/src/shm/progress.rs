@@ -14,7 +14,7 @@ use super::doorbell::{self, Bed, BellMemory};
 use super::handshake::{HALF_OPEN_KEY, LISTENER_KEY};
 use super::pair::{Pair, Stage};
 use super::peers::{Entry, Link};
-use super::ring::Front;
+use super::ring::{Front, Queue};
 use super::transfer::{self, Step};
 use super::{assist, cooperate};
 use crate::error::PeerError;
@@ -83,6 +83,7 @@ impl Shm {
             if pair.consumer.is_ready() || doorbell::is_rung(&self.bell) {
                 return;
             }
+            pair.ran_empty = true;
             // Without it, loads that run ahead have to be undone when the line changes.
             std::hint::spin_loop();
         }
@@ -131,8 +132,11 @@ impl Shm {
                 if busy {
                     self.list_busy(peer);
                 }
-            } else if pair.consumer.ran_dry() {
-                pair.ring_peer();
+            } else {
+                pair.ran_empty = true;
+                if pair.consumer.ran_dry() {
+                    pair.ring_peer();
+                }
             }
         }
         progress
@@ -455,6 +459,7 @@ impl Shm {
                 if !matches!(cause, PeerError::Protocol(_)) {
                     // At most what fits the ring: a live peer could go on for ever.
                     let slots = pair.ring_slots();
+                    pair.ran_empty = false;
                     drain(&mut pair, peer, slots, sink);
                 }
                 pair.revoke();
@@ -478,9 +483,16 @@ impl Shm {
     }
 }
 
-/// Delivers at most `most` packets of one peer.
+/// Delivers at most `most` packets of one peer: one, if that was waited for.
+///
+/// Whether another one has come behind it is left to the next poll. The line to look at is in the sender's cache,
+/// and what the caller writes in answer to the first one could not leave before that line is here.
 fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
+    let alone = std::mem::take(&mut pair.ran_empty);
     for taken in 0..most {
+        if alone && taken > 0 {
+            return pair.producer.answers_next();
+        }
         let (slot, kind, len) = match pair.consumer.front() {
             Front::Packet { slot, kind, len } => (slot, kind, len),
             Front::Empty => {
@@ -499,7 +511,12 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
                 return;
             }
         };
-        pair.consumer.prefetch(taken > 0);
+        let queue = match taken {
+            0 if alone => Queue::None,
+            0 => Queue::Begun,
+            _ => Queue::Continued,
+        };
+        pair.consumer.prefetch(queue, len);
         let packet = pair.consumer.memory().packet(slot, len);
         match kind {
             SlotKind::Internal => {

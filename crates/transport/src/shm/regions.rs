@@ -130,9 +130,13 @@ impl Exports {
             .entries
             .get_mut(slot)?
             .take_if(|export| export.key == key)?;
-        close(self.entry(slot));
         self.free.push(slot);
         self.live -= 1;
+        if !export.access.allows(Direction::Put) {
+            close_to_readers(self.entry(slot));
+            return None;
+        }
+        close(self.entry(slot));
         let hazards = self.hazards();
         let many = hazards.many();
         hazards.hold(export, many)
@@ -192,11 +196,18 @@ impl Exports {
     }
 }
 
-/// Ends an export: clears the first word of its entry. What the owner writes into the memory afterwards is
-/// never taken for what was exported.
+/// Ends an export: clears the first word of its entry. The owner sees in the hazard words, from here on, whether
+/// the peer is writing there.
 pub(super) fn close<W: Word>(entry: &W) {
     entry.store(0, SeqCst);
     fence(SeqCst);
+}
+
+/// Ends an export that can only be read. What the owner writes into the memory afterwards is never taken for what
+/// was exported.
+pub(super) fn close_to_readers<W: Word>(entry: &W) {
+    entry.store(0, Relaxed);
+    fence(Release);
 }
 
 /// Whether an entry still holds the key under which the caller has read. `false` if any of what it has read

@@ -6,13 +6,18 @@
 //! 0, which is what the receiver finds when it has caught up. A packet that does not fit before the
 //! end of the ring begins in slot 0, behind a pad.
 //!
-//! The receiver tells how far it has come only every quarter of a ring, or when the sender asks
+//! The receiver tells how far it has come only every now and then ([`tell_every`]), or when the sender asks
 //! ([`RingMemory::wants_room`]); the sender works from a copy of that figure.
+//!
+//! A stream is fastest through all of a large ring: sender and receiver are far apart then, and do not take each
+//! other's lines away. Question and answer are fastest where the same few lines are used again and again. So
+//! the sender of answers turns back early, behind a pad, and stays in the ring's first slots ([`SHORT_LAP`]).
 //!
 //! A receiver that has stopped polling says so in [`RingMemory::cold`]; the sender then has to ring its
 //! doorbell. The receiver sets the word, fences, and looks once more; the sender publishes, fences,
 //! and reads the word: one of them sees the other (`model.rs` checks it).
 
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use causeway_wire::shm::{SlotKind, SlotWord, slots_of};
@@ -27,10 +32,31 @@ const CLEAR_AHEAD: u64 = 4;
 /// How many slots ahead it clears at least and at most behind an answer: as many as the next packet takes if it
 /// is like this one. While the receiver is busy with the answer nobody asks for these lines, and writing
 /// the next packet there does not wait for them. (Measured: hints to prefetch lines for writing do
-/// worse than nothing.)
-const CLEAR_AHEAD_OF_ANSWER: (u64, u64) = (20, 72);
+/// worse than nothing here.)
+const CLEAR_AHEAD_OF_ANSWER: (u64, u64) = (20, 136);
+/// How far behind a packet in a stream the sender asks for lines to write to, as many as the packet took: the
+/// receiver has read these a turn of the ring ago, and getting them back one after the other, as the stores
+/// come to them, takes twice as long as all else that a packet of 8 bytes needs.
+const WRITE_AHEAD: u64 = 12;
 /// How many slots behind the front the receiver asks for when packets queue up.
 const QUEUE_AHEAD: u64 = 4;
+/// How many of a packet's slots it asks for before it looks at the packet.
+const PACKET_AHEAD: u64 = 32;
+/// Slots that answers go round in: they stay in both processors' own caches, with what else the two do.
+const SHORT_LAP: u64 = 512;
+/// What one answer adds to a sender's calm, from which each other packet takes 1; and the most there is.
+const CALM: (u32, u32) = (4, 16);
+
+/// After how many slots the receiver tells the sender how far it has come, at slot `at` of `slots`. In a short lap a
+/// turn of the sender's needs room for all that it leaves out, so it has to hear of its last packets.
+#[inline]
+fn tell_every(at: u64, slots: u64) -> u64 {
+    if at < SHORT_LAP {
+        (slots / 4).min(SHORT_LAP / 2)
+    } else {
+        slots / 4
+    }
+}
 
 /// Where a ring's words lie and how its bytes are filled in.
 pub(super) trait RingMemory {
@@ -54,6 +80,8 @@ pub(super) trait RingMemory {
     fn full_fence(&self);
     /// A hint that the first line of `slot` is going to be read.
     fn prefetch(&self, slot: u64);
+    /// A hint that the line of `slot` is going to be written.
+    fn prefetch_to_write(&self, slot: u64);
     /// A hint that the line of `slot` is going to be read by the other side at once.
     fn demote(&self, slot: u64);
 }
@@ -82,6 +110,10 @@ pub(super) struct Producer<M> {
     cleared: u64,
     /// Whether the other side is likely to wait for the next packet.
     answers: bool,
+    /// How many of the last packets have been answers; see [`CALM`].
+    calm: u32,
+    /// Slots at the ring's start that are cleared for the first packet after the next turn.
+    turn: Range<u64>,
 }
 
 impl<M: RingMemory> Producer<M> {
@@ -92,6 +124,8 @@ impl<M: RingMemory> Producer<M> {
             limit: memory.first() + memory.slots(),
             cleared: memory.first() + memory.slots(),
             answers: false,
+            calm: 0,
+            turn: 0..0,
             memory,
         }
     }
@@ -106,8 +140,14 @@ impl<M: RingMemory> Producer<M> {
     fn placement(&self, len: usize) -> (u64, u64) {
         let (slots, need) = (self.memory.slots(), slots_of(len));
         let at = self.tail & (slots - 1);
-        let skip = if at + need > slots { slots - at } else { 0 };
-        (skip, need)
+        let end = at + need;
+        let turns = end > slots || end > SHORT_LAP && at <= SHORT_LAP && self.is_calm(need);
+        (if turns { slots - at } else { 0 }, need)
+    }
+
+    /// Whether packets of `need` slots are to stay in the first slots of the ring.
+    fn is_calm(&self, need: u64) -> bool {
+        self.calm > CALM.0 && need <= SHORT_LAP / 3
     }
 
     /// Sends a packet of `len` bytes, which `fill` puts to behind the first word of the slot that it
@@ -123,6 +163,9 @@ impl<M: RingMemory> Producer<M> {
                 Sent::Published => {}
                 other => return other,
             }
+        }
+        if start == self.turn.start && self.cleared < self.turn.end {
+            self.cleared = self.turn.end;
         }
         if end >= self.cleared {
             self.memory.header(end & mask).store(0, Relaxed);
@@ -145,26 +188,51 @@ impl<M: RingMemory> Producer<M> {
         self.tail = end;
         self.memory.light_fence();
         let cold = self.memory.cold().load(Relaxed) != 0;
-        let mut ahead = CLEAR_AHEAD;
+        self.calm = self.calm.saturating_sub(1);
+        let ahead;
         if std::mem::take(&mut self.answers) {
+            self.calm = (self.calm + CALM.0).min(CALM.1);
             // Handed to the shared cache, the lines are nearer for a receiver that waits for them. In
             // a stream of packets that would take them from the sender too early.
             for slot in start..end {
                 self.memory.demote(slot & mask);
             }
             ahead = (need + 2).clamp(CLEAR_AHEAD_OF_ANSWER.0, CLEAR_AHEAD_OF_ANSWER.1);
+        } else {
+            ahead = CLEAR_AHEAD;
+            let wanted = end + WRITE_AHEAD;
+            // What the receiver may still have to read is not taken from it.
+            if wanted + need <= self.limit {
+                for slot in wanted..wanted + need {
+                    self.memory.prefetch_to_write(slot & mask);
+                }
+            }
         }
         // Off the packet's way: these lines are still in the receiver's cache, and fetching them takes
         // as long as the packet's own journey.
-        while self.cleared <= end + ahead && self.cleared < self.limit {
-            self.memory.header(self.cleared & mask).store(0, Relaxed);
-            self.cleared += 1;
+        let (skip, _) = self.placement(len);
+        if skip == 0 {
+            self.cleared = self.clear(self.cleared..end + ahead + 1);
+        } else {
+            let start = end + skip;
+            self.turn = start..self.clear(start..start + ahead);
         }
         if cold {
             Sent::MustRing
         } else {
             Sent::Published
         }
+    }
+
+    /// Clears the first words of `slots`, as far as they are free; answers the first that was not cleared.
+    #[inline]
+    fn clear(&self, slots: Range<u64>) -> u64 {
+        let mask = self.memory.slots() - 1;
+        let end = slots.end.min(self.limit).max(slots.start);
+        for slot in slots.start..end {
+            self.memory.header(slot & mask).store(0, Relaxed);
+        }
+        end
     }
 
     /// The other side has sent something: the next packet is likely to be what it waits for.
@@ -232,6 +300,17 @@ pub(super) enum Front {
     Corrupt(u64),
 }
 
+/// What is known of packets behind the one at the front.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queue {
+    /// There are hardly any.
+    None,
+    /// There are likely some.
+    Begun,
+    /// There are likely some, and this one was behind another.
+    Continued,
+}
+
 /// The receiving end.
 pub(super) struct Consumer<M> {
     memory: M,
@@ -265,13 +344,18 @@ impl<M: RingMemory> Consumer<M> {
         self.memory.header(self.head & mask).load(Acquire) != 0
     }
 
-    /// Has lines fetched that are looked at soon: the one behind the front, and more if packets are known
-    /// to queue up.
+    /// Has lines fetched that are looked at soon: the one behind the front, where a packet of `len` bytes is, and
+    /// more if packets queue up. Of those behind short packets most have been asked for already.
     #[inline]
-    pub(super) fn prefetch(&self, queued: bool) {
+    pub(super) fn prefetch(&self, queue: Queue, len: usize) {
         let mask = self.memory.slots() - 1;
-        let most = if queued { QUEUE_AHEAD } else { 1 };
-        for ahead in 1..=most {
+        let packet = slots_of(len).min(PACKET_AHEAD);
+        let wanted = match queue {
+            Queue::None => 1..packet.max(1) + 1,
+            Queue::Continued if packet == 1 => QUEUE_AHEAD - 1..QUEUE_AHEAD + 1,
+            Queue::Begun | Queue::Continued => 1..packet.max(QUEUE_AHEAD) + 1,
+        };
+        for ahead in wanted {
             self.memory.prefetch((self.head + ahead) & mask);
         }
     }
@@ -309,7 +393,8 @@ impl<M: RingMemory> Consumer<M> {
     #[inline]
     pub(super) fn consume(&mut self, len: usize) -> bool {
         self.head += slots_of(len);
-        self.head - self.told >= self.memory.slots() / 4 && self.tell()
+        let slots = self.memory.slots();
+        self.head - self.told >= tell_every(self.head & (slots - 1), slots) && self.tell()
     }
 
     /// To be called when the ring was found empty: a sender that waits is told of the last of the room.

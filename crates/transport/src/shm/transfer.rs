@@ -244,8 +244,14 @@ pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
     }
     match pair.attach {
         Attach::Usable(pid) => attach_step(pair, pid),
-        Attach::Refused(_) => super::bulk::ask(pair),
+        Attach::Refused(_) => return super::bulk::ask(pair),
     }
+    let front = pair.transfers.queue.front();
+    if front.is_some_and(Active::is_finished) {
+        // The peer waits for that, and so does the caller.
+        return finish_front(pair, peer, sink);
+    }
+    Step::Again
 }
 
 fn finish_front(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
@@ -284,9 +290,9 @@ pub(super) fn again_if(more: bool) -> Step {
 }
 
 /// Copies one piece of the front transfer by cross-memory attach.
-fn attach_step(pair: &mut Pair, pid: i32) -> Step {
+fn attach_step(pair: &mut Pair, pid: i32) {
     let Some(active) = pair.transfers.queue.front_mut() else {
-        return Step::Wait;
+        return;
     };
     match attach_piece(&pair.imports, active, pid) {
         Ok(bytes) => active.advance(bytes),
@@ -295,7 +301,6 @@ fn attach_step(pair: &mut Pair, pid: i32) -> Step {
             pair.refuse_attach(reason);
         }
     }
-    Step::Again
 }
 
 fn attach_piece(
@@ -303,31 +308,36 @@ fn attach_piece(
     active: &Active,
     pid: i32,
 ) -> Result<u64, PieceError> {
-    // The local list may run out of spans first, or the remote one: what both cover is copied.
-    let most = active
-        .walk_local(active.local, MAX_PIECE as u64, MAX_SPANS, |_, _| {})
-        .1;
-    let mut spans: Vec<(RegionDescriptor, Range<u64>)> = Vec::new();
-    let (_, bytes) = active.walk_remote(active.remote, most, MAX_SPANS, |at, range| {
-        spans.push((active.transfer.remote[at], range));
-    });
     let mut local = LocalSpans::new();
-    active.walk_local(active.local, bytes, MAX_SPANS, |at, range| {
-        let range = range.start as usize..range.end as usize;
-        local.push(&active.transfer.local[at], range);
-    });
-    let mut keys: Vec<u64> = spans.iter().map(|(region, _)| region.key).collect();
-    keys.sort_unstable();
-    keys.dedup();
+    let (one, many);
+    let (spans, keys): (&[_], Vec<u64>);
+    if let ([near], [region]) = (&active.transfer.local[..], &active.transfer.remote[..]) {
+        // The usual case, for which lists would cost a noticeable part of a short copy.
+        let start = region.len - active.left;
+        let end = start + active.left.min(MAX_PIECE as u64);
+        local.push(near, start as usize..end as usize);
+        one = [(*region, start..end)];
+        (spans, keys) = (&one, Vec::new());
+    } else {
+        many = spans_of(active, &mut local);
+        let mut all: Vec<u64> = many.iter().map(|(region, _)| region.key).collect();
+        all.sort_unstable();
+        all.dedup();
+        (spans, keys) = (&many, all);
+    }
+    let keys = match spans {
+        [(region, _)] => std::slice::from_ref(&region.key),
+        _ => &keys,
+    };
     let direction = active.transfer.direction;
     if direction == Direction::Put {
-        imports.announce(&keys);
+        imports.announce(keys);
     }
-    let result = check_spans(imports, direction, &spans)
+    let result = check_spans(imports, direction, spans)
         .map_err(PieceError::Transfer)
         .and_then(|remote| copy(pid, direction, &local, &remote));
     match (direction, &result) {
-        (Direction::Put, _) => imports.release(&keys),
+        (Direction::Put, _) => imports.release(keys),
         (Direction::Get, Err(PieceError::Refused(_))) => {}
         (Direction::Get, _) => {
             if !keys.iter().all(|key| imports.is_open(*key)) {
@@ -336,6 +346,26 @@ fn attach_piece(
         }
     }
     result
+}
+
+/// What of the lists one call can copy; the local spans go to `local`.
+fn spans_of<'a>(
+    active: &'a Active,
+    local: &mut LocalSpans<'a>,
+) -> Vec<(RegionDescriptor, Range<u64>)> {
+    // The local list may run out of spans first, or the remote one: what both cover is copied.
+    let most = active
+        .walk_local(active.local, MAX_PIECE as u64, MAX_SPANS, |_, _| {})
+        .1;
+    let mut spans = Vec::new();
+    let (_, bytes) = active.walk_remote(active.remote, most, MAX_SPANS, |at, range| {
+        spans.push((active.transfer.remote[at], range));
+    });
+    active.walk_local(active.local, bytes, MAX_SPANS, |at, range| {
+        let range = range.start as usize..range.end as usize;
+        local.push(&active.transfer.local[at], range);
+    });
+    spans
 }
 
 fn check_spans(

@@ -11,13 +11,12 @@ use causeway_wire::tcp::{Auth, Holder, Refusal, Ticket};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use super::ending::Silence;
 use super::handshake::{Agreement, Handshake, Role, Terms, has_fast_aes};
 use super::link::{Link, Phase, broken};
 use super::slots::{FIRST_RESERVED_GENERATION, Origin, PeerState};
 use super::{Tcp, TcpConfig, resolve};
 use crate::error::PeerError;
-use crate::method::{Identity, Peer, Sink};
+use crate::method::{Identity, Peer, Silence, Sink};
 
 /// The most connections that one poll accepts per listener.
 const ACCEPTS_PER_POLL: usize = 32;

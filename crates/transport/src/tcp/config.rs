@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The most connections with one peer that can be asked for.
+pub const MAX_CONNECTIONS: u8 = causeway_wire::tcp::MAX_LANES;
+
 /// Length of the cluster's key.
 pub const KEY_BYTES: usize = 32;
 
@@ -33,7 +36,7 @@ pub struct TcpConfig {
     pub max_half_open: usize,
     /// How many connections with one peer there may be, if the other side takes as many: beyond the
     /// first, which carries packets, they are made when the first large transfer starts and carry
-    /// the data of large transfers.
+    /// the data of large transfers. At most [`MAX_CONNECTIONS`].
     pub lanes: u8,
 }
 

@@ -9,19 +9,8 @@ use super::link::Phase;
 use super::progress::POLLS_PER_EPOLL;
 use super::session::Session;
 use super::slots::{Origin, PeerState};
-use crate::error::{PeerError, TransferError};
-use crate::method::{Packet, Peer, Sink, Token};
-
-/// Takes nothing: for peers that nobody is to hear of any more.
-pub(super) struct Silence;
-
-impl Sink for Silence {
-    fn packet(&mut self, _: Peer, _: Packet<'_>) {}
-    fn transfer_done(&mut self, _: Peer, _: Token, _: Result<(), TransferError>) {}
-    fn peer_up(&mut self, _: Peer) {}
-    fn peer_down(&mut self, _: Peer, _: PeerError) {}
-    fn writable(&mut self, _: Peer) {}
-}
+use crate::error::PeerError;
+use crate::method::{Peer, Silence, Sink};
 
 impl Tcp {
     /// A connection, or the attempt to make one, is over.

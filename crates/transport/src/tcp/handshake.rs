@@ -316,7 +316,7 @@ impl Handshake {
     fn on_step(&mut self, step: Step<'_>) -> Result<Option<Agreed>, PeerError> {
         if step.kind == StepKind::Refuse {
             self.state = State::Over;
-            return Err(refused(step.refusal));
+            return Err(refused(step.refusal, "TCP"));
         }
         match (std::mem::replace(&mut self.state, State::Over), step.kind) {
             (State::Noise(noise), StepKind::Noise) => self.on_noise(noise, step.payload),
@@ -420,9 +420,11 @@ fn broken_noise(error: snow::Error) -> PeerError {
     PeerError::Broken(format!("the Noise handshake cannot go on: {error}"))
 }
 
-fn refused(refusal: Refusal) -> PeerError {
+/// What a refusal means to who is refused; `format` is that of the method.
+pub(crate) fn refused(refusal: Refusal, format: &str) -> PeerError {
+    let version = format!("it speaks another version of the {format} format");
     let reason = match refusal {
-        Refusal::Version => "it speaks another version of the TCP format",
+        Refusal::Version => version.as_str(),
         Refusal::KeyNeeded => "it demands the cluster's key, and this process has none",
         Refusal::NoKey => "it has no cluster key, and this process demands one",
         Refusal::WrongKey => "it says that this process holds another cluster key",

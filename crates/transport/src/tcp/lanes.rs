@@ -13,13 +13,12 @@ use causeway_wire::tcp::{TICKET_BYTES, Ticket};
 use rustix::event::epoll;
 
 use super::Tcp;
-use super::ending::Silence;
 use super::handshake::Agreement;
 use super::link::{Link, Phase, broken};
 use super::session::Invitation;
 use super::slots::{Origin, PeerState};
 use crate::error::PeerError;
-use crate::method::{Peer, Sink};
+use crate::method::{Peer, Silence, Sink};
 
 impl Tcp {
     /// A peer that connected to us has come up and takes further lanes.

@@ -8,11 +8,10 @@ use causeway_sys::net;
 use rustix::event::{Timespec, epoll};
 
 use super::Tcp;
-use super::ending::Silence;
 use super::link::Phase;
 use super::slots::{FIRST_RESERVED_GENERATION, Origin};
 use crate::error::PeerError;
-use crate::method::{Peer, Sink};
+use crate::method::{Peer, Silence, Sink};
 
 /// Connections that are read without asking epoll. A read that finds nothing costs about two thirds
 /// of an epoll call, so more than a few would cost more than they save.

@@ -6,19 +6,8 @@ use super::core::Core;
 use super::link::Link;
 use super::table::Origin;
 use super::{Remote, Time};
-use crate::error::{PeerError, TransferError};
-use crate::method::{Packet, Peer, Sink, Token};
-
-/// Takes nothing: for peers that nobody is to hear of any more.
-pub(super) struct Silence;
-
-impl Sink for Silence {
-    fn packet(&mut self, _: Peer, _: Packet<'_>) {}
-    fn transfer_done(&mut self, _: Peer, _: Token, _: Result<(), TransferError>) {}
-    fn peer_up(&mut self, _: Peer) {}
-    fn peer_down(&mut self, _: Peer, _: PeerError) {}
-    fn writable(&mut self, _: Peer) {}
-}
+use crate::error::PeerError;
+use crate::method::{Peer, Silence, Sink};
 
 impl Core {
     /// A connection, or the attempt to make one, is over.

@@ -515,7 +515,7 @@ impl Core {
             }
         }
         link.heard(now);
-        let mut silence = super::closing::Silence;
+        let mut silence = crate::method::Silence;
         let sink: &mut dyn Sink = match state.origin {
             Origin::Lingering { .. } => &mut silence,
             _ => sink,

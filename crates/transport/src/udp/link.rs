@@ -56,6 +56,8 @@ pub(super) struct Opening {
     pub(super) noise: VecDeque<Begun>,
     /// What somebody said who may not be the callee: believed when nothing better has come in time.
     pub(super) refused: Option<PeerError>,
+    /// Acceptances of which the kernel did not confirm that they are the callee's.
+    pub(super) disbelieved: u64,
     /// Cookies that came.
     cookies: u32,
     /// Whether the opening was sent as it stands.
@@ -412,11 +414,20 @@ impl Opening {
             greeting,
             noise: VecDeque::new(),
             refused: None,
+            disbelieved: 0,
             cookies: 0,
             sent: false,
             repeat_at: now,
             repeats: 0,
         }
+    }
+
+    /// An acceptance that is not the callee's, as far as one can see, is no reason to stop asking. If nothing
+    /// better comes in time, this was the reason.
+    pub(super) fn disbelieve(&mut self, reason: String) {
+        self.disbelieved += 1;
+        tracing::debug!(%reason, "an acceptance over UDP is not believed");
+        self.refused = Some(PeerError::Unauthorised(reason));
     }
 
     /// Whether this cookie is worth another handshake: none before the opening was sent with the one

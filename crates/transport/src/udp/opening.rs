@@ -10,7 +10,8 @@
 //! ```
 //!
 //! The caller repeats what is not answered, and with a key also what is refused: anybody can forge a
-//! refusal, which therefore is only believed when the time is over. The cookie proves that it receives what is sent to its address;
+//! refusal, which therefore is only believed when the time is over. The same goes, without a key, for an
+//! acceptance from where the kernel knows nobody whom we talk to. The cookie proves that it receives what is sent to its address;
 //! the first segment that it is the one whose ephemeral key was in its opening. The Noise message fits
 //! its cookie alone: a recorded opening is worth no more than one place among the half-open, as long as
 //! its cookie is good, and only until somebody else needs it.
@@ -25,15 +26,15 @@ use std::time::Duration;
 use causeway_wire::datagram::{Greeting, Kind, PUBLIC_KEY, Prefix};
 use causeway_wire::tcp::{Auth, Holder, Refusal};
 
-use super::closing::Silence;
 use super::core::{Core, Surroundings};
 use super::link::{Link, Opening, Phase};
 use super::noise::{self, Call, EPHEMERAL_BYTES};
 use super::table::{Origin, PeerState, describe};
 use super::{Remote, Time};
 use crate::error::PeerError;
-use crate::method::{Identity, Peer, Sink};
+use crate::method::{Identity, Peer, Silence, Sink};
 use crate::tcp::config::KEY_BYTES;
+use crate::tcp::handshake::refused;
 
 /// Handshakes of one opening that are kept: the callee may have answered the one before the last.
 const MAX_BEGUN: usize = 8;
@@ -117,7 +118,9 @@ impl Core {
         match prefix.kind {
             Kind::Cookie => self.cookie_came(now, peer, greeting, around),
             Kind::Accept => self.accepted(now, peer, prefix.from, greeting, around, sink),
-            Kind::Refuse => self.turned_away(now, peer, refused(greeting.refusal), sink),
+            Kind::Refuse => {
+                self.turned_away(now, peer, refused(greeting.refusal, "datagram"), sink)
+            }
             _ => {}
         }
     }
@@ -193,6 +196,14 @@ impl Core {
         let Phase::Opening(opening) = &mut link.phase else {
             return;
         };
+        // Asked before the handshake goes on: an answer that is not believed leaves it as it was.
+        let identity = match keyed {
+            true => Identity::Keyed,
+            false => match around.verify(link.remote, greeting.holder, true) {
+                Ok(identity) => identity,
+                Err(reason) => return opening.disbelieve(reason),
+            },
+        };
         let mut seal = None;
         if sealed {
             let answered = opening
@@ -211,16 +222,7 @@ impl Core {
                 }
             }
         }
-        if keyed {
-            state.identity = Some(Identity::Keyed);
-        } else {
-            match around.verify(link.remote, greeting.holder, true) {
-                Ok(identity) => state.identity = Some(identity),
-                Err(reason) => {
-                    return self.end(now, peer, PeerError::Unauthorised(reason), sink);
-                }
-            }
-        }
+        state.identity = Some(identity);
         link.come_up(theirs, seal, now);
         self.touch(now, peer);
     }
@@ -449,19 +451,4 @@ fn greet(key: &Option<[u8; KEY_BYTES]>, to: Remote, around: &dyn Surroundings) -
             ..Greeting::default()
         },
     }
-}
-
-fn refused(refusal: Refusal) -> PeerError {
-    let reason = match refusal {
-        Refusal::Version => "it speaks another version of the datagram format",
-        Refusal::KeyNeeded => "it demands the cluster's key, and this process has none",
-        Refusal::NoKey => "it has no cluster key, and this process demands one",
-        Refusal::WrongKey => "it says that this process holds another cluster key",
-        Refusal::OtherUser => {
-            "it says that this process is not of its user on its host; use a cluster key"
-        }
-        Refusal::Full => "it has as many peers as it takes",
-        Refusal::None => "it refuses without a reason",
-    };
-    PeerError::Unauthorised(reason.to_owned())
 }

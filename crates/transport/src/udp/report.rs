@@ -33,7 +33,11 @@ impl Core {
         let connection = match (&state.link, &state.gone) {
             (_, Some(cause)) => format!("down: {cause}"),
             (None, None) => "none now: it is made by the next send".to_owned(),
-            (Some(link), None) => match link.phase {
+            (Some(link), None) => match &link.phase {
+                Phase::Opening(opening) if opening.disbelieved > 0 => {
+                    let count = opening.disbelieved;
+                    format!("being made; {count} answers were not the peer's and are ignored")
+                }
                 Phase::Opening(_) => "being made".to_owned(),
                 Phase::Accepting(_) => "proving who is there".to_owned(),
                 Phase::Up => "up".to_owned(),

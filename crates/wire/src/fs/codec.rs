@@ -10,7 +10,7 @@
 
 use self::fields::*;
 use super::*;
-use crate::codec::{Malformed, Reader, Wire, Writer};
+use crate::codec::{Malformed, Reader, Wire, Writer, within};
 
 mod fields;
 
@@ -232,13 +232,8 @@ impl Wire for Reply {
 
 /// Checks the message's length and takes its first byte.
 fn check_envelope(input: &mut Reader<'_>) -> Result<(), Malformed> {
-    if input.remaining() > MAX_MESSAGE_BYTES {
-        return Err(Malformed::TooLarge {
-            field: "message length",
-            value: input.remaining() as u64,
-            limit: MAX_MESSAGE_BYTES as u64,
-        });
-    }
+    let most = MAX_MESSAGE_BYTES as u64;
+    within(input.remaining() as u64, most, "message length")?;
     match input.u8("protocol version")? {
         PROTOCOL_VERSION => Ok(()),
         value => unknown("protocol version", value),

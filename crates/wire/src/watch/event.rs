@@ -3,7 +3,7 @@
 use alloc::string::String;
 
 use super::{EVENT_BODY_BYTES, front, text_in};
-use crate::codec::{Malformed, Reader, Writer};
+use crate::codec::{Malformed, Reader, Writer, within};
 
 /// Most bytes of an event's target.
 pub const MAX_TARGET: usize = 64;
@@ -61,13 +61,7 @@ impl LogEvent {
         }
         let target_len = usize::from(input.u8("length of the target")?);
         let text_len = usize::from(input.u16("length of the text")?);
-        if target_len > MAX_TARGET {
-            return Err(Malformed::TooLarge {
-                field: "length of the target",
-                value: target_len as u64,
-                limit: MAX_TARGET as u64,
-            });
-        }
+        within(target_len as u64, MAX_TARGET as u64, "length of the target")?;
         let (target, text) = body[16..].split_at(target_len);
         Ok(Self {
             at_ns,

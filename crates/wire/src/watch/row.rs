@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{ROW_BODY_BYTES, ends, text_in};
-use crate::codec::{Malformed, Reader, Writer};
+use crate::codec::{Malformed, Reader, Writer, within};
 
 /// Most bytes of a peer's address; longer ones lose their middle.
 pub const MAX_ADDRESS: usize = 52;
@@ -281,13 +281,8 @@ impl InstanceRow {
 
     fn decode(mut input: Reader<'_>, text: &[u8]) -> Result<Self, Malformed> {
         let len = usize::from(input.u8("length of the addresses")?);
-        if len > MAX_LISTENING {
-            return Err(Malformed::TooLarge {
-                field: "length of the addresses",
-                value: len as u64,
-                limit: MAX_LISTENING as u64,
-            });
-        }
+        let most = MAX_LISTENING as u64;
+        within(len as u64, most, "length of the addresses")?;
         zero(input.u16("padding")?.into())?;
         let mut row = Self {
             instance: input.u32("instance")?,

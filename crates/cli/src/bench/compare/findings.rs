@@ -1,6 +1,8 @@
 //! Figures of all runs, by case, participant and size, in the order in which they first came.
 
-use super::trial::Figure;
+use serde::Serialize;
+
+use super::trial::{Figure, Trial};
 use super::{LIMIT, OURS};
 use crate::rows::{Row, Table, figure_text, median};
 use crate::units::bytes_text;
@@ -38,6 +40,30 @@ impl Series {
         });
         pairs.collect()
     }
+}
+
+/// Somebody did not come to the end of a trial.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Gap {
+    pub(crate) who: String,
+    /// Its name.
+    #[serde(serialize_with = "by_name")]
+    pub(crate) trial: Trial,
+    /// In two words: `timed out`, or `failed`.
+    pub(crate) how: &'static str,
+    /// All that is known.
+    pub(crate) why: String,
+}
+
+fn by_name<S: serde::Serializer>(trial: &Trial, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(&trial.name())
+}
+
+/// What stands for the figure that somebody has not got.
+pub(crate) fn gap(gaps: &[Gap], who: &str, case: &str) -> Option<&'static str> {
+    let mut gaps = gaps.iter();
+    let gap = gaps.find(|gap| gap.who == who && gap.trial.yields(case))?;
+    Some(gap.how)
 }
 
 /// Everything that was measured.
@@ -99,8 +125,9 @@ impl Findings {
     }
 }
 
-/// Medians with a column for each participant.
-pub(crate) fn medians(rows: &[Row], whos: &[String]) -> Table {
+/// Medians with a column for each participant; where somebody has none because a trial came to nothing,
+/// the cell says so.
+pub(crate) fn medians(rows: &[Row], whos: &[String], gaps: &[Gap]) -> Table {
     let mut head = vec!["case", "size"];
     head.extend(whos.iter().map(String::as_str));
     let mut table = Table::new(&head);
@@ -114,8 +141,9 @@ pub(crate) fn medians(rows: &[Row], whos: &[String]) -> Table {
         let mut cells = vec![first.case.clone(), size];
         cells.extend(whos.iter().map(|who| {
             let row = same.iter().find(|row| row.who == *who);
-            row.map(|row| figure_text(&row.metric, row.median))
-                .unwrap_or_default()
+            let figure = row.map(|row| figure_text(&row.metric, row.median));
+            let why_not = || gap(gaps, who, &first.case).unwrap_or_default().to_owned();
+            figure.unwrap_or_else(why_not)
         }));
         table.row(cells);
     }
@@ -125,6 +153,8 @@ pub(crate) fn medians(rows: &[Row], whos: &[String]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::compare::trial::Pattern;
+    use crate::bench::messages::pair::Effort;
 
     #[test]
     fn ratios_need_figures_of_the_same_run() {
@@ -145,7 +175,64 @@ mod tests {
         let other = findings.series("rate/shm", "x-1", 8).unwrap();
         assert_eq!(ours.over(other), [2.0]);
         assert_eq!(findings.rows().len(), 2);
-        let table = medians(&findings.rows(), &[OURS.to_owned(), "x-1".to_owned()]);
+        let table = medians(&findings.rows(), &[OURS.to_owned(), "x-1".to_owned()], &[]);
         assert_eq!(table.rows(), [["rate/shm", "8 B", "2 /s", "5 /s"]]);
+    }
+
+    #[test]
+    fn who_has_no_figure_because_a_trial_failed_is_told() {
+        let trial = |pattern, method: &str| Trial {
+            pattern,
+            method: method.to_owned(),
+            sizes: Vec::new(),
+            clients: 64,
+            effort: Effort { quick: true },
+            processors: [0, 1],
+        };
+        let gaps = [
+            (Pattern::Load, "tcp", "timed out"),
+            (Pattern::Bandwidth, "shm", "failed"),
+        ]
+        .map(|(pattern, method, how)| Gap {
+            who: "x-1".to_owned(),
+            trial: trial(pattern, method),
+            how,
+            why: String::new(),
+        });
+        let mut findings = Findings::default();
+        let latencies = [1.0, 3.0];
+        let load = |clients| Trial {
+            clients,
+            ..trial(Pattern::Load, "tcp")
+        };
+        // As many clients as there are latencies.
+        for figure in Figure::of_load(&load(2), 10_000, &latencies) {
+            findings.add(0, OURS, figure);
+        }
+        for (who, case) in [
+            (OURS, "load/tcp/64-clients/mean"),
+            (OURS, "rate/shm"),
+            (OURS, "rate/tcp"),
+            (OURS, "ring/tcp/2-processes/hop"),
+            ("x-1", "bandwidth/shm"),
+        ] {
+            findings.add(0, who, Figure::new(case, 8, "ratio", 1.0).unwrap());
+        }
+        let whos = [OURS.to_owned(), "x-1".to_owned()];
+        let table = medians(&findings.rows(), &whos, &gaps);
+        let cell = |case: &str| {
+            let mut rows = table.rows().iter();
+            rows.find(|row| row[0] == case).unwrap()[3].clone()
+        };
+        assert_eq!(cell("load/tcp/64-clients/mean"), "timed out");
+        assert_eq!(cell("rate/shm"), "failed");
+        for case in [
+            "load/tcp/2-clients/mean",
+            "rate/tcp",
+            "ring/tcp/2-processes/hop",
+        ] {
+            assert_eq!(cell(case), "", "{case}");
+        }
+        assert_ne!(cell("bandwidth/shm"), "failed", "what came before is shown");
     }
 }

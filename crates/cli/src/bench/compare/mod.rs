@@ -6,7 +6,7 @@
 //! others, [`findings`] what came of it, [`goals`] what was to be reached, `page` the report.
 
 pub(crate) mod crowd;
-mod findings;
+pub(crate) mod findings;
 pub(crate) mod goals;
 mod ours;
 mod page;
@@ -25,8 +25,9 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::shutdown::{self, ScratchDirectory};
 use crate::units::parse_bytes;
-use findings::Findings;
+use findings::{Findings, Gap};
 use ours::Ours;
+use peers::child::Failed;
 use peers::{Peer, Places};
 use trial::{Figure, Pattern, Trial};
 
@@ -120,8 +121,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     explain(&mut benchmark, processors);
     warn(&mut benchmark, arguments.quick);
     let runs = if arguments.quick { 1 } else { arguments.runs };
-    let findings = measure(&mut benchmark, &mut participants, &trials, runs);
+    let (findings, gaps) = measure(&mut benchmark, &mut participants, &trials, runs);
     benchmark.rows = findings.rows();
+    benchmark.gaps = gaps;
     let clients: Vec<usize> = arguments.clients.iter().map(|&one| one as usize).collect();
     benchmark.verdicts = goals::verdicts(&findings, &clients);
     show(&benchmark, &participants);
@@ -271,9 +273,11 @@ fn explain(benchmark: &mut Benchmark, [one, other]: [usize; 2]) {
             .to_owned(),
     );
     benchmark.note(
-        "repetitions, windows and warm-up are the same for all; latency and bandwidth of Causeway and \
-         the MPIs are those of the median of up to 40 parts of a run, UCX's latency is its median, \
-         libfabric's and UCX's other figures are averages. libfabric's fi_pingpong has no windows"
+        "repetitions and warm-up are the same for all. Windows are the same for Causeway and the MPIs, \
+         which acknowledge each; UCX's ucx_perftest has its own way to limit what is outstanding, and \
+         libfabric's fi_pingpong has no windows. Latency and bandwidth of Causeway and the MPIs are those \
+         of the median of up to 40 parts of a run, UCX's latency is its median, libfabric's and UCX's \
+         other figures are averages"
             .to_owned(),
     );
 }
@@ -297,7 +301,8 @@ fn measure(
     participants: &mut Participants,
     trials: &[Trial],
     runs: u32,
-) -> Findings {
+) -> (Findings, Vec<Gap>) {
+    let mut gaps = Vec::new();
     let mut findings = Findings::default();
     let turns = trials.len() * participants.names().len() * runs as usize;
     let progress = Progress::steps(&benchmark.output, "comparing", turns as u64);
@@ -306,8 +311,15 @@ fn measure(
             for who in participants.names() {
                 progress.step(&format!("{who}: {}", trial.name()));
                 let mut figures = Vec::new();
-                if let Err(why) = participants.turn(&who, trial, &mut figures) {
+                if let Err(Failed { why, timed_out }) = participants.turn(&who, trial, &mut figures)
+                {
                     progress.say(|| benchmark.note(format!("{who}, {}: {why}", trial.name())));
+                    gaps.push(Gap {
+                        who: who.clone(),
+                        trial: trial.clone(),
+                        how: if timed_out { "timed out" } else { "failed" },
+                        why,
+                    });
                 }
                 for figure in figures {
                     findings.add(run, &who, figure);
@@ -315,7 +327,7 @@ fn measure(
             }
         }
     }
-    findings
+    (findings, gaps)
 }
 
 impl Participants {
@@ -331,32 +343,32 @@ impl Participants {
 
     /// One participant's turn; adds its figures, as far as it comes, and says why if that is not to the
     /// end.
-    fn turn(&mut self, who: &str, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), String> {
+    fn turn(&mut self, who: &str, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), Failed> {
         let key = (who.to_owned(), trial.name());
         if self.unable.contains(&key) {
             return Ok(());
         }
+        let ours =
+            |found: Outcome<Vec<Figure>>| found.map_err(|failure| failure.to_string().into());
         let done = match (who, &mut self.ours) {
-            (OURS, Some(ours)) => ours.run(trial).map(|found| figures.extend(found)),
-            (LIMIT, Some(ours)) => ours.limits(trial).map(|found| figures.extend(found)),
+            (OURS, Some(us)) => ours(us.run(trial)).map(|found| figures.extend(found)),
+            (LIMIT, Some(us)) => ours(us.limits(trial)).map(|found| figures.extend(found)),
             _ => match self.peers.iter_mut().find(|peer| peer.who() == who) {
-                Some(peer) if peer.can(trial) => peer
-                    .run(trial, figures)
-                    .map_err(|why| Failure::new("its turn", why)),
+                Some(peer) if peer.can(trial) => peer.run(trial, figures),
                 _ => Ok(()),
             },
         };
-        done.map_err(|failure| {
+        if done.is_err() {
             self.our_failures += usize::from(who == OURS);
             self.unable.insert(key);
-            failure.to_string()
-        })
+        }
+        done
     }
 }
 
 /// Prints the medians and the verdicts.
 fn show(benchmark: &Benchmark, participants: &Participants) {
-    let medians = findings::medians(&benchmark.rows, &participants.names());
+    let medians = findings::medians(&benchmark.rows, &participants.names(), &benchmark.gaps);
     benchmark.output.line("");
     benchmark.output.line(&medians.text());
     if !benchmark.verdicts.is_empty() {

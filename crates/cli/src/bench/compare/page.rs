@@ -1,12 +1,13 @@
 //! The report of `causeway bench compare`.
 
+use super::findings::{self, Gap};
 use super::{LIMIT, OURS, goals};
 use crate::bench::outcome::Benchmark;
 use crate::report::Page;
-use crate::report::page::{Extent, Figure, Key};
+use crate::report::page::{Extent, Figure};
 use crate::report::plots::{self, Line, Range, size_name};
 use crate::report::svg::plain;
-use crate::rows::{Row, figure_text};
+use crate::rows::Row;
 
 /// Colour of what is a limit and no participant.
 const GREY: usize = 6;
@@ -48,6 +49,12 @@ pub(super) fn draw(benchmark: &Benchmark, page: &mut Page) {
     drawing.loads(page);
     drawing.rings(page);
     drawing.idle(page);
+    let whos: Vec<String> = drawing.everybody().map(str::to_owned).collect();
+    page.table(
+        "Side by side",
+        "Medians of the runs.",
+        &findings::medians(&benchmark.rows, &whos, &benchmark.gaps),
+    );
     if !benchmark.verdicts.is_empty() {
         page.table(
             "What was to be reached",
@@ -87,18 +94,36 @@ struct Drawing<'a> {
     rows: &'a [Row],
     /// Participants that are no limits, in order.
     whos: Vec<&'a str>,
+    gaps: &'a [Gap],
 }
 
 impl<'a> Drawing<'a> {
     fn new(benchmark: &'a Benchmark) -> Self {
         let mut whos: Vec<&str> = benchmark.rows.iter().map(|row| row.who.as_str()).collect();
+        whos.extend(benchmark.gaps.iter().map(|gap| gap.who.as_str()));
         whos.retain(|who| *who != LIMIT);
         whos.sort_by_key(|who| (*who != OURS, who.to_owned()));
         whos.dedup();
         Self {
             rows: &benchmark.rows,
             whos,
+            gaps: &benchmark.gaps,
         }
+    }
+
+    /// Participants in their order, then the limits.
+    fn everybody(&self) -> impl Iterator<Item = &'a str> {
+        self.whos.iter().copied().chain([LIMIT])
+    }
+
+    /// Who is not in a plot because a trial came to nothing, in words behind its caption.
+    fn absent(&self, case: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let absent = self.whos.iter().filter(|who| !is_there(who));
+        let words = absent.filter_map(|who| {
+            let how = findings::gap(self.gaps, who, case)?;
+            Some(format!(" {who} {how}."))
+        });
+        words.collect()
     }
 
     fn colour(&self, who: &str) -> usize {
@@ -134,19 +159,13 @@ impl<'a> Drawing<'a> {
                     row.size_bytes as f64
                 };
                 let point = (size, row.median, row.min, row.max);
-                match lines.iter_mut().find(|line| line.name == name) {
-                    Some(line) => line.points.push(point),
-                    None => lines.push(Line {
-                        colour: if name.contains("memalloc") {
-                            5
-                        } else {
-                            self.colour(&row.who)
-                        },
-                        dashed: row.who == LIMIT,
-                        name,
-                        points: vec![point],
-                    }),
-                }
+                plots::add_point(&mut lines, &name, point, |_| {
+                    let colour = match name.contains("memalloc") {
+                        true => 5,
+                        false => self.colour(&row.who),
+                    };
+                    (colour, row.who == LIMIT)
+                });
             }
         }
         if lines.is_empty() {
@@ -154,14 +173,12 @@ impl<'a> Drawing<'a> {
         }
         // Ours is drawn last, above the others, and named first.
         lines.sort_by_key(|line| line.name.starts_with(OURS));
-        let legend = lines.iter().rev().map(|line| Key {
-            colour: line.colour,
-            dashed: line.dashed,
-            text: line.name.clone(),
-        });
+        let legend = lines.iter().rev().map(Line::key);
+        let case = format!("{}/{method}", kinds.first().unwrap_or(&""));
+        let has = |who: &str| lines.iter().any(|line| line.name == who);
         let figure = Figure {
             title: &format!("{title}, {method}"),
-            caption,
+            caption: &format!("{caption}{}", self.absent(&case, has)),
             extent,
             legend: legend.collect(),
         };
@@ -212,12 +229,15 @@ impl<'a> Drawing<'a> {
                 .collect();
             let mut words = case.split('/').skip(1);
             let (method, clients) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+            let absent = self.absent(case, |who| figure(who, "mean").is_some());
             self.ranges(
                 page,
                 &ranges,
                 &format!("{}, {} KB answers, {method}", clients.replace('-', " "), size / 1000),
-                "From a request to its answer: the fastest client, the mean, the slowest. One server has \
-                 one processor, all clients have the other.",
+                &format!(
+                    "From a request to its answer: the fastest client, the mean, the slowest. One server \
+                     has one processor, all clients have the other.{absent}"
+                ),
             );
         }
     }
@@ -238,8 +258,14 @@ impl<'a> Drawing<'a> {
             ] {
                 let prefix = format!("ring/{method}/");
                 let mut ranges: Vec<Range> = Vec::new();
+                let mut absent = String::new();
                 for processes in super::trial::RINGS {
                     let case = format!("{prefix}{processes}-processes/{which}");
+                    let has = |who: &str| {
+                        let mut rows = self.rows.iter();
+                        rows.any(|row| row.case == case && row.who == who)
+                    };
+                    absent = self.absent(&case, has);
                     for row in self.rows.iter().filter(|row| row.case == case) {
                         ranges.push(Range {
                             name: format!("{} · {processes}", row.who),
@@ -250,7 +276,8 @@ impl<'a> Drawing<'a> {
                         });
                     }
                 }
-                self.ranges(page, &ranges, &format!("{title}, {method}"), caption);
+                let caption = format!("{caption}{absent}");
+                self.ranges(page, &ranges, &format!("{title}, {method}"), &caption);
             }
         }
     }
@@ -324,6 +351,5 @@ fn tick_text(metric: &str, value: f64) -> String {
     if metric == "rate_per_s" {
         return plain(value);
     }
-    let text = figure_text(metric, value);
-    text.replace(".00", "").replace(".0 ", " ")
+    plots::tick_text(metric, value)
 }

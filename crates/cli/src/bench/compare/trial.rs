@@ -87,9 +87,30 @@ impl Trial {
         if self.effort.quick { 100 } else { 300 }
     }
 
-    /// Its name: `latency over shm`.
+    /// Its name: `latency over shm`, `load by 64 clients over tcp`.
     pub(crate) fn name(&self) -> String {
-        format!("{} over {}", self.pattern.name(), self.method)
+        let by = match self.pattern {
+            Pattern::Load => format!(" by {} clients", self.clients),
+            _ => String::new(),
+        };
+        format!("{}{by} over {}", self.pattern.name(), self.method)
+    }
+
+    /// Whether figures of this case come of it.
+    pub(crate) fn yields(&self, case: &str) -> bool {
+        let method = &self.method;
+        let kinds = match self.pattern {
+            Pattern::Latency => vec![format!("latency/{method}")],
+            Pattern::Bandwidth => vec![format!("bandwidth/{method}"), format!("rate/{method}")],
+            Pattern::Load => vec![format!("load/{method}/{}-clients", self.clients)],
+            Pattern::Ring => vec![format!("ring/{method}")],
+            Pattern::Idle => vec![format!("idle/{method}")],
+        };
+        let rest = |kind: &String| case.strip_prefix(kind.as_str());
+        kinds
+            .iter()
+            .filter_map(rest)
+            .any(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 }
 

@@ -70,9 +70,7 @@ fn cards(benchmark: &Benchmark) -> Vec<(String, String, Option<bool>)> {
 fn short(metric: &str) -> impl Fn(f64) -> String {
     move |value| match metric {
         "bandwidth_mb_s" if value == 0.0 => "0".to_owned(),
-        _ => figure_text(metric, value)
-            .replace(".00", "")
-            .replace(".0 ", " "),
+        _ => plots::tick_text(metric, value),
     }
 }
 
@@ -137,15 +135,7 @@ fn by_clients(benchmark: &Benchmark, name_of: impl Fn(&Row) -> Option<(String, f
             continue;
         };
         let point = (clients, row.median, row.min, row.max);
-        match lines.iter_mut().find(|line| line.name == name) {
-            Some(line) => line.points.push(point),
-            None => lines.push(Line {
-                name,
-                colour: lines.len() % 8,
-                dashed: false,
-                points: vec![point],
-            }),
-        }
+        plots::add_point(&mut lines, &name, point, |lines| (lines % 8, false));
     }
     lines
 }
@@ -171,15 +161,11 @@ fn rates(page: &mut Page, lines: &[Line], title: &str, caption: &str) {
     if lines.is_empty() {
         return;
     }
-    let legend = lines
-        .iter()
-        .map(|line| Key::solid(line.colour, line.name.clone()))
-        .collect();
     let figure = Figure {
         title,
         caption,
         extent: Extent::Half,
-        legend,
+        legend: lines.iter().map(Line::key).collect(),
     };
     page.figure(&figure, |width| {
         let clients = |count: f64| format!("{count:.0}");
@@ -278,33 +264,18 @@ fn tiles(benchmark: &Benchmark, page: &mut Page) {
         };
         let point = (row.size_bytes as f64, row.median, row.min, row.max);
         let name = name.replace('/', ", ");
-        match lines.iter_mut().find(|line| line.name == name) {
-            Some(line) => line.points.push(point),
-            None => lines.push(Line {
-                dashed: name.ends_with("each"),
-                name,
-                colour: lines.len() % 8,
-                points: vec![point],
-            }),
-        }
+        let style = |lines: usize| (lines % 8, name.ends_with("each"));
+        plots::add_point(&mut lines, &name, point, style);
     }
     if lines.is_empty() {
         return;
     }
-    let legend = lines
-        .iter()
-        .map(|line| Key {
-            colour: line.colour,
-            dashed: line.dashed,
-            text: line.name.clone(),
-        })
-        .collect();
     let figure = Figure {
         title: "Tiles of a two-dimensional array",
         caption: "All tiles together, by the bytes of one row of a tile, which is one fragment of \
                   the file. Solid: all rows in one list. Dashed: one request for each row.",
         extent: Extent::Half,
-        legend,
+        legend: lines.iter().map(Line::key).collect(),
     };
     page.figure(&figure, |width| {
         let name = short("bandwidth_mb_s");

@@ -42,6 +42,9 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_bytes,
           default_values = ["8", "64", "1KiB", "4KiB", "16KiB", "64KiB", "256KiB", "1MiB", "4MiB"])]
     sizes: Vec<u64>,
+    /// Most TCP connections between the two processes, for large messages [usual: by the number of cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    tcp_connections: Option<u8>,
     /// How often everything is measured
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -76,6 +79,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         quick: arguments.quick,
     })?;
     benchmark.note(pair.placement());
+    if let Some(most) = arguments.tcp_connections {
+        benchmark.note(format!("up to {most} TCP connections between the two"));
+        pair.tcp_connections = most;
+    }
     for method in &arguments.methods {
         benchmark.output.line(&format!("{method}:"));
         pair.open(method)?;

@@ -2,8 +2,8 @@
 
 use super::Benchmark;
 use crate::report::Page;
-use crate::report::page::{Extent, Figure, Key};
-use crate::report::plots::{self, Line, size_name};
+use crate::report::page::{Extent, Figure};
+use crate::report::plots::{self, Line, size_name, tick_text};
 use crate::rows::figure_text;
 
 /// Fills the report.
@@ -77,17 +77,11 @@ fn lines(benchmark: &Benchmark, metric: &str, prefix: &str) -> Vec<Line> {
             continue;
         };
         let point = (row.size_bytes as f64, row.median, row.min, row.max);
-        match lines.iter_mut().find(|line| line.name == name) {
-            Some(line) if line.points.iter().all(|known| known.0 != point.0) => {
-                line.points.push(point);
-            }
-            Some(_) => {}
-            None => lines.push(Line {
-                name: name.to_owned(),
-                colour: lines.len() % 8,
-                dashed: row.who != "causeway",
-                points: vec![point],
-            }),
+        let is_known =
+            |line: &Line| line.name == name && line.points.iter().any(|known| known.0 == point.0);
+        if !lines.iter().any(is_known) {
+            let style = |lines: usize| (lines % 8, row.who != "causeway");
+            plots::add_point(&mut lines, name, point, style);
         }
     }
     lines
@@ -97,14 +91,6 @@ fn by_size(page: &mut Page, lines: &[Line], metric: &str, title: &str, axis: &st
     if lines.is_empty() {
         return;
     }
-    let legend = lines
-        .iter()
-        .map(|line| Key {
-            colour: line.colour,
-            dashed: line.dashed,
-            text: line.name.clone(),
-        })
-        .collect();
     let figure = Figure {
         title,
         caption,
@@ -113,7 +99,7 @@ fn by_size(page: &mut Page, lines: &[Line], metric: &str, title: &str, axis: &st
         } else {
             Extent::Half
         },
-        legend,
+        legend: lines.iter().map(Line::key).collect(),
     };
     page.figure(&figure, |width| {
         let name = |value: f64| tick_text(metric, value);
@@ -127,10 +113,4 @@ fn by_size(page: &mut Page, lines: &[Line], metric: &str, title: &str, axis: &st
             name,
         )
     });
-}
-
-/// A figure with its unit, short enough for an axis.
-fn tick_text(metric: &str, value: f64) -> String {
-    let text = figure_text(metric, value);
-    text.replace(".00", "").replace(".0 ", " ")
 }

@@ -57,6 +57,8 @@ pub(crate) struct Pair {
     scratch: ScratchDirectory,
     /// How long to measure.
     pub(crate) effort: Effort,
+    /// Most TCP connections between the two; 0 leaves it to the method.
+    pub(crate) tcp_connections: u8,
     processors: Vec<usize>,
 }
 
@@ -91,6 +93,7 @@ impl Pair {
             _words: words,
             scratch: ScratchDirectory::new(&std::env::temp_dir(), "messages")?,
             effort,
+            tcp_connections: 0,
             processors: processors.into_iter().take(2).filter(|_| pinned).collect(),
         };
         let port = pair.introduce(|port| Order::Socket {
@@ -140,9 +143,11 @@ impl Pair {
             "tcp" => "tcp://127.0.0.1:0".to_owned(),
             _ => format!("{method}://{}/bench.sock", self.scratch.path().display()),
         };
+        let tcp_connections = self.tcp_connections;
         self.introduce(|address| Order::Layer {
             listen: listen.clone(),
             address: address.to_owned(),
+            tcp_connections,
         })
     }
 

@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use causeway_bmi::{Addr, Memory};
+use causeway_bmi::{Addr, Config, Memory, Posted};
 use causeway_sys::shared::SharedWords;
 use serde::{Deserialize, Serialize};
 
@@ -40,7 +40,12 @@ pub(crate) enum Order {
     /// Opens a bare socket pair: the second end listens and tells the port, which the first one gets.
     Socket { port: u16 },
     /// Starts the message layer: the second end listens and tells the address, which the first one gets.
-    Layer { listen: String, address: String },
+    Layer {
+        listen: String,
+        address: String,
+        /// See [`Config::tcp_connections`].
+        tcp_connections: u8,
+    },
     /// Bounces a cache line.
     CacheLine { rounds: u64 },
     /// Bounces bytes over the bare socket.
@@ -115,7 +120,17 @@ impl End {
     fn obey(&mut self, order: &Order, desk: &mut Desk) -> Outcome<Report> {
         let took = match order {
             Order::Socket { port } => return self.open_socket(*port, desk),
-            Order::Layer { listen, address } => return self.open_layer(listen, address, desk),
+            Order::Layer {
+                listen,
+                address,
+                tcp_connections,
+            } => {
+                let settings = Config {
+                    tcp_connections: *tcp_connections,
+                    ..Config::default()
+                };
+                return self.open_layer(listen, address, settings, desk);
+            }
             Order::CacheLine { rounds } => self.cache_line(*rounds)?,
             Order::Bare {
                 size,
@@ -160,11 +175,17 @@ impl End {
         Ok(Report::Ready)
     }
 
-    fn open_layer(&mut self, listen: &str, address: &str, desk: &mut Desk) -> Outcome<Report> {
+    fn open_layer(
+        &mut self,
+        listen: &str,
+        address: &str,
+        settings: Config,
+        desk: &mut Desk,
+    ) -> Outcome<Report> {
         let doing = || "opening the message layer".to_owned();
         // The old layer goes first: it may hold the same address.
         self.layer = None;
-        let mut layer = Layer::start(if self.leads { "" } else { listen })?;
+        let mut layer = Layer::start_with(if self.leads { "" } else { listen }, settings)?;
         let peer = if self.leads {
             layer.greet(address)?
         } else {
@@ -372,16 +393,23 @@ impl Turn<'_> {
         let memory = self.layer.memory(self.peer, size, allocate)?;
         let token = Memory::zeroed(8);
         let mut batches = Batches::start(rounds);
-        let mut posted = Vec::with_capacity(window);
+        // As MPI programs do, whose requests are words: all are posted, then those in progress waited for.
+        let mut pending = Vec::with_capacity(window);
         for _ in 0..rounds {
             for _ in 0..window {
-                posted.push(match self.leads {
+                let posted = match self.leads {
                     true => self.layer.send(self.peer, &memory, WINDOW)?,
                     false => self.layer.receive(self.peer, &memory, WINDOW)?,
-                });
+                };
+                match posted {
+                    Posted::Pending(op) => pending.push(op),
+                    at_once => {
+                        self.layer.complete(at_once)?;
+                    }
+                }
             }
-            for one in posted.drain(..) {
-                self.layer.complete(one)?;
+            for op in pending.drain(..) {
+                self.layer.complete(Posted::Pending(op))?;
             }
             let ack = match self.leads {
                 true => self.layer.receive(self.peer, &token, ACK)?,

@@ -108,6 +108,33 @@ fn falls_asleep(host: &mut Host) {
     }
 }
 
+/// Whoever looks sees that a shared transfer gets on, on both sides, and that it does not.
+#[test]
+fn a_shared_transfer_shows_as_activity() {
+    let mut get = Get::start(ShmConfig::default());
+    get.claim();
+    let to_server = get.met.to_server;
+    let begun = get.met.client.shm.activity(to_server);
+    get.poll_client();
+    let copied = get.met.client.shm.activity(to_server);
+    assert_ne!(copied, begun, "the starter has copied the rest");
+    get.poll_client();
+    let waiting = get.met.client.shm.activity(to_server);
+    assert_eq!(waiting, copied, "the helper does not go on");
+    get.share().finish_back(5, true);
+    assert_ne!(get.met.client.shm.activity(to_server), waiting);
+    get.share().finish_back(5, true);
+    get.finish("the helper has finished its part");
+
+    let to_client = get.met.to_client;
+    get.transfer();
+    get.met.client.poll();
+    let before = get.met.server.shm.activity(to_client);
+    (get.met.server).until("it helps", |server| {
+        server.shm.activity(to_client) != before
+    });
+}
+
 /// Both sides copy; with sharing off on either side the starter does it alone.
 #[test]
 fn both_sides_copy_unless_one_does_not_want_to() {

@@ -1,6 +1,11 @@
 //! Callers, and what somebody who plays a callee can do to them.
 
+use causeway_wire::tcp::Holder;
+
+use super::core::Surroundings;
+use super::sockets::Sockets;
 use super::*;
+use crate::method::Identity;
 
 /// Plays a process that takes calls.
 struct Callee {
@@ -45,6 +50,24 @@ impl Callee {
         }
     }
 
+    /// Gives the caller a cookie; answers the opening that it comes back in.
+    fn hand_cookie(
+        &self,
+        byte: u8,
+        caller: (SocketAddr, u64),
+        udp: &mut Udp,
+        seen: &mut Seen,
+    ) -> Greeting {
+        let cookie = cookie(byte);
+        self.greet(Kind::Cookie, caller, 0, cookie);
+        loop {
+            let opening = self.opening(udp, seen).2;
+            if opening.cookie == cookie.cookie {
+                return opening;
+            }
+        }
+    }
+
     fn greet(&self, kind: Kind, caller: (SocketAddr, u64), number: u64, greeting: Greeting) {
         let prefix = Prefix {
             kind,
@@ -54,6 +77,22 @@ impl Callee {
         let mut bytes = Vec::new();
         greeting.encode(prefix, &mut bytes);
         self.socket.send_to(&bytes, caller.0).unwrap();
+    }
+}
+
+/// A caller without a key that has called, from where, and under which number.
+fn calling(callee: &Callee, seen: &mut Seen) -> (Udp, Peer, SocketAddr, u64) {
+    let mut caller = method(None);
+    let peer = caller.connect(&callee.address).unwrap();
+    caller.send(peer, &[b"hello"]).unwrap();
+    let (from, number, _) = callee.opening(&mut caller, seen);
+    (caller, peer, from, number)
+}
+
+fn cookie(byte: u8) -> Greeting {
+    Greeting {
+        cookie: [byte; COOKIE_BYTES],
+        ..Greeting::default()
     }
 }
 
@@ -74,18 +113,9 @@ fn acceptance(caller: u64, opening: &Greeting) -> (noise::Seal, Greeting) {
 #[test]
 fn an_acceptance_without_the_handshake_is_none_also_without_a_key() {
     let callee = Callee::new();
-    let mut caller = method(None);
     let mut seen = Seen::default();
-    let peer = caller.connect(&callee.address).unwrap();
-    caller.send(peer, &[b"for one process only"]).unwrap();
-    let (from, number, _) = callee.opening(&mut caller, &mut seen);
-    let cookie = Greeting {
-        cookie: [1; COOKIE_BYTES],
-        ..Greeting::default()
-    };
-    callee.greet(Kind::Cookie, (from, number), 0, cookie);
-    let opening = callee.opening(&mut caller, &mut seen).2;
-    assert_eq!(opening.cookie, [1; COOKIE_BYTES]);
+    let (mut caller, _, from, number) = calling(&callee, &mut seen);
+    callee.hand_cookie(1, (from, number), &mut caller, &mut seen);
     callee.greet(Kind::Accept, (from, number), 9, Greeting::default());
     // It goes on asking.
     let opening = callee.opening(&mut caller, &mut seen).2;
@@ -111,24 +141,11 @@ fn an_acceptance_without_the_handshake_is_none_also_without_a_key() {
 #[test]
 fn an_acceptance_of_an_earlier_opening_is_one() {
     let callee = Callee::new();
-    let mut caller = method(None);
     let mut seen = Seen::default();
-    let peer = caller.connect(&callee.address).unwrap();
-    caller.send(peer, &[b"hello"]).unwrap();
-    let (from, number, _) = callee.opening(&mut caller, &mut seen);
+    let (mut caller, _, from, number) = calling(&callee, &mut seen);
     let mut openings = Vec::new();
     for byte in 1..=3 {
-        let cookie = Greeting {
-            cookie: [byte; COOKIE_BYTES],
-            ..Greeting::default()
-        };
-        callee.greet(Kind::Cookie, (from, number), 0, cookie);
-        openings.push(loop {
-            let opening = callee.opening(&mut caller, &mut seen).2;
-            if opening.cookie == cookie.cookie {
-                break opening;
-            }
-        });
+        openings.push(callee.hand_cookie(byte, (from, number), &mut caller, &mut seen));
     }
     assert_ne!(openings[0].noise, openings[1].noise);
     let (_, accept) = acceptance(number, &openings[1]);
@@ -141,6 +158,100 @@ fn an_acceptance_of_an_earlier_opening_is_one() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// The kernel names somebody whom we do not talk to, as long as `doubts` says so.
+struct Kernel<'a> {
+    sockets: &'a mut Sockets,
+    doubts: bool,
+}
+
+impl Surroundings for Kernel<'_> {
+    fn verify(&mut self, at: Remote, holder: Holder, we_call: bool) -> Result<Identity, String> {
+        match self.doubts {
+            true => Err("it belongs to somebody else".to_owned()),
+            false => self.sockets.verify(at, holder, we_call),
+        }
+    }
+
+    fn holder(&self, socket: u32) -> Holder {
+        self.sockets.holder(socket)
+    }
+
+    fn datagram_bytes(&self, remote: Remote) -> usize {
+        self.sockets.datagram_bytes(remote)
+    }
+
+    fn random(&mut self, into: &mut [u8]) {
+        self.sockets.random(into);
+    }
+}
+
+/// A caller without a key that has sent an opening with a cookie, and the acceptance that answers it.
+fn called(callee: &Callee, seen: &mut Seen) -> (Udp, Peer, u64, Greeting) {
+    let (mut caller, peer, from, number) = calling(callee, seen);
+    let opening = callee.hand_cookie(1, (from, number), &mut caller, seen);
+    let (_, accept) = acceptance(number, &opening);
+    (caller, peer, number, accept)
+}
+
+/// Hands the caller's core an acceptance at `now`.
+fn accept(
+    caller: &mut Udp,
+    callee: &Callee,
+    (number, greeting): (u64, Greeting),
+    doubts: bool,
+    seen: &mut Seen,
+) {
+    let Udp { core, ground, .. } = caller;
+    let remote = Remote {
+        socket: 0,
+        address: callee.socket.local_addr().unwrap(),
+    };
+    let prefix = Prefix {
+        kind: Kind::Accept,
+        to: number,
+        from: 9,
+    };
+    let now = ground.now();
+    let mut kernel = Kernel {
+        sockets: ground,
+        doubts,
+    };
+    core.greeting(now, remote, prefix, greeting, &mut kernel, seen);
+}
+
+#[test]
+fn without_a_key_an_acceptance_of_somebody_else_does_not_end_the_attempt() {
+    let callee = Callee::new();
+    let mut seen = Seen::default();
+    let (mut caller, peer, number, greeting) = called(&callee, &mut seen);
+    for count in 1..=3 {
+        accept(&mut caller, &callee, (number, greeting), true, &mut seen);
+        let facts = caller.core.facts(peer).unwrap();
+        let ignored = format!("{count} answers were not the peer's");
+        assert!(facts[1].1.contains(&ignored), "{facts:?}");
+    }
+    assert!(seen.down.is_empty(), "{:?}", seen.down);
+    // The handshake is as it was: the callee's own answer is believed.
+    accept(&mut caller, &callee, (number, greeting), false, &mut seen);
+    let facts = caller.core.facts(peer).unwrap();
+    assert_eq!(facts[1].1, "up");
+    assert!(seen.down.is_empty(), "{:?}", seen.down);
+}
+
+#[test]
+fn an_attempt_that_heard_only_somebody_else_says_so_in_the_end() {
+    let callee = Callee::new();
+    let mut seen = Seen::default();
+    let (mut caller, _, number, greeting) = called(&callee, &mut seen);
+    accept(&mut caller, &callee, (number, greeting), true, &mut seen);
+    let over = caller.ground.now() + caller.core.config.connect_timeout;
+    caller.core.handle_timer(over, &mut seen);
+    let [PeerError::Unauthorised(reason)] = &seen.down[..] else {
+        panic!("{:?}", seen.down);
+    };
+    assert!(reason.contains("somebody else"), "{reason}");
 }
 
 fn refusal(refusal: Refusal) -> Greeting {
@@ -178,12 +289,7 @@ fn with_a_key_a_forged_refusal_keeps_nobody_from_being_let_in() {
     let mut reset = Vec::new();
     datagram::encode_reset(number, 0, &mut reset);
     callee.socket.send_to(&reset, from).unwrap();
-    let cookie = Greeting {
-        cookie: [1; COOKIE_BYTES],
-        ..Greeting::default()
-    };
-    callee.greet(Kind::Cookie, (from, number), 0, cookie);
-    while callee.opening(&mut caller, &mut seen).2.cookie != cookie.cookie {}
+    callee.hand_cookie(1, (from, number), &mut caller, &mut seen);
     assert!(seen.down.is_empty(), "{:?}", seen.down);
 }
 
@@ -212,11 +318,8 @@ fn whoever_is_refused_at_one_address_of_a_name_tries_the_next() {
 #[test]
 fn cookies_are_taken_no_faster_than_openings_are_sent() {
     let callee = Callee::new();
-    let mut caller = method(None);
     let mut seen = Seen::default();
-    let peer = caller.connect(&callee.address).unwrap();
-    caller.send(peer, &[b"hello"]).unwrap();
-    let (from, number, _) = callee.opening(&mut caller, &mut seen);
+    let (mut caller, peer, from, number) = calling(&callee, &mut seen);
     let Udp { core, ground, .. } = &mut caller;
     let remote = Remote {
         socket: 0,
@@ -232,10 +335,7 @@ fn cookies_are_taken_no_faster_than_openings_are_sent() {
     let now = ground.now();
     let mut sent = 0;
     for byte in 1..=100 {
-        let greeting = Greeting {
-            cookie: [byte; COOKIE_BYTES],
-            ..Greeting::default()
-        };
+        let greeting = cookie(byte);
         core.greeting(now, remote, prefix, greeting, ground, &mut seen);
         let mut other = greeting;
         other.cookie[0] ^= 0x80;

@@ -4,17 +4,18 @@
 //! The kernel's limit of processor time: what spins where nobody can reach it is ended all the same.
 //! A mark in the environment: launchers put their ranks into sessions of their own, so killing the
 //! launcher's process group would leave them behind; every process that carries the run's mark is
-//! found and ended instead.
+//! found and ended instead. What they leave in `/dev/shm` is removed (`leftovers`).
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::leftovers;
 use crate::shutdown;
 
 /// Most bytes that are kept of what a program prints.
@@ -23,6 +24,30 @@ const MOST_OUTPUT_BYTES: u64 = 1 << 20;
 const CLEARING: Duration = Duration::from_secs(5);
 /// Name of the mark in the environment.
 const MARK: &str = "CAUSEWAY_COMPARE_RUN";
+
+/// Why a program gave no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failed {
+    /// It took longer than it may.
+    pub(crate) timed_out: bool,
+    /// In words.
+    pub(crate) why: String,
+}
+
+impl From<String> for Failed {
+    fn from(why: String) -> Self {
+        Self {
+            timed_out: false,
+            why,
+        }
+    }
+}
+
+impl From<Failed> for String {
+    fn from(failed: Failed) -> Self {
+        failed.why
+    }
+}
 
 /// A program to run, its arguments and what it finds in its environment.
 #[derive(Debug, Clone, Default)]
@@ -50,8 +75,8 @@ impl Program {
         self
     }
 
-    /// Runs it to its end, at most so long; answers what it printed, or in words why not.
-    pub(crate) fn run(&self, within: Duration) -> Result<String, String> {
+    /// Runs it to its end, at most so long; answers what it printed, or why not.
+    pub(crate) fn run(&self, within: Duration) -> Result<String, Failed> {
         Running::start(self, within)?.finish()
     }
 
@@ -70,6 +95,7 @@ pub(crate) struct Running {
     errors: Receiver<Vec<u8>>,
     deadline: Instant,
     within: Duration,
+    since: SystemTime,
 }
 
 impl Running {
@@ -79,6 +105,7 @@ impl Running {
         let name = program.name();
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{run}", std::process::id());
+        let since = leftovers::before_start();
         shutdown::expect_children();
         let mut command = Command::new("/bin/sh");
         // No process of the run may use more processor time than all of them have.
@@ -112,6 +139,7 @@ impl Running {
             errors,
             deadline: Instant::now() + within,
             within,
+            since,
         })
     }
 
@@ -120,8 +148,8 @@ impl Running {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Awaits its end; answers what it printed, or in words why it failed.
-    pub(crate) fn finish(mut self) -> Result<String, String> {
+    /// Awaits its end; answers what it printed, or why it failed.
+    pub(crate) fn finish(mut self) -> Result<String, Failed> {
         let status = self.await_end();
         // Whoever has been left behind would hold the pipes open.
         end_marked(&self.mark);
@@ -132,17 +160,20 @@ impl Running {
         let errors = String::from_utf8_lossy(&errors).into_owned();
         match status {
             Some(status) if status.success() => Ok(output),
-            Some(status) => Err(format!(
+            Some(status) => Err(Failed::from(format!(
                 "{} failed ({status}){}",
                 self.name,
                 last_words(&errors, &output)
-            )),
-            None => Err(format!(
-                "{} did not end within {} s{}",
-                self.name,
-                self.within.as_secs(),
-                last_words(&errors, &output)
-            )),
+            ))),
+            None => Err(Failed {
+                timed_out: true,
+                why: format!(
+                    "{} did not end within {} s{}",
+                    self.name,
+                    self.within.as_secs(),
+                    last_words(&errors, &output)
+                ),
+            }),
         }
     }
 
@@ -170,6 +201,7 @@ impl Drop for Running {
         }
         let _ = self.child.wait();
         end_marked(&self.mark);
+        leftovers::remove(self.since);
     }
 }
 
@@ -267,14 +299,16 @@ mod tests {
     fn a_failure_says_who_and_why() {
         let why = shell("echo noise; echo 'fatal error: no such device' >&2; exit 3")
             .run(Duration::from_secs(20))
-            .unwrap_err();
+            .unwrap_err()
+            .why;
         assert!(
             why.contains("sh failed") && why.contains("no such device"),
             "{why}"
         );
         let why = Program::new(Path::new("/nonexistent/program"), &[])
             .run(Duration::from_secs(20))
-            .unwrap_err();
+            .unwrap_err()
+            .why;
         assert!(why.contains("program failed"), "{why}");
     }
 
@@ -288,8 +322,9 @@ mod tests {
             file.display()
         );
         let began = Instant::now();
-        let why = shell(&script).run(Duration::from_secs(1)).unwrap_err();
-        assert!(why.contains("did not end within 1 s"), "{why}");
+        let failed = shell(&script).run(Duration::from_secs(1)).unwrap_err();
+        assert!(failed.timed_out, "{failed:?}");
+        assert!(failed.why.contains("did not end within 1 s"), "{failed:?}");
         assert!(began.elapsed() < Duration::from_secs(60));
         let pid = std::fs::read_to_string(&file).unwrap();
         let state = std::fs::read_to_string(format!("/proc/{}/status", pid.trim()));
@@ -299,6 +334,20 @@ mod tests {
                 .map_or(true, |state| state.contains("State:\tZ")),
             "{state:?}"
         );
+    }
+
+    #[test]
+    fn what_a_killed_program_leaves_behind_is_removed() {
+        let place = format!("/dev/shm/mpich_shm_test{}_0", std::process::id());
+        let script = format!("echo segment > {place} && echo made && exec sleep 60");
+        let mut running = Running::start(&shell(&script), Duration::from_secs(60)).unwrap();
+        let until = Instant::now() + Duration::from_secs(30);
+        while !Path::new(&place).exists() {
+            assert!(running.is_running() && Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(running);
+        assert!(!Path::new(&place).exists());
     }
 
     #[test]

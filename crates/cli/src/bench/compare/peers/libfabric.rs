@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::child::Program;
+use super::child::{Failed, Program};
 use super::{Peer, Places, pair, program_at, version_in};
 use crate::bench::compare::trial::{Figure, Pattern, Trial};
 
@@ -53,7 +53,7 @@ fn parse(said: &str) -> Option<f64> {
 }
 
 impl Libfabric {
-    fn size(&self, trial: &Trial, size: u64) -> Result<f64, String> {
+    fn size(&self, trial: &Trial, size: u64) -> Result<f64, Failed> {
         let port = pair::free_port()?;
         let provider = match trial.method.as_str() {
             "shm" => "shm",
@@ -76,7 +76,7 @@ impl Libfabric {
             port,
             SIZE,
         )?;
-        parse(&said).ok_or("fi_pingpong printed no figure".to_owned())
+        parse(&said).ok_or_else(|| "fi_pingpong printed no figure".to_owned().into())
     }
 }
 
@@ -89,11 +89,12 @@ impl Peer for Libfabric {
         trial.pattern == Pattern::Latency
     }
 
-    fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), String> {
+    fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), Failed> {
         for &size in &trial.sizes {
-            let latency = self
-                .size(trial, size)
-                .map_err(|why| format!("{size} bytes: {why}"))?;
+            let latency = self.size(trial, size).map_err(|failed| Failed {
+                why: format!("{size} bytes: {}", failed.why),
+                ..failed
+            })?;
             let case = format!("latency/{}", trial.method);
             figures.extend(Figure::new(case, size, "latency_us", latency));
         }

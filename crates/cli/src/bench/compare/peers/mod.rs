@@ -6,6 +6,7 @@
 //! benchmarks. A peer that fails is a note in the report, never the end of a run.
 
 pub(crate) mod child;
+mod leftovers;
 pub(crate) mod libfabric;
 pub(crate) mod mpi;
 mod pair;
@@ -13,6 +14,7 @@ pub(crate) mod ucx;
 
 use std::path::{Path, PathBuf};
 
+use self::child::Failed;
 use super::trial::{Figure, Trial};
 
 /// What installs them.
@@ -28,7 +30,7 @@ pub(crate) trait Peer {
 
     /// Runs a pattern once; adds the figures, as far as it comes, and says why if that is not to the
     /// end.
-    fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), String>;
+    fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), Failed>;
 }
 
 /// Where to look, and where to work.

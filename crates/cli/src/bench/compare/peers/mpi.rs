@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::child::Program;
+use super::child::{Failed, Program};
 use super::{Peer, Places, program_at, version_in};
 use crate::bench::compare::trial::{ANSWER_BYTES, Figure, Pattern, RINGS, RingFigures, Trial};
 use crate::bench::messages::pair::window;
@@ -310,13 +310,13 @@ impl Peer for Mpi {
         !jobs(trial).is_empty()
     }
 
-    fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), String> {
+    fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), Failed> {
         let within = if trial.effort.quick { QUICK_JOB } else { JOB };
         for job in jobs(trial) {
             let said = self.launch(&trial.method, &job).run(within)?;
             let found = parse(&said, trial);
             if found.is_empty() {
-                return Err("the job printed no figures".to_owned());
+                return Err("the job printed no figures".to_owned().into());
             }
             figures.extend(found);
         }

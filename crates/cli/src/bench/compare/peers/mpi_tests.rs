@@ -102,7 +102,8 @@ fn a_job_that_prints_nonsense_or_fails_says_so() {
     let mut mpi = fake(directory.path(), "echo 'all is well: 5 us'");
     let why = mpi
         .run(&trial(Pattern::Latency), &mut Vec::new())
-        .unwrap_err();
+        .unwrap_err()
+        .why;
     assert!(why.contains("no figures"), "{why}");
     let mut mpi = fake(
         directory.path(),
@@ -110,6 +111,7 @@ fn a_job_that_prints_nonsense_or_fails_says_so() {
     );
     let why = mpi
         .run(&trial(Pattern::Latency), &mut Vec::new())
-        .unwrap_err();
+        .unwrap_err()
+        .why;
     assert!(why.contains("is not what was sent"), "{why}");
 }

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use super::child::{Program, Running};
+use super::child::{Failed, Program, Running};
 
 /// How long a server may take until it listens.
 const STARTING: Duration = Duration::from_secs(5);
@@ -14,19 +14,22 @@ pub(super) fn run(
     client: &Program,
     port: u16,
     within: Duration,
-) -> Result<String, String> {
+) -> Result<String, Failed> {
     let mut listening = Running::start(server, within)?;
     let deadline = Instant::now() + STARTING;
     while !is_listening(port) {
         if !listening.is_running() {
             let said = listening.finish();
-            return Err(said.err().unwrap_or("the server has ended".to_owned()));
+            return Err(said
+                .err()
+                .unwrap_or_else(|| "the server has ended".to_owned().into()));
         }
         if Instant::now() > deadline {
             return Err(format!(
                 "its server does not listen at port {port} within {} s",
                 STARTING.as_secs()
-            ));
+            )
+            .into());
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -72,7 +75,9 @@ mod tests {
     fn a_server_that_ends_early_is_told_apart_from_a_slow_one() {
         let port = free_port().unwrap();
         let program = Program::new(std::path::Path::new("/bin/sh"), &["-c", "exit 7"]);
-        let why = run(&program, &program, port, Duration::from_secs(20)).unwrap_err();
+        let why = run(&program, &program, port, Duration::from_secs(20))
+            .unwrap_err()
+            .why;
         assert!(why.contains("sh failed"), "{why}");
     }
 }

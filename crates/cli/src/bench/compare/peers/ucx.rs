@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::child::Program;
+use super::child::{Failed, Program};
 use super::{Peer, Places, pair, version_in};
 use crate::bench::compare::trial::{Figure, Pattern, Trial};
 use crate::bench::messages::pair::window;
@@ -88,7 +88,7 @@ impl Peer for Ucx {
         !list(trial).is_empty()
     }
 
-    fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), String> {
+    fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), Failed> {
         let tests = self.scratch.join("ucx-tests.txt");
         std::fs::write(&tests, list(trial))
             .map_err(|error| format!("{} cannot be written: {error}", tests.display()))?;
@@ -110,7 +110,7 @@ impl Peer for Ucx {
         let said = pair::run(&end(other, &[]), &end(one, &["127.0.0.1"]), port, LIST)?;
         figures.extend(parse(&said, trial));
         match figures.is_empty() {
-            true => Err("ucx_perftest printed no figures".to_owned()),
+            true => Err("ucx_perftest printed no figures".to_owned().into()),
             false => Ok(()),
         }
     }
