@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`engine`] | virtual time in picoseconds, and the one queue of events |
 //! | [`hardware`] | processors, memory, buses, DMA engines, links and switches: what takes time |
+//! | [`profile`] | parameter files: the hardware's figures with their units and sources |
 //!
 //! Read them in this order. Results depend on nothing but the input: no clock, no random seeds, no hashing
 //! order, and no floating-point functions whose last digits differ between machines.
@@ -12,3 +13,4 @@
 
 pub mod engine;
 pub mod hardware;
+pub mod profile;

@@ -21,4 +21,5 @@ pub mod region;
 pub mod shm;
 pub mod store;
 pub mod tcp;
+pub mod vi;
 pub mod watch;

@@ -16,6 +16,8 @@ pub struct HostSpec {
     pub context_switch: Time,
     /// From a device's signal to the first instruction of its handler, and back afterwards.
     pub interrupt: Time,
+    /// What a processor pays for one programmed access to the card (a store, or a load besides the bus's time).
+    pub card_access: Time,
 }
 
 /// One processor, on which processes and interrupt handlers take turns.
@@ -98,6 +100,7 @@ mod tests {
             system_call: 20,
             context_switch: 100,
             interrupt: 50,
+            card_access: 5,
         });
         assert_eq!(cpu.run(0, 1, 10), Span { start: 0, end: 10 });
         assert_eq!(cpu.run(10, 1, 10), Span { start: 10, end: 20 });
