@@ -6,6 +6,8 @@
 //! | [`engine`] | virtual time in picoseconds, and the one queue of events |
 //! | [`hardware`] | processors, memory, buses, DMA engines, links and switches: what takes time |
 //! | [`profile`] | parameter files: the hardware's figures with their units and sources |
+//! | [`node`] | nodes that run the card's program, and processes that use it |
+//! | [`workloads`] | the experiments' processes, and the worlds they run in |
 //!
 //! Read them in this order. Results depend on nothing but the input: no clock, no random seeds, no hashing
 //! order, and no floating-point functions whose last digits differ between machines.
@@ -13,4 +15,6 @@
 
 pub mod engine;
 pub mod hardware;
+pub mod node;
 pub mod profile;
+pub mod workloads;

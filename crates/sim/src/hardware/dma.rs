@@ -64,6 +64,8 @@ pub struct Job {
     pub direction: Direction,
     /// How much.
     pub bytes: u64,
+    /// Its place in the queue: behind all jobs with the same or a smaller stamp.
+    pub stamp: Time,
 }
 
 /// When to call [`HostDma::advance`] for which channel.
@@ -159,7 +161,12 @@ impl HostDma {
         if self.queue.len() as u64 >= self.spec.queue_length {
             return Err(DmaFull);
         }
-        self.queue.push_back(job);
+        let place = self
+            .queue
+            .iter()
+            .rposition(|waiting| waiting.stamp <= job.stamp)
+            .map_or(0, |before| before + 1);
+        self.queue.insert(place, job);
         Ok(None)
     }
 

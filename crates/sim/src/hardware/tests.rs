@@ -62,6 +62,7 @@ fn job(token: u64, direction: Direction, bytes: u64) -> Job {
         token,
         direction,
         bytes,
+        stamp: 0,
     }
 }
 
@@ -98,6 +99,20 @@ fn a_queue_keeps_the_order_and_an_engine_without_one_refuses() {
     let mut bare = engine(Channels::Any(1), 0);
     bare.start(0, jobs[0]).expect("it is idle");
     assert_eq!(bare.start(0, jobs[1]), Err(DmaFull));
+}
+
+#[test]
+fn the_queue_is_kept_in_the_order_of_stamps() {
+    let stamped = |token, stamp| Job {
+        stamp,
+        ..job(token, Direction::FromHost, 64)
+    };
+    let jobs = [stamped(1, 9), stamped(2, 5), stamped(3, 3), stamped(4, 5)];
+    let order: Vec<u64> = run(engine(Channels::Any(1), 8), &jobs)
+        .iter()
+        .map(|&(_, token)| token)
+        .collect();
+    assert_eq!(order, [1, 3, 2, 4], "the first is in service already");
 }
 
 #[test]
