@@ -162,7 +162,7 @@ fn answers_that_find_no_room_wait_and_keep_their_order() {
     }
     let whole = Some(into.at(0).span(640));
     assert_eq!(*a.state(), vec![(1, vec![0], whole), (1, vec![2], None)]);
-    assert!(a.memory().numbers(into.at(0), 160).eq(numbers()));
+    assert!(a.memory().numbers::<u32>(into.at(0), 160).eq(numbers()));
 }
 
 #[test]

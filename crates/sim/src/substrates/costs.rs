@@ -3,7 +3,8 @@
 use super::processor::HostTimes;
 use super::world::Cells;
 use crate::engine::{SECOND, Time, duration_at};
-use crate::profile::{FileError, Kind, Section, Source};
+use crate::profile::units::Kind;
+use crate::profile::{FileError, Section, Source};
 
 /// Declares a section of the table: its fields are the file's keys.
 macro_rules! section {
@@ -26,7 +27,6 @@ macro_rules! section {
         }
     };
 }
-pub(super) use section;
 
 section! {
     /// Table 2.1, and what it leaves open about the hardware.

@@ -36,6 +36,11 @@ pub(super) trait Substrate {
 
     /// Something has happened.
     fn event(&mut self, world: &mut World<Self::Event>, event: Self::Event);
+
+    /// How often translations were missing.
+    fn tlb_misses(&self) -> u64 {
+        0
+    }
 }
 
 /// When to give up.
@@ -196,6 +201,8 @@ pub struct Outcome<R> {
     pub journeys: Vec<Journey>,
     /// How long each host spent in interrupt handlers.
     pub interrupted: Vec<Time>,
+    /// How often the cards' TLBs lacked a translation.
+    pub tlb_misses: u64,
 }
 
 struct Slot<R> {
@@ -263,6 +270,26 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
 
     /// Runs everything to its end.
     pub(super) fn run(mut self) -> Result<Outcome<R>, SimError> {
+        match self.run_events() {
+            Ok(()) => Ok(self.finish()),
+            Err(error) => {
+                self.stop();
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets the programs that have not ended find out that nothing carries their messages any more. One that will
+    /// not end even so has its stack unwound when it is dropped.
+    fn stop(&mut self) {
+        for process in self.slots.iter_mut().filter_map(|slot| slot.process.as_mut()) {
+            if !process.has_ended() {
+                process.resume(Answer::Stop);
+            }
+        }
+    }
+
+    fn run_events(&mut self) -> Result<(), SimError> {
         for rank in 0..self.world.settings.ranks {
             let host = self.world.host_of(rank);
             self.world.with_host(host, |host, now, clocks, alarms| {
@@ -281,7 +308,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
                 Event::Watch => self.watch()?,
             }
         }
-        self.finish()
+        Ok(())
     }
 
     fn alarm(&mut self, wakes: Wakes) -> Result<(), SimError> {
@@ -485,7 +512,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         standing
     }
 
-    fn finish(self) -> Result<Outcome<R>, SimError> {
+    fn finish(self) -> Outcome<R> {
         let ended = self.world.now();
         let processes = self
             .slots
@@ -500,12 +527,13 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
                 })
             })
             .collect();
-        Ok(Outcome {
+        Outcome {
             processes,
             ended,
             events: self.world.engine.handled(),
+            tlb_misses: self.substrate.tlb_misses(),
             journeys: self.world.journeys,
             interrupted: self.world.hosts.iter().map(|host| host.interrupted()).collect(),
-        })
+        }
     }
 }

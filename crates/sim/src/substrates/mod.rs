@@ -9,16 +9,18 @@
 //! not simulated, and that a packet occupies the receiver's link from when its first cell leaves. Copies by the
 //! processor do not contend with DMA for the memory bus.
 
-use crate::am::port::{Rank, Work};
+use crate::am::port::Rank;
 use crate::am::{AmError, Endpoint};
-use crate::engine::{MICROSECOND, SECOND, Time};
+use crate::engine::{SECOND, Time};
 use crate::hardware::{LinkSpec, Network, SwitchSpec, Topology, WhenFull};
 use crate::programs::Program;
 
 mod costs;
 mod direct;
+pub mod figures;
 mod kernel;
 mod machine;
+pub mod one_way;
 mod poll_loop;
 mod process;
 mod processor;

@@ -15,8 +15,8 @@ use crate::am::{AmError, Region};
 /// What a program asks of the machine.
 #[derive(Debug)]
 pub(super) enum Call {
-    /// The region has been made.
-    Attach { region: Region, bytes: usize },
+    /// The next region has been made.
+    Attach { bytes: usize },
     /// A message is to go.
     Send { to: Rank, message: Message },
     /// The next message that has arrived, if any.
@@ -144,8 +144,8 @@ impl Port for SimPort<'_> {
         self.costs.page_bytes
     }
 
-    fn attach(&mut self, region: Region, bytes: usize) -> Result<(), Stop> {
-        match self.call(Call::Attach { region, bytes }) {
+    fn attach(&mut self, _region: Region, bytes: usize) -> Result<(), Stop> {
+        match self.call(Call::Attach { bytes }) {
             Answer::Stop => Err(Stop),
             _ => Ok(()),
         }
@@ -249,6 +249,11 @@ impl<R: 'static> Process<R> {
             })
         });
         Ok(Self { coroutine })
+    }
+
+    /// Whether the program has returned.
+    pub(super) fn has_ended(&self) -> bool {
+        self.coroutine.done()
     }
 
     /// Lets the program run to its next call, or to its end.

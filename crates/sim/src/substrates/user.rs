@@ -136,11 +136,6 @@ impl UserPath {
         costs.library.look + costs.layer.enter_poll
     }
 
-    /// How often the cards have missed a translation.
-    pub(super) fn misses(&self) -> u64 {
-        self.cards.iter().map(|card| card.tlb.misses()).sum()
-    }
-
     /// The fragment that the card must fetch from host memory, if the message does not travel in its descriptor.
     fn fetched<'m>(&self, message: &'m Message) -> Option<&'m Fragment> {
         let fits = message.bytes() as u64 <= self.costs.library.descriptor;
@@ -552,12 +547,16 @@ impl Substrate for UserPath {
             Call::Send { to, message } => self.send(world, process, to, message, before),
             Call::Receive => self.receive(world, process),
             Call::Wait(_) if !world.need_not_wait(process) => Taken::Wait,
-            Call::Attach { bytes, .. } => {
+            Call::Attach { bytes } => {
                 self.attach(process, bytes);
                 Taken::Then(0, Answer::Done)
             }
             Call::Wait(_) | Call::Pass => Taken::Then(0, Answer::Done),
         }
+    }
+
+    fn tlb_misses(&self) -> u64 {
+        self.cards.iter().map(|card| card.tlb.misses()).sum()
     }
 
     fn event(&mut self, world: &mut World<UserEvent>, event: UserEvent) {
