@@ -32,6 +32,17 @@ enum Rest {
     },
 }
 
+/// What an attempt to send a piece has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pushed {
+    /// There was no room.
+    Nothing,
+    /// It has gone, and more follow.
+    Piece,
+    /// The last one has gone.
+    Last,
+}
+
 /// Active Messages over a port.
 pub struct Endpoint<P, S: 'static> {
     port: P,
@@ -113,36 +124,48 @@ impl<P: Port, S> Endpoint<P, S> {
         Ok(())
     }
 
-    /// Sends what there is room for. What goes to one process stays in order; one that has no room
-    /// does not hold up the others.
+    /// Sends what there is room for, a piece to each process in turn, so that they get on alike. What goes to one process
+    /// stays in order; one that has no room does not hold up the others.
     fn flush(&mut self) -> Result<(), AmError> {
         let mut full: Vec<Rank> = Vec::new();
-        let mut index = 0;
-        while let Some(mut outgoing) = self.outgoing.remove(index) {
-            let is_done = !full.contains(&outgoing.to) && self.push(&mut outgoing)?;
-            if !is_done {
-                full.push(outgoing.to);
-                self.outgoing.insert(index, outgoing);
-                index += 1;
+        let mut gets_on = !self.outgoing.is_empty();
+        while gets_on {
+            gets_on = false;
+            let mut served = full.clone();
+            let mut index = 0;
+            while let Some(mut outgoing) = self.outgoing.remove(index) {
+                let to = outgoing.to;
+                let pushed = match served.contains(&to) {
+                    true => Pushed::Nothing,
+                    false => self.push(&mut outgoing)?,
+                };
+                if pushed == Pushed::Nothing && !served.contains(&to) {
+                    full.push(to);
+                }
+                served.push(to);
+                gets_on |= pushed != Pushed::Nothing;
+                if pushed != Pushed::Last {
+                    self.outgoing.insert(index, outgoing);
+                    index += 1;
+                }
             }
         }
         Ok(())
     }
 
-    /// Sends all of `outgoing` that there is room for; whether that was all.
-    fn push(&mut self, outgoing: &mut Outgoing) -> Result<bool, AmError> {
+    /// Sends the next piece of `outgoing` if there is room for it.
+    fn push(&mut self, outgoing: &mut Outgoing) -> Result<Pushed, AmError> {
         let (to, function) = (outgoing.to, outgoing.function());
         self.within(function, |this| {
-            loop {
-                let (message, bytes) = this.next_piece(outgoing)?;
-                if this.port.send(to, message)?.is_some() {
-                    return Ok(false);
-                }
-                this.port.step(Step::Compose, 1);
-                if outgoing.advance(bytes) {
-                    return Ok(true);
-                }
+            let (message, bytes) = this.next_piece(outgoing)?;
+            if this.port.send(to, message)?.is_some() {
+                return Ok(Pushed::Nothing);
             }
+            this.port.step(Step::Compose, 1);
+            Ok(match outgoing.advance(bytes) {
+                true => Pushed::Last,
+                false => Pushed::Piece,
+            })
         })
     }
 
@@ -220,7 +243,7 @@ impl<P: Port, S> Endpoint<P, S> {
                         sent: 0,
                     },
                 });
-                self.flush()
+                Ok(())
             }
         }
     }
@@ -286,7 +309,6 @@ impl<P: Port, S> Endpoint<P, S> {
                 arguments,
                 rest: Rest::Reply,
             });
-            self.flush()?;
         }
         Ok(())
     }
@@ -381,10 +403,15 @@ impl<P: Port, S> ActiveMessages for Endpoint<P, S> {
             },
         };
         self.within(Function::Store, |this| {
-            while !this.push(&mut outgoing)? {
-                this.poll_or_wait(Awaited::from(to, "room for a store"))?;
+            loop {
+                match this.push(&mut outgoing)? {
+                    Pushed::Last => return Ok(()),
+                    Pushed::Piece => {}
+                    Pushed::Nothing => {
+                        this.poll_or_wait(Awaited::from(to, "room for a store"))?;
+                    }
+                }
             }
-            Ok(())
         })
     }
 
@@ -414,6 +441,8 @@ impl<P: Port, S> ActiveMessages for Endpoint<P, S> {
             while let Some((source, message)) = this.port.receive()? {
                 this.accept(source, message)?;
                 handled += 1;
+                // What comes without a break must not keep what goes from going.
+                this.flush()?;
             }
             Ok(handled)
         })

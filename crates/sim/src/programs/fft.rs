@@ -12,13 +12,13 @@ use super::barrier::{Barrier, HasBarrier, on_arrival, on_release, pass};
 use crate::am::port::{Awaited, Rank, Work};
 use crate::am::{ActiveMessages, AmError, Arrival, HandlerId, Handlers};
 
-/// One butterfly: a complex multiplication and two complex additions, four complex accesses, twiddle factor and loop; two
-/// words miss the cache.
+/// One butterfly: a complex multiplication and two complex additions, four complex accesses, twiddle factor and loop; an
+/// access each misses the cache, in an array that is larger.
 const BUTTERFLY: Work = Work {
     floating: 10,
     integer: 10,
     cached: 10,
-    memory: 2,
+    memory: 4,
 };
 
 /// One element put in its place after the exchange.
@@ -266,6 +266,8 @@ impl Program for Fft {
         am.wait_until(Awaited::from(next as Rank, "elements, and from the others"), |state| {
             state.landed as usize >= ranks - 1
         })?;
+        // Whoever computes does not poll: others may still be getting elements from here.
+        pass(am, ARRIVE, RELEASE)?;
 
         let mut blocked = vec![(0.0, 0.0); own];
         for other in 0..ranks {
@@ -284,7 +286,6 @@ impl Program for Fft {
         am.work(PLACE.times(own as u64));
         self.levels(&mut blocked, rank * own, 1, ranks / 2, 1);
         am.work(BUTTERFLY.times(u64::from(ranks.ilog2()) * own as u64 / 2));
-        pass(am, ARRIVE, RELEASE)?;
         self.check(&blocked, rank * own)?;
         Ok(blocked)
     }

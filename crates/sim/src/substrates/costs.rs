@@ -244,9 +244,10 @@ impl Costs {
         2 * self.hardware.memory_access + self.hardware.cache_access
     }
 
-    /// Four bytes between memory and the card, moved by the processor.
-    pub(super) fn card_word(&self) -> u64 {
-        self.hardware.memory_access + self.hardware.ni_access
+    /// `bytes` between memory and the card's FIFOs, moved by the processor in double words.
+    pub(super) fn fifo(&self, bytes: usize) -> u64 {
+        let each = self.hardware.memory_access + self.hardware.ni_access;
+        (bytes as u64).div_ceil(8) * each
     }
 
     /// How long `cycles` of the network processor take.

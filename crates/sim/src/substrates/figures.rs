@@ -145,13 +145,13 @@ pub fn figure_2_7a(costs: Costs) -> Result<Vec<Row>, SimError> {
     Ok(rows)
 }
 
-/// Figure 2.7 (b): more and more points on 8 processes.
+/// Figure 2.7 (b): more and more points. The text does not say on how many processes; here on 4.
 pub fn figure_2_7b(costs: Costs) -> Result<Vec<Row>, SimError> {
     let mut rows = Vec::new();
     for combination in Combination::FOUR {
         for points in FFT_GROWTH {
             let program = Fft::new(points).map_err(failed)?;
-            let outcome = run(&Setup::new(combination, costs, 8), &program)?;
+            let outcome = run(&Setup::new(combination, costs, 4), &program)?;
             rows.extend(profile(combination.name(), points, &outcome));
         }
     }

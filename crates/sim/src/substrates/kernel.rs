@@ -1,8 +1,8 @@
 //! C1: send and receive are system calls (§2.3.1, §2.3.2).
 //!
-//! On NI1 the processor itself moves every word between memory and the card's FIFOs; on NI2 it programs the card's DMA engine. Either way the
-//! device takes one packet at a time: what finds it busy is queued by the driver and goes out when the device signals
-//! that it is free. A packet that has come interrupts the host, whose handler puts it in the system's queue; the receiving
+//! On NI1 the processor itself moves all data between memory and the card's FIFOs; on NI2 it programs the card's DMA engine. Either way the
+//! device sends one packet at a time. What finds it busy on NI1 is queued by the driver and goes out when the device signals
+//! that it is free; NI2's engine has a chain of programmed transfers. A packet that has come interrupts the host, whose handler puts it in the system's queue; the receiving
 //! process looks there by a system call.
 //!
 //! NI2's receive side has buffers programmed in advance, so that a packet lies in kernel memory when it interrupts; the handler programs
@@ -70,7 +70,7 @@ impl KernelPath {
     }
 
     /// The send call up to the device: its stages, in cycles.
-    fn send_stages(&self, message: &Message) -> [(&'static str, u64); 4] {
+    fn send_stages(&self, message: &Message) -> [(&'static str, u64); 5] {
         let kernel = &self.costs.kernel;
         let words = words(message.bytes());
         [
@@ -81,14 +81,21 @@ impl KernelPath {
             ),
             ("send: checksum", words * kernel.checksum_word),
             ("send: driver and ATM", kernel.send_driver),
+            (
+                "send: program DMA",
+                match self.mover {
+                    Mover::Processor => 0,
+                    Mover::Dma => kernel.program_dma,
+                },
+            ),
         ]
     }
 
-    /// What the processor does to put a packet on the device.
+    /// What the processor does while a packet goes to the device.
     fn launch_cycles(&self, bytes: usize) -> u64 {
         match self.mover {
-            Mover::Processor => words(bytes) * self.costs.card_word(),
-            Mover::Dma => self.costs.kernel.program_dma,
+            Mover::Processor => self.costs.fifo(bytes),
+            Mover::Dma => 0,
         }
     }
 
@@ -98,7 +105,7 @@ impl KernelPath {
         let (name, moving) = match self.mover {
             Mover::Processor => (
                 "receive: FIFO to memory",
-                words(bytes) * self.costs.card_word(),
+                self.costs.fifo(bytes),
             ),
             Mover::Dma => ("receive: program DMA", kernel.program_dma),
         };
@@ -126,17 +133,10 @@ impl KernelPath {
         let first = self.costs.hardware.cell_payload.min(bytes as u64);
         match self.mover {
             Mover::Processor => {
-                let time = |bytes| world.cycles(words(bytes) * self.costs.card_word());
+                let time = |bytes| world.cycles(self.costs.fifo(bytes));
                 (time(first as usize), time(bytes))
             }
-            // The engine starts when it has been programmed.
-            Mover::Dma => {
-                let programmed = world.cycles(self.costs.kernel.program_dma);
-                (
-                    programmed + self.costs.dma(first),
-                    programmed + self.costs.dma(bytes as u64),
-                )
-            }
+            Mover::Dma => (self.costs.dma(first), self.costs.dma(bytes as u64)),
         }
     }
 
@@ -184,17 +184,21 @@ impl KernelPath {
         world.at(arrives, KernelEvent::Arrives { packet: id });
     }
 
-    /// The device is free: the driver's next packet goes on it, by way of an interrupt.
+    /// The device is free: the next packet goes on it, on NI1 by way of an interrupt.
     fn device_free(&mut self, world: &mut World<KernelEvent>, host: u32) {
         let Some(device) = self.devices.get_mut(host as usize) else {
             return;
         };
         match device.waiting.pop_front() {
             None => device.is_busy = false,
-            Some(packet) => {
-                let cycles = self.costs.kernel.interrupt;
-                world.interrupt(host, cycles, KernelEvent::Requeued { packet });
-            }
+            Some(packet) => match self.mover {
+                Mover::Processor => {
+                    let cycles = self.costs.kernel.interrupt;
+                    world.interrupt(host, cycles, KernelEvent::Requeued { packet });
+                }
+                // It has been programmed already.
+                Mover::Dma => self.launch(world, host, packet),
+            },
         }
     }
 
@@ -273,7 +277,8 @@ impl Substrate for KernelPath {
                 .iter()
                 .map(|(_, cycles)| cycles)
                 .sum(),
-            Call::Send { .. } => kernel.system_call + kernel.look,
+            // The room that is left stands in a page that the kernel shares with the library.
+            Call::Send { .. } => self.costs.library.look,
             Call::Receive => kernel.system_call + kernel.look,
             Call::Attach { .. } | Call::Wait(_) | Call::Pass => 0,
         }

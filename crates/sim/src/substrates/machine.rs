@@ -174,6 +174,8 @@ pub struct Done<R> {
     pub ended: Time,
     /// Its processor time, for each [`Function`] in the order of [`Function::ALL`].
     pub accounts: [Time; Function::COUNT],
+    /// How much of that it spent polling in vain.
+    pub in_vain: Time,
 }
 
 impl<R> Done<R> {
@@ -524,6 +526,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
                     output,
                     ended,
                     accounts: clock.accounts,
+                    in_vain: clock.in_vain,
                 })
             })
             .collect();

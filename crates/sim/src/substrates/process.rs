@@ -4,6 +4,8 @@
 //! time at the next call, as pSNOW does (§2.1). The call itself is carried out by the machine, which then resumes
 //! the coroutine with the answer.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Instant;
 
 use corosensei::stack::DefaultStack;
@@ -88,7 +90,8 @@ pub struct SimPort<'y> {
     rank: Rank,
     ranks: u32,
     costs: PortCosts,
-    spent: Spent,
+    /// What has been charged since the last call. The coroutine looks at it too, when the program has returned.
+    spent: Rc<Cell<Spent>>,
     function: Function,
     /// Since when the program has run natively.
     since: Option<Instant>,
@@ -96,9 +99,11 @@ pub struct SimPort<'y> {
 
 impl SimPort<'_> {
     fn charge(&mut self, cycles: u64) {
-        if let Some(spent) = self.spent.get_mut(self.function as usize) {
-            *spent = spent.saturating_add(cycles);
+        let mut spent = self.spent.get();
+        if let Some(account) = spent.get_mut(self.function as usize) {
+            *account = account.saturating_add(cycles);
         }
+        self.spent.set(spent);
     }
 
     /// Moves the native time since the last look on the account of the present function.
@@ -116,7 +121,7 @@ impl SimPort<'_> {
     fn call(&mut self, call: Call) -> Answer {
         self.reconcile();
         let answer = self.yielder.suspend(Yielded {
-            spent: std::mem::take(&mut self.spent),
+            spent: self.spent.take(),
             call,
             function: self.function,
         });
@@ -189,7 +194,7 @@ impl Port for SimPort<'_> {
         }
         // A program that computes for ever must not keep the others from finding that out. What it would answer to
         // the end of the simulation comes with its next call.
-        if self.spent.iter().copied().fold(0, u64::saturating_add) > self.costs.longest_silence {
+        if self.spent.get().into_iter().fold(0, u64::saturating_add) > self.costs.longest_silence {
             self.call(Call::Pass);
         }
     }
@@ -237,16 +242,26 @@ impl<R: 'static> Process<R> {
             if matches!(first, Answer::Stop) {
                 return Err(AmError::Stopped);
             }
+            let spent = Rc::new(Cell::new(Spent::default()));
             let since = (costs.clocking != Clocking::Counted).then(Instant::now);
-            program(SimPort {
+            let result = program(SimPort {
                 yielder,
                 rank,
                 ranks,
                 costs,
-                spent: Spent::default(),
+                spent: Rc::clone(&spent),
                 function: Function::Compute,
                 since,
-            })
+            });
+            // What it has done since its last call takes its time too.
+            if result.is_ok() && spent.get() != Spent::default() {
+                yielder.suspend(Yielded {
+                    spent: spent.take(),
+                    call: Call::Pass,
+                    function: Function::Compute,
+                });
+            }
+            result
         });
         Ok(Self { coroutine })
     }

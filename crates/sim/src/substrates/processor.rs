@@ -17,6 +17,8 @@ use crate::hardware::Shared;
 pub(super) struct Clock {
     /// Processor time, for each function.
     pub(super) accounts: [Time; Function::COUNT],
+    /// How much of `am_poll` it polled in vain.
+    pub(super) in_vain: Time,
     /// What is left of what it computes.
     left: Time,
     /// In which function it is.
@@ -105,6 +107,8 @@ pub(super) struct Host {
     /// When the present round of polls began.
     round: Time,
     interrupts: Shared,
+    /// How long it had been in interrupt handlers when it settled.
+    settled_interrupts: Time,
 }
 
 impl Host {
@@ -121,6 +125,7 @@ impl Host {
             settled: 0,
             round: 0,
             interrupts: Shared::default(),
+            settled_interrupts: 0,
         }
     }
 
@@ -139,12 +144,16 @@ impl Host {
         let processors = (self.idle() as u64).min(waiting);
         let elapsed = now - self.settled.min(now);
         self.settled = now;
+        let interrupted = self.interrupts.busy() - self.settled_interrupts;
+        self.settled_interrupts = self.interrupts.busy();
         if processors == 0 {
             return;
         }
         for &process in &self.waiting {
             if let Some(clock) = clocks.get_mut(process as usize) {
-                clock.charge(Function::Poll, elapsed * processors / waiting);
+                let time = elapsed * processors / waiting;
+                clock.charge(Function::Poll, time);
+                clock.in_vain += time.saturating_sub(interrupted / waiting);
             }
         }
     }
