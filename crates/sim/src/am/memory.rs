@@ -106,11 +106,9 @@ impl Memory {
             return false;
         };
         let mut room = rest.chunks_exact_mut(N::BYTES);
-        numbers.into_iter().all(|number| {
-            room.next()
-                .map(|bytes| number.write(bytes))
-                .is_some()
-        })
+        numbers
+            .into_iter()
+            .all(|number| room.next().map(|bytes| number.write(bytes)).is_some())
     }
 }
 

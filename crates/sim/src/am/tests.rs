@@ -189,9 +189,16 @@ fn mistakes_are_told_from_each_other() {
     a.store(1, mine.at(0).span(64), mine.at(0), NOTE, 0)
         .expect("only the other side knows its memory");
     let error = b.poll().expect_err("b has no memory");
-    assert!(error.to_string().contains("process 0 names 64 bytes at 0 of region 0"));
+    assert!(
+        error
+            .to_string()
+            .contains("process 0 names 64 bytes at 0 of region 0")
+    );
     a.request(1, HandlerId(9), &[]).expect("sent");
-    assert!(matches!(b.poll(), Err(AmError::NoHandler { handler: 9, .. })));
+    assert!(matches!(
+        b.poll(),
+        Err(AmError::NoHandler { handler: 9, .. })
+    ));
     a.request(1, TWICE, &[]).expect("sent");
     assert_eq!(b.poll(), Err(AmError::SecondReply(2)));
     a.request(1, ANSWER, &[]).expect("sent");
@@ -209,7 +216,10 @@ fn a_message_counts_its_bytes_and_the_layer_its_steps() {
     assert_eq!(message.bytes(), port::HEADER_BYTES + 8 + 10);
     assert!(matches!(
         message.kind,
-        Kind::Store(Fragment { landed: Some(_), .. })
+        Kind::Store(Fragment {
+            landed: Some(_),
+            ..
+        })
     ));
     b.poll().expect("polls");
     let wire = &a.port().wire;

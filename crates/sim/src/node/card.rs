@@ -187,11 +187,7 @@ impl CardState {
 
     /// Before an input that is not of `engine`'s or of it: tells how many doorbells idle processors have polled, and
     /// wakes whoever the input concerns. Answers the polls for each processor.
-    pub(crate) fn wake(
-        &mut self,
-        events: &mut Engine<Event>,
-        from: Option<DmaEngine>,
-    ) -> [u32; 2] {
+    pub(crate) fn wake(&mut self, events: &mut Engine<Event>, from: Option<DmaEngine>) -> [u32; 2] {
         let now = events.now();
         let poll = self.poll_time();
         let mut polls = [0; 2];
@@ -496,7 +492,9 @@ fn read_later(transfer: &mut HostTransfer, pieces: &[Piece]) {
 }
 
 fn write_later(transfer: &mut HostTransfer, bytes: &[u8]) {
-    let bytes = bytes.get(..bytes.len().min(SHORT_BYTES)).unwrap_or_default();
+    let bytes = bytes
+        .get(..bytes.len().min(SHORT_BYTES))
+        .unwrap_or_default();
     transfer.written[..bytes.len()].copy_from_slice(bytes);
     transfer.written_bytes = bytes.len() as u32;
 }
@@ -546,7 +544,12 @@ impl Card for TurnCard<'_> {
             Transfer::Transmit { to, header, body } => {
                 self.given(engine);
                 self.first_of(request.vi.0, Side::Send, request.message);
-                self.mark(request.vi.0, Side::Send, request.message, Stage::NetProgrammed);
+                self.mark(
+                    request.vi.0,
+                    Side::Send,
+                    request.message,
+                    Stage::NetProgrammed,
+                );
                 let mut frame = Frame {
                     header: [0; FRAME_HEADER_BYTES],
                     bytes: body.bytes(),

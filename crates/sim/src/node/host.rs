@@ -195,10 +195,7 @@ pub(crate) enum Next {
     /// It goes on at this time of its own clock.
     At(Time),
     /// It built a descriptor that so many bytes are written to the card for; the doorbell is rung when its clock has come.
-    Build {
-        side: Side,
-        on_card_bytes: u32,
-    },
+    Build { side: Side, on_card_bytes: u32 },
     /// It computes.
     Compute(Time),
     /// It waits for a completion, or is over.
@@ -281,7 +278,11 @@ impl Host {
         state.state = State::Ringing { vi, side, slot };
         let control = control.to_bytes();
         let segment = segment.to_bytes();
-        let body = if inside { bytes as usize } else { segment.len() };
+        let body = if inside {
+            bytes as usize
+        } else {
+            segment.len()
+        };
         if let Some(place) = self.memory.get_mut(at..at + control.len() + segment.len()) {
             place[..control.len()].copy_from_slice(&control);
             if !inside {
@@ -291,7 +292,11 @@ impl Host {
         let on_card = control.len() + body;
         Next::Build {
             side,
-            on_card_bytes: if self.shadow_queues { on_card as u32 } else { 0 },
+            on_card_bytes: if self.shadow_queues {
+                on_card as u32
+            } else {
+                0
+            },
         }
     }
 

@@ -61,11 +61,7 @@ pub(crate) enum Event {
     /// A frame is at its node's receive engine.
     Arrived { node: u32, frame: u32 },
     /// The receive engine has put a frame into a buffer.
-    Received {
-        node: u32,
-        frame: u32,
-        buffer: u32,
-    },
+    Received { node: u32, frame: u32, buffer: u32 },
     /// A process goes on.
     Process { node: u32, process: u32 },
     /// The program asked to be called by now.

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use causeway_firmware::{
-    CompletionQueue, Connection, Direction, Firmware, NodeId, Region, Settings, SettingsError,
-    SetUpError, Side, Traffic, ViAttributes, ViId,
+    CompletionQueue, Connection, Direction, Firmware, NodeId, Region, SetUpError, Settings,
+    SettingsError, Side, Traffic, ViAttributes, ViId,
 };
 use causeway_wire::vi::{COMPLETION_BYTES, CONTROL_BYTES, DESCRIPTOR_ALIGN, SEGMENT_BYTES};
 
@@ -178,7 +178,11 @@ impl Plan {
             built.push(build.node(node, processes, &mut ids)?);
         }
         for (key, &(a, b)) in self.connections.iter().enumerate() {
-            let ends = if a == b { vec![(a, b)] } else { vec![(a, b), (b, a)] };
+            let ends = if a == b {
+                vec![(a, b)]
+            } else {
+                vec![(a, b), (b, a)]
+            };
             for (here, there) in ends {
                 let connection = Connection {
                     node: NodeId(self.vis[there].node as u32),
@@ -216,7 +220,12 @@ impl NodeBuild<'_> {
         mut processes: Vec<ProcessState>,
         ids: &mut [ViId],
     ) -> Result<Built, BuildError> {
-        let mine = || self.vis.iter().enumerate().filter(|(_, vi)| vi.node == node);
+        let mine = || {
+            self.vis
+                .iter()
+                .enumerate()
+                .filter(|(_, vi)| vi.node == node)
+        };
         if mine().any(|(_, vi)| vi.process >= processes.len()) {
             return Err(BuildError::Plan("it names a process that does not exist"));
         }
@@ -268,7 +277,9 @@ impl NodeBuild<'_> {
             }
             ids[index] = id;
             if id.0 as usize != vis.len() {
-                return Err(BuildError::Plan("virtual interfaces are not numbered in order"));
+                return Err(BuildError::Plan(
+                    "virtual interfaces are not numbered in order",
+                ));
             }
             processes[plan.process].vis.push(id.0);
             let sides = [Side::Send, Side::Receive].map(|_| {
@@ -276,7 +287,11 @@ impl NodeBuild<'_> {
                 next += u64::from(plan.depth) * self.stride;
                 at
             });
-            vis.push(Vi::new(plan, sides, processes[plan.process].vis.len() as u32 - 1));
+            vis.push(Vi::new(
+                plan,
+                sides,
+                processes[plan.process].vis.len() as u32 - 1,
+            ));
         }
         let host = Host {
             memory: vec![0; (next - DESCRIPTORS_AT) as usize + page as usize],
@@ -293,12 +308,7 @@ impl NodeBuild<'_> {
 }
 
 /// Registers `bytes` from `base`, each page where it lies.
-fn register(
-    firmware: &mut Firmware,
-    base: u64,
-    bytes: u64,
-    page: u64,
-) -> Result<u32, SetUpError> {
+fn register(firmware: &mut Firmware, base: u64, bytes: u64, page: u64) -> Result<u32, SetUpError> {
     let pages: Vec<u64> = (0..bytes.div_ceil(page) + 1)
         .map(|number| base + number * page)
         .collect();

@@ -121,12 +121,16 @@ impl World {
 
     /// How long the host DMA engine of `node` has been busy.
     pub fn host_dma_busy(&self, node: usize) -> Time {
-        self.nodes.get(node).map_or(0, |node| node.card.host_dma.busy())
+        self.nodes
+            .get(node)
+            .map_or(0, |node| node.card.host_dma.busy())
     }
 
     /// How long the I/O bus of `node` has been in use.
     pub fn io_bus_busy(&self, node: usize) -> Time {
-        self.nodes.get(node).map_or(0, |node| node.card.bus.bus().busy())
+        self.nodes
+            .get(node)
+            .map_or(0, |node| node.card.bus.bus().busy())
     }
 
     /// Lets things happen until `end`, or until nothing is left.
@@ -180,7 +184,9 @@ impl World {
                 bytes,
             } => {
                 let Self { nodes, events, .. } = self;
-                nodes[node as usize].card.start_piece(events, transfer, bytes);
+                nodes[node as usize]
+                    .card
+                    .start_piece(events, transfer, bytes);
             }
             Event::HostDma { node, channel } => self.host_dma(node, channel),
             Event::NetSend { node, frame } => {
@@ -281,9 +287,9 @@ impl World {
     fn host_dma(&mut self, node: u32, channel: u32) {
         let now = self.events.now();
         let card = &mut self.nodes[node as usize].card;
-        let advance =
-            card.host_dma
-                .advance(now, channel as usize, &mut card.bus, &mut card.memory);
+        let advance = card
+            .host_dma
+            .advance(now, channel as usize, &mut card.bus, &mut card.memory);
         if let Some(wake) = advance.wake {
             let channel = wake.channel as u32;
             self.events.at(wake.at, Event::HostDma { node, channel });

@@ -132,7 +132,14 @@ impl Fft {
 
     /// All levels from distance `from` down to distance `to`. `elements` are those whose index is `first` modulo `stride`,
     /// or, with a stride of 1, those from `first` on.
-    fn levels(&self, elements: &mut [Complex], first: usize, stride: usize, from: usize, to: usize) {
+    fn levels(
+        &self,
+        elements: &mut [Complex],
+        first: usize,
+        stride: usize,
+        from: usize,
+        to: usize,
+    ) {
         let mut distance = from;
         while distance >= to && distance > 0 {
             let step = self.points / (2 * distance);
@@ -188,7 +195,9 @@ impl Fft {
 
 /// A number from a number, without a pattern.
 pub(super) fn scramble(seed: u64) -> u64 {
-    let mut word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x1234_5678_9abc_def1);
+    let mut word = seed
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .wrapping_add(0x1234_5678_9abc_def1);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     word ^ (word >> 31)
@@ -248,12 +257,13 @@ impl Program for Fft {
         let cyclic = am.make_region(own * ELEMENT_BYTES as usize)?;
         let staging = am.make_region(own * ELEMENT_BYTES as usize)?;
 
-        let mut elements: Vec<Complex> =
-            (0..own).map(|j| Self::input(j * ranks + rank)).collect();
+        let mut elements: Vec<Complex> = (0..own).map(|j| Self::input(j * ranks + rank)).collect();
         self.levels(&mut elements, rank, ranks, self.points / 2, ranks);
         let local_levels = u64::from(own.ilog2());
         am.work(BUTTERFLY.times(local_levels * own as u64 / 2));
-        let parts = elements.iter().flat_map(|&(real, imaginary)| [real, imaginary]);
+        let parts = elements
+            .iter()
+            .flat_map(|&(real, imaginary)| [real, imaginary]);
         am.memory_mut().write_numbers(cyclic.at(0), parts);
 
         pass(am, ARRIVE, RELEASE)?;
@@ -263,9 +273,10 @@ impl Program for Fft {
             am.get(other as Rank, source, into, LANDED, other as u64)?;
         }
         let next = (rank + 1) % ranks;
-        am.wait_until(Awaited::from(next as Rank, "elements, and from the others"), |state| {
-            state.landed as usize >= ranks - 1
-        })?;
+        am.wait_until(
+            Awaited::from(next as Rank, "elements, and from the others"),
+            |state| state.landed as usize >= ranks - 1,
+        )?;
         // Whoever computes does not poll: others may still be getting elements from here.
         pass(am, ARRIVE, RELEASE)?;
 

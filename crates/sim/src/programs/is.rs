@@ -138,7 +138,9 @@ fn on_subtract(arrival: &mut Arrival<'_, SortState>) -> Result<(), AmError> {
         .map(|(end, count)| end.wrapping_sub(count))
         .collect();
     let answer = answered.at(landed.place.offset);
-    let is_written = arrival.memory.write_numbers(ends.at(0), left.iter().copied())
+    let is_written = arrival
+        .memory
+        .write_numbers(ends.at(0), left.iter().copied())
         && arrival.memory.write_numbers(answer, left);
     if !is_written {
         return Err(arrival.refuse("more buckets than are owned"));
@@ -197,8 +199,17 @@ impl IntegerSort {
     }
 
     /// Merges the counts around the ring: each share passes all processes and ends at its owner.
-    fn merge<A: ActiveMessages<State = SortState>>(am: &mut A, share: &Share) -> Result<(), AmError> {
-        let Share { rank, ranks, buckets, bytes, .. } = *share;
+    fn merge<A: ActiveMessages<State = SortState>>(
+        am: &mut A,
+        share: &Share,
+    ) -> Result<(), AmError> {
+        let Share {
+            rank,
+            ranks,
+            buckets,
+            bytes,
+            ..
+        } = *share;
         let (next, before) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
         for round in 0..ranks - 1 {
             let goes = (rank + 2 * ranks - 1 - round) % ranks;
@@ -223,7 +234,13 @@ impl IntegerSort {
 
     /// Turns the owned share of the merged counts into the rank behind each bucket's last key.
     fn sum<A: ActiveMessages<State = SortState>>(am: &mut A, share: &Share) -> Result<(), AmError> {
-        let Share { rank, ranks, buckets, bytes, .. } = *share;
+        let Share {
+            rank,
+            ranks,
+            buckets,
+            bytes,
+            ..
+        } = *share;
         let own: Vec<u32> = am
             .memory()
             .numbers(share.merged.at(rank as u64 * bytes), buckets)
@@ -249,7 +266,9 @@ impl IntegerSort {
 
     /// Asks each owner where this process's keys begin.
     fn ask<A: ActiveMessages<State = SortState>>(am: &mut A, share: &Share) -> Result<(), AmError> {
-        let Share { rank, ranks, bytes, .. } = *share;
+        let Share {
+            rank, ranks, bytes, ..
+        } = *share;
         for step in 0..ranks {
             let owner = (rank + step) % ranks;
             let counts = share.local.at(owner as u64 * bytes).span(bytes);
@@ -275,7 +294,13 @@ impl Program for IntegerSort {
 
     fn handlers() -> &'static Handlers<SortState> {
         &[
-            on_arrival, on_release, on_round, on_before, on_subtract, on_answer, on_landed,
+            on_arrival,
+            on_release,
+            on_round,
+            on_before,
+            on_subtract,
+            on_answer,
+            on_landed,
         ]
     }
 
@@ -302,7 +327,8 @@ impl Program for IntegerSort {
                 *count += 1;
             }
         }
-        am.memory_mut().write_numbers(share.local.at(0), counts.iter().copied());
+        am.memory_mut()
+            .write_numbers(share.local.at(0), counts.iter().copied());
         am.memory_mut().write_numbers(share.merged.at(0), counts);
         am.work(KEY.times(own as u64));
 
@@ -311,7 +337,10 @@ impl Program for IntegerSort {
         pass(am, ARRIVE, RELEASE)?;
         Self::ask(am, &share)?;
 
-        let mut begins: Vec<u32> = am.memory().numbers(share.begins.at(0), self.buckets).collect();
+        let mut begins: Vec<u32> = am
+            .memory()
+            .numbers(share.begins.at(0), self.buckets)
+            .collect();
         let mut ranks = Vec::with_capacity(own);
         for &key in &keys {
             if let Some(next) = begins.get_mut(key as usize) {

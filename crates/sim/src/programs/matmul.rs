@@ -41,7 +41,13 @@ impl Matmul {
     }
 
     /// One part of a matrix.
-    fn part(&self, of: fn(usize, usize) -> f64, row: usize, column: usize, side: usize) -> Vec<f64> {
+    fn part(
+        &self,
+        of: fn(usize, usize) -> f64,
+        row: usize,
+        column: usize,
+        side: usize,
+    ) -> Vec<f64> {
         let own = self.size / side;
         let mut part = Vec::with_capacity(own * own);
         for i in 0..own {
@@ -50,7 +56,13 @@ impl Matmul {
         part
     }
 
-    fn check(&self, product: &[f64], row: usize, column: usize, side: usize) -> Result<(), AmError> {
+    fn check(
+        &self,
+        product: &[f64],
+        row: usize,
+        column: usize,
+        side: usize,
+    ) -> Result<(), AmError> {
         let own = self.size / side;
         for sample in 0..CHECKED {
             let place = (sample * 2 + 1) * product.len() / (2 * CHECKED);
@@ -254,17 +266,17 @@ impl Program for Matmul {
         })
     }
 
-    fn run<A: ActiveMessages<State = MatmulState>>(
-        &self,
-        am: &mut A,
-    ) -> Result<Vec<f64>, AmError> {
+    fn run<A: ActiveMessages<State = MatmulState>>(&self, am: &mut A) -> Result<Vec<f64>, AmError> {
         let place = self.settle(am)?;
         let elements = place.own * place.own;
         let mut product = vec![0.0; elements];
         for step in 0..place.side {
             let left = Self::broadcast(am, &place, step)?;
             let left: Vec<f64> = am.memory().numbers(left.at(0), elements).collect();
-            let right: Vec<f64> = am.memory().numbers(place.right(step).at(0), elements).collect();
+            let right: Vec<f64> = am
+                .memory()
+                .numbers(place.right(step).at(0), elements)
+                .collect();
             multiply_add(&left, &right, &mut product, place.own);
             am.work(EIGHT_STEPS.times((elements * place.own / 8) as u64));
             if place.side > 1 {

@@ -32,7 +32,11 @@ fn the_spectrum_is_that_of_one_process_alone() {
     let alone = spectrum(1);
     assert_eq!(alone.len(), 1 << 10);
     for ranks in [2, 4, 16] {
-        assert_eq!(spectrum(ranks), alone, "the same operations in the same order");
+        assert_eq!(
+            spectrum(ranks),
+            alone,
+            "the same operations in the same order"
+        );
     }
 }
 

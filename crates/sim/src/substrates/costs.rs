@@ -16,7 +16,7 @@ macro_rules! section {
         }
 
         impl $name {
-            pub(super) fn read(file: &mut Section<'_>, key: &str) -> Result<Self, FileError> {
+            pub(in crate::substrates) fn read(file: &mut Section<'_>, key: &str) -> Result<Self, FileError> {
                 let mut section = file.section(key)?;
                 let table = Self {
                     $($field: section.quantity(stringify!($field), Kind::$kind)?.value,)*
@@ -27,6 +27,8 @@ macro_rules! section {
         }
     };
 }
+
+pub(super) use section;
 
 section! {
     /// Table 2.1, and what it leaves open about the hardware.
@@ -195,7 +197,10 @@ pub struct Costs {
 impl Costs {
     /// The table that is shipped.
     pub fn psnow() -> Result<Self, FileError> {
-        Self::read("substrates.toml", include_str!("../../profiles/substrates.toml"))
+        Self::read(
+            "substrates.toml",
+            include_str!("../../profiles/substrates.toml"),
+        )
     }
 
     /// Reads a table.

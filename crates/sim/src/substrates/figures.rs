@@ -186,10 +186,7 @@ pub fn figure_2_9(costs: Costs) -> Result<Vec<Row>, SimError> {
     let mut rows = Vec::new();
     for combination in Combination::FOUR {
         for ranks in [4, 8] {
-            let outcome = run(
-                &Setup::new(combination, costs, ranks),
-                &IntegerSort::SAMPLE,
-            )?;
+            let outcome = run(&Setup::new(combination, costs, ranks), &IntegerSort::SAMPLE)?;
             rows.extend(profile(combination.name(), ranks, &outcome));
         }
     }

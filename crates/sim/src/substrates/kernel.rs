@@ -103,10 +103,7 @@ impl KernelPath {
     fn receive_stages(&self, bytes: usize) -> [(&'static str, u64); 4] {
         let kernel = &self.costs.kernel;
         let (name, moving) = match self.mover {
-            Mover::Processor => (
-                "receive: FIFO to memory",
-                self.costs.fifo(bytes),
-            ),
+            Mover::Processor => ("receive: FIFO to memory", self.costs.fifo(bytes)),
             Mover::Dma => ("receive: program DMA", kernel.program_dma),
         };
         [
@@ -253,9 +250,7 @@ impl KernelPath {
         let stages = self.return_stages(packet.message.bytes());
         let after = stages.iter().map(|(_, cycles)| cycles).sum();
         if world.settings.keeps_journeys {
-            packet
-                .stages
-                .push(("receive call", world.cycles(before)));
+            packet.stages.push(("receive call", world.cycles(before)));
             for (name, cycles) in stages {
                 packet.stages.push((name, world.cycles(cycles)));
             }

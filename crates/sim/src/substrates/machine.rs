@@ -87,7 +87,10 @@ impl fmt::Display for Standing {
             Doing::Ended => write!(f, "has ended")?,
         }
         if let (unread @ 1.., Some(first)) = self.unread {
-            write!(f, " with {unread} messages unread, the first from process {first}")?;
+            write!(
+                f,
+                " with {unread} messages unread, the first from process {first}"
+            )?;
         }
         Ok(())
     }
@@ -284,7 +287,11 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
     /// Lets the programs that have not ended find out that nothing carries their messages any more. One that will
     /// not end even so has its stack unwound when it is dropped.
     fn stop(&mut self) {
-        for process in self.slots.iter_mut().filter_map(|slot| slot.process.as_mut()) {
+        for process in self
+            .slots
+            .iter_mut()
+            .filter_map(|slot| slot.process.as_mut())
+        {
             if !process.has_ended() {
                 process.resume(Answer::Stop);
             }
@@ -463,12 +470,16 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
             });
         }
         let patience = self.limits.patience;
-        let silent = self.slots.iter().zip(&self.world.inboxes).position(|(slot, inbox)| {
-            slot.process.is_some()
-                && slot.waits_for.is_none()
-                && !inbox.is_empty()
-                && now.saturating_sub(slot.polled) >= patience
-        });
+        let silent = self
+            .slots
+            .iter()
+            .zip(&self.world.inboxes)
+            .position(|(slot, inbox)| {
+                slot.process.is_some()
+                    && slot.waits_for.is_none()
+                    && !inbox.is_empty()
+                    && now.saturating_sub(slot.polled) >= patience
+            });
         if let Some(rank) = silent {
             return Err(SimError::NeverPolls {
                 rank: rank as Rank,
@@ -536,7 +547,12 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
             events: self.world.engine.handled(),
             tlb_misses: self.substrate.tlb_misses(),
             journeys: self.world.journeys,
-            interrupted: self.world.hosts.iter().map(|host| host.interrupted()).collect(),
+            interrupted: self
+                .world
+                .hosts
+                .iter()
+                .map(|host| host.interrupted())
+                .collect(),
         }
     }
 }

@@ -2,7 +2,7 @@
 //! own send and receive, without Active Messages.
 
 use super::{Combination, Costs, Journey, Setup, SimError, SimPort, run_on_ports};
-use crate::am::port::{Arguments, Awaited, Fragment, HEADER_BYTES, Kind, Message, Port};
+use crate::am::port::{Arguments, Awaited, Fragment, Kind, Message, Port, Work};
 use crate::am::{AmError, HandlerId, Region};
 use crate::engine::Time;
 
@@ -50,6 +50,33 @@ fn receive(port: &mut SimPort<'_>, from: u32) -> Result<(), AmError> {
     Ok(())
 }
 
+/// Process 0 sends, process 1 sends back, so often. Before each sending, the processor computes for a while that grows by
+/// `pause` operations, so that nothing keeps step with anything.
+pub(super) fn ping_pong(
+    mut port: SimPort<'_>,
+    rank: u32,
+    bytes: usize,
+    iterations: u32,
+    pause: u64,
+) -> Result<(), AmError> {
+    port.attach(Region(0), bytes)?;
+    let other = 1 - rank.min(1);
+    for iteration in 0..iterations {
+        if rank > 0 {
+            receive(&mut port, other)?;
+        }
+        port.work(Work {
+            integer: u64::from(iteration) * pause,
+            ..Work::default()
+        });
+        send(&mut port, other, bytes)?;
+        if rank == 0 {
+            receive(&mut port, other)?;
+        }
+    }
+    Ok(())
+}
+
 /// The ways of all messages of a ping-pong with `bytes` of data.
 pub fn journeys(
     combination: Combination,
@@ -62,20 +89,7 @@ pub fn journeys(
         ..Setup::new(combination, costs, 2)
     };
     let outcome = run_on_ports(&setup, |rank| {
-        move |mut port: SimPort<'_>| -> Result<(), AmError> {
-            port.attach(Region(0), bytes)?;
-            let other = 1 - rank;
-            for _ in 0..iterations {
-                if rank == 0 {
-                    send(&mut port, other, bytes)?;
-                    receive(&mut port, other)?;
-                } else {
-                    receive(&mut port, other)?;
-                    send(&mut port, other, bytes)?;
-                }
-            }
-            Ok(())
-        }
+        move |port: SimPort<'_>| ping_pong(port, rank, bytes, iterations, 0)
     })?;
     Ok(outcome.journeys)
 }
@@ -118,9 +132,4 @@ pub fn cold(combination: Combination, costs: Costs, bytes: usize) -> Result<OneW
 /// There and back with `bytes` of data, once everything has been used before.
 pub fn round_trip(combination: Combination, costs: Costs, bytes: usize) -> Result<Time, SimError> {
     Ok(2 * warm(combination, costs, bytes)?.total)
-}
-
-/// The longest data that one packet carries on every combination.
-pub fn longest(costs: &Costs) -> usize {
-    (costs.hardware.page as usize).saturating_sub(HEADER_BYTES)
 }

@@ -1,4 +1,5 @@
-//! A program that looks at its sources one after the other for ever, without simulating the looks that find nothing.
+//! A network processor that looks at its sources one after the other for ever, without simulating the looks that find
+//! nothing.
 //!
 //! Source 0 is the network; the others are endpoints. Looking at a source takes a fixed time, and whoever has something for the
 //! program is noticed by the first look that begins after it came.
@@ -81,6 +82,93 @@ impl PollLoop {
         self.round = (into - offset) % self.length();
         let whole = (now.saturating_sub(self.round)) / self.length();
         self.round += whole * self.length();
+    }
+}
+
+/// When the processor will have noticed which source. Void if its plans have changed since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Notice {
+    pub(super) at: Time,
+    pub(super) source: usize,
+    pub(super) generation: u32,
+}
+
+/// A network processor that serves one source at a time.
+#[derive(Debug)]
+pub(super) struct NetworkProcessor {
+    polls: PollLoop,
+    /// At work on a source, rather than looking for one.
+    is_busy: bool,
+    /// When it will notice something.
+    notices: Option<Time>,
+    generation: u32,
+    /// Sources that are not looked at for the time being.
+    parked: Vec<bool>,
+}
+
+impl NetworkProcessor {
+    /// An idle processor.
+    pub(super) fn new(polls: PollLoop) -> Self {
+        Self {
+            parked: vec![false; polls.sources],
+            polls,
+            is_busy: false,
+            notices: None,
+            generation: 0,
+        }
+    }
+
+    fn will_notice(&mut self, at: Time, source: usize) -> Notice {
+        self.generation = self.generation.wrapping_add(1);
+        self.notices = Some(at);
+        Notice {
+            at,
+            source,
+            generation: self.generation,
+        }
+    }
+
+    /// `source` has something. Answers if that changes the processor's plans.
+    pub(super) fn rouse(&mut self, now: Time, source: usize) -> Option<Notice> {
+        if self.is_busy || self.parked.get(source) != Some(&false) {
+            return None;
+        }
+        let at = self.polls.notices(now, source);
+        self.notices
+            .is_none_or(|planned| at < planned)
+            .then(|| self.will_notice(at, source))
+    }
+
+    /// The time of a notice has come: whether it still holds. The processor is at work until [`Self::free`].
+    pub(super) fn begins(&mut self, generation: u32) -> bool {
+        let holds = self.generation == generation && self.notices.take().is_some();
+        self.is_busy |= holds;
+        holds
+    }
+
+    /// The processor has finished with a source. Answers what it finds next.
+    pub(super) fn free(
+        &mut self,
+        now: Time,
+        served: usize,
+        has_something: impl Fn(usize) -> bool,
+    ) -> Option<Notice> {
+        self.is_busy = false;
+        self.notices = None;
+        self.polls.served(served);
+        self.polls.idles(now);
+        let parked = &self.parked;
+        let (source, time) = self
+            .polls
+            .next(|source| parked.get(source) == Some(&false) && has_something(source))?;
+        Some(self.will_notice(now + time, source))
+    }
+
+    /// Puts a source aside, or takes it up again.
+    pub(super) fn park(&mut self, source: usize, is_parked: bool) {
+        if let Some(parked) = self.parked.get_mut(source) {
+            *parked = is_parked;
+        }
     }
 }
 

@@ -108,8 +108,12 @@ impl SimPort<'_> {
 
     /// Moves the native time since the last look on the account of the present function.
     fn reconcile(&mut self) {
-        if let (Some(since), Clocking::Measured { cycles_per_microsecond }) =
-            (self.since, self.costs.clocking)
+        if let (
+            Some(since),
+            Clocking::Measured {
+                cycles_per_microsecond,
+            },
+        ) = (self.since, self.costs.clocking)
         {
             let native = since.elapsed().as_nanos();
             let cycles = native.saturating_mul(u128::from(cycles_per_microsecond)) / 1_000;

@@ -189,7 +189,10 @@ impl Host {
             let Some(clock) = clocks.get_mut(process as usize) else {
                 continue;
             };
-            if self.processors[index].last.is_some_and(|last| last != process) {
+            if self.processors[index]
+                .last
+                .is_some_and(|last| last != process)
+            {
                 clock.left += self.times.context_switch;
                 clock.charge(clock.function, self.times.context_switch);
             }

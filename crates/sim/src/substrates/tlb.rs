@@ -43,15 +43,15 @@ impl Tlb {
 
     /// Whether the page's translation is there; counts it as used.
     pub(super) fn finds(&mut self, page: Page) -> bool {
-        let found = self.set(page).is_some_and(|set| {
-            match set.iter().position(|&other| other == page) {
-                Some(place) => {
-                    set[..=place].rotate_right(1);
-                    true
-                }
-                None => false,
-            }
-        });
+        let found =
+            self.set(page)
+                .is_some_and(|set| match set.iter().position(|&other| other == page) {
+                    Some(place) => {
+                        set[..=place].rotate_right(1);
+                        true
+                    }
+                    None => false,
+                });
         self.misses += u64::from(!found);
         found
     }
@@ -91,7 +91,10 @@ mod tests {
         assert!(tlb.finds(page(1)) && tlb.finds(page(5)) && tlb.finds(page(1)));
         tlb.fill(page(9));
         assert!(tlb.finds(page(1)) && tlb.finds(page(9)) && !tlb.finds(page(5)));
-        assert!(!tlb.finds(Page { process: 1, number: 1 }));
+        assert!(!tlb.finds(Page {
+            process: 1,
+            number: 1
+        }));
         assert_eq!(tlb.misses(), 3);
     }
 }

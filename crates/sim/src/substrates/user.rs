@@ -13,12 +13,11 @@ use std::collections::VecDeque;
 
 use super::costs::{Costs, words};
 use super::machine::{Substrate, Taken};
-use super::poll_loop::PollLoop;
+use super::poll_loop::{NetworkProcessor, Notice, PollLoop};
 use super::process::{Answer, Call};
 use super::tlb::{Page, Tlb};
 use super::world::{Packet, PacketId, World};
 use crate::am::port::{Fragment, HEADER_BYTES, Message, Rank};
-use crate::engine::Time;
 
 /// Which addresses the card understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,9 +46,17 @@ pub(super) enum UserEvent {
     /// It is free for the next source.
     Free { host: u32, served: u32 },
     /// It has given up on a translation and asks the host.
-    Asks { host: u32, source: u32, missing: [Option<Page>; 2] },
+    Asks {
+        host: u32,
+        source: u32,
+        missing: [Option<Page>; 2],
+    },
     /// The host has written the translations.
-    Translated { host: u32, source: u32, missing: [Option<Page>; 2] },
+    Translated {
+        host: u32,
+        source: u32,
+        missing: [Option<Page>; 2],
+    },
 }
 
 /// A process's place in a queue of addresses: pages of the receive queue, of the buffers, of the program's regions.
@@ -82,15 +89,8 @@ impl Endpoint {
 /// One host's card.
 #[derive(Debug)]
 struct Card {
-    polls: PollLoop,
-    /// At work on a source, rather than looking for one.
-    is_busy: bool,
-    /// What it will notice next, and when.
-    notices: Option<(usize, Time)>,
-    generation: u32,
+    processor: NetworkProcessor,
     arrived: VecDeque<PacketId>,
-    /// Sources whose first packet waits for a translation.
-    parked: Vec<bool>,
     tlb: Tlb,
 }
 
@@ -113,13 +113,10 @@ impl UserPath {
     ) -> Self {
         let sources = processes_per_host as usize;
         let (network, endpoint) = (costs.card.poll_network, costs.card.poll_endpoint);
+        let polls = PollLoop::new(costs.np(network), costs.np(endpoint), sources);
         let cards = (0..hosts).map(|_| Card {
-            polls: PollLoop::new(costs.np(network), costs.np(endpoint), sources),
-            is_busy: false,
-            notices: None,
-            generation: 0,
+            processor: NetworkProcessor::new(polls.clone()),
             arrived: VecDeque::new(),
-            parked: vec![false; sources + 1],
             tlb: Tlb::new(costs.room.tlb_sets, costs.room.tlb_ways),
         });
         Self {
@@ -221,15 +218,8 @@ impl UserPath {
     /// The card has something to do at `source`.
     fn rouse(&mut self, world: &mut World<UserEvent>, host: u32, source: usize) {
         let now = world.now();
-        let Some(card) = self.cards.get_mut(host as usize) else {
-            return;
-        };
-        if card.is_busy || card.parked.get(source) == Some(&true) {
-            return;
-        }
-        let at = card.polls.notices(now, source);
-        if card.notices.is_none_or(|(_, other)| at < other) {
-            card.notice(world, host, source, at);
+        if let Some(card) = self.cards.get_mut(host as usize) {
+            plan(world, host, card.processor.rouse(now, source));
         }
     }
 
@@ -240,23 +230,16 @@ impl UserPath {
         let Some(card) = self.cards.get_mut(host as usize) else {
             return;
         };
-        card.is_busy = false;
-        card.notices = None;
-        card.polls.served(served);
-        card.polls.idles(now);
-        let endpoints = &self.endpoints;
-        let next = card.polls.next(|source| {
-            card.parked.get(source) == Some(&false)
-                && match source.checked_sub(1) {
-                    None => !card.arrived.is_empty(),
-                    Some(local) => endpoints
-                        .get(first as usize + local)
-                        .is_some_and(|endpoint| !endpoint.send_queue.is_empty()),
-                }
-        });
-        if let Some((source, time)) = next {
-            card.notice(world, host, source, now + time);
-        }
+        let (arrived, endpoints) = (&card.arrived, &self.endpoints);
+        let next = card
+            .processor
+            .free(now, served, |source| match source.checked_sub(1) {
+                None => !arrived.is_empty(),
+                Some(local) => endpoints
+                    .get(first as usize + local)
+                    .is_some_and(|endpoint| !endpoint.send_queue.is_empty()),
+            });
+        plan(world, host, next);
     }
 
     /// The network processor has found something at `source`.
@@ -283,9 +266,7 @@ impl UserPath {
         if missing == [None; 2] {
             return true;
         }
-        if let Some(parked) = card.parked.get_mut(source) {
-            *parked = true;
-        }
+        card.processor.park(source, true);
         let source = source as u32;
         let at = world.now() + self.costs.np(before + self.costs.card.miss);
         world.at(
@@ -296,7 +277,13 @@ impl UserPath {
                 missing,
             },
         );
-        world.at(at, UserEvent::Free { host, served: source });
+        world.at(
+            at,
+            UserEvent::Free {
+                host,
+                served: source,
+            },
+        );
         false
     }
 
@@ -440,10 +427,9 @@ impl UserPath {
         message: Message,
         before: u64,
     ) -> Taken {
-        let is_full = self
-            .endpoints
-            .get(process as usize)
-            .is_none_or(|endpoint| endpoint.send_queue.len() >= self.costs.room.send_queue as usize);
+        let is_full = self.endpoints.get(process as usize).is_none_or(|endpoint| {
+            endpoint.send_queue.len() >= self.costs.room.send_queue as usize
+        });
         if is_full || !world.has_room(process, to) {
             world.refuse(process);
             return Taken::Then(0, Answer::NoRoom(message));
@@ -499,23 +485,23 @@ impl UserPath {
     fn attach(&mut self, process: Rank, bytes: usize) {
         let page = self.costs.hardware.page;
         if let Some(endpoint) = self.endpoints.get_mut(process as usize) {
-            endpoint.regions.push(FIRST_REGION_PAGE + endpoint.next_page);
+            endpoint
+                .regions
+                .push(FIRST_REGION_PAGE + endpoint.next_page);
             endpoint.next_page += (bytes as u64).div_ceil(page) + 1;
         }
     }
 }
 
-impl Card {
-    /// The network processor will notice `source` at `at`.
-    fn notice(&mut self, world: &mut World<UserEvent>, host: u32, source: usize, at: Time) {
-        self.generation = self.generation.wrapping_add(1);
-        self.notices = Some((source, at));
+/// Lets the network processor notice what it is about to.
+fn plan(world: &mut World<UserEvent>, host: u32, notice: Option<Notice>) {
+    if let Some(notice) = notice {
         world.at(
-            at,
+            notice.at,
             UserEvent::Notices {
                 host,
-                source: source as u32,
-                generation: self.generation,
+                source: notice.source as u32,
+                generation: notice.generation,
             },
         );
     }
@@ -566,11 +552,10 @@ impl Substrate for UserPath {
                 source,
                 generation,
             } => {
-                let is_current = self.cards.get_mut(host as usize).is_some_and(|card| {
-                    let is_current = card.generation == generation;
-                    card.is_busy |= is_current;
-                    is_current
-                });
+                let is_current = self
+                    .cards
+                    .get_mut(host as usize)
+                    .is_some_and(|card| card.processor.begins(generation));
                 if is_current {
                     self.serve(world, host, source as usize);
                 }
@@ -604,9 +589,7 @@ impl Substrate for UserPath {
                     for page in missing.into_iter().flatten() {
                         card.tlb.fill(page);
                     }
-                    if let Some(parked) = card.parked.get_mut(source as usize) {
-                        *parked = false;
-                    }
+                    card.processor.park(source as usize, false);
                 }
                 self.rouse(world, host, source as usize);
             }

@@ -118,7 +118,9 @@ impl<E: Copy> World<E> {
             engine: Engine::new(),
             settings,
             clocks: vec![Clock::default(); ranks],
-            hosts: (0..hosts).map(|index| Host::new(index, settings.host)).collect(),
+            hosts: (0..hosts)
+                .map(|index| Host::new(index, settings.host))
+                .collect(),
             network,
             inboxes: (0..ranks).map(|_| VecDeque::new()).collect(),
             journeys: Vec::new(),

@@ -180,7 +180,11 @@ fn take_apart(marks: &[Mark]) -> Option<([Time; 7], [Time; 6])> {
     let mut receive = [0; 6];
     for (place, (time, stage)) in receive
         .iter_mut()
-        .zip(send_stages.into_iter().filter(|stage| *stage != Stage::NetDone))
+        .zip(
+            send_stages
+                .into_iter()
+                .filter(|stage| *stage != Stage::NetDone),
+        )
         .enumerate()
     {
         *time = match place {

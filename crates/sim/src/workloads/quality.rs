@@ -431,11 +431,18 @@ fn build(
     plan.data_offset = super::ping::DATA_OFFSET;
     let trace: Option<Rc<[u32]>> = experiment.trace.clone().map(Into::into);
     for node in 0..nodes {
-        let outgoing = (0..channels.len()).filter(|&number| ends(experiment.shape, number).0 == node);
+        let outgoing =
+            (0..channels.len()).filter(|&number| ends(experiment.shape, number).0 == node);
         let sources: Vec<Source> = outgoing
             .enumerate()
             .map(|(vi, number)| {
-                source(&channels[number], experiment.seed, number, vi as u32, &trace)
+                source(
+                    &channels[number],
+                    experiment.seed,
+                    number,
+                    vi as u32,
+                    &trace,
+                )
             })
             .collect();
         let due = sources
@@ -491,13 +498,7 @@ fn build(
     Ok((World::new(plan)?, logs, window.to))
 }
 
-fn source(
-    flow: &Flow,
-    seed: u64,
-    channel: usize,
-    vi: u32,
-    trace: &Option<Rc<[u32]>>,
-) -> Source {
+fn source(flow: &Flow, seed: u64, channel: usize, vi: u32, trace: &Option<Rc<[u32]>>) -> Source {
     let mut random = Random::new(seed ^ (channel as u64 + 1).wrapping_mul(0x1000_0001));
     let videos = match *flow {
         Flow::Video {

@@ -81,7 +81,9 @@ struct Sum {
 fn active(of: usize, count: usize) -> Vec<u32> {
     let count = count.min(of).max(1);
     let (pairs, middle) = (count / 2, (of - 1) / 2);
-    let mut used: Vec<usize> = (0..pairs).map(|pair| pair * middle.max(1) / pairs).collect();
+    let mut used: Vec<usize> = (0..pairs)
+        .map(|pair| pair * middle.max(1) / pairs)
+        .collect();
     if count % 2 == 1 {
         used.push(middle);
     }
@@ -332,7 +334,9 @@ fn build(
     load: &Load,
 ) -> Result<(World, Rc<RefCell<Sum>>), RunError> {
     if load.nodes < 2 || !load.nodes.is_multiple_of(2) || load.burst == 0 {
-        return Err(RunError::Empty("the number of nodes must be even, bursts not empty"));
+        return Err(RunError::Empty(
+            "the number of nodes must be even, bursts not empty",
+        ));
     }
     let interfaces = load.nodes - 1;
     let simulated = match load.extent {
