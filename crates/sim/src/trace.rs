@@ -97,10 +97,10 @@ pub fn write(record: &Record, out: &mut impl Write) -> io::Result<()> {
         );
         separator = ",\n";
         match slice.message {
-            0 => text.push('}'),
-            message => {
-                let _ = write!(text, ",\"args\":{{\"message\":{message}}}}}");
-                flows.step(&mut text, slice, number);
+            None => text.push('}'),
+            Some((node, message)) => {
+                let _ = write!(text, ",\"args\":{{\"message\":\"{node}.{message}\"}}}}");
+                flows.step(&mut text, slice, number, (node, message));
             }
         }
         out.write_all(text.as_bytes())?;
@@ -133,16 +133,16 @@ struct Flows {
 
 impl Flows {
     /// Adds the arrow from the message's slice before to this one.
-    fn step(&mut self, text: &mut String, slice: &Slice, line: u32) {
-        let kind = match self.begun.insert((slice.node, slice.message)) {
+    fn step(&mut self, text: &mut String, slice: &Slice, line: u32, message: (u32, u64)) {
+        let kind = match self.begun.insert(message) {
             true => 's',
             false => 't',
         };
         let _ = write!(
             text,
             ",\n{{\"ph\":\"{kind}\",\"cat\":\"message\",\"name\":\"message\",\"id\":\"{}.{}\",\"pid\":{},\"tid\":{line},\"ts\":{}}}",
-            slice.node,
-            slice.message,
+            message.0,
+            message.1,
             slice.node,
             microseconds(slice.start)
         );

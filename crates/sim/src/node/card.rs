@@ -4,13 +4,15 @@
 //! before: each transfer becomes an event of its own. A host transfer of several pieces reaches a queued
 //! engine piece by piece, as the program describes them; an engine without queue gets all at once.
 
-use std::collections::VecDeque;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 
 use causeway_firmware::{
-    BufferId, Card, DmaQueue, DmaRequest, Doorbells, Engine as DmaEngine, Firmware, NodeId, Piece,
-    Processor, Report, Settings, Side, Step, Token, Transfer,
+    BufferId, Card, Discipline, DmaQueue, DmaRequest, Doorbells, Engine as DmaEngine, Firmware,
+    Input, NodeId, Piece, Processor, ReceiveDescriptors, Report, Settings, Side, Step, Token,
+    Transfer,
 };
-use causeway_wire::vi::FRAME_HEADER_BYTES;
+use causeway_wire::vi::{Completion, FRAME_HEADER_BYTES};
 
 use super::record::{Mark, Record, Slice, Stage, Track, Unnoticed};
 use super::{Event, Slab, engine_name};
@@ -31,6 +33,7 @@ pub(crate) struct Frame {
     pub(crate) header: [u8; FRAME_HEADER_BYTES],
     /// Bytes behind the header.
     pub(crate) bytes: u32,
+    pub(crate) from: u32,
     pub(crate) to: NodeId,
     /// It never arrives.
     pub(crate) lost: bool,
@@ -106,10 +109,13 @@ pub(crate) struct CardState {
     /// Frames that wait for a buffer.
     pub(crate) arrived: VecDeque<u32>,
     pub(crate) unnoticed: Unnoticed,
-    pub(crate) rung: Vec<[VecDeque<Time>; 2]>,
+    /// When sends' doorbells were rung of which no transfer has begun, by interface.
+    rung: Vec<VecDeque<Time>>,
     costs: [Time; Step::ALL.len()],
     processors: Vec<ProcessorState>,
     polled: bool,
+    /// Doorbells of receives are noticed without the program's doing anything.
+    silent_receives: bool,
     host_queued: bool,
     most_in: [usize; 2],
     given: [usize; 2],
@@ -119,6 +125,9 @@ pub(crate) struct CardState {
     noticed: u64,
     /// The latest message of those numbers whose first transfer has been seen.
     seen: Vec<u64>,
+    /// For timelines: messages that have come in on each interface, and what fills which receive.
+    pub(crate) incoming: BTreeMap<u32, VecDeque<(u32, u64)>>,
+    filled_by: BTreeMap<u64, (u32, u64)>,
 }
 
 impl CardState {
@@ -146,17 +155,24 @@ impl CardState {
             armed: VecDeque::new(),
             arrived: VecDeque::new(),
             unnoticed: Unnoticed::default(),
-            rung: (0..vis).map(|_| Default::default()).collect(),
+            rung: vec![VecDeque::new(); vis],
             costs: Step::ALL.map(|step| profile.card.cycles(profile.card.steps.cycles(step))),
             processors: vec![processor; 1 + usize::from(settings.two_processors)],
             polled: settings.doorbells == Doorbells::Polled,
+            silent_receives: settings.doorbells == Doorbells::Polled
+                && settings.receive_descriptors == ReceiveDescriptors::OnArrival,
             host_queued: matches!(settings.host_dma, DmaQueue::Hardware(_)),
             most_in: [length(settings.host_dma), length(settings.net_send)],
             given: [0; 2],
-            idle_loop: profile.card.cycles(profile.card.idle_loop_cycles),
+            idle_loop: profile.card.cycles(match settings.discipline {
+                Discipline::Sequential => profile.card.sequential_idle_loop_cycles,
+                Discipline::EventDriven | Discipline::QosAware => profile.card.idle_loop_cycles,
+            }),
             noticed_at: vec![0; REMEMBERED],
             noticed: 0,
             seen: vec![0; REMEMBERED],
+            incoming: BTreeMap::new(),
+            filled_by: BTreeMap::new(),
         }
     }
 
@@ -228,6 +244,8 @@ impl CardState {
     ) {
         use causeway_firmware::Turn as Outcome;
         let now = events.now();
+        let polling = self.processors[usize::from(processor)].doing;
+        let poll_time = self.poll_time();
         let mut taken = TurnCard {
             card: self,
             events,
@@ -241,6 +259,10 @@ impl CardState {
             0 => Processor::First,
             _ => Processor::Second,
         };
+        if let Doing::Polling(since) = polling {
+            let polls = (now.saturating_sub(since) / poll_time) as u32;
+            firmware.input(now, Input::Polled(which, polls));
+        }
         let outcome = firmware.turn(now, which, &mut taken);
         let charged = taken.charged;
         record.sums.turns += 1;
@@ -255,7 +277,7 @@ impl CardState {
             },
             start: now,
             end,
-            message: 0,
+            message: None,
         });
         let index = usize::from(processor);
         self.processors[index].busy_until = end;
@@ -276,6 +298,51 @@ impl CardState {
         let state = &mut self.processors[processor];
         state.generation = state.generation.wrapping_add(1);
         state.doing = doing;
+    }
+
+    /// Which message a transfer of this node belongs to, if anything goes along with it.
+    pub(crate) fn message_of(&mut self, transfer: &HostTransfer) -> Option<(u32, u64)> {
+        if transfer.message == 0 {
+            return None;
+        }
+        if transfer.side == Side::Send {
+            return Some((self.node, transfer.message));
+        }
+        if !matches!(transfer.purpose, Purpose::WriteData | Purpose::WriteStatus) {
+            return self.filled_by.get(&transfer.message).copied();
+        }
+        match self.filled_by.entry(transfer.message) {
+            Entry::Occupied(known) => Some(*known.get()),
+            Entry::Vacant(place) => {
+                let message = self.incoming.get_mut(&transfer.vi)?.pop_front()?;
+                Some(*place.insert(message))
+            }
+        }
+    }
+
+    /// A doorbell has come, before the program hears of it.
+    pub(crate) fn ring(&mut self, now: Time, vi: u32, side: Side) {
+        if let (Some(rung), Side::Send) = (self.rung.get_mut(vi as usize), side) {
+            rung.push_back(now);
+        }
+        if self.silent_receives && side == Side::Receive {
+            self.notice(now);
+        }
+    }
+
+    /// The doorbell of the interface's next send was noticed at `at`.
+    fn detected(&mut self, vi: u32, at: Time, record: &mut Record) {
+        let rung = self.rung.get_mut(vi as usize).and_then(VecDeque::pop_front);
+        if let Some(rung) = rung {
+            record.sums.send_wait += at.saturating_sub(rung);
+            record.sums.sends_noticed += 1;
+        }
+    }
+
+    /// The program gives the next number to a doorbell.
+    fn notice(&mut self, now: Time) {
+        self.noticed += 1;
+        self.noticed_at[self.noticed as usize % REMEMBERED] = now;
     }
 
     /// Gives every processor that does not spin a turn: a deadline has passed.
@@ -371,32 +438,19 @@ impl TurnCard<'_> {
             return;
         }
         self.card.seen[remembered] = message;
-        let Some(rung) = self
-            .card
-            .rung
-            .get_mut(vi as usize)
-            .and_then(|sides| sides[super::side_index(side)].pop_front())
-        else {
-            return;
-        };
+        let noticed = self.card.noticed_at[remembered];
         if side == Side::Send {
-            let noticed = self.card.noticed_at[remembered];
-            let wait = noticed.saturating_sub(rung);
-            self.record.sums.send_wait += wait;
-            self.record.sums.sends_noticed += 1;
-            let node = self.card.node;
-            let stages = [(Stage::Rung, rung), (Stage::Noticed, noticed)];
-            for (stage, at) in stages {
-                self.record.mark(Mark {
-                    at,
-                    node,
-                    vi,
-                    side,
-                    message,
-                    stage,
-                });
-            }
+            self.card.detected(vi, noticed, self.record);
         }
+        let node = self.card.node;
+        self.record.mark(Mark {
+            at: noticed,
+            node,
+            vi,
+            side,
+            message,
+            stage: Stage::Noticed,
+        });
     }
 
     fn host(&mut self, request: &DmaRequest<'_>) {
@@ -440,6 +494,9 @@ impl TurnCard<'_> {
             }
             Transfer::WriteCompletion { pieces, entry, .. } => {
                 transfer.purpose = Purpose::WriteCompletion;
+                if Completion::decode(entry).is_ok_and(|entry| entry.receive) {
+                    transfer.side = Side::Receive;
+                }
                 write_later(&mut transfer, entry);
                 (pieces, &[])
             }
@@ -511,9 +568,7 @@ impl Card for TurnCard<'_> {
             | Step::InsertByStamp => self.per_piece += cost,
             Step::DequeueDoorbell => {
                 for _ in 0..times {
-                    self.card.noticed += 1;
-                    let place = self.card.noticed as usize % REMEMBERED;
-                    self.card.noticed_at[place] = self.now;
+                    self.card.notice(self.now);
                 }
             }
             Step::CheckHostDma => {
@@ -553,6 +608,7 @@ impl Card for TurnCard<'_> {
                 let mut frame = Frame {
                     header: [0; FRAME_HEADER_BYTES],
                     bytes: body.bytes(),
+                    from: node,
                     to,
                     lost: false,
                     token: request.token,

@@ -256,7 +256,8 @@ impl Host {
             return Next::Nothing;
         }
         let slot = queue.posted % there.depth;
-        let inside = bytes <= self.payload_bytes;
+        // A receive names a buffer all the same: it does not know yet what will come.
+        let inside = side == Side::Send && bytes <= self.payload_bytes;
         let mut bits = control::IMMEDIATE;
         if inside {
             bits |= control::PAYLOAD;

@@ -72,7 +72,7 @@ pub struct Mark {
     pub vi: u32,
     /// In which work queue its descriptor is.
     pub side: Side,
-    /// Which of the descriptors ever posted there, from 0; of transfers, the program's number of the message.
+    /// The program's number of the message; of [`Stage::Rung`] the descriptor's place in its work queue.
     pub message: u64,
     /// The stage.
     pub stage: Stage,
@@ -91,8 +91,8 @@ pub struct Slice {
     pub start: Time,
     /// Until.
     pub end: Time,
-    /// The program's number of the message, 0 for none.
-    pub message: u64,
+    /// Which message: its sender's node, and its number there.
+    pub message: Option<(u32, u64)>,
 }
 
 /// What a timeline has a line for.
@@ -115,7 +115,7 @@ pub enum Track {
 /// Sums over a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Time that messages to be sent waited from the doorbell's ringing to its being noticed.
+    /// Time that messages waited in send queues, from their doorbell's ringing to its being noticed.
     pub send_wait: Time,
     /// How many such messages.
     pub sends_noticed: u64,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use causeway_firmware::{BufferId, Engine as DmaEngine, Firmware, Input, Processor, Side};
-use causeway_wire::vi::Completion;
+use causeway_wire::vi::{Completion, FrameHeader};
 
 use super::card::{CardState, Frame, HostTransfer, Purpose};
 use super::host::{Host, Next, Polling, State};
@@ -264,8 +264,16 @@ impl World {
 
     fn doorbell(&mut self, node: u32, vi: u32, side: Side, slot: u32) {
         let now = self.events.now();
+        self.record.mark(Mark {
+            at: now,
+            node,
+            vi,
+            side,
+            message: u64::from(slot),
+            stage: Stage::Rung,
+        });
         let place = &mut self.nodes[node as usize];
-        place.card.rung[vi as usize][super::side_index(side)].push_back(now);
+        place.card.ring(now, vi, side);
         let polls = place.card.wake(&mut self.events, None);
         for (processor, polls) in [Processor::First, Processor::Second].into_iter().zip(polls) {
             if polls > 0 {
@@ -333,14 +341,17 @@ impl World {
         if self.record.marks.is_some() && transfer.purpose != Purpose::WriteCompletion {
             place.card.unnoticed.host.push_back(mark);
         }
-        self.record.slice(Slice {
-            node,
-            track,
-            name,
-            start: transfer.started,
-            end: now,
-            message: transfer.message,
-        });
+        if self.record.slices.is_some() {
+            let message = place.card.message_of(transfer);
+            self.record.slice(Slice {
+                node,
+                track,
+                name,
+                start: transfer.started,
+                end: now,
+                message,
+            });
+        }
         self.read_bytes.clear();
         for piece in transfer.read.iter().flatten() {
             let bytes = place.host.bytes_at(piece.bus, piece.bytes);
@@ -401,7 +412,7 @@ impl World {
             name: "send frame",
             start,
             end: sent.left,
-            message: frame.message,
+            message: (frame.message != 0).then_some((node, frame.message)),
         });
         let token = frame.token;
         self.events.at(sent.left, Event::NetSent { node, token });
@@ -483,14 +494,26 @@ impl World {
             unnoticed.net_receive.push_back(Mark { stage, ..mark });
         }
         self.record.mark(mark);
-        self.record.slice(Slice {
-            node,
-            track: Track::NetReceive,
-            name: "frame in",
-            start: now - self.profile.net_dma.receive_startup,
-            end: now,
-            message: frame.message,
-        });
+        if self.record.slices.is_some() {
+            let message = (frame.message != 0).then_some((frame.from, frame.message));
+            let header = FrameHeader::decode(&frame.header).ok();
+            let first = header.filter(|header| header.offset == 0);
+            if let (Some(message), Some(header)) = (message, first) {
+                let card = &mut self.nodes[node as usize].card;
+                card.incoming
+                    .entry(header.to_vi)
+                    .or_default()
+                    .push_back(message);
+            }
+            self.record.slice(Slice {
+                node,
+                track: Track::NetReceive,
+                name: "frame in",
+                start: now - self.profile.net_dma.receive_startup,
+                end: now,
+                message,
+            });
+        }
         let arrived = Input::FrameArrived {
             buffer: BufferId(buffer),
             header: &frame.header,
@@ -541,7 +564,7 @@ impl World {
             name,
             start: span.start,
             end: span.end,
-            message: 0,
+            message: None,
         });
         state.clock = span.end;
         self.events.at(span.end, Event::Process { node, process });

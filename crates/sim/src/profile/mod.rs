@@ -64,8 +64,11 @@ pub struct CardSpec {
     pub clock_hz: u64,
     /// Bytes of memory.
     pub memory_bytes: u64,
-    /// Cycles that one way round the idle program's loop takes; what happens meanwhile is noticed half of it later on average.
+    /// Cycles that one way round the idle program's loop takes; what happens meanwhile is noticed half of it later on average. This is that of the
+    /// event-driven programs, which look at every engine.
     pub idle_loop_cycles: u64,
+    /// The same of the sequential program, which looks at doorbells and arrivals only.
+    pub sequential_idle_loop_cycles: u64,
     /// What each step of the program takes.
     pub steps: StepCosts,
 }

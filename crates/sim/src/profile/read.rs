@@ -137,6 +137,9 @@ fn card(section: &mut Section<'_>) -> Result<CardSpec, FileError> {
     let clock_hz = section.positive("clock", Kind::Frequency)?.value;
     let memory_bytes = section.positive("memory", Kind::Size)?.value;
     let idle_loop_cycles = section.quantity("idle_loop", Kind::Cycles)?.value;
+    let sequential_idle_loop_cycles = section
+        .quantity("sequential_idle_loop", Kind::Cycles)?
+        .value;
     let mut steps = section.section("steps")?;
     let mut costs = Vec::with_capacity(Step::ALL.len());
     for step in Step::ALL {
@@ -147,6 +150,7 @@ fn card(section: &mut Section<'_>) -> Result<CardSpec, FileError> {
         clock_hz,
         memory_bytes,
         idle_loop_cycles,
+        sequential_idle_loop_cycles,
         steps: StepCosts::new(|step| costs.get(step as usize).copied().unwrap_or(0)),
     })
 }

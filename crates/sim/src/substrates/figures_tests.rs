@@ -331,11 +331,14 @@ fn table_3_2_anatomy_of_a_message() {
 fn table_3_1_round_trips() {
     for (bytes, micros) in TABLE_3_1 {
         let time = munet::round_trip(munet_settings(), bytes).expect("it runs");
-        assert!(is_within(time, micros * MICROSECOND, 15), "{bytes} bytes: {time} ps");
+        assert!(
+            is_within(time, micros * MICROSECOND, 15),
+            "{bytes} bytes: {time} ps"
+        );
     }
     // One more byte than the descriptor holds goes another way, through host memory.
-    let [short, long] = [128, 129]
-        .map(|bytes| munet::anatomy(munet_settings(), bytes, 1).expect("it runs"));
+    let [short, long] =
+        [128, 129].map(|bytes| munet::anatomy(munet_settings(), bytes, 1).expect("it runs"));
     let header = |rows: [Time; 6]| rows[1] - rows[0];
     assert!(header(long) > header(short) + MICROSECOND);
 }

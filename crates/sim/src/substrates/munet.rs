@@ -199,12 +199,22 @@ enum MuEvent {
         generation: u32,
     },
     /// The packet has reached this row of the table.
-    Reaches { packet: PacketId, row: usize },
+    Reaches {
+        packet: PacketId,
+        row: usize,
+    },
     /// The packet is at the other card.
-    Arrives { packet: PacketId },
+    Arrives {
+        packet: PacketId,
+    },
     /// The packet is in the endpoint's receive buffer.
-    Delivered { packet: PacketId },
-    Free { host: u32, served: u32 },
+    Delivered {
+        packet: PacketId,
+    },
+    Free {
+        host: u32,
+        served: u32,
+    },
 }
 
 struct Card {
@@ -231,8 +241,8 @@ fn data(message: &Message) -> u64 {
 
 impl Endpoints {
     fn new(settings: MuNet, endpoints: usize) -> Self {
-        let [network, endpoint] =
-            [settings.card.poll_network, settings.card.poll_endpoint].map(|one| settings.lanai(one));
+        let [network, endpoint] = [settings.card.poll_network, settings.card.poll_endpoint]
+            .map(|one| settings.lanai(one));
         let polls = PollLoop::new(network, endpoint, endpoints.max(1));
         let cards = (0..2).map(|_| Card {
             processor: NetworkProcessor::new(polls.clone()),

@@ -19,7 +19,7 @@ use causeway_firmware::{Capacity, Direction, Settings, Side, Traffic};
 use super::mpeg::{PICTURES_PER_SECOND, Pictures};
 use super::random::Random;
 use super::{RunError, sound};
-use crate::engine::{MICROSECOND, MILLISECOND, SECOND, Time, duration_at};
+use crate::engine::{MICROSECOND, SECOND, Time, duration_at};
 use crate::hardware::Topology;
 use crate::node::{Await, Completed, Do, Plan, Process, Queues, ViPlan, World};
 use crate::profile::Profile;
@@ -128,6 +128,8 @@ pub struct Experiment {
     pub channels: Vec<Flow>,
     /// A video trace to be played instead of the model.
     pub trace: Option<Vec<u32>>,
+    /// Time from the first injection until measuring.
+    pub warm_up: Time,
     /// How long is measured.
     pub measured: Time,
     /// Where random numbers begin.
@@ -353,8 +355,6 @@ impl Process for Sink {
 
 /// Time in which receivers surely have posted a receive and their card has taken it in.
 const PREPARE_EACH: Time = 25 * MICROSECOND;
-/// Time from the first injection until measuring.
-const WARM_UP: Time = 30 * MILLISECOND;
 
 /// Runs an experiment; answers what became of each channel.
 pub fn run(
@@ -420,8 +420,8 @@ fn build(
     };
     let start = PREPARE_EACH * Time::from(RECEIVE_DEPTH) * channels.len() as Time;
     let window = Window {
-        from: start + WARM_UP,
-        to: start + WARM_UP + experiment.measured,
+        from: start + experiment.warm_up,
+        to: start + experiment.warm_up + experiment.measured,
     };
     let logs: Logs = Rc::new(RefCell::new(
         channels.iter().map(|_| Log::default()).collect(),

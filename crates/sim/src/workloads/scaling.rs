@@ -63,7 +63,7 @@ pub enum Extent {
 pub struct Outcome {
     /// Mean time from posting a send to taking the message that came by the same interface.
     pub latency: Time,
-    /// Mean time that a send's doorbell waited to be noticed.
+    /// Mean time that a message waited in its send queue until its doorbell was noticed.
     pub wait: Time,
     /// Messages that were measured.
     pub messages: u64,

@@ -1,0 +1,12 @@
+//! Whole cards: the program on cards of bytes, with processes that post descriptors and a wire
+//! between them.
+
+mod actions;
+mod admission;
+mod designs;
+mod lossy;
+mod messages;
+mod qos;
+mod rdma;
+mod reliable;
+mod world;
