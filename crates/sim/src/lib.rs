@@ -8,6 +8,9 @@
 //! | [`profile`] | parameter files: the hardware's figures with their units and sources |
 //! | [`node`] | nodes that run the card's program, and processes that use it |
 //! | [`workloads`] | the experiments' processes, and the worlds they run in |
+//! | [`am`] | Active Messages, over any port |
+//! | [`programs`] | parallel programs that compute real results: pings, Fourier transform, product of matrices, sort |
+//! | [`substrates`] | programs as coroutines on kernel-level and user-level communication (chapter 2) |
 //! | [`figures`] | the thesis's figures and tables: points to run, claims to judge |
 //! | [`trace`] | timelines for Perfetto |
 //!
@@ -15,10 +18,13 @@
 //! order, and no floating-point functions whose last digits differ between machines.
 #![forbid(unsafe_code)]
 
+pub mod am;
 pub mod engine;
 pub mod figures;
 pub mod hardware;
 pub mod node;
 pub mod profile;
+pub mod programs;
+pub mod substrates;
 pub mod trace;
 pub mod workloads;

@@ -12,6 +12,7 @@ mod tests;
 pub mod units;
 
 pub use reader::FileError;
+pub(crate) use reader::{Section, Source};
 
 use causeway_firmware::Step;
 
