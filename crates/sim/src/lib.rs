@@ -12,6 +12,8 @@
 //! | [`programs`] | parallel programs that compute real results: pings, Fourier transform, product of matrices, sort |
 //! | [`substrates`] | programs as coroutines on kernel-level and user-level communication (chapter 2) |
 //! | [`figures`] | the thesis's figures and tables: points to run, claims to judge |
+//! | [`catalogue`] | all of them, and what is run for each |
+//! | [`scenario`] | experiments of the user's own, in files |
 //! | [`trace`] | timelines for Perfetto |
 //!
 //! Read them in this order. Results depend on nothing but the input: no clock, no random seeds, no hashing
@@ -19,12 +21,14 @@
 #![forbid(unsafe_code)]
 
 pub mod am;
+pub mod catalogue;
 pub mod engine;
 pub mod figures;
 pub mod hardware;
 pub mod node;
 pub mod profile;
 pub mod programs;
+pub mod scenario;
 pub mod substrates;
 pub mod trace;
 pub mod workloads;

@@ -233,6 +233,7 @@ pub(super) fn run(curve: &Curve, nodes: usize, effort: Effort) -> Result<Vec<Row
             (Effort::Full, false) => 100,
         },
         extent: Extent::Representative,
+        seed: 1,
     };
     let outcome = scaling::run(&profile, &curve.settings, &load)?;
     let x = declared(nodes);

@@ -97,7 +97,7 @@ impl<'a> Section<'a> {
     }
 
     fn take(&mut self, key: &str) -> Option<Spanned<DeValue<'a>>> {
-        self.known.push(key.to_owned());
+        self.has(key);
         self.table.remove(key)
     }
 
@@ -290,6 +290,108 @@ impl<'a> Section<'a> {
                 ))
             }
         }
+    }
+
+    /// Whether there is such a key, which from now on counts as known.
+    pub(crate) fn has(&mut self, key: &str) -> bool {
+        if !self.known.iter().any(|known| known == key) {
+            self.known.push(key.to_owned());
+        }
+        self.table.contains_key(key)
+    }
+
+    /// Where the section is.
+    pub(crate) fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    /// A quantity of the user's own, without a source.
+    pub(crate) fn own_quantity(&mut self, key: &str, kind: Kind) -> Result<Found<u64>, FileError> {
+        let value = self.need(key)?;
+        self.as_quantity(key, &value, kind)
+    }
+
+    /// A count of the user's own.
+    pub(crate) fn own_count(
+        &mut self,
+        key: &str,
+        least: u64,
+        most: u64,
+    ) -> Result<Found<u64>, FileError> {
+        let value = self.need(key)?;
+        self.as_count(key, &value, least, most)
+    }
+
+    /// A word of the user's own.
+    pub(crate) fn own_word<T: Copy>(
+        &mut self,
+        key: &str,
+        words: &[(&str, T)],
+    ) -> Result<Found<T>, FileError> {
+        let value = self.need(key)?;
+        self.as_word(key, &value, words)
+    }
+
+    /// `true` or `false` of the user's own.
+    pub(crate) fn own_flag(&mut self, key: &str) -> Result<Found<bool>, FileError> {
+        let value = self.need(key)?;
+        let span = value.span();
+        match value.get_ref().as_bool() {
+            Some(value) => Ok(Found { value, span }),
+            None => Err(self.error(&span, format!("`{}` must be true or false", self.path(key)))),
+        }
+    }
+
+    /// A list of quantities of the user's own, with at least one.
+    pub(crate) fn own_quantities(
+        &mut self,
+        key: &str,
+        kind: Kind,
+    ) -> Result<Vec<Found<u64>>, FileError> {
+        let value = self.need(key)?;
+        let span = value.span();
+        let found = match value.get_ref().as_array() {
+            Some(list) => list
+                .iter()
+                .map(|value| self.as_quantity(key, value, kind))
+                .collect::<Result<Vec<_>, _>>()?,
+            None => Vec::new(),
+        };
+        match found.is_empty() {
+            false => Ok(found),
+            true => {
+                let path = self.path(key);
+                let message = format!("`{path}` must be a list with at least one entry");
+                Err(self.error(&span, message))
+            }
+        }
+    }
+
+    /// A list of tables, `[[key]]`, with at least one.
+    pub(crate) fn sections(&mut self, key: &str) -> Result<Vec<Self>, FileError> {
+        let name = self.path(key);
+        let value = self.need(key)?;
+        let span = value.span();
+        let wrong = format!("`{name}` must be written as tables, [[{name}]], at least one");
+        let list = match value.into_inner() {
+            DeValue::Array(list) if !list.is_empty() => list,
+            _ => return Err(self.error(&span, wrong)),
+        };
+        list.into_iter()
+            .map(|entry| {
+                let span = entry.span();
+                match entry.into_inner() {
+                    DeValue::Table(table) => Ok(Self {
+                        source: self.source,
+                        name: name.clone(),
+                        span,
+                        table,
+                        known: Vec::new(),
+                    }),
+                    _ => Err(self.error(&span, wrong.clone())),
+                }
+            })
+            .collect()
     }
 
     /// Text without a source.

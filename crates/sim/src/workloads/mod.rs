@@ -18,7 +18,25 @@ pub mod scaling;
 
 use std::fmt;
 
-use crate::node::{BuildError, Ended};
+use crate::node::{BuildError, Ended, Record};
+
+/// What is noted while an experiment runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Sums only.
+    Sums,
+    /// Everything that a timeline needs, which takes memory with each message.
+    Slices,
+}
+
+impl Keep {
+    fn begin(self, record: &mut Record) {
+        match self {
+            Self::Sums => {}
+            Self::Slices => record.keep_slices(),
+        }
+    }
+}
 
 /// Why an experiment has no result.
 #[derive(Debug)]
@@ -64,7 +82,7 @@ impl From<BuildError> for RunError {
 }
 
 /// Whether a world that ran to its end kept its promises.
-fn check(ended: Ended, record: &crate::node::Record) -> Result<(), RunError> {
+fn check(ended: Ended, record: &Record) -> Result<(), RunError> {
     if ended != Ended::Finished {
         return Err(RunError::Ended(ended));
     }
@@ -72,7 +90,7 @@ fn check(ended: Ended, record: &crate::node::Record) -> Result<(), RunError> {
 }
 
 /// Whether a world kept its promises so far.
-fn sound(record: &crate::node::Record) -> Result<(), RunError> {
+fn sound(record: &Record) -> Result<(), RunError> {
     let (overcommitted, errors) = (record.sums.overcommitted, record.sums.errors);
     match (overcommitted, errors) {
         (0, 0) => Ok(()),

@@ -5,10 +5,12 @@ use std::rc::Rc;
 
 use causeway_firmware::{Settings, Side};
 
-use super::{RunError, check};
+use super::{Keep, RunError, check};
 use crate::engine::Time;
 use crate::hardware::Topology;
-use crate::node::{Await, Completed, Do, Mark, Plan, Process, Queues, Stage, ViPlan, World};
+use crate::node::{
+    Await, Completed, Do, Mark, Plan, Process, Queues, Record, Stage, ViPlan, World,
+};
 use crate::profile::Profile;
 
 /// Where a message's data begins in its page: behind a header of the application's, so that a message of
@@ -105,6 +107,17 @@ pub fn ping_pong(
     bytes: u32,
     rounds: u32,
 ) -> Result<Breakdown, RunError> {
+    ping_pong_recorded(profile, settings, bytes, rounds, Keep::Sums).map(|(found, _)| found)
+}
+
+/// The same, with what was noted meanwhile.
+pub fn ping_pong_recorded(
+    profile: &Profile,
+    settings: Settings,
+    bytes: u32,
+    rounds: u32,
+    keep: Keep,
+) -> Result<(Breakdown, Record), RunError> {
     let rounds = rounds.max(1) + WARM_UP;
     let mut plan = plan(profile, settings, bytes, 4)?;
     let round_trips = Rc::new(RefCell::new(Vec::new()));
@@ -122,18 +135,20 @@ pub fn ping_pong(
     }
     let mut world = World::new(plan)?;
     world.record.keep_marks();
+    keep.begin(&mut world.record);
     let ended = world.run(Time::MAX);
     check(ended, &world.record)?;
     let measured = round_trips.borrow()[WARM_UP as usize..].to_vec();
     let one_way = measured.iter().sum::<Time>() / (2 * measured.len() as Time);
-    let marks = world.record.marks.take().unwrap_or_default();
+    let marks = world.record.marks.as_deref().unwrap_or_default();
     let (send, receive) =
-        take_apart(&marks).ok_or(RunError::Empty("a message's stages are missing"))?;
-    Ok(Breakdown {
+        take_apart(marks).ok_or(RunError::Empty("a message's stages are missing"))?;
+    let found = Breakdown {
         send,
         receive,
         one_way,
-    })
+    };
+    Ok((found, world.record))
 }
 
 /// The stages of one message in the middle of the run, from node 0 to node 1.
@@ -277,6 +292,18 @@ pub fn ping_bulk(
     window: u32,
     rounds: u32,
 ) -> Result<Time, RunError> {
+    ping_bulk_recorded(profile, settings, bytes, window, rounds, Keep::Sums).map(|(time, _)| time)
+}
+
+/// The same, with what was noted meanwhile.
+pub fn ping_bulk_recorded(
+    profile: &Profile,
+    settings: Settings,
+    bytes: u32,
+    window: u32,
+    rounds: u32,
+    keep: Keep,
+) -> Result<(Time, Record), RunError> {
     let window = window.max(1);
     let rounds = rounds.max(1) + WARM_UP;
     let mut plan = plan(profile, settings, bytes, 2 * window)?;
@@ -293,13 +320,14 @@ pub fn ping_bulk(
         plan.process(node, process);
     }
     let mut world = World::new(plan)?;
+    keep.begin(&mut world.record);
     let finished = world.run(Time::MAX);
     check(finished, &world.record)?;
     let times = ended[0].borrow();
     match times.get(WARM_UP as usize - 1..) {
         Some([from, .., to]) => {
             let messages = 2 * window * (rounds - WARM_UP);
-            Ok((to - from) / Time::from(messages))
+            Ok(((to - from) / Time::from(messages), world.record))
         }
         _ => Err(RunError::Empty("too few rounds")),
     }

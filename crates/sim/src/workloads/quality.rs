@@ -18,10 +18,10 @@ use causeway_firmware::{Capacity, Direction, Settings, Side, Traffic};
 
 use super::mpeg::{PICTURES_PER_SECOND, Pictures};
 use super::random::Random;
-use super::{RunError, sound};
+use super::{Keep, RunError, sound};
 use crate::engine::{MICROSECOND, SECOND, Time, duration_at};
 use crate::hardware::Topology;
-use crate::node::{Await, Completed, Do, Plan, Process, Queues, ViPlan, World};
+use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, ViPlan, World};
 use crate::profile::Profile;
 
 /// Who sends to whom.
@@ -362,18 +362,30 @@ pub fn run(
     settings: &Settings,
     experiment: &Experiment,
 ) -> Result<Vec<ChannelOutcome>, RunError> {
+    recorded(profile, settings, experiment, Keep::Sums).map(|(outcomes, _)| outcomes)
+}
+
+/// The same, with what was noted meanwhile.
+pub fn recorded(
+    profile: &Profile,
+    settings: &Settings,
+    experiment: &Experiment,
+    keep: Keep,
+) -> Result<(Vec<ChannelOutcome>, Record), RunError> {
     let (mut world, logs, end) = build(profile, settings, experiment)?;
+    keep.begin(&mut world.record);
     world.run(end);
     sound(&world.record)?;
     let mut logs = logs.borrow_mut();
-    Ok(logs
+    let outcomes = logs
         .iter_mut()
         .zip(&experiment.channels)
         .map(|(log, flow)| ChannelOutcome {
             interval: flow.interval(),
             ..log.outcome
         })
-        .collect())
+        .collect();
+    Ok((outcomes, world.record))
 }
 
 /// The sending and the receiving node of channel `number`.

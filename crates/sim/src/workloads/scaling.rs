@@ -12,10 +12,10 @@ use std::rc::Rc;
 use causeway_firmware::{Settings, Side};
 
 use super::random::Random;
-use super::{RunError, check};
+use super::{Keep, RunError, check};
 use crate::engine::{MICROSECOND, Time};
 use crate::hardware::Topology;
-use crate::node::{Await, Completed, Do, Plan, Process, Queues, ViPlan, World};
+use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, ViPlan, World};
 use crate::profile::Profile;
 
 /// Processes of a node, one on each processor (§4.3.1).
@@ -38,6 +38,8 @@ pub struct Load {
     pub rounds: u32,
     /// Which nodes are simulated.
     pub extent: Extent,
+    /// Where random numbers begin (type I).
+    pub seed: u64,
 }
 
 /// Types I to IV.
@@ -311,7 +313,18 @@ const PREPARE_EACH: Time = 40 * MICROSECOND;
 
 /// Runs `load` on cards of these settings.
 pub fn run(profile: &Profile, settings: &Settings, load: &Load) -> Result<Outcome, RunError> {
+    recorded(profile, settings, load, Keep::Sums).map(|(outcome, _)| outcome)
+}
+
+/// The same, with what was noted meanwhile.
+pub fn recorded(
+    profile: &Profile,
+    settings: &Settings,
+    load: &Load,
+    keep: Keep,
+) -> Result<(Outcome, Record), RunError> {
     let (mut world, sum) = build(profile, settings, load)?;
+    keep.begin(&mut world.record);
     let ended = world.run(Time::MAX);
     check(ended, &world.record)?;
     let sum = sum.borrow();
@@ -319,12 +332,13 @@ pub fn run(profile: &Profile, settings: &Settings, load: &Load) -> Result<Outcom
     if sum.messages == 0 {
         return Err(RunError::Empty("no rounds"));
     }
-    Ok(Outcome {
+    let outcome = Outcome {
         latency: sum.latency / sum.messages,
         wait: sums.send_wait / sums.sends_noticed.max(1),
         messages: sum.messages,
         events: world.events_handled(),
-    })
+    };
+    Ok((outcome, world.record))
 }
 
 /// Builds the world of `load`.
@@ -374,7 +388,7 @@ fn build(
                     OneOfAll {
                         interfaces: interfaces as u32,
                         // The same choices on every node keep nodes alike.
-                        random: Random::new(process as u64 + 1),
+                        random: Random::new(load.seed.wrapping_add(process as u64)),
                         phase: OnePhase::Prepare(0),
                         chosen: 0,
                         round: 0,
