@@ -24,7 +24,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bmi", &["transport", "watch", "wire", "sys"]),
     ("bmi-c", &["bmi", "transport", "wire", "sys"]),
     ("fs", &["bmi", "wire", "sys"]),
-    ("cli", &["fs", "bmi", "transport", "watch", "wire", "sys"]),
+    (
+        "cli",
+        &["fs", "bmi", "sim", "transport", "watch", "wire", "sys"],
+    ),
     (
         "testkit",
         &["fs", "bmi", "transport", "watch", "wire", "sys"],

@@ -21,12 +21,12 @@ pub struct ProgramSetup {
 }
 
 /// A program.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Runnable {
     /// A request and a reply, or a block there and back.
     Ping(Ping),
-    /// A Fourier transform.
-    Fft(Fft),
+    /// A Fourier transform of so many points. The program itself has tables that one thread's processes share.
+    Fft(usize),
     /// A product of matrices.
     Matmul(Matmul),
     /// A sort of integers.
@@ -80,8 +80,7 @@ pub(super) fn read(workload: &mut Section<'_>, costs: Costs) -> Result<ProgramSe
         }
         Name::Fft => {
             let points = workload.own_count("points", 4, 1 << 22)?;
-            let fft = Fft::new(points.value as usize);
-            Runnable::Fft(fft.map_err(|error| workload.error(&points.span, error.to_string()))?)
+            Runnable::Fft(points.value as usize)
         }
         Name::Matmul => Runnable::Matmul(Matmul {
             size: workload.own_count("rows", 1, 4_096)?.value as usize,
@@ -91,10 +90,12 @@ pub(super) fn read(workload: &mut Section<'_>, costs: Costs) -> Result<ProgramSe
             buckets: workload.own_count("buckets", 1, 1 << 20)?.value as usize,
         }),
     };
-    // A program says itself on how many processes it can run.
+    // A program says itself of which size it can be, and on how many processes it can run.
     let refused = match &program {
         Runnable::Ping(program) => program.begin(0, ranks).err(),
-        Runnable::Fft(program) => program.begin(0, ranks).err(),
+        Runnable::Fft(points) => Fft::new(*points)
+            .and_then(|program| program.begin(0, ranks))
+            .err(),
         Runnable::Matmul(program) => program.begin(0, ranks).err(),
         Runnable::Sort(program) => program.begin(0, ranks).err(),
     };
@@ -109,7 +110,11 @@ impl ProgramSetup {
     pub(super) fn run(&self) -> Result<Vec<Measure>, SimError> {
         match &self.program {
             Runnable::Ping(program) => self.measure("ping", program),
-            Runnable::Fft(program) => self.measure("fft", program),
+            Runnable::Fft(points) => {
+                let program = Fft::new(*points);
+                let program = program.map_err(|error| SimError::Program { rank: 0, error })?;
+                self.measure("fft", &program)
+            }
             Runnable::Matmul(program) => self.measure("matmul", program),
             Runnable::Sort(program) => self.measure("is", program),
         }

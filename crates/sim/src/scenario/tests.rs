@@ -186,7 +186,7 @@ fn what_is_wrong_is_refused_with_its_line_and_what_is_allowed() {
         &["size"],
     );
     refused(FFT, "processes = 4", "processes = 0", 6, &["from 1"]);
-    refused(FFT, "points = 1024", "points = 1000", 7, &["power of two"]);
+    refused(FFT, "points = 1024", "points = 1000", 6, &["power of two"]);
     refused(FFT, "\"substrates\"", "\"via\"", 1, &["substrates"]);
 }
 
