@@ -26,9 +26,14 @@ pub struct Cell {
 impl Cell {
     /// Whether the two agree within a tenth or 2 µs.
     pub fn agrees(&self) -> bool {
+        self.agrees_within(0.1)
+    }
+
+    /// Whether the two agree within `part` of what is printed, or 2 µs.
+    pub fn agrees_within(&self, part: f64) -> bool {
         self.paper.is_none_or(|paper| {
             let apart = (self.causeway - paper).abs();
-            apart <= 2.0 || apart <= paper / 10.0
+            apart <= 2.0 || apart <= paper * part
         })
     }
 }

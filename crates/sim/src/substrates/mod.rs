@@ -17,7 +17,6 @@ use crate::programs::Program;
 
 mod costs;
 mod direct;
-pub mod figures;
 mod kernel;
 mod machine;
 pub mod munet;
@@ -29,8 +28,6 @@ mod tlb;
 mod user;
 mod world;
 
-#[cfg(test)]
-mod figures_tests;
 #[cfg(test)]
 mod tests;
 
