@@ -265,11 +265,11 @@ fn one_way_rows(costs: Costs, one: Combination) -> Result<Vec<Row>, FigureError>
     rows.push(row(format!("{name} total"), rows.len() as f64, way.total));
     if one == C3Ni3 {
         let miss = one_way::cold(one, costs, SHORT_BYTES)?;
-        rows.push(row(
-            format!("{name} total on a miss"),
-            rows.len() as f64,
-            miss.total,
-        ));
+        let disk = one_way::paged_out(one, costs, SHORT_BYTES)?;
+        for (case, total) in [("on a miss", miss.total), ("from disk", disk.total)] {
+            let place = rows.len() as f64;
+            rows.push(row(format!("{name} total {case}"), place, total));
+        }
     }
     Ok(rows)
 }
@@ -348,10 +348,11 @@ fn judge_kernel(rows: Rows<'_>, one: Combination, verdicts: &mut Verdicts) {
 }
 
 fn judge_virtual(rows: Rows<'_>, verdicts: &mut Verdicts) {
-    let [pinned, hit, miss] = [
+    let [pinned, hit, miss, disk] = [
         "(C2,NI3) total",
         "(C3,NI3) total",
         "(C3,NI3) total on a miss",
+        "(C3,NI3) total from disk",
     ]
     .map(|series| only(rows, series));
     verdicts.add(
@@ -363,6 +364,11 @@ fn judge_virtual(rows: Rows<'_>, verdicts: &mut Verdicts) {
         "on a miss, the interrupt dominates, and performance is as in the C1 substrates",
         is_within(miss, 450.0, 0.2) && miss > 2.0 * hit,
         format!("{miss:.1} µs"),
+    );
+    verdicts.add(
+        "when the page must come from the disk, that overshadows the rest",
+        disk > 10.0 * miss,
+        format!("{disk:.0} and {miss:.1} µs"),
     );
 }
 

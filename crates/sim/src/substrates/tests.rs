@@ -204,6 +204,31 @@ fn processes_of_one_host_share_its_processor() {
 }
 
 #[test]
+fn two_processors_run_two_processes_at_once() {
+    let script = Script(|act, rank| {
+        act(Act::Compute(5_000_000))?;
+        act(Act::Send(1 - rank))?;
+        act(Act::AwaitFrom(1 - rank))
+    });
+    let setup = Setup {
+        processors_per_host: 2,
+        ..setup(Combination::C2Ni3, 2, 2)
+    };
+    let outcome = run(&setup, &script).expect("it runs");
+    assert!(outcome.ended < 51 * MILLISECOND, "{}", outcome.ended);
+}
+
+#[test]
+fn a_program_that_computes_out_of_all_proportion_is_told() {
+    let script = Script(|act, _| {
+        act(Act::Compute(u64::MAX))?;
+        act(Act::Poll)
+    });
+    let error = run(&setup(Combination::C2Ni3, 2, 2), &script).expect_err("it never ends");
+    assert!(matches!(error, SimError::TooLong { .. }), "{error}");
+}
+
+#[test]
 fn words_get_through_while_others_compute_and_wait() {
     for combination in ALL {
         for per_host in [1, 2, 4] {
@@ -281,6 +306,13 @@ fn costs_are_read_strictly() {
     assert!(stopped.contains("np_clock"), "{stopped}");
     let odd = complaint("{ value = \"4 KiB\"", "{ value = \"5000 B\"");
     assert!(odd.contains("power of two"), "{odd}");
+    let hasty = complaint("{ value = \"10 ms\"", "{ value = \"10 us\"");
+    assert!(hasty.contains("longer than a context switch"), "{hasty}");
+    let huge = complaint(
+        "{ value = \"8000 cycles\"",
+        "{ value = \"99999999999 cycles\"",
+    );
+    assert!(huge.contains("out of all proportion"), "{huge}");
     let one_way = complaint("tlb_ways = { value = 4", "tlb_ways = { value = 1");
     assert!(one_way.contains("from 2 to 64"), "{one_way}");
 }
