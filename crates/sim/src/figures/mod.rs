@@ -1,4 +1,4 @@
-//! The thesis's figures and tables of chapters 4 and 5: what is run for each, and what its text claims.
+//! The thesis's figures and tables of chapters 2 to 5: what is run for each, and what its text claims.
 //!
 //! A figure is a list of independent [`Point`]s, which may be run in any order and in parallel; each gives rows. When all
 //! rows are there, [`judge`] holds them against every ordering, crossing, knee and saturation that the text
@@ -9,13 +9,18 @@
 //! | [`table`] | tables 5.1 and 5.2 |
 //! | [`scaling`] | 4.4 to 4.19 |
 //! | [`quality`] | 5.2 to 5.8 |
+//! | [`substrates`] | 2.1 to 2.11 |
+//! | [`endpoints`] | tables 3.1 and 3.2 |
 
+pub mod endpoints;
 pub mod quality;
 pub mod scaling;
+pub mod substrates;
 pub mod table;
 
 use crate::engine::{MICROSECOND, Time};
 use crate::profile::FileError;
+use crate::substrates::SimError;
 use crate::workloads::RunError;
 
 /// How much is run.
@@ -62,6 +67,7 @@ pub struct Point {
 enum Run {
     Scaling(Box<scaling::Curve>, usize, Effort),
     Quality(Box<quality::Setting>, Effort),
+    Substrates(substrates::Setting),
 }
 
 /// A figure's number, what it shows, and its axes.
@@ -86,6 +92,8 @@ pub enum FigureError {
     Profile(FileError),
     /// A run failed.
     Run(RunError),
+    /// A run of programs failed.
+    Programs(SimError),
 }
 
 impl std::fmt::Display for FigureError {
@@ -101,6 +109,7 @@ impl std::fmt::Display for FigureError {
             }
             Self::Profile(error) => error.fmt(f),
             Self::Run(error) => error.fmt(f),
+            Self::Programs(error) => error.fmt(f),
         }
     }
 }
@@ -119,9 +128,19 @@ impl From<RunError> for FigureError {
     }
 }
 
+impl From<SimError> for FigureError {
+    fn from(error: SimError) -> Self {
+        Self::Programs(error)
+    }
+}
+
 /// All figures, in order.
 pub fn all() -> impl Iterator<Item = About> {
-    scaling::FIGURES.iter().chain(quality::FIGURES).copied()
+    let programs = substrates::FIGURES.iter();
+    programs
+        .chain(scaling::FIGURES)
+        .chain(quality::FIGURES)
+        .copied()
 }
 
 /// The runs of a figure.
@@ -138,8 +157,12 @@ pub fn points(number: &str, effort: Effort) -> Result<Vec<Point>, FigureError> {
     let quality = quality::settings(figure, effort)
         .into_iter()
         .map(|setting| Run::Quality(Box::new(setting), effort));
+    let substrates = substrates::settings(figure)
+        .into_iter()
+        .map(Run::Substrates);
     Ok(scaling
         .chain(quality)
+        .chain(substrates)
         .map(|run| Point { figure, run })
         .collect())
 }
@@ -150,6 +173,7 @@ impl Point {
         match &self.run {
             Run::Scaling(curve, nodes, effort) => scaling::run(curve, *nodes, *effort),
             Run::Quality(setting, effort) => quality::run(setting, *effort),
+            Run::Substrates(setting) => substrates::run(*setting),
         }
     }
 }
@@ -168,6 +192,7 @@ pub fn judge(number: &str, rows: &[Row]) -> Vec<Verdict> {
     let rows = Rows(rows);
     let mut verdicts = scaling::judge(number, rows);
     verdicts.extend(quality::judge(number, rows));
+    verdicts.extend(substrates::judge(number, rows));
     verdicts
 }
 

@@ -19,7 +19,9 @@ macro_rules! section {
             pub(in crate::substrates) fn read(file: &mut Section<'_>, key: &str) -> Result<Self, FileError> {
                 let mut section = file.section(key)?;
                 let table = Self {
-                    $($field: section.quantity(stringify!($field), Kind::$kind)?.value,)*
+                    $($field: $crate::substrates::costs::quantity(
+                        &mut section, stringify!($field), Kind::$kind,
+                    )?,)*
                 };
                 section.finish()?;
                 Ok(table)
@@ -29,6 +31,21 @@ macro_rules! section {
 }
 
 pub(super) use section;
+
+/// Reads a quantity that sums and products stay finite with.
+pub(super) fn quantity(section: &mut Section<'_>, key: &str, kind: Kind) -> Result<u64, FileError> {
+    let most = match kind {
+        Kind::Time => 1_000 * SECOND,
+        Kind::Size => 1 << 30,
+        Kind::Rate | Kind::Frequency => 1 << 50,
+        Kind::Cycles => 1 << 30,
+    };
+    let found = section.quantity(key, kind)?;
+    if found.value > most {
+        return Err(section.error(&found.span, format!("`{key}` is out of all proportion")));
+    }
+    Ok(found.value)
+}
 
 section! {
     /// Table 2.1, and what it leaves open about the hardware.
@@ -133,6 +150,8 @@ section! {
         miss_interrupt: Cycles,
         /// The page table is looked up, the page pinned and noted as cached on the card, its entry written.
         miss_page: Cycles,
+        /// From asking the disk for a page to having it, when the page is not in memory.
+        page_in: Time,
     }
 }
 
@@ -241,6 +260,10 @@ impl Costs {
         if !hardware.page.is_power_of_two() || hardware.page < 64 {
             return refuse("`hardware.page` must be a power of two, and 64 B at least");
         }
+        let switch = duration_at(self.programs.context_switch, hardware.host_clock);
+        if self.programs.quantum <= switch {
+            return refuse("`programs.quantum` must be longer than a context switch");
+        }
         Ok(())
     }
 
@@ -279,12 +302,12 @@ impl Costs {
         duration_at(self.hardware.cell, self.hardware.link)
     }
 
-    pub(super) fn host_times(&self, poll_cycles: u64) -> HostTimes {
+    pub(super) fn host_times(&self, processors: u32, poll_cycles: u64) -> HostTimes {
         let cycles = |count| duration_at(count, self.hardware.host_clock);
         HostTimes {
-            processors: 1,
+            processors: processors as usize,
             context_switch: cycles(self.programs.context_switch),
-            quantum: self.programs.quantum.clamp(1, SECOND),
+            quantum: self.programs.quantum,
             poll: cycles(poll_cycles),
         }
     }

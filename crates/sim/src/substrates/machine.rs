@@ -405,7 +405,9 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
 
     /// Lets the process that holds a processor compute.
     fn compute(&mut self, rank: Rank, spent: &Spent, function: Function) {
-        let times = spent.map(|cycles| self.world.cycles(cycles));
+        // No stretch is longer than the whole simulation may be.
+        let longest = self.limits.longest;
+        let times = spent.map(|cycles| self.world.cycles(cycles).min(longest));
         if let Some(clock) = self.world.clocks.get_mut(rank as usize) {
             clock.function = function;
             for (account, time) in clock.accounts.iter_mut().zip(times) {

@@ -17,7 +17,6 @@ use crate::programs::Program;
 
 mod costs;
 mod direct;
-pub mod figures;
 mod kernel;
 mod machine;
 pub mod munet;
@@ -29,8 +28,6 @@ mod tlb;
 mod user;
 mod world;
 
-#[cfg(test)]
-mod figures_tests;
 #[cfg(test)]
 mod tests;
 
@@ -88,6 +85,10 @@ pub struct Setup {
     pub ranks: u32,
     /// How many of them share a host: process `r` lives on host `r / processes_per_host`.
     pub processes_per_host: u32,
+    /// How many processors they share; the first of them takes the interrupts.
+    pub processors_per_host: u32,
+    /// Whether C3 finds that the pages of its first misses have been paged out, and must come from the disk.
+    pub pages_are_out: bool,
     /// What the programs' own work costs.
     pub clocking: Clocking,
     /// When to give up.
@@ -104,6 +105,8 @@ impl Setup {
             costs,
             ranks,
             processes_per_host: 1,
+            processors_per_host: 1,
+            pages_are_out: false,
             clocking: Clocking::Counted,
             limits: Limits {
                 patience: 20 * SECOND,
@@ -122,6 +125,9 @@ impl Setup {
         let refuse = |text: &str| Err(SimError::Settings(text.to_owned()));
         if self.ranks == 0 || self.processes_per_host == 0 {
             return refuse("there must be at least one process, and at least one for each host");
+        }
+        if !(1..=1_024).contains(&self.processors_per_host) {
+            return refuse("a host must have from 1 to 1024 processors");
         }
         if self.limits.patience == 0 {
             return refuse("the patience with a process that does not poll must be more than 0");
@@ -162,7 +168,7 @@ impl Setup {
         let settings = WorldSettings {
             ranks: self.ranks,
             processes_per_host: self.processes_per_host,
-            host: self.costs.host_times(poll),
+            host: self.costs.host_times(self.processors_per_host, poll),
             host_clock_hz: hardware.host_clock,
             window: self.costs.room.window,
             credit_latency: self.costs.cell_time() + hardware.propagation,
@@ -199,7 +205,11 @@ where
     let kernel = |mover| KernelPath::new(setup.costs, mover, hosts);
     let user = |addressing| {
         let (per_host, ranks) = (setup.processes_per_host, setup.ranks);
-        UserPath::new(setup.costs, addressing, hosts, per_host, ranks)
+        let page_in = match setup.pages_are_out {
+            true => setup.costs.library.page_in,
+            false => 0,
+        };
+        UserPath::new(setup.costs, addressing, page_in, hosts, per_host, ranks)
     };
     match setup.combination {
         Combination::Direct(latency) => {

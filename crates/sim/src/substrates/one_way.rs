@@ -78,20 +78,18 @@ pub(super) fn ping_pong(
 }
 
 /// The ways of all messages of a ping-pong with `bytes` of data.
-pub fn journeys(
-    combination: Combination,
-    costs: Costs,
-    bytes: usize,
-    iterations: u32,
-) -> Result<Vec<Journey>, SimError> {
-    let setup = Setup {
-        keeps_journeys: true,
-        ..Setup::new(combination, costs, 2)
-    };
-    let outcome = run_on_ports(&setup, |rank| {
+fn journeys(setup: &Setup, bytes: usize, iterations: u32) -> Result<Vec<Journey>, SimError> {
+    let outcome = run_on_ports(setup, |rank| {
         move |port: SimPort<'_>| ping_pong(port, rank, bytes, iterations, 0)
     })?;
     Ok(outcome.journeys)
+}
+
+fn pair(combination: Combination, costs: Costs) -> Setup {
+    Setup {
+        keeps_journeys: true,
+        ..Setup::new(combination, costs, 2)
+    }
 }
 
 /// The average of several ways.
@@ -119,13 +117,26 @@ pub fn average(journeys: &[Journey]) -> OneWay {
 
 /// One way of a message with `bytes` of data once everything has been used before.
 pub fn warm(combination: Combination, costs: Costs, bytes: usize) -> Result<OneWay, SimError> {
-    let journeys = journeys(combination, costs, bytes, ITERATIONS)?;
+    let journeys = journeys(&pair(combination, costs), bytes, ITERATIONS)?;
     Ok(average(journeys.get(2..).unwrap_or(&[])))
 }
 
 /// One way of the very first message, for which a TLB knows nothing.
 pub fn cold(combination: Combination, costs: Costs, bytes: usize) -> Result<OneWay, SimError> {
-    let journeys = journeys(combination, costs, bytes, 1)?;
+    first(&pair(combination, costs), bytes)
+}
+
+/// One way of the very first message, when moreover the pages have been paged out.
+pub fn paged_out(combination: Combination, costs: Costs, bytes: usize) -> Result<OneWay, SimError> {
+    let setup = Setup {
+        pages_are_out: true,
+        ..pair(combination, costs)
+    };
+    first(&setup, bytes)
+}
+
+fn first(setup: &Setup, bytes: usize) -> Result<OneWay, SimError> {
+    let journeys = journeys(setup, bytes, 1)?;
     Ok(average(journeys.get(..1).unwrap_or(&[])))
 }
 

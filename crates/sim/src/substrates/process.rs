@@ -66,6 +66,13 @@ pub enum Clocking {
     },
 }
 
+impl Clocking {
+    /// Whether the same input gives the same times.
+    pub fn is_deterministic(self) -> bool {
+        self == Self::Counted
+    }
+}
+
 /// What a program's own work costs, in cycles of the host's processor.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PortCosts {
@@ -184,7 +191,7 @@ impl Port for SimPort<'_> {
     }
 
     fn work(&mut self, work: Work) {
-        if self.costs.clocking != Clocking::Counted {
+        if !self.costs.clocking.is_deterministic() {
             return;
         }
         let kinds = [
@@ -247,7 +254,7 @@ impl<R: 'static> Process<R> {
                 return Err(AmError::Stopped);
             }
             let spent = Rc::new(Cell::new(Spent::default()));
-            let since = (costs.clocking != Clocking::Counted).then(Instant::now);
+            let since = (!costs.clocking.is_deterministic()).then(Instant::now);
             let result = program(SimPort {
                 yielder,
                 rank,

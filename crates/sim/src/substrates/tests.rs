@@ -204,6 +204,31 @@ fn processes_of_one_host_share_its_processor() {
 }
 
 #[test]
+fn two_processors_run_two_processes_at_once() {
+    let script = Script(|act, rank| {
+        act(Act::Compute(5_000_000))?;
+        act(Act::Send(1 - rank))?;
+        act(Act::AwaitFrom(1 - rank))
+    });
+    let setup = Setup {
+        processors_per_host: 2,
+        ..setup(Combination::C2Ni3, 2, 2)
+    };
+    let outcome = run(&setup, &script).expect("it runs");
+    assert!(outcome.ended < 51 * MILLISECOND, "{}", outcome.ended);
+}
+
+#[test]
+fn a_program_that_computes_out_of_all_proportion_is_told() {
+    let script = Script(|act, _| {
+        act(Act::Compute(u64::MAX))?;
+        act(Act::Poll)
+    });
+    let error = run(&setup(Combination::C2Ni3, 2, 2), &script).expect_err("it never ends");
+    assert!(matches!(error, SimError::TooLong { .. }), "{error}");
+}
+
+#[test]
 fn words_get_through_while_others_compute_and_wait() {
     for combination in ALL {
         for per_host in [1, 2, 4] {
@@ -281,6 +306,58 @@ fn costs_are_read_strictly() {
     assert!(stopped.contains("np_clock"), "{stopped}");
     let odd = complaint("{ value = \"4 KiB\"", "{ value = \"5000 B\"");
     assert!(odd.contains("power of two"), "{odd}");
+    let hasty = complaint("{ value = \"10 ms\"", "{ value = \"10 us\"");
+    assert!(hasty.contains("longer than a context switch"), "{hasty}");
+    let huge = complaint(
+        "{ value = \"8000 cycles\"",
+        "{ value = \"99999999999 cycles\"",
+    );
+    assert!(huge.contains("out of all proportion"), "{huge}");
     let one_way = complaint("tlb_ways = { value = 4", "tlb_ways = { value = 1");
     assert!(one_way.contains("from 2 to 64"), "{one_way}");
+}
+
+#[test]
+fn the_stages_of_a_way_add_up() {
+    for combination in Combination::FOUR {
+        let way = one_way::warm(combination, costs(), one_way::SHORT_BYTES).expect("it runs");
+        let stages: Time = way.stages.iter().map(|(_, time)| time).sum();
+        assert_eq!(stages, way.total, "{}", combination.name());
+        let names: Vec<_> = way.stages.iter().map(|(name, _)| *name).collect();
+        assert!(names.contains(&"wire") && names.last() == Some(&"waiting for polls"));
+    }
+}
+
+#[test]
+fn a_message_that_fits_in_a_descriptor_goes_without_dma() {
+    let settings = munet::MuNet::shipped().expect("the shipped table is right");
+    let [short, long] =
+        [128, 129].map(|bytes| munet::anatomy(settings, bytes, 1).expect("it runs"));
+    let header = |rows: [Time; 6]| rows[1] - rows[0];
+    assert!(header(long) > header(short) + MICROSECOND / 2);
+    assert!(short.is_sorted() && long.is_sorted());
+}
+
+/// The same to the picosecond, in this run, in another, and in every build.
+#[test]
+fn times_are_the_same_everywhere() {
+    let times = || {
+        let pongs = Combination::FOUR.map(|one| {
+            let outcome = run(&setup(one, 2, 1), &Ping::pong(16)).expect("it runs");
+            outcome.processes[0].ended
+        });
+        let fft = crate::programs::fft::Fft::new(1 << 12).expect("a power of two");
+        let outcome = run(&setup(Combination::C3Ni3, 8, 2), &fft).expect("it runs");
+        (pongs, outcome.ended, outcome.events)
+    };
+    assert_eq!(times(), times());
+    // A new calibration changes these.
+    assert_eq!(
+        times(),
+        (
+            [14_612_160_000, 14_685_120_000, 1_231_600_000, 1_607_000_000],
+            11_987_720_000,
+            2_042
+        )
+    );
 }

@@ -18,6 +18,7 @@ use super::process::{Answer, Call};
 use super::tlb::{Page, Tlb};
 use super::world::{Packet, PacketId, World};
 use crate::am::port::{Fragment, HEADER_BYTES, Message, Rank};
+use crate::engine::Time;
 
 /// Which addresses the card understands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +99,8 @@ struct Card {
 pub(super) struct UserPath {
     costs: Costs,
     addressing: Addressing,
+    /// How long the disk takes to bring a page that the card asks for.
+    page_in: Time,
     processes_per_host: u32,
     cards: Vec<Card>,
     endpoints: Vec<Endpoint>,
@@ -107,6 +110,7 @@ impl UserPath {
     pub(super) fn new(
         costs: Costs,
         addressing: Addressing,
+        page_in: Time,
         hosts: usize,
         processes_per_host: u32,
         ranks: u32,
@@ -122,6 +126,7 @@ impl UserPath {
         Self {
             costs,
             addressing,
+            page_in,
             processes_per_host,
             cards: cards.collect(),
             endpoints: (0..ranks).map(|_| Endpoint::default()).collect(),
@@ -397,7 +402,7 @@ impl UserPath {
         world.at(arrives, UserEvent::Arrives { packet: id });
     }
 
-    /// The host looks missing pages up.
+    /// The host looks missing pages up, and has them brought if they are out.
     fn ask(
         &mut self,
         world: &mut World<UserEvent>,
@@ -408,9 +413,9 @@ impl UserPath {
         let pages = missing.iter().flatten().count() as u64;
         let library = &self.costs.library;
         let cycles = library.miss_interrupt + pages * library.miss_page;
-        world.interrupt(
-            host,
-            cycles,
+        let looked_up = world.steal(host, cycles);
+        world.at(
+            looked_up + self.page_in,
             UserEvent::Translated {
                 host,
                 source,
