@@ -133,6 +133,7 @@ impl Firmware {
             let rx = &mut self.vis[vi as usize].rx;
             let held = rx.held.iter_mut().find(|held| **held != NONE);
             let held = held.map(|held| core::mem::replace(held, NONE));
+            self.held -= u32::from(held.is_some());
             let Some(buffer) = held.or_else(|| rx.incoming.pop(&mut self.arrivals)) else {
                 return;
             };

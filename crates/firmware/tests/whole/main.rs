@@ -4,6 +4,7 @@
 mod actions;
 mod admission;
 mod designs;
+mod fuzz;
 mod lossy;
 mod messages;
 mod qos;
