@@ -3,6 +3,7 @@
 
 mod actions;
 mod admission;
+mod allocation;
 mod designs;
 mod fuzz;
 mod lossy;
@@ -10,4 +11,5 @@ mod messages;
 mod qos;
 mod rdma;
 mod reliable;
+mod symbols;
 mod world;
