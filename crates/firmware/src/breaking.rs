@@ -106,6 +106,9 @@ impl Firmware {
             op.bits |= status::FLUSHED;
             op.length = 0;
         }
+        if op.failed() && op.touched {
+            op.bits |= status::PARTIAL;
+        }
         if op.phase == Phase::Tailgating {
             op.phase = Phase::Given;
         }

@@ -275,6 +275,7 @@ impl Firmware {
             };
             self.arrivals[buffer].destination = destination;
             self.ops[op].writes_open += 1;
+            self.ops[op].touched = true;
             self.submit_host(HostWork::WriteData { buffer }, stamp, card);
         }
         Processed::Yes
@@ -455,6 +456,7 @@ impl Firmware {
             offset: header.offset,
         };
         self.ops[op].writes_open += 1;
+        self.ops[op].touched = true;
         let stamp = self.arrivals[buffer].stamp;
         self.submit_host(HostWork::WriteData { buffer }, stamp, card);
         self.advance_sends(vi, card);
