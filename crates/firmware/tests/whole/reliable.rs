@@ -4,7 +4,8 @@ use causeway_firmware::{Breakage, Reliability, Report, Retransmission, Settings,
 use causeway_wire::vi::{FrameHeader, FrameKind, flag, status};
 
 use crate::designs::{design, designs, pattern};
-use crate::world::{Done, Faults, World, level};
+use crate::world::node::Done;
+use crate::world::{Faults, World, level};
 
 /// Sends a message of ten frames, of which the wire loses the third once; how many frames were sent
 /// again.

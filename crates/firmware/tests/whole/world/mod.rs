@@ -12,7 +12,7 @@ use causeway_firmware::{
 };
 
 pub(crate) use host::Host;
-pub(crate) use node::{Done, Node};
+pub(crate) use node::Node;
 
 /// Small deterministic random numbers.
 #[derive(Debug, Clone)]
