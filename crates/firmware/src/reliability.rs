@@ -88,7 +88,11 @@ impl Firmware {
     /// An acknowledgement is due in a while, unless one is due already.
     pub(crate) fn await_ack(&mut self, vi: u32) {
         let doublings = self.vi(vi).tx.silent.min(MOST_DOUBLINGS);
-        let timeout = self.settings.reliable.timeout << doublings;
+        let timeout = self
+            .settings
+            .reliable
+            .timeout
+            .saturating_mul(1 << doublings);
         let at = self.now.saturating_add(timeout);
         self.vi_mut(vi).tx.overdue_at.get_or_insert(at);
         self.set_timer(vi);

@@ -280,6 +280,9 @@ impl Settings {
     pub fn check(&self) -> Result<(), SettingsError> {
         let limits = &self.limits;
         let sequential = self.discipline == Discipline::Sequential;
+        let in_progress = 2 * u64::from(limits.vis) * u64::from(limits.descriptors_per_queue);
+        let posted = 2 * u64::from(limits.vis) * u64::from(limits.posted_per_queue);
+        let descriptor_bytes = 64 + u64::from(self.payload_bytes) + 16 * u64::from(limits.segments);
         let hardware = |queue: DmaQueue| matches!(queue, DmaQueue::Hardware(_));
         let length = |queue: DmaQueue| match queue {
             DmaQueue::Software => 1,
@@ -345,6 +348,16 @@ impl Settings {
                 (1..=1024).contains(&limits.descriptors_per_queue),
                 "limits.descriptors_per_queue",
                 "1 to 1024",
+            ),
+            (
+                in_progress <= 1 << 20 && in_progress.saturating_mul(descriptor_bytes) <= 1 << 30,
+                "limits.descriptors_per_queue",
+                "so few that there are at most 2^20 on the card, in 2^30 bytes",
+            ),
+            (
+                posted <= 1 << 24,
+                "limits.posted_per_queue",
+                "so few that at most 2^24 can be posted to the card",
             ),
             (
                 (1..=256).contains(&limits.segments),
