@@ -11,5 +11,6 @@ mod messages;
 mod qos;
 mod rdma;
 mod reliable;
+mod settings;
 mod symbols;
 mod world;
