@@ -62,7 +62,7 @@ fn what_cannot_be_is_refused_by_name() {
     for (field, spoil) in cases {
         let mut settings = design("PVIA");
         spoil(&mut settings);
-        let error = Firmware::new(settings).err().expect(field);
+        let error = Firmware::new(settings).expect_err(field);
         assert_eq!(error.field, field);
         assert!(error.to_string().starts_with(field), "{error}");
     }
