@@ -97,16 +97,34 @@ impl Host {
         (self.pages[page as usize] + address % self.page_bytes) as usize
     }
 
+    /// The parts of a span that lie in one page each: where on the bus, how long.
+    fn parts(&self, address: u64, count: usize) -> Vec<(usize, usize)> {
+        let mut parts = Vec::new();
+        let (mut address, mut left) = (address, count);
+        while left > 0 {
+            let in_page = (self.page_bytes - address % self.page_bytes) as usize;
+            let here = left.min(in_page);
+            parts.push((self.bus(address), here));
+            address += here as u64;
+            left -= here;
+        }
+        parts
+    }
+
     pub(crate) fn write(&mut self, address: u64, bytes: &[u8]) {
-        for (at, &byte) in bytes.iter().enumerate() {
-            let bus = self.bus(address + at as u64);
-            self.bytes[bus] = byte;
+        let mut rest = bytes;
+        for (at, count) in self.parts(address, bytes.len()) {
+            let (here, later) = rest.split_at(count);
+            self.bytes[at..at + count].copy_from_slice(here);
+            rest = later;
         }
     }
 
     pub(crate) fn read(&self, address: u64, count: usize) -> Vec<u8> {
-        (0..count as u64)
-            .map(|at| self.bytes[self.bus(address + at)])
+        let parts = self.parts(address, count).into_iter();
+        parts
+            .flat_map(|(at, count)| &self.bytes[at..at + count])
+            .copied()
             .collect()
     }
 
