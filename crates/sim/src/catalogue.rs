@@ -4,7 +4,7 @@
 //! in parallel, and what they find is put together in the order of the tasks.
 
 use crate::figures::table::{self, Cell};
-use crate::figures::{self, About, Effort, FigureError, Point, Row};
+use crate::figures::{self, About, Effort, FigureError, Point, Row, endpoints};
 
 /// A table with printed values.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,18 @@ impl Table {
 
 /// The tables, in order.
 pub const TABLES: &[Table] = &[
+    Table {
+        number: "3.1",
+        title: "Round trips of MU-Net",
+        tolerance: 0.1,
+        run: endpoints::table_3_1,
+    },
+    Table {
+        number: "3.2",
+        title: "Anatomy of a message in MU-Net",
+        tolerance: endpoints::ANATOMY_TOLERANCE,
+        run: endpoints::table_3_2,
+    },
     Table {
         number: "5.1",
         title: "A message's stages in SVIA, PVIA and QoSVIA",

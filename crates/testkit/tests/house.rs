@@ -30,7 +30,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "testkit",
-        &["fs", "bmi", "transport", "watch", "wire", "sys"],
+        &["fs", "bmi", "transport", "watch", "firmware", "wire", "sys"],
     ),
 ];
 

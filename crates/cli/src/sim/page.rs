@@ -5,7 +5,7 @@ use std::path::Path;
 use causeway_sim::catalogue::Table as PaperTable;
 use causeway_sim::figures::table::{Cell, RECEIVE_ROWS, SEND_ROWS};
 use causeway_sim::figures::{About, Effort, Row as Point};
-use causeway_sim::substrates::Combination;
+use causeway_sim::substrates::{Combination, munet};
 
 use super::found::{self, Finding};
 use super::store::SIMULATOR;
@@ -329,6 +329,7 @@ fn row_name(case: &str) -> String {
     let row = parts.next().and_then(|row| row.parse::<usize>().ok());
     let name = |names: &[&str]| row.and_then(|row| names.get(row).map(|name| (*name).to_owned()));
     let of_side = match side {
+        Some(side) if side.starts_with("endpoints") => name(&munet::ROWS),
         Some("send") => name(&SEND_ROWS),
         Some("recv") => name(&RECEIVE_ROWS),
         _ => None,

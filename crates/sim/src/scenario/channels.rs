@@ -65,6 +65,10 @@ pub(super) fn read(
     };
     let warm_up = span(workload, "warm_up", 0)?;
     let measured = span(workload, "measured", MILLISECOND)?;
+    let resolution = match workload.has("resolution") {
+        true => span(workload, "resolution", 0)?,
+        false => 0,
+    };
     let trace = match workload.has("trace") {
         false => None,
         true => {
@@ -95,6 +99,7 @@ pub(super) fn read(
         trace,
         warm_up,
         measured,
+        resolution,
         seed,
     })
 }
