@@ -34,6 +34,9 @@ struct Shown {
     /// Fail if something that the thesis states does not hold
     #[arg(long)]
     check: bool,
+    /// Keep finished runs here, and take from here those that were finished before
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
 }
 
 impl Shown {
@@ -78,8 +81,9 @@ pub(crate) struct TableArguments {
 
 /// Run all figures and tables, and hold them against the thesis
 ///
-/// Finished runs are kept in a directory until everything is through: when interrupted, give the same
-/// command again, and it goes on. Runs of another build or with other parameters are not used.
+/// Finished runs are kept in causeway-paper.unfinished, or where --results says, until everything is through:
+/// when interrupted, give the same command again, and it goes on. Runs of another build or with other
+/// parameters are not used.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway sim paper --html paper.html
@@ -88,9 +92,6 @@ pub(crate) struct TableArguments {
 pub(crate) struct PaperArguments {
     #[command(flatten)]
     shown: Shown,
-    /// Keep finished runs here, also afterwards [default: causeway-paper.unfinished, removed at the end]
-    #[arg(long, value_name = "DIR")]
-    results: Option<PathBuf>,
 }
 
 /// Runs some figures.
@@ -101,7 +102,7 @@ pub(super) fn figure(arguments: &FigureArguments) -> Outcome {
             .ok_or_else(|| unknown("figure", number))
     };
     let entries: Vec<Entry> = arguments.numbers.iter().map(find).collect::<Outcome<_>>()?;
-    show("figure", &entries, &arguments.shown, None)
+    show("figure", &entries, &arguments.shown)
 }
 
 /// Runs some tables.
@@ -112,19 +113,20 @@ pub(super) fn table(arguments: &TableArguments) -> Outcome {
             .ok_or_else(|| unknown("table", number))
     };
     let entries: Vec<Entry> = arguments.numbers.iter().map(find).collect::<Outcome<_>>()?;
-    show("table", &entries, &arguments.shown, None)
+    show("table", &entries, &arguments.shown)
 }
 
 /// Runs everything.
 pub(super) fn everything(arguments: &PaperArguments) -> Outcome {
-    let directory = arguments.results.as_deref();
-    let store = Store::open(directory.unwrap_or(Path::new(UNFINISHED))).map_err(|failure| {
+    let shown = &arguments.shown;
+    if shown.results.is_some() {
+        return show("paper", &catalogue::all(), shown);
+    }
+    let store = Store::open(Path::new(UNFINISHED)).map_err(|failure| {
         failure.hint("--results names a directory where finished runs can be kept")
     })?;
-    show("paper", &catalogue::all(), &arguments.shown, Some(&store))?;
-    if directory.is_none() {
-        store.clear();
-    }
+    run("paper", &catalogue::all(), shown, Some(&store))?;
+    store.clear();
     Ok(())
 }
 
@@ -146,8 +148,14 @@ fn unknown(kind: &str, number: &str) -> Failure {
     }
 }
 
+/// Runs entries, with finished runs where the user wants them.
+fn show(name: &str, entries: &[Entry], shown: &Shown) -> Outcome {
+    let store = shown.results.as_deref().map(Store::open).transpose()?;
+    run(name, entries, shown, store.as_ref())
+}
+
 /// Runs entries and shows what came of them.
-fn show(name: &str, entries: &[Entry], shown: &Shown, store: Option<&Store>) -> Outcome {
+fn run(name: &str, entries: &[Entry], shown: &Shown, store: Option<&Store>) -> Outcome {
     shutdown::on_signals()?;
     let output = Output::new(shown.options.json);
     let findings = find(&output, entries, shown, store)?;
