@@ -55,6 +55,16 @@ pub(crate) struct Claim<'a> {
     pub(crate) evidence: &'a str,
 }
 
+/// One of several drawings of a plot.
+pub(crate) struct Panel<'a> {
+    /// What it is, if there are several; may be empty.
+    pub(crate) title: String,
+    /// What the colours stand for; empty for none.
+    pub(crate) legend: Vec<Key>,
+    /// Makes the drawing for a width.
+    pub(crate) draw: Box<dyn Fn(f64) -> String + 'a>,
+}
+
 /// How much of the page a plot takes, where there is room for two beside each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
@@ -141,15 +151,21 @@ impl Page {
         &mut self,
         title: &str,
         claims: &[Claim<'_>],
-        panels: &[(Vec<Key>, &dyn Fn(f64) -> String)],
+        panels: &[Panel<'_>],
     ) {
         let mut out = format!(
             "<figure class=\"wide judged\">\n<h2>{}</h2>\n<div class=\"plots\">\n",
             escape(title)
         );
-        for (legend, draw) in panels {
-            out.push_str(&legend_html(legend));
-            out.push_str(&drawings_html(draw, MIDDLE));
+        for panel in panels {
+            if !panel.title.is_empty() {
+                out.push_str(&format!(
+                    "<p class=\"caption\">{}</p>\n",
+                    escape(&panel.title)
+                ));
+            }
+            out.push_str(&legend_html(&panel.legend));
+            out.push_str(&drawings_html(&panel.draw, MIDDLE));
         }
         out.push_str("</div>\n");
         out.push_str(&claims_html(claims));

@@ -12,10 +12,11 @@ use super::store::SIMULATOR;
 use crate::failure::Outcome;
 use crate::machine::{COMMIT, VERSION};
 use crate::report::Page;
-use crate::report::page::{Claim, Key};
+use crate::report::page::{Claim, Key, Panel};
 use crate::report::plots::{self, Axes, Bar, Line};
 use crate::report::svg::plain;
 use crate::rows::Table;
+use crate::units::{count_text, microseconds_text};
 
 /// Colours of curves and parts, in their order.
 const COLOURS: [usize; 11] = [0, 1, 2, 3, 4, 8, 9, 7, 5, 10, 6];
@@ -117,15 +118,15 @@ fn glance(findings: &[Finding], claims: &[found::Claim]) -> Table {
         table.row(vec![
             name,
             finding.title().to_owned(),
-            holding.to_string(),
+            match holding == all {
+                true => holding.to_string(),
+                false => format!("✗ {holding}"),
+            },
             all.to_string(),
         ]);
     }
     table
 }
-
-/// A drawing with its legend.
-type Panel<'a> = (Vec<Key>, Box<dyn Fn(f64) -> String + 'a>);
 
 fn draw_figure(page: &mut Page, about: &About, points: &[Point], claims: &[Claim<'_>]) {
     let has_total = points.iter().any(|point| point.series.ends_with(" total"));
@@ -136,10 +137,6 @@ fn draw_figure(page: &mut Page, about: &About, points: &[Point], claims: &[Claim
         _ => curves(about, points),
     };
     let title = format!("Figure {}: {}", about.number, about.title);
-    let panels: Vec<(Vec<Key>, &dyn Fn(f64) -> String)> = panels
-        .iter()
-        .map(|(legend, draw)| (legend.clone(), draw.as_ref()))
-        .collect();
     page.judged_figure(&title, claims, &panels);
 }
 
@@ -163,8 +160,13 @@ fn parts(point: &Point) -> (&str, &str) {
     point.series.split_once(' ').unwrap_or((&point.series, ""))
 }
 
-fn micros(value: f64) -> String {
-    format!("{} µs", plain((value * 10.0).round() / 10.0))
+/// A drawing that says itself what it is.
+fn panel<'a>(legend: Vec<Key>, draw: impl Fn(f64) -> String + 'a) -> Panel<'a> {
+    Panel {
+        title: String::new(),
+        legend,
+        draw: Box::new(draw),
+    }
 }
 
 /// A message's way: the shares of its stages.
@@ -183,18 +185,26 @@ fn stages(points: &[Point]) -> Vec<Panel<'_>> {
                 .partition(|point| parts(point).1.starts_with("total"));
             let sum = totals
                 .iter()
-                .map(|point| format!("{}: {}", point.series, micros(point.value)));
+                .map(|point| format!("{} {}", point.series, microseconds_text(point.value)));
             let sum: Vec<String> = sum.collect();
             let shares: Vec<(String, usize, f64, String)> = stages
                 .iter()
                 .enumerate()
                 .map(|(place, point)| {
                     let stage = parts(point).1.to_owned();
-                    (stage, colour(place), point.value, micros(point.value))
+                    (
+                        stage,
+                        colour(place),
+                        point.value,
+                        microseconds_text(point.value),
+                    )
                 })
                 .collect();
-            let legend = vec![Key::solid(colour(0), sum.join("; "))];
-            (legend, Box::new(move |width| plots::shares(width, &shares)))
+            Panel {
+                title: sum.join("; "),
+                legend: Vec::new(),
+                draw: Box::new(move |width| plots::shares(width, &shares)),
+            }
         })
         .collect()
 }
@@ -215,13 +225,13 @@ fn substrates(points: &[Point]) -> Vec<Panel<'_>> {
                     Bar {
                         name: format!("{program} on {substrate}"),
                         parts: vec![(colour(place), point.value)],
-                        note: micros(point.value),
+                        note: microseconds_text(point.value),
                     }
                 })
         })
         .collect();
     let draw = move |width| plots::bars(width, &bars, "µs there and back", plain);
-    vec![(Vec::new(), Box::new(draw))]
+    vec![panel(Vec::new(), draw)]
 }
 
 /// Where the time of programs goes: a bar for each substrate and place, of parts.
@@ -249,7 +259,7 @@ fn accounts<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
                 Some((colour(place), milliseconds))
             });
             bars.push(Bar {
-                name: format!("{name}, {} {}", plain(x), about.x),
+                name: format!("{name}, {} {}", count_text(x as u64), about.x),
                 parts: lengths.collect(),
                 note: format!("{:.1} ms", total / 1e3),
             });
@@ -258,7 +268,7 @@ fn accounts<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
     let legend = kinds.iter().enumerate();
     let legend = legend.map(|(place, kind)| Key::solid(colour(place), *kind));
     let draw = move |width| plots::bars(width, &bars, "ms of a process's time", plain);
-    vec![(legend.collect(), Box::new(draw))]
+    vec![panel(legend.collect(), draw)]
 }
 
 /// Curves, those of each unit on a panel of their own.
@@ -287,7 +297,7 @@ fn curves<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
             }
             let legend = lines.iter().map(Line::key).collect();
             let draw = move |width| draw_curves(width, about, metric, &lines);
-            (legend, Box::new(draw))
+            panel(legend, draw)
         })
         .collect()
 }
@@ -346,7 +356,7 @@ fn draw_table(page: &mut Page, paper: &PaperTable, cells: &[Cell], claims: &[Cla
     sizes.dedup();
     let mut head = vec!["µs".to_owned()];
     for size in &sizes {
-        head.push(crate::units::bytes_text(u64::from(*size)).replace(".00", ""));
+        head.push(plots::size_name(f64::from(*size)));
         head.push("printed".to_owned());
         head.push("apart".to_owned());
     }

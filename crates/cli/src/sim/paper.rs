@@ -125,9 +125,9 @@ pub(super) fn everything(arguments: &PaperArguments) -> Outcome {
     let store = Store::open(Path::new(UNFINISHED)).map_err(|failure| {
         failure.hint("--results names a directory where finished runs can be kept")
     })?;
-    run("paper", &catalogue::all(), shown, Some(&store))?;
+    let claims = run("paper", &catalogue::all(), shown, Some(&store))?;
     store.clear();
-    Ok(())
+    verify(shown, &claims)
 }
 
 fn unknown(kind: &str, number: &str) -> Failure {
@@ -151,11 +151,24 @@ fn unknown(kind: &str, number: &str) -> Failure {
 /// Runs entries, with finished runs where the user wants them.
 fn show(name: &str, entries: &[Entry], shown: &Shown) -> Outcome {
     let store = shown.results.as_deref().map(Store::open).transpose()?;
-    run(name, entries, shown, store.as_ref())
+    let claims = run(name, entries, shown, store.as_ref())?;
+    verify(shown, &claims)
+}
+
+/// Fails if the user wants it and a claim does not hold.
+fn verify(shown: &Shown, claims: &[Claim]) -> Outcome {
+    let failing = claims.iter().filter(|claim| !claim.holds).count();
+    if shown.check && failing > 0 {
+        return Err(Failure::new(
+            "holding the results against the thesis",
+            format!("{failing} of {} claims fail", claims.len()),
+        ));
+    }
+    Ok(())
 }
 
 /// Runs entries and shows what came of them.
-fn run(name: &str, entries: &[Entry], shown: &Shown, store: Option<&Store>) -> Outcome {
+fn run(name: &str, entries: &[Entry], shown: &Shown, store: Option<&Store>) -> Outcome<Vec<Claim>> {
     shutdown::on_signals()?;
     let output = Output::new(shown.options.json);
     let findings = find(&output, entries, shown, store)?;
@@ -173,14 +186,7 @@ fn run(name: &str, entries: &[Entry], shown: &Shown, store: Option<&Store>) -> O
     output.object(&json!({
         "sim": name, "commit": COMMIT, "simulator": SIMULATOR, "quick": shown.quick,
         "rows": rows, "verdicts": claims }));
-    let failing = claims.iter().filter(|claim| !claim.holds).count();
-    if shown.check && failing > 0 {
-        return Err(Failure::new(
-            "holding the results against the thesis",
-            format!("{failing} of {} claims fail", claims.len()),
-        ));
-    }
-    Ok(())
+    Ok(claims)
 }
 
 /// Runs what has not been run before.
