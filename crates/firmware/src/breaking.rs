@@ -106,6 +106,9 @@ impl Firmware {
             op.bits |= status::FLUSHED;
             op.length = 0;
         }
+        if op.failed() && op.touched {
+            op.bits |= status::PARTIAL;
+        }
         if op.phase == Phase::Tailgating {
             op.phase = Phase::Given;
         }
@@ -133,6 +136,7 @@ impl Firmware {
             let rx = &mut self.vis[vi as usize].rx;
             let held = rx.held.iter_mut().find(|held| **held != NONE);
             let held = held.map(|held| core::mem::replace(held, NONE));
+            self.held -= u32::from(held.is_some());
             let Some(buffer) = held.or_else(|| rx.incoming.pop(&mut self.arrivals)) else {
                 return;
             };

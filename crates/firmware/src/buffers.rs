@@ -39,10 +39,6 @@ impl Buffers {
         self.sending_left > 0 && !self.recycle.is_empty()
     }
 
-    pub(crate) fn free(&self) -> usize {
-        self.recycle.len()
-    }
-
     /// A buffer with one owner.
     pub(crate) fn take(&mut self, purpose: Use) -> Option<u32> {
         if purpose == Use::Sending && !self.has_for_sending() {

@@ -71,6 +71,9 @@ pub(crate) struct Op {
     /// Receive: a message that goes into the descriptor itself.
     pub(crate) payload: Option<(u32, u32)>,
 
+    /// Some of what was to be moved into its memory may be there.
+    pub(crate) touched: bool,
+
     /// What will be written back.
     pub(crate) bits: u32,
     pub(crate) length: u32,

@@ -21,7 +21,8 @@ enum Origin {
     NetSend,
     NetReceive,
     Doorbells,
-    /// Work that waited for room, and things to flush.
+    /// Work that waited for room, and things to flush: for whoever comes by, since room that one
+    /// processor makes is no event for the other.
     Leftovers,
     Timers,
 }
@@ -221,9 +222,8 @@ impl Firmware {
         {
             return turn;
         }
-        if processor == self.processor_of(Side::Receive) {
-            self.arm_receives(card);
-        }
+        // Either processor may have freed a buffer that the other would not hear of.
+        self.arm_receives(card);
         let start = self.rotation[processor];
         for step in 0..ORIGINS.len() {
             let at = (start + step) % ORIGINS.len();
@@ -286,7 +286,7 @@ impl Firmware {
                 has
             }
             Origin::Doorbells => self.handle_doorbell(processor, card),
-            Origin::Leftovers => sends && self.handle_leftover(card),
+            Origin::Leftovers => self.handle_leftover(card),
             Origin::Timers => match self.timers.due(self.now).filter(|_| sends) {
                 Some(vi) => {
                     self.look_round(card);

@@ -22,6 +22,15 @@
 //! data up → status up → entry up. Stages that have nothing to do are skipped. [`Discipline`] says in
 //! which order stages of different messages take their turns; the stages are the same.
 //!
+//! # Where to read
+//!
+//! [`setup`], [`settings`], [`input`] and [`card`] are the outside. Inside, `state` has everything that is
+//! known; `events` finds out what comes next; `posting` takes a doorbell to a checked `descriptor`, `send` to
+//! frames, `net` onto the wire; `receive` and `rdma` take a frame to host memory, `completion` tells of it. `host` and
+//! `net` are the programs of the two engines that have queues (`engines`), `reliability` that of the reliable
+//! levels, `breaking` the end of a connection, `calls` and `admission` what the driver asks for. `memory`,
+//! `buffers`, `clock`, `doorbells`, `stamped`, `timers` and `pool` are tools.
+//!
 //! # Promises
 //!
 //! - Any input in any order is accepted, in time bounded by the settings, without panic.
@@ -50,6 +59,7 @@ mod memory;
 mod net;
 mod pool;
 mod posting;
+mod rdma;
 mod receive;
 mod reliability;
 mod send;

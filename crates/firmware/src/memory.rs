@@ -165,7 +165,7 @@ impl Memory {
                 bus: bus + within,
                 bytes: here as u32,
             });
-            address += here;
+            address = address.wrapping_add(here);
             left -= here;
         }
     }
@@ -196,6 +196,24 @@ mod tests {
         memory.translate(handle, 0x1f10, 0x1100, &mut pieces);
         let expected = [(0x8f10, 0xf0), (0x3000, 0x1000), (0x5000, 0x10)];
         assert_eq!(pieces, expected.map(|(bus, bytes)| Piece { bus, bytes }));
+    }
+
+    #[test]
+    fn a_region_may_end_with_the_address_space() {
+        let mut memory = Memory::new(&Settings::default());
+        let base = u64::MAX - 0xff;
+        let handle = memory
+            .register(region(base, 0x100, &[0x1000]))
+            .expect("a page");
+        assert!(memory.allows(handle, base, 0x100, 7, Right::Local));
+        assert!(!memory.allows(handle, base, 0x101, 7, Right::Local));
+        let mut pieces = Vec::new();
+        memory.translate(handle, base, 0x100, &mut pieces);
+        let expected = Piece {
+            bus: 0x1f00,
+            bytes: 0x100,
+        };
+        assert_eq!(pieces, [expected]);
     }
 
     #[test]

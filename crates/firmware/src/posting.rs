@@ -32,8 +32,10 @@ impl Firmware {
             Side::Send => &mut vi.outgoing,
             Side::Receive => &mut vi.incoming,
         };
-        let stamps = qos && side == Side::Send && clock.is_reserved();
-        let stamp = match (stamps, qos) {
+        // Best effort is stamped when its turn has come. A receive's doorbell only has its descriptor
+        // fetched; its message is stamped when it comes.
+        let is_reserved = side == Side::Send && clock.is_reserved();
+        let stamp = match (is_reserved, qos) {
             (true, _) => clock.stamp(now),
             (false, true) => now,
             (false, false) => 0,
@@ -45,7 +47,7 @@ impl Firmware {
         posted.message = message;
         posted.stamp = stamp;
         queue.noticed += 1;
-        if qos {
+        if is_reserved {
             card.charge(Step::StampVirtualClock, 1);
         }
         if side == Side::Receive {

@@ -5,16 +5,15 @@ use causeway_wire::vi::{CONTROL_BYTES, FrameHeader, FrameKind, RefuseReason, fla
 use crate::card::{Breakage, Card, Step};
 use crate::descriptor::Phase;
 use crate::engines::HostWork;
-use crate::memory::Right;
 use crate::pool::NONE;
 use crate::settings::MAX_WINDOW;
 use crate::setup::Side;
 use crate::state::{Destination, Firmware};
-use crate::vi::{ReadContext, State};
+use crate::vi::State;
 
 /// What became of a frame whose turn it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Processed {
+pub(crate) enum Processed {
     /// It is out of the list; the next may follow.
     Yes,
     /// It waits: for a descriptor on its way, or for data before it.
@@ -165,20 +164,25 @@ impl Firmware {
     }
 
     /// Takes the first frame out of the list.
-    fn take_incoming(&mut self, vi: u32) {
+    pub(crate) fn take_incoming(&mut self, vi: u32) {
         let rx = &mut self.vis[vi as usize].rx;
         rx.incoming.pop(&mut self.arrivals);
     }
 
     /// The frame is of no use.
-    fn drop_incoming(&mut self, vi: u32, buffer: u32, card: &mut impl Card) -> Processed {
+    pub(crate) fn drop_incoming(
+        &mut self,
+        vi: u32,
+        buffer: u32,
+        card: &mut impl Card,
+    ) -> Processed {
         self.take_incoming(vi);
         self.free_arrival(buffer, card);
         Processed::Yes
     }
 
     /// A frame contradicts what came before: a lost neighbour where frames may be lost, else an error.
-    fn misfit(&mut self, vi: u32, buffer: u32, card: &mut impl Card) -> Processed {
+    pub(crate) fn misfit(&mut self, vi: u32, buffer: u32, card: &mut impl Card) -> Processed {
         self.vi_mut(vi).rx.assembling = None;
         self.drop_incoming(vi, buffer, card);
         if self.vi(vi).is_reliable() {
@@ -188,7 +192,11 @@ impl Firmware {
     }
 
     /// The receive descriptor that comes next, if it is on the card.
-    fn receive_descriptor(&mut self, vi: u32, card: &mut impl Card) -> Result<u32, Processed> {
+    pub(crate) fn receive_descriptor(
+        &mut self,
+        vi: u32,
+        card: &mut impl Card,
+    ) -> Result<u32, Processed> {
         loop {
             let owner = self.vi(vi);
             if let Some(&op) = owner.receive.ops.get(owner.rx.filled) {
@@ -214,7 +222,7 @@ impl Firmware {
     }
 
     /// Whether a frame begins a message or continues the one that is coming in, and stays within it.
-    fn follows(&self, vi: u32, header: &FrameHeader, bytes: u32) -> bool {
+    pub(crate) fn follows(&self, vi: u32, header: &FrameHeader, bytes: u32) -> bool {
         let expected = self.vi(vi).rx.assembling;
         let end = header.offset.checked_add(bytes);
         (header.offset == 0 || expected == Some((header.message, header.offset)))
@@ -275,13 +283,14 @@ impl Firmware {
             };
             self.arrivals[buffer].destination = destination;
             self.ops[op].writes_open += 1;
+            self.ops[op].touched = true;
             self.submit_host(HostWork::WriteData { buffer }, stamp, card);
         }
         Processed::Yes
     }
 
     /// A receive descriptor's message has come completely.
-    fn fill(&mut self, vi: u32, op: u32, header: &FrameHeader, operation: u32) {
+    pub(crate) fn fill(&mut self, vi: u32, op: u32, header: &FrameHeader, operation: u32) {
         let owner = self.vi_mut(vi);
         owner.rx.filled += 1;
         owner.rx.assembling = None;
@@ -316,7 +325,7 @@ impl Firmware {
     }
 
     /// A frame without data is in place at once.
-    fn nothing_to_place(
+    pub(crate) fn nothing_to_place(
         &mut self,
         vi: u32,
         buffer: u32,
@@ -325,162 +334,6 @@ impl Firmware {
     ) {
         self.free_arrival(buffer, card);
         self.placed(vi, header, card);
-    }
-
-    /// Part of an RDMA write.
-    fn process_write(
-        &mut self,
-        vi: u32,
-        buffer: u32,
-        header: &FrameHeader,
-        card: &mut impl Card,
-    ) -> Processed {
-        let bytes = self.arrivals[buffer].bytes;
-        let takes = takes_receive(header, bytes);
-        if !self.follows(vi, header, bytes) {
-            return self.misfit(vi, buffer, card);
-        }
-        let mut op = NONE;
-        if takes {
-            // What was written before the message is told of has to be in place, and nothing may
-            // overtake.
-            if self.vi(vi).rx.writes_open > 0 {
-                return Processed::Later;
-            }
-            op = match self.receive_descriptor(vi, card) {
-                Ok(op) => op,
-                Err(Processed::Yes) if self.vi(vi).rx.incoming.first() == buffer => {
-                    return self.misfit(vi, buffer, card);
-                }
-                Err(processed) => return processed,
-            };
-        }
-        card.charge(Step::CheckRemote, 1);
-        let attributes = self.vi(vi).attributes;
-        let (address, handle) = (header.address, header.handle);
-        let allowed = attributes.rdma_write
-            && self
-                .memory
-                .allows(handle, address, bytes, attributes.tag, Right::RdmaWrite);
-        if !allowed {
-            self.drop_incoming(vi, buffer, card);
-            if self.vi(vi).is_reliable() {
-                self.break_vi(vi, Breakage::Remote, RefuseReason::Protection, card);
-            }
-            return Processed::Yes;
-        }
-        self.take_incoming(vi);
-        self.vi_mut(vi).rx.assembling = Some((header.message, header.offset + bytes));
-        let stamp = self.arrivals[buffer].stamp;
-        if takes {
-            self.ops[op].stamp = stamp;
-            self.fill(vi, op, header, status::REMOTE_RDMA_WRITE);
-        }
-        if bytes == 0 {
-            self.nothing_to_place(vi, buffer, header, card);
-            if takes {
-                self.settle_op(op, card);
-            }
-            return Processed::Yes;
-        }
-        self.arrivals[buffer].destination = Destination::Region { address, handle };
-        self.arrivals[buffer].told = op;
-        self.vi_mut(vi).rx.writes_open += 1;
-        if takes {
-            self.ops[op].writes_open += 1;
-        }
-        self.submit_host(HostWork::WriteData { buffer }, stamp, card);
-        Processed::Yes
-    }
-
-    /// The peer wants to read memory: it is put in line for the sending half.
-    fn process_request(
-        &mut self,
-        vi: u32,
-        buffer: u32,
-        header: &FrameHeader,
-        card: &mut impl Card,
-    ) -> Processed {
-        card.charge(Step::CheckRemote, 1);
-        let attributes = self.vi(vi).attributes;
-        let (address, handle, total) = (header.address, header.handle, header.total);
-        let stamp = self.arrivals[buffer].stamp;
-        self.drop_incoming(vi, buffer, card);
-        let allowed = attributes.rdma_read
-            && self
-                .memory
-                .allows(handle, address, total, attributes.tag, Right::RdmaRead);
-        if !allowed {
-            self.break_vi(vi, Breakage::Remote, RefuseReason::Protection, card);
-            return Processed::Yes;
-        }
-        self.placed(vi, header, card);
-        self.vi_mut(vi).rx.reads.push_back(ReadContext {
-            message: header.message,
-            address,
-            handle,
-            base: header.offset,
-            total,
-            sent: 0,
-            stamp,
-        });
-        self.advance_sends(vi, card);
-        Processed::Yes
-    }
-
-    /// Part of what this end reads.
-    fn process_reply(
-        &mut self,
-        vi: u32,
-        buffer: u32,
-        header: &FrameHeader,
-        card: &mut impl Card,
-    ) -> Processed {
-        card.charge(Step::MatchReceive, 1);
-        let bytes = self.arrivals[buffer].bytes;
-        let fits = self.vi(vi).tx.reads.front().copied().filter(|&op| {
-            let op = &self.ops[op];
-            op.number == header.message
-                && op.read_bytes == header.offset
-                && bytes > 0
-                && bytes <= op.framed - op.read_bytes
-        });
-        let Some(op) = fits else {
-            return self.misfit(vi, buffer, card);
-        };
-        self.take_incoming(vi);
-        self.advance_read(vi, op, bytes);
-        self.arrivals[buffer].destination = Destination::Segments {
-            op,
-            offset: header.offset,
-        };
-        self.ops[op].writes_open += 1;
-        let stamp = self.arrivals[buffer].stamp;
-        self.submit_host(HostWork::WriteData { buffer }, stamp, card);
-        self.advance_sends(vi, card);
-        Processed::Yes
-    }
-
-    /// Counts what has come of a read, and which requests are answered by it.
-    fn advance_read(&mut self, vi: u32, number: u32, bytes: u32) {
-        let op = &mut self.ops[number];
-        op.read_bytes += bytes;
-        op.reply_done += bytes;
-        loop {
-            let (_, _, left) = self.slots.remote(op, number, op.reply_at, 0);
-            if op.reply_done < left || op.reply_at >= op.remote_segments() {
-                break;
-            }
-            op.reply_done -= left;
-            op.reply_at += 1;
-            if left > 0 {
-                let tx = &mut self.vis[vi as usize].tx;
-                tx.requests = tx.requests.saturating_sub(1);
-            }
-        }
-        if op.read_bytes == op.total {
-            self.vis[vi as usize].tx.reads.pop_front();
-        }
     }
 
     /// An arrived frame's data is in host memory.
@@ -521,7 +374,7 @@ impl Firmware {
 
 /// Whether the frame uses up a receive descriptor: the first of a send, the last of an RDMA write with
 /// immediate data.
-fn takes_receive(header: &FrameHeader, bytes: u32) -> bool {
+pub(crate) fn takes_receive(header: &FrameHeader, bytes: u32) -> bool {
     match header.kind {
         FrameKind::Send => header.offset == 0,
         FrameKind::Write => {

@@ -88,7 +88,11 @@ impl Firmware {
     /// An acknowledgement is due in a while, unless one is due already.
     pub(crate) fn await_ack(&mut self, vi: u32) {
         let doublings = self.vi(vi).tx.silent.min(MOST_DOUBLINGS);
-        let timeout = self.settings.reliable.timeout << doublings;
+        let timeout = self
+            .settings
+            .reliable
+            .timeout
+            .saturating_mul(1 << doublings);
         let at = self.now.saturating_add(timeout);
         self.vi_mut(vi).tx.overdue_at.get_or_insert(at);
         self.set_timer(vi);
@@ -292,13 +296,17 @@ impl Firmware {
             return;
         }
         let selective = self.settings.reliable.retransmission == Retransmission::Selective;
-        let room = self.buffers.free() > self.settings.net_receive as usize;
+        // Of the buffers that sends leave alone, one more than the network engine holds stays free for
+        // what comes next: the missing frame may be among it.
+        let limits = &self.settings.limits;
+        let room = self.held + self.settings.net_receive + 1 < limits.receive_buffers;
         let place = beyond.wrapping_sub(1);
         let is_ahead = beyond < 1 << 31;
         if is_ahead && selective && room && place < MAX_WINDOW - 1 {
             let held = &mut self.vi_mut(vi).rx.held[place as usize];
             if *held == NONE {
                 *held = buffer;
+                self.held += 1;
             } else {
                 self.free_arrival(buffer, card);
             }
@@ -324,6 +332,7 @@ impl Firmware {
             let accepted = core::mem::replace(&mut next, rx.held[0]);
             rx.held.rotate_left(1);
             rx.held[MAX_WINDOW as usize - 1] = NONE;
+            self.held -= u32::from(next != NONE);
             let header = self.arrivals[accepted].header;
             self.accept(vi, accepted, card);
             if self.vi(vi).state != State::Connected {

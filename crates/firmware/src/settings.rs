@@ -275,17 +275,32 @@ pub struct SettingsError {
     pub allowed: &'static str,
 }
 
+/// What has to hold, the field it is about, and what that may be.
+type Rule = (bool, &'static str, &'static str);
+
+fn first_broken(rules: &[Rule]) -> Result<(), SettingsError> {
+    match rules.iter().find(|(holds, ..)| !holds) {
+        Some(&(_, field, allowed)) => Err(SettingsError { field, allowed }),
+        None => Ok(()),
+    }
+}
+
 impl Settings {
     /// Whether a card can be so.
     pub fn check(&self) -> Result<(), SettingsError> {
-        let limits = &self.limits;
+        self.check_engines()?;
+        self.check_limits()?;
+        self.check_constants()
+    }
+
+    fn check_engines(&self) -> Result<(), SettingsError> {
         let sequential = self.discipline == Discipline::Sequential;
         let hardware = |queue: DmaQueue| matches!(queue, DmaQueue::Hardware(_));
         let length = |queue: DmaQueue| match queue {
             DmaQueue::Software => 1,
             DmaQueue::Hardware(entries) => entries,
         };
-        let rules: &[(bool, &'static str, &'static str)] = &[
+        first_broken(&[
             (
                 !(sequential && (hardware(self.host_dma) || hardware(self.net_send))),
                 "host_dma and net_send",
@@ -331,6 +346,15 @@ impl Settings {
                 "page_bytes",
                 "a power of two from 512 to 1073741824",
             ),
+        ])
+    }
+
+    fn check_limits(&self) -> Result<(), SettingsError> {
+        let limits = &self.limits;
+        let in_progress = 2 * u64::from(limits.vis) * u64::from(limits.descriptors_per_queue);
+        let posted = 2 * u64::from(limits.vis) * u64::from(limits.posted_per_queue);
+        let descriptor_bytes = 64 + u64::from(self.payload_bytes) + 16 * u64::from(limits.segments);
+        first_broken(&[
             (
                 (1..=65_536).contains(&limits.vis),
                 "limits.vis",
@@ -345,6 +369,16 @@ impl Settings {
                 (1..=1024).contains(&limits.descriptors_per_queue),
                 "limits.descriptors_per_queue",
                 "1 to 1024",
+            ),
+            (
+                in_progress <= 1 << 20 && in_progress.saturating_mul(descriptor_bytes) <= 1 << 30,
+                "limits.descriptors_per_queue",
+                "so few that there are at most 2^20 on the card, in 2^30 bytes",
+            ),
+            (
+                posted <= 1 << 24,
+                "limits.posted_per_queue",
+                "so few that at most 2^24 can be posted to the card",
             ),
             (
                 (1..=256).contains(&limits.segments),
@@ -383,6 +417,11 @@ impl Settings {
                 "limits.reads",
                 "1 to 256",
             ),
+        ])
+    }
+
+    fn check_constants(&self) -> Result<(), SettingsError> {
+        first_broken(&[
             (
                 (1..=MAX_WINDOW).contains(&self.reliable.window),
                 "reliable.window",
@@ -404,10 +443,6 @@ impl Settings {
                 "capacity.reservable_permille",
                 "at most 1000",
             ),
-        ];
-        match rules.iter().find(|(holds, ..)| !holds) {
-            Some(&(_, field, allowed)) => Err(SettingsError { field, allowed }),
-            None => Ok(()),
-        }
+        ])
     }
 }

@@ -40,6 +40,8 @@ pub struct Firmware {
     pub(crate) net: Lane<NetWork>,
     /// Buffers that the network receive engine holds.
     pub(crate) receiving: u32,
+    /// Buffers that hold frames which came ahead of others.
+    pub(crate) held: u32,
     /// Frames that have come and have not been looked at.
     pub(crate) arrived: VecDeque<u32>,
 
@@ -178,6 +180,7 @@ impl Firmware {
             host: Lane::new(settings.host_dma, jobs, stamped),
             net: Lane::new(settings.net_send, frames + vis, stamped),
             receiving: 0,
+            held: 0,
             arrived: VecDeque::with_capacity(buffers),
             bells: [bells(), second],
             stalled: Stamped::new(vis),

@@ -221,7 +221,8 @@ impl Vi {
                 ..Sending::default()
             },
             rx: Receiving {
-                reads: VecDeque::with_capacity(limits.reads as usize),
+                // A peer that asks for more than it may gets no further than its window.
+                reads: VecDeque::with_capacity((limits.reads + MAX_WINDOW) as usize),
                 ..Receiving::default()
             },
             ..Self::default()

@@ -27,7 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cli", &["fs", "bmi", "transport", "watch", "wire", "sys"]),
     (
         "testkit",
-        &["fs", "bmi", "transport", "watch", "wire", "sys"],
+        &["fs", "bmi", "transport", "watch", "firmware", "wire", "sys"],
     ),
 ];
 

@@ -6,7 +6,8 @@ use causeway_firmware::{
 };
 
 use crate::designs::{design, pattern};
-use crate::world::{Done, World, level};
+use crate::world::node::Done;
+use crate::world::{World, level};
 
 /// One message of this size with completion queues at both ends; the transfers of both cards.
 fn transfers_of(settings: &Settings, size: u32, inside: bool) -> [Vec<&'static str>; 2] {

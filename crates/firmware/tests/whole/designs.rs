@@ -4,7 +4,7 @@ use causeway_firmware::{
     Discipline, DmaQueue, Doorbells, Limits, ReceiveDescriptors, Reliability, Settings,
 };
 
-use crate::world::{World, level};
+use crate::world::{Random, World, level};
 
 /// The designs by name.
 pub(crate) fn designs() -> Vec<(&'static str, Settings)> {
@@ -205,6 +205,36 @@ fn messages_inside_descriptors_arrive_in_every_design() {
     }
 }
 
+/// Room that one processor makes is used even if the other has gone idle.
+#[test]
+fn no_processor_waits_for_the_other_to_look_again() {
+    for name in ["two processors", "two processors polling"] {
+        let mut settings = design(name);
+        settings.limits.frames = 1;
+        for seed in 0..40 {
+            let mut world = World::pair(&settings);
+            world.shuffled = true;
+            world.random = Random::new(seed);
+            let pairs = [0, 1].map(|_| world.connect(0, 1, level(Reliability::Delivery)));
+            for (_, b) in pairs {
+                for _ in 0..2 {
+                    let into = world.nodes[1].host.span(100);
+                    world.nodes[1].receive(world.now, b, &[into]);
+                }
+            }
+            world.settle();
+            let from = world.nodes[0].host.span(100);
+            let sent =
+                pairs.map(|(a, _)| [(); 2].map(|()| world.nodes[0].send(world.now, a, &[from])));
+            // No deadline passes.
+            world.settle();
+            for descriptor in sent.as_flattened() {
+                assert_eq!(world.nodes[0].status(*descriptor).bits, 1, "{name} {seed}");
+            }
+        }
+    }
+}
+
 /// Many messages at a time over several connections in both directions, events in random order.
 #[test]
 fn crowds_of_messages_arrive_in_every_design() {
@@ -212,7 +242,7 @@ fn crowds_of_messages_arrive_in_every_design() {
         for reliability in LEVELS {
             let mut world = World::pair(&settings);
             world.shuffled = true;
-            world.random = crate::world::Random::new(number as u64 + 5);
+            world.random = Random::new(number as u64 + 5);
             let pairs: Vec<_> = (0..4)
                 .map(|_| world.connect(0, 1, level(reliability)))
                 .collect();

@@ -3,10 +3,14 @@
 
 mod actions;
 mod admission;
+mod allocation;
 mod designs;
+mod fuzz;
 mod lossy;
 mod messages;
 mod qos;
 mod rdma;
 mod reliable;
+mod settings;
+mod symbols;
 mod world;

@@ -5,7 +5,7 @@ use causeway_wire::vi::{Segment, control, status};
 
 use crate::designs::{LEVELS, designs, pattern};
 use crate::world::host::Span;
-use crate::world::{World, level};
+use crate::world::{Random, World, level};
 
 const WRITE: u16 = 1;
 const READ: u16 = 2;
@@ -100,28 +100,36 @@ fn lists_are_read_with_one_completion() {
 fn immediate_data_tells_of_a_write_after_its_last_byte() {
     for (name, settings) in designs() {
         for reliability in LEVELS {
-            let (mut world, a, b) = joined(&settings, level(reliability));
-            world.nodes[1].concurrent = true;
-            let received = world.nodes[1].receive(world.now, b, &[]);
-            world.settle();
-            let from = spans(&mut world, 0, &[30_000]);
-            let to = spans(&mut world, 1, &[30_000]);
-            let bytes = pattern(30_000, 4);
-            fill(&mut world, 0, &from, &bytes);
-            let remote = segments(&world, 1, &to);
-            let bits = WRITE | control::IMMEDIATE;
-            world.nodes[0].rdma(world.now, a, bits, &remote, &from);
-            world.run(|world| world.nodes[1].status(received).bits != 0);
-            let told = world.nodes[1].status(received);
-            assert_eq!(
-                told.bits,
-                status::DONE | status::REMOTE_RDMA_WRITE | status::IMMEDIATE,
-                "{name} {reliability:?}"
-            );
-            assert_eq!((told.immediate, told.length), (0xfeed, 30_000), "{name}");
-            assert_eq!(contents(&world, 1, &to), bytes, "{name} {reliability:?}");
+            for seed in 0..8 {
+                tell_of_a_write(name, &settings, reliability, seed);
+            }
         }
     }
+}
+
+fn tell_of_a_write(name: &str, settings: &Settings, reliability: Reliability, seed: u64) {
+    let (mut world, a, b) = joined(settings, level(reliability));
+    world.nodes[1].concurrent = true;
+    world.shuffled = true;
+    world.random = Random::new(seed);
+    let received = world.nodes[1].receive(world.now, b, &[]);
+    world.settle();
+    let from = spans(&mut world, 0, &[30_000]);
+    let to = spans(&mut world, 1, &[30_000]);
+    let bytes = pattern(30_000, 4);
+    fill(&mut world, 0, &from, &bytes);
+    let remote = segments(&world, 1, &to);
+    let bits = WRITE | control::IMMEDIATE;
+    world.nodes[0].rdma(world.now, a, bits, &remote, &from);
+    world.run(|world| world.nodes[1].status(received).bits != 0);
+    let told = world.nodes[1].status(received);
+    assert_eq!(
+        told.bits,
+        status::DONE | status::REMOTE_RDMA_WRITE | status::IMMEDIATE,
+        "{name} {reliability:?}"
+    );
+    assert_eq!((told.immediate, told.length), (0xfeed, 30_000), "{name}");
+    assert_eq!(contents(&world, 1, &to), bytes, "{name} {reliability:?}");
 }
 
 /// An operation that the peer has to refuse: its status and what the two cards report.

@@ -201,14 +201,16 @@ impl CardState {
         events.at(at, turn);
     }
 
-    /// Before an input that is not of `engine`'s or of it: tells how many doorbells idle processors have polled, and
-    /// wakes whoever the input concerns. Answers the polls for each processor.
+    /// Before an input that comes from an engine, or from elsewhere: wakes whoever it concerns. Answers how many
+    /// doorbells each processor has polled while it had nothing else to do.
     pub(crate) fn wake(&mut self, events: &mut Engine<Event>, from: Option<DmaEngine>) -> [u32; 2] {
         let now = events.now();
         let poll = self.poll_time();
         let mut polls = [0; 2];
-        for processor in 0..self.processors.len() {
-            let state = self.processors[processor];
+        for (processor, polls) in polls.iter_mut().enumerate() {
+            let Some(&state) = self.processors.get(processor) else {
+                break;
+            };
             let since = match state.doing {
                 Doing::Due => continue,
                 Doing::Spinning(engine) => {
@@ -223,7 +225,7 @@ impl CardState {
             let mut at = now.max(state.busy_until);
             if self.polled {
                 let made = now.saturating_sub(since) / poll;
-                polls[processor] = u32::try_from(made).unwrap_or(u32::MAX);
+                *polls = u32::try_from(made).unwrap_or(u32::MAX);
             }
             if matches!(state.doing, Doing::Idle(_)) {
                 at = at.max(now + self.idle_loop / 2);

@@ -224,6 +224,13 @@ impl World {
 
     /// Tells the program what happened, and wakes processors.
     fn input(&mut self, node: u32, from: Option<DmaEngine>, input: Input<'_>) {
+        self.wake(node, from);
+        let now = self.events.now();
+        self.nodes[node as usize].firmware.input(now, input);
+    }
+
+    /// Wakes the processors that an input concerns, and tells the program what they have polled.
+    fn wake(&mut self, node: u32, from: Option<DmaEngine>) {
         let now = self.events.now();
         let Node { firmware, card, .. } = &mut self.nodes[node as usize];
         let polls = card.wake(&mut self.events, from);
@@ -233,7 +240,6 @@ impl World {
                 firmware.input(now, Input::Polled(processor, polls));
             }
         }
-        firmware.input(now, input);
     }
 
     fn turn(&mut self, node: u32, processor: u8, generation: u32) {
@@ -272,15 +278,9 @@ impl World {
             message: u64::from(slot),
             stage: Stage::Rung,
         });
+        self.nodes[node as usize].card.ring(now, vi, side);
+        self.wake(node, None);
         let place = &mut self.nodes[node as usize];
-        place.card.ring(now, vi, side);
-        let polls = place.card.wake(&mut self.events, None);
-        for (processor, polls) in [Processor::First, Processor::Second].into_iter().zip(polls) {
-            if polls > 0 {
-                self.record.sums.idle_polls += u64::from(polls);
-                place.firmware.input(now, Input::Polled(processor, polls));
-            }
-        }
         let (address, handle, shadow) = place.host.posted(vi, side, slot);
         let doorbell = Input::Doorbell {
             vi: causeway_firmware::ViId(vi),

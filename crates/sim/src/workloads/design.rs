@@ -80,8 +80,10 @@ impl Design {
             Self::QosVia => Settings {
                 discipline: Discipline::QosAware,
                 best_effort: BestEffort {
-                    // The thesis's discipline: best effort gets what is left.
+                    // The thesis's discipline: best effort gets what is left. One message of it at a time keeps it from
+                    // taking the card's processor, which serves in the order of events.
                     rate: 0,
+                    in_progress: 2,
                     ..BestEffort::default()
                 },
                 ..Self::Pvia.settings()

@@ -132,6 +132,8 @@ pub struct Experiment {
     pub warm_up: Time,
     /// How long is measured.
     pub measured: Time,
+    /// Jitter that is shorter does not make a message count as late; it is in θ all the same.
+    pub resolution: Time,
     /// Where random numbers begin.
     pub seed: u64,
 }
@@ -305,6 +307,8 @@ struct Sink {
     /// For each of its interfaces the channel.
     channels: Vec<usize>,
     prepared: u32,
+    /// Shorter jitter is not counted as one.
+    resolution: Time,
     window: Window,
     logs: Logs,
 }
@@ -348,7 +352,7 @@ impl Process for Sink {
         if let Some((before, received)) = last {
             let jitter = (now - received).saturating_sub(injected.saturating_sub(before));
             log.outcome.jitter += jitter;
-            log.outcome.jittered += u64::from(jitter > 0);
+            log.outcome.jittered += u64::from(jitter > self.resolution);
         }
     }
 }
@@ -469,6 +473,7 @@ fn build(
         let sink = Sink {
             channels: incoming,
             prepared: 0,
+            resolution: experiment.resolution,
             window,
             logs: logs.clone(),
         };
@@ -510,7 +515,7 @@ fn source(flow: &Flow, seed: u64, channel: usize, vi: u32, trace: &Option<Rc<[u3
                     let start = random.below(sizes.len().max(1) as u64) as usize;
                     Pictures::trace(sizes.clone(), start)
                 }
-                None => Pictures::model(stream_rate, random.next()),
+                None => Pictures::model(stream_rate, random.number()),
             })
             .collect(),
         _ => Vec::new(),

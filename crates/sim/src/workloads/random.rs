@@ -13,7 +13,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +23,7 @@ impl Random {
 
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        ((u128::from(self.number()) * u128::from(bound)) >> 64) as u64
     }
 
     /// An exponentially distributed number of the given mean, by comparisons alone (von Neumann 1951): the whole
@@ -31,11 +31,11 @@ impl Random {
     pub fn exponential(&mut self, mean: u64) -> u64 {
         let mut whole = 0_u128;
         loop {
-            let head = self.next();
+            let head = self.number();
             let mut last = head;
             let mut length = 1_u32;
             loop {
-                let next = self.next();
+                let next = self.number();
                 if next >= last {
                     break;
                 }
@@ -45,7 +45,7 @@ impl Random {
             if length % 2 == 1 {
                 let value = (whole << 64) + u128::from(head);
                 // Both factors are below 2⁷⁰ in any run that ends.
-                return ((value >> 20) * u128::from(mean) >> 44) as u64;
+                return (((value >> 20) * u128::from(mean)) >> 44) as u64;
             }
             whole += 1;
         }

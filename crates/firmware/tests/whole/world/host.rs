@@ -13,7 +13,8 @@ use super::Node;
 pub(crate) const TAG: u32 = 77;
 /// Where the process's memory begins, for the process.
 pub(crate) const BASE: u64 = 0x7000_0100;
-const BYTES: usize = 1 << 22;
+/// Memory that is enough for most.
+pub(crate) const BYTES: usize = 1 << 22;
 /// Room for a descriptor.
 const SLOT: u64 = 1536;
 
@@ -27,6 +28,7 @@ pub(crate) struct Host {
     next_slot: u64,
     next_data: u64,
     slots: u64,
+    size: u64,
 }
 
 /// Memory of the process.
@@ -38,10 +40,10 @@ pub(crate) struct Span {
 
 impl Host {
     /// All of the process's memory is registered, every right granted.
-    pub(crate) fn new(firmware: &mut Firmware) -> Self {
+    pub(crate) fn new(firmware: &mut Firmware, size: usize) -> Self {
         let page_bytes = u64::from(firmware.settings().page_bytes);
         let first = BASE / page_bytes;
-        let last = (BASE + BYTES as u64 - 1) / page_bytes;
+        let last = (BASE + size as u64 - 1) / page_bytes;
         let count = last - first + 1;
         // Neighbouring pages of the process are none of the bus.
         let stride = (1..)
@@ -53,7 +55,7 @@ impl Host {
             .collect();
         let region = Region {
             base: BASE,
-            bytes: BYTES as u64,
+            bytes: size as u64,
             tag: TAG,
             rdma_write: true,
             rdma_read: true,
@@ -66,8 +68,9 @@ impl Host {
             page_bytes,
             handle,
             next_slot: BASE.next_multiple_of(64),
-            next_data: BASE + BYTES as u64 / 2,
-            slots: (BYTES as u64 / 2 - 64) / SLOT,
+            next_data: BASE + size as u64 / 2,
+            slots: (size as u64 / 2 - 64) / SLOT,
+            size: size as u64,
         }
     }
 
@@ -89,28 +92,46 @@ impl Host {
         assert!(rest.is_empty(), "bytes without a place");
     }
 
-    fn bus(&self, address: u64) -> usize {
+    pub(crate) fn bus(&self, address: u64) -> usize {
         let page = address / self.page_bytes - BASE / self.page_bytes;
         (self.pages[page as usize] + address % self.page_bytes) as usize
     }
 
+    /// The parts of a span that lie in one page each: where on the bus, how long.
+    fn parts(&self, address: u64, count: usize) -> Vec<(usize, usize)> {
+        let mut parts = Vec::new();
+        let (mut address, mut left) = (address, count);
+        while left > 0 {
+            let in_page = (self.page_bytes - address % self.page_bytes) as usize;
+            let here = left.min(in_page);
+            parts.push((self.bus(address), here));
+            address += here as u64;
+            left -= here;
+        }
+        parts
+    }
+
     pub(crate) fn write(&mut self, address: u64, bytes: &[u8]) {
-        for (at, &byte) in bytes.iter().enumerate() {
-            let bus = self.bus(address + at as u64);
-            self.bytes[bus] = byte;
+        let mut rest = bytes;
+        for (at, count) in self.parts(address, bytes.len()) {
+            let (here, later) = rest.split_at(count);
+            self.bytes[at..at + count].copy_from_slice(here);
+            rest = later;
         }
     }
 
     pub(crate) fn read(&self, address: u64, count: usize) -> Vec<u8> {
-        (0..count as u64)
-            .map(|at| self.bytes[self.bus(address + at)])
+        let parts = self.parts(address, count).into_iter();
+        parts
+            .flat_map(|(at, count)| &self.bytes[at..at + count])
+            .copied()
             .collect()
     }
 
     /// Memory for data; used over again when it is at its end.
     pub(crate) fn span(&mut self, bytes: u32) -> Span {
-        if self.next_data + u64::from(bytes) > BASE + BYTES as u64 {
-            self.next_data = BASE + BYTES as u64 / 2;
+        if self.next_data + u64::from(bytes) > BASE + self.size {
+            self.next_data = BASE + self.size / 2;
         }
         let address = self.next_data;
         self.next_data += u64::from(bytes);
@@ -134,6 +155,11 @@ impl Host {
             handle: self.handle,
             bytes: span.bytes,
         }
+    }
+
+    /// Where the next descriptor will be laid out.
+    pub(crate) fn next_descriptor(&self) -> u64 {
+        self.next_slot
     }
 
     /// Lays a descriptor out; the payload or the segments follow the control segment.
@@ -184,7 +210,7 @@ fn total(spans: &[Span]) -> u32 {
 
 impl Node {
     pub(crate) fn post(&mut self, now: Time, vi: ViId, side: Side, address: u64) {
-        let inside = (BASE..BASE + BYTES as u64 - SLOT).contains(&address);
+        let inside = (BASE..BASE + self.host.size - SLOT).contains(&address);
         let shadow = match self.firmware.settings().shadow_queues && inside {
             true => self.host.read(address, SLOT as usize),
             false => Vec::new(),

@@ -1,17 +1,18 @@
 //! Cards of bytes: host memory, card buffers, engines that finish when told to, a wire that may lose,
 //! double and reorder. Everything that the program must not do to a card is an assertion here.
 
+pub(crate) mod fuzz;
 pub(crate) mod host;
 pub(crate) mod node;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use causeway_firmware::{
     Connection, Engine, NodeId, Processor, Reliability, Settings, Time, Turn, ViAttributes, ViId,
 };
 
 pub(crate) use host::Host;
-pub(crate) use node::{Done, Node};
+pub(crate) use node::Node;
 
 /// Small deterministic random numbers.
 #[derive(Debug, Clone)]
@@ -60,6 +61,8 @@ pub(crate) struct World {
     /// Whether events happen in random order, or the oldest first.
     pub(crate) shuffled: bool,
     keys: u32,
+    /// Key of the latest connection of each virtual interface of the first node.
+    key_of: BTreeMap<u32, u32>,
 }
 
 /// The longest that a world may take to come to rest.
@@ -68,13 +71,18 @@ const NS: Time = 1000;
 
 impl World {
     pub(crate) fn new(settings: &[Settings]) -> Self {
+        Self::with_memory(settings, host::BYTES)
+    }
+
+    /// Cards in nodes whose processes have so many bytes.
+    pub(crate) fn with_memory(settings: &[Settings], bytes: usize) -> Self {
         let nodes = settings.iter().enumerate();
         Self {
             nodes: nodes
                 .map(|(number, settings)| {
                     let mut settings = settings.clone();
                     settings.node = NodeId(number as u32);
-                    Node::new(settings)
+                    Node::with_memory(settings, bytes)
                 })
                 .collect(),
             now: 0,
@@ -83,6 +91,7 @@ impl World {
             random: Random::new(1),
             shuffled: false,
             keys: 0,
+            key_of: BTreeMap::new(),
         }
     }
 
@@ -102,6 +111,12 @@ impl World {
     pub(crate) fn join(&mut self, (a, first): (usize, ViId), (b, second): (usize, ViId)) {
         self.keys += 1;
         let key = self.keys;
+        if a == 0 {
+            self.key_of.insert(first.0, key);
+        }
+        if b == 0 {
+            self.key_of.insert(second.0, key);
+        }
         for (at, vi, peer, peer_vi) in [(a, first, b, second), (b, second, a, first)] {
             let connection = Connection {
                 node: NodeId(peer as u32),
@@ -112,6 +127,41 @@ impl World {
             node.firmware.connect(vi, connection).expect("it is idle");
             node.wake();
         }
+    }
+
+    /// Connects to somebody who is not here: virtual interface 9 of node 5.
+    pub(crate) fn meet(&mut self, vi: ViId) {
+        let connection = Connection {
+            node: NodeId(5),
+            vi: ViId(9),
+            key: self.keys + 1,
+        };
+        if self.nodes[0].firmware.connect(vi, connection).is_ok() {
+            self.keys += 1;
+            self.key_of.insert(vi.0, self.keys);
+        }
+        self.nodes[0].wake();
+    }
+
+    /// Key of this virtual interface's connection, on the first node.
+    pub(crate) fn key_of(&self, vi: ViId) -> u32 {
+        self.key_of.get(&vi.0).copied().unwrap_or(0)
+    }
+
+    /// Connects two virtual interfaces of the first node, unless one is not idle.
+    pub(crate) fn join_if_idle(&mut self, a: ViId, b: ViId) {
+        self.keys += 1;
+        for (vi, peer) in [(a, b), (b, a)] {
+            let connection = Connection {
+                node: NodeId(0),
+                vi: peer,
+                key: self.keys,
+            };
+            if self.nodes[0].firmware.connect(vi, connection).is_ok() {
+                self.key_of.insert(vi.0, self.keys);
+            }
+        }
+        self.nodes[0].wake();
     }
 
     /// Something that is possible happens; false if nothing is but waiting for deadlines.

@@ -7,6 +7,7 @@ use causeway_firmware::{
     Side, Step, Time, Token, Transfer, Turn, ViAttributes, ViId,
 };
 
+use super::host::BYTES;
 use super::{Host, WireFrame};
 
 /// A transfer that an engine has, with everything that it needs.
@@ -64,6 +65,8 @@ pub(crate) struct Engines {
     pub(crate) log: Vec<Done>,
     pub(crate) logs: bool,
     pub(crate) reports: Vec<Report>,
+    /// Completions that were begun to be written: whose, and where on the bus.
+    pub(crate) statuses: Vec<(ViId, Side, u64)>,
     entries: [usize; 2],
     receives: usize,
     stamped: bool,
@@ -137,11 +140,12 @@ impl Card for Engines {
                 from,
             },
             Transfer::WriteStatus {
+                side,
                 pieces,
                 status,
                 payload,
-                ..
             } => {
+                self.statuses.push((request.vi, side, pieces[0].bus));
                 let mut bytes = status.to_vec();
                 if let Some((buffer, count)) = payload {
                     bytes.extend(&self.buffers[buffer.0 as usize][..count as usize]);
@@ -245,6 +249,11 @@ fn name(transfer: &Transfer<'_>) -> &'static str {
 
 impl Node {
     pub(crate) fn new(settings: Settings) -> Self {
+        Self::with_memory(settings, BYTES)
+    }
+
+    /// A node whose process has so many bytes.
+    pub(crate) fn with_memory(settings: Settings, bytes: usize) -> Self {
         let length = |queue| match queue {
             causeway_firmware::DmaQueue::Software => 1,
             causeway_firmware::DmaQueue::Hardware(entries) => entries as usize,
@@ -256,6 +265,7 @@ impl Node {
             log: Vec::new(),
             logs: false,
             reports: Vec::new(),
+            statuses: Vec::new(),
             entries: [length(settings.host_dma), length(settings.net_send)],
             receives: settings.net_receive as usize,
             stamped: settings.discipline == causeway_firmware::Discipline::QosAware,
@@ -263,7 +273,7 @@ impl Node {
         let two = settings.two_processors;
         let mut firmware = Firmware::new(settings).expect("settings that make sense");
         Self {
-            host: Host::new(&mut firmware),
+            host: Host::new(&mut firmware, bytes),
             firmware,
             card,
             inbox: VecDeque::new(),
