@@ -78,6 +78,18 @@ macro_rules! figures_hold {
 }
 
 figures_hold! {
+    figure_2_1: "2.1",
+    figure_2_2: "2.2",
+    figure_2_3: "2.3",
+    figure_2_4: "2.4",
+    figure_2_5: "2.5",
+    figure_2_6: "2.6",
+    figure_2_7a: "2.7a",
+    figure_2_7b: "2.7b",
+    figure_2_8: "2.8",
+    figure_2_9: "2.9",
+    figure_2_10: "2.10",
+    figure_2_11: "2.11",
     figure_4_4: "4.4",
     figure_4_5: "4.5",
     figure_4_6: "4.6",
