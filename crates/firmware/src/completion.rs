@@ -2,7 +2,6 @@
 
 use crate::card::{Card, Step};
 use crate::engines::HostWork;
-use crate::pool::NONE;
 use crate::setup::{QueueId, Side};
 use crate::state::Firmware;
 
@@ -88,7 +87,10 @@ impl Firmware {
     /// Gives a completed descriptor's place back; what waited for it comes in.
     pub(crate) fn close_op(&mut self, number: u32, card: &mut impl Card) {
         let op = &self.ops[number];
-        debug_assert!(op.tail.is_none_or(|tail| tail != NONE));
+        debug_assert!(
+            op.tail.is_none(),
+            "a descriptor waits for data that was moved"
+        );
         let (vi, side) = (op.vi, op.side());
         if op.best_effort {
             self.best_effort_open -= 1;
