@@ -39,6 +39,7 @@ fn one_node_stands_for_all() {
             completion_queue: false,
             rounds: 20,
             extent,
+            seed: 1,
         };
         let run = |extent| {
             scaling::run(&profile, &design.settings(), &load(extent))
