@@ -92,7 +92,7 @@ impl Bmi {
     fn poll_methods(&mut self, all: bool) -> bool {
         let mut any = false;
         for (method, slot) in self.methods.slots.iter_mut().enumerate() {
-            if slot.skip && (!all || slot.method.is_unused()) {
+            if slot.skip && !all {
                 continue;
             }
             let polled = slot.method.poll(&mut Delivery {
@@ -158,7 +158,7 @@ impl Bmi {
     /// Makes progress until `ready`, at most for `idle` or until another thread wakes us; answers
     /// whether it is ready.
     pub(crate) fn wait_until(&mut self, idle: Duration, ready: impl Fn(&Core) -> bool) -> bool {
-        if self.turn.count() {
+        if !self.spin.is_shy() && self.turn.count() {
             self.end_turn();
         }
         let polls = self.spin.free_polls();
