@@ -13,7 +13,7 @@
 //! ```
 //!
 //! [`read`] is strict, as parameter files are: what is not known, or has no meaning for the workload, is refused with its line
-//! and what is allowed. [`run`] makes the measurements; each size is a run of its own.
+//! and what is allowed. `run` makes the measurements; each size is a run of its own.
 
 mod channels;
 mod program;
