@@ -88,6 +88,8 @@ impl Bmi {
         any
     }
 
+    /// Polls the methods that are used, or `all`: a sleep is on the descriptors of all methods, and news that nobody
+    /// looks at would end each one at once.
     #[inline(never)]
     fn poll_methods(&mut self, all: bool) -> bool {
         let mut any = false;

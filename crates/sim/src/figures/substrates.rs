@@ -375,12 +375,14 @@ fn judge_virtual(rows: Rows<'_>, verdicts: &mut Verdicts) {
 fn judge_sizes(rows: Rows<'_>, verdicts: &mut Verdicts) {
     let [ni1, ni2] = [C1Ni1, C1Ni2].map(|one| rows.series(one.name()));
     let gaps: Vec<f64> = ni1.iter().zip(&ni2).map(|(a, b)| a.1 - b.1).collect();
+    let shortest = ni1.first().zip(ni2.first());
     verdicts.add(
         "for short messages programming the DMA costs as much as moving the data",
-        ni1.first()
-            .zip(ni2.first())
-            .is_some_and(|(a, b)| is_within(a.1, b.1, 0.03)),
-        format!("{:.1?} and {:.1?}", ni1.first(), ni2.first()),
+        shortest.is_some_and(|(a, b)| is_within(a.1, b.1, 0.03)),
+        shortest.map_or_else(
+            || "no values".into(),
+            |(a, b)| format!("{:.1} and {:.1} µs for {} bytes", a.1, b.1, a.0),
+        ),
     );
     verdicts.add(
         "the gap between (C1,NI1) and (C1,NI2) increases with the size, in favour of NI2",
