@@ -25,7 +25,7 @@
 //!   moment (bounded by the copy of [`Limits::max_piece`] bytes, or by the peer's death). A peer that is
 //!   stopped in the middle of it is not waited for: the method holds the memory until that has ended.
 //! - A packet whose bytes went to memory of the sink's ([`Sink::place`]) has its place in the order of packets
-//!   when it is complete ([`Sink::placed`]). No other packet of that peer comes in between.
+//!   when it is complete ([`Sink::placed`]). Nothing of that peer comes in between but packets behind transfers.
 //! - [`Sink::peer_up`] is called once before the first packet of a peer that connected to us.
 //! - Where nobody is, [`Method::send`] and [`Method::transfer`] may accept, or answer
 //!   [`SendError::WouldBlock`]; either way [`Sink::peer_down`] follows.

@@ -3,13 +3,13 @@
 use super::*;
 use crate::op::State;
 
-/// Large enough to land, small enough to travel whole.
-const LEN: usize = 100_000;
+/// Large enough to land, and so small that more of them may be sent ahead than one poll reads.
+const LEN: usize = 30_000;
 const TAG: Tag = 5;
-/// More than one poll reads, no more than may be sent ahead.
-const MESSAGES: usize = 9;
+/// All of them together cost less than half of the largest window.
+const MESSAGES: usize = 16;
 
-/// A pair over sockets whose client may send some megabyte ahead.
+/// A pair over sockets whose client may send half a megabyte ahead.
 fn warm_pair() -> (Node, Node, Addr, Addr) {
     let (mut a, mut b, to, from) = pair_over(Medium::Tcp, "landing", Config::default());
     let into = Memory::zeroed(LEN);
