@@ -22,13 +22,15 @@ use causeway_fs::config::Configuration;
 use causeway_sys::memory::Memory;
 use causeway_transport::tcp::session::{Bounds, Session};
 use causeway_transport::{
-    Access, Address, Direction, Packet, Peer, PeerError, Sink, Transfer, TransferError,
+    Access, Address, Direction, PLACE_HEAD_BYTES, Packet, Peer, PeerError, Sink, Transfer,
+    TransferError,
 };
 use causeway_wire::codec::Wire;
 use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::{bmi, fs, shm, store, tcp, vi, watch};
 
+use crate::placing::Places;
 use crate::random::Random;
 
 /// A decoder with a promise to keep.
@@ -312,15 +314,28 @@ fn tcp_frames(bytes: &[u8]) {
 
 /// The state machine behind the frames, with two lanes, exports and transfers of its own. A byte 0xfe
 /// ends what comes on one lane, and the other goes on. Whatever comes, each transfer ends once and
-/// memory that is not exported for writing stays as it is.
+/// memory that is not exported for writing stays as it is. A packet that is being placed when something comes
+/// on the second lane is taken back.
 fn tcp_session(bytes: &[u8]) {
     #[derive(Default)]
-    struct Seen(Vec<u64>);
+    struct Seen(Vec<u64>, Places<Peer>);
     impl Sink for Seen {
         fn packet(&mut self, _: Peer, _: Packet<'_>) {}
         fn transfer_done(&mut self, _: Peer, token: u64, _: Result<(), TransferError>) {
             assert!(!self.0.contains(&token), "completed twice");
             self.0.push(token);
+        }
+        fn place(
+            &mut self,
+            peer: Peer,
+            head: &[u8; PLACE_HEAD_BYTES],
+            len: usize,
+            into: &mut Vec<Memory>,
+        ) -> bool {
+            self.1.place(peer, head, len, into)
+        }
+        fn placed(&mut self, peer: Peer, head: &[u8; PLACE_HEAD_BYTES]) {
+            self.1.placed(peer, head);
         }
         fn peer_up(&mut self, _: Peer) {}
         fn peer_down(&mut self, _: Peer, _: PeerError) {}
@@ -347,12 +362,17 @@ fn tcp_session(bytes: &[u8]) {
     }
     let mut streams = bytes.split(|byte| *byte == 0xfe).enumerate();
     let outcome = streams.try_for_each(|(at, part)| {
+        if at % 2 == 1 && !part.is_empty() {
+            session.take_back();
+            seen.1.forget(&peer);
+        }
         session.refill(at % 2);
         session.input(at % 2, part, peer, &mut seen)
     });
     assert!(session.owned_bytes() < (4 << 20) + 2 * bytes.len());
     let cause = outcome.err().unwrap_or(PeerError::Closed);
     session.fail(&cause, peer, &mut seen);
+    seen.1.forget(&peer);
     assert_eq!(seen.0.len(), 2, "every transfer ends");
     assert_eq!(closed.to_vec(), [0; 100]);
     assert_eq!(open.sharers(), 1, "nothing is kept");

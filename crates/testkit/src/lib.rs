@@ -6,7 +6,8 @@
 //! [`decoders`] (bodies that feed hostile bytes to every decoder, shared by `fuzz/` and by an
 //! ordinary test), [`process`] (tests that run a part of themselves in another process, to be
 //! killed for real), [`random`] (seeded, so that a failure can be run again), [`patience`]
-//! (bounded waiting) and [`directory`] (temporary directories with short names).
+//! (bounded waiting), [`placing`] (sinks that say where packets go) and [`directory`] (temporary
+//! directories with short names).
 //!
 //! `tests/house.rs` keeps the house in order: arrows between rooms, sizes of files, banned calls.
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@ pub mod decoders;
 pub mod directory;
 pub mod messages;
 pub mod patience;
+pub mod placing;
 pub mod process;
 pub mod random;
 pub mod simulator;

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
-    Access, Address, Direction, Method, Packet, Peer, PeerError, SendError, Sink, Token, Transfer,
-    TransferError,
+    Access, Address, Direction, Method, PLACE_HEAD_BYTES, Packet, Peer, PeerError, SendError, Sink,
+    Token, Transfer, TransferError,
 };
 use causeway_wire::region::RegionDescriptor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::Factory;
 use crate::patience::Patience;
+use crate::placing::Places;
 
 /// How often a [`Node`] ticks its method while it is stepped.
 const TICK: Duration = Duration::from_millis(5);
@@ -44,6 +45,8 @@ pub struct Seen {
     outbound: HashSet<Peer>,
     /// Transfers that have not completed.
     open: HashMap<Token, Peer>,
+    /// Packets on their way to places of ours.
+    pub places: Places<Peer>,
 }
 
 impl Sink for Seen {
@@ -84,6 +87,7 @@ impl Sink for Seen {
             left.is_empty(),
             "{peer:?} went down ({cause}) before its transfers {left:?} completed"
         );
+        self.places.forget(&peer);
         self.events.push_back(Event::Down(peer, cause));
     }
 
@@ -93,6 +97,21 @@ impl Sink for Seen {
             "{peer:?} is writable, but not up"
         );
         self.events.push_back(Event::Writable(peer));
+    }
+
+    fn place(
+        &mut self,
+        peer: Peer,
+        head: &[u8; PLACE_HEAD_BYTES],
+        len: usize,
+        into: &mut Vec<Memory>,
+    ) -> bool {
+        self.places.place(peer, head, len, into)
+    }
+
+    fn placed(&mut self, peer: Peer, head: &[u8; PLACE_HEAD_BYTES]) {
+        self.packets
+            .push_back((peer, self.places.placed(peer, head)));
     }
 }
 
@@ -252,6 +271,7 @@ impl<M: Method> Node<M> {
     /// Drops a peer.
     pub fn disconnect(&mut self, peer: Peer) {
         self.method.disconnect(peer, &mut self.seen);
+        self.seen.places.forget(&peer);
         self.seen.inbound.remove(&peer);
         self.seen.outbound.remove(&peer);
         let left: Vec<_> = self.seen.open.values().filter(|of| **of == peer).collect();

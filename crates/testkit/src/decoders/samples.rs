@@ -610,6 +610,13 @@ pub(super) fn session_streams() -> Vec<Vec<u8>> {
     all.push([&data[..], &end[..], &switch[..], &data[..]].concat());
     all.push([&done[..], &switch[..], &got[..]].concat());
     all.push([&got[..], &done[..], &data[..]].concat());
+    // Packets that are large enough to be placed, one of them taken back.
+    let packet = tcp::Header::new(tcp::Kind::Packet, 12_000).encode();
+    let packet = [&packet[..], &[4; 12_000]].concat();
+    let (front, back) = packet.split_at(2000);
+    let (back, last) = back.split_at(9000);
+    all.push([front, &switch, &switch, back, &switch, &switch, last].concat());
+    all.push([front, &switch, &data, &switch, back, last].concat());
     all
 }
 

@@ -262,7 +262,7 @@ impl Run {
     fn send_some(&mut self, index: usize) {
         let peer = self.some_peer(index);
         for _ in 0..1 + self.random.spread(4) {
-            let len = self.random.spread(13);
+            let len = self.random.spread(17);
             if !self.send(index, peer, len, None) {
                 return;
             }

@@ -8,9 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use causeway_sys::memory::Memory;
-use causeway_transport::{Direction, Packet, Peer, PeerError, Sink, Token, TransferError};
+use causeway_transport::{
+    Direction, PLACE_HEAD_BYTES, Packet, Peer, PeerError, Sink, Token, TransferError,
+};
 use causeway_wire::codec::{Reader, Wire, Writer};
 use causeway_wire::region::RegionDescriptor;
+
+use crate::placing::Places;
 
 /// Bytes before and behind every exported span that nobody may touch.
 const GUARD: usize = 64;
@@ -117,6 +121,8 @@ pub struct Model {
     next: u64,
     /// How many packets have arrived, and transfers succeeded.
     pub progress: (u64, u64),
+    /// Packets on their way to places of ours.
+    pub places: Places<(usize, u32, Peer)>,
 }
 
 /// Bytes that follow from a number.
@@ -294,6 +300,7 @@ impl Model {
         if let Some(handle) = self.handles.get_mut(&(node, life, peer)) {
             handle.gone = true;
         }
+        self.places.forget(&(node, life, peer));
     }
 
     fn no_transfers(&self, end: End, how: &str) {
@@ -470,6 +477,7 @@ impl Sink for Ear<'_> {
         self.model.no_transfers(end, "went down");
         self.model.finish(end);
         let key = (self.node, self.life, peer);
+        self.model.places.forget(&key);
         let handle = self.model.handles.get_mut(&key);
         let handle = handle.unwrap_or_else(|| panic!("{peer:?} went down, but was not up"));
         assert!(!handle.gone, "{peer:?} went down twice");
@@ -478,4 +486,22 @@ impl Sink for Ear<'_> {
     }
 
     fn writable(&mut self, _peer: Peer) {}
+
+    fn place(
+        &mut self,
+        peer: Peer,
+        head: &[u8; PLACE_HEAD_BYTES],
+        len: usize,
+        into: &mut Vec<Memory>,
+    ) -> bool {
+        let key = (self.node, self.life, peer);
+        self.model.places.place(key, head, len, into)
+    }
+
+    fn placed(&mut self, peer: Peer, head: &[u8; PLACE_HEAD_BYTES]) {
+        let key = (self.node, self.life, peer);
+        let packet = self.model.places.placed(key, head);
+        let me = self.model.end(self.node, self.life, peer);
+        self.model.arrived(me, &packet);
+    }
 }

@@ -136,7 +136,7 @@ impl Run {
             self.model.exported(number, end, whole, descriptor);
             number
         });
-        let packet = self.model.packet(end, self.random.spread(13), number);
+        let packet = self.model.packet(end, self.random.spread(18), number);
         match self.sides[side].session.send(&[&packet]) {
             Ok(()) => self.model.sent(end),
             Err(SendError::WouldBlock) => {}
