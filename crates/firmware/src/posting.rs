@@ -243,6 +243,8 @@ impl Firmware {
         let Op { vi, receives, .. } = self.ops[op];
         let side = self.ops[op].side();
         if !self.vi(vi).works(side) || self.ops[op].failed() {
+            // What waits to come along with its data is flushed with the rest of the queue.
+            self.ops[op].tail = None;
             self.ops[op].phase = Phase::Given;
             self.ops[op].bits |= status::FLUSHED;
             self.settle_op(op, card);

@@ -498,9 +498,19 @@ impl<'a> Player<'a> {
     }
 }
 
+/// Treatments that a card once did not survive, as short as they get.
+const ONCE_BROKEN: [&[u8]; 1] = [
+    // A second descriptor waits to come along with the data of the first, which is read when the program
+    // disconnects, and is complete before the program's wish is taken up.
+    &[
+        1, 0x67, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 168, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 5, 5, 5, 5, 26, 0, 12, 0, 5, 5, 12,
+    ],
+];
+
 /// Inputs in which much works, for mutations to begin with.
 pub(crate) fn samples() -> Vec<Vec<u8>> {
-    let mut samples = Vec::new();
+    let mut samples: Vec<_> = ONCE_BROKEN.iter().map(|bytes| bytes.to_vec()).collect();
     for discipline in 0..3 {
         for flags in [0x00, 0x22, 0x3e, 0x67, 0xbe] {
             for level in 0..3 {

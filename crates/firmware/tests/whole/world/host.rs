@@ -121,11 +121,11 @@ impl Host {
     }
 
     pub(crate) fn read(&self, address: u64, count: usize) -> Vec<u8> {
-        let parts = self.parts(address, count).into_iter();
-        parts
-            .flat_map(|(at, count)| &self.bytes[at..at + count])
-            .copied()
-            .collect()
+        let mut bytes = Vec::with_capacity(count);
+        for (at, count) in self.parts(address, count) {
+            bytes.extend_from_slice(&self.bytes[at..at + count]);
+        }
+        bytes
     }
 
     /// Memory for data; used over again when it is at its end.
