@@ -19,7 +19,7 @@ const MOST_HELD_BYTES: usize = 256 << 20;
 /// The `index`th packet of a stream: sizes are mostly small, sometimes up to `largest`.
 fn nth_packet(stream: u64, index: u64, largest: usize) -> Vec<u8> {
     let mut random = Random::new(stream.wrapping_mul(0x1_0001).wrapping_add(index));
-    let len = match random.below(10) {
+    let len = match random.below(20) {
         0 => 0,
         1 => random.below(largest + 1),
         2 => largest,
