@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::Bmi;
 use crate::core::{Core, Delivery};
+use crate::methods::Polling;
 use crate::spin::Next;
 use crate::wait::{DOZE, Woken};
 
@@ -88,14 +89,15 @@ impl Bmi {
         any
     }
 
-    /// Polls the methods that are used, or `all`: a sleep is on the descriptors of all methods, and news that nobody
-    /// looks at would end each one at once.
+    /// Polls the methods that are always polled, and those that are `seldom`.
     #[inline(never)]
-    fn poll_methods(&mut self, all: bool) -> bool {
+    fn poll_methods(&mut self, seldom: bool) -> bool {
         let mut any = false;
         for (method, slot) in self.methods.slots.iter_mut().enumerate() {
-            if slot.skip && !all {
-                continue;
+            match slot.polling {
+                Polling::Always => {}
+                Polling::Seldom if seldom => {}
+                Polling::Seldom | Polling::Never => continue,
             }
             let polled = slot.method.poll(&mut Delivery {
                 core: &mut self.core,
@@ -134,9 +136,7 @@ impl Bmi {
         }
         self.core.retry_endings();
         self.settle();
-        let deadlines = self.methods.slots.iter();
-        let deadline = deadlines.filter_map(|slot| slot.method.deadline()).min();
-        self.pace.ticked(now, deadline);
+        self.pace.ticked(now, self.methods.deadline());
         self.watch.look(&mut self.core, &self.methods, now);
     }
 

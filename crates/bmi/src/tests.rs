@@ -6,6 +6,7 @@ mod deaths;
 mod floods;
 mod hostile;
 mod model;
+mod sleeps;
 mod waits;
 
 use std::sync::atomic::{AtomicBool, Ordering};
