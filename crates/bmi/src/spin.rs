@@ -30,7 +30,7 @@ const PATIENCE: u32 = 20;
 /// Giving up the processor takes a system call's time if nobody else wants it, and two switches or more
 /// (about 0.4 µs each) if somebody does.
 const LONELY_TURN_NS: u64 = 600;
-/// A turn longer than this is that of somebody who computes: dozens who wait do not need so long together.
+/// A turn longer than this is that of somebody who computes, or of so many who wait that sleeping is as well.
 const LONG_TURN: Duration = Duration::from_millis(1);
 /// As many waits go without giving up the processor when a long turn follows another; twice as many after the
 /// next. So many short ones in between show that it was an exception.
