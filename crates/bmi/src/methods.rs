@@ -1,14 +1,28 @@
 //! The methods of an instance, and which of them are worth polling.
 
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
 use causeway_transport::Method;
 
 /// A method that has answered so many polls in vain is quiet.
-const QUIET_POLLS: u32 = 1000;
+pub(crate) const QUIET_POLLS: u32 = 1000;
+
+/// How often a method is polled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Polling {
+    /// By every progress call.
+    Always,
+    /// By those that look at the clock: it is quiet, and another is not.
+    Seldom,
+    /// Not at all, and no sleep is on it either: nothing can come by it before it is called.
+    Never,
+}
 
 /// The methods, cheapest first.
 pub(crate) struct Methods {
     pub(crate) slots: Vec<Slot>,
-    /// The one method that is not skipped, if it is one.
+    /// The one method that is always polled, if it is one.
     pub(crate) only: Option<usize>,
 }
 
@@ -22,9 +36,8 @@ pub(crate) struct Slot {
     /// Likewise.
     pub(crate) eager_bytes: usize,
     /// Polls in vain since something happened.
-    quiet: u32,
-    /// Not polled except now and then: it is unused, or it is quiet and another is not.
-    pub(crate) skip: bool,
+    pub(crate) quiet: u32,
+    pub(crate) polling: Polling,
 }
 
 impl Methods {
@@ -36,7 +49,7 @@ impl Methods {
             eager_bytes: method.limits().eager_bytes,
             method,
             quiet: 0,
-            skip: false,
+            polling: Polling::Always,
         });
         Self {
             slots: slots.collect(),
@@ -60,26 +73,79 @@ impl Methods {
         self.slots.iter().map(|slot| slot.scheme).collect()
     }
 
-    /// Decides anew which methods to skip: those that nobody can reach us by, and those that are quiet
-    /// while another is not.
+    /// Decides anew how often each is polled.
     pub(crate) fn choose(&mut self) {
-        let some_busy = self.slots.iter().any(|slot| slot.quiet < QUIET_POLLS);
+        let mut some_busy = false;
         for slot in &mut self.slots {
-            let outdone = some_busy && slot.quiet >= QUIET_POLLS;
-            slot.skip = outdone || slot.method.is_unused();
+            slot.polling = match slot.method.is_unused() {
+                true => Polling::Never,
+                false => Polling::Always,
+            };
+            some_busy |= slot.polling == Polling::Always && slot.quiet < QUIET_POLLS;
         }
-        let mut busy = (0..self.slots.len()).filter(|index| !self.slots[*index].skip);
+        let outdone = |slot: &&mut Slot| slot.is_polled() && slot.quiet >= QUIET_POLLS;
+        for slot in self.slots.iter_mut().filter(|_| some_busy).filter(outdone) {
+            slot.polling = Polling::Seldom;
+        }
+        let always = |index: &usize| self.slots[*index].polling == Polling::Always;
+        let mut busy = (0..self.slots.len()).filter(always);
         self.only = busy.next().filter(|_| busy.next().is_none());
+    }
+
+    /// Arms all that are polled at all. `false` if one of them has something to poll for: then the next
+    /// progress call polls it.
+    pub(crate) fn arm(&mut self) -> bool {
+        let mut polled = self.slots.iter_mut().filter(|slot| slot.is_polled());
+        let Some(restless) = polled.find_map(|slot| (!slot.method.arm()).then_some(slot)) else {
+            return true;
+        };
+        restless.polling = Polling::Always;
+        self.only = None;
+        false
+    }
+
+    /// Ends what [`Methods::arm`] began.
+    pub(crate) fn disarm(&mut self) {
+        for slot in &mut self.slots {
+            slot.method.disarm();
+        }
+    }
+
+    /// When the first of them wants to be ticked.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let slots = self.slots.iter();
+        slots.filter_map(|slot| slot.method.deadline()).min()
+    }
+
+    /// The descriptors of those that [`Methods::arm`] arms.
+    pub(crate) fn pollables(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let polled = self.slots.iter().filter(|slot| slot.is_polled());
+        polled.map(|slot| slot.method.pollable())
+    }
+
+    /// Has the next progress call poll those whose descriptors were `readable`, in the order of
+    /// [`Methods::pollables`]: what nobody looked at would end every sleep at once.
+    pub(crate) fn woken(&mut self, readable: impl Iterator<Item = bool>) {
+        let polled = self.slots.iter_mut().filter(|slot| slot.is_polled());
+        for (slot, _) in polled.zip(readable).filter(|(_, readable)| *readable) {
+            slot.polling = Polling::Always;
+            self.only = None;
+        }
     }
 }
 
 impl Slot {
+    /// Whether it is polled, now and then at least, and slept on.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.polling != Polling::Never
+    }
+
     /// Notes what a poll answered.
     #[inline]
     pub(crate) fn polled(&mut self, any: bool) {
         if any {
             self.quiet = 0;
-            self.skip = false;
+            self.polling = Polling::Always;
         } else {
             self.quiet = self.quiet.saturating_add(1);
         }

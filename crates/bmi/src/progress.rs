@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::Bmi;
 use crate::core::{Core, Delivery};
+use crate::methods::Polling;
 use crate::spin::Next;
 use crate::wait::{DOZE, Woken};
 
@@ -88,14 +89,15 @@ impl Bmi {
         any
     }
 
-    /// Polls the methods that are used, or `all`: a sleep is on the descriptors of all methods, and news that nobody
-    /// looks at would end each one at once.
+    /// Polls the methods that are always polled, and those that are `seldom`.
     #[inline(never)]
-    fn poll_methods(&mut self, all: bool) -> bool {
+    fn poll_methods(&mut self, seldom: bool) -> bool {
         let mut any = false;
         for (method, slot) in self.methods.slots.iter_mut().enumerate() {
-            if slot.skip && !all {
-                continue;
+            match slot.polling {
+                Polling::Always => {}
+                Polling::Seldom if seldom => {}
+                Polling::Seldom | Polling::Never => continue,
             }
             let polled = slot.method.poll(&mut Delivery {
                 core: &mut self.core,
@@ -134,9 +136,7 @@ impl Bmi {
         }
         self.core.retry_endings();
         self.settle();
-        let deadlines = self.methods.slots.iter();
-        let deadline = deadlines.filter_map(|slot| slot.method.deadline()).min();
-        self.pace.ticked(now, deadline);
+        self.pace.ticked(now, self.methods.deadline());
         self.watch.look(&mut self.core, &self.methods, now);
     }
 
@@ -160,7 +160,7 @@ impl Bmi {
     /// Makes progress until `ready`, at most for `idle` or until another thread wakes us; answers
     /// whether it is ready.
     pub(crate) fn wait_until(&mut self, idle: Duration, ready: impl Fn(&Core) -> bool) -> bool {
-        if !self.spin.is_shy() && self.turn.count() {
+        if self.turn.count() {
             self.end_turn();
         }
         let polls = self.spin.free_polls();
@@ -215,11 +215,17 @@ impl Bmi {
     fn end_turn(&mut self) {
         let now = Instant::now();
         if self.turn.is_over(now) {
-            std::thread::yield_now();
-            let back = Instant::now();
-            self.spin.yielded(back - now);
-            self.turn.yielded(now, back);
+            self.let_others_run(now);
         }
+    }
+
+    /// Gives the processor up `now`, and learns from how long that takes. Answers when it is ours again.
+    fn let_others_run(&mut self, now: Instant) -> Instant {
+        std::thread::yield_now();
+        let back = Instant::now();
+        self.spin.yielded(back - now);
+        self.turn.yielded(now, back);
+        back
     }
 
     /// Sleeps, at most until `until`: dozes if that is possible and has not just been in vain (`drowsy`), since
@@ -264,13 +270,7 @@ impl Bmi {
             let spun = now.saturating_duration_since(steps.last);
             polled_since = match self.spin.next(spun, steps.has_begun()) {
                 Next::Spin => now,
-                Next::Yield => {
-                    std::thread::yield_now();
-                    let back = Instant::now();
-                    self.spin.yielded(back - now);
-                    self.turn.begin(back);
-                    back
-                }
+                Next::Yield => self.let_others_run(now),
                 Next::Sleep => return false,
             };
         }

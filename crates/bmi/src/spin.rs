@@ -6,12 +6,17 @@
 //!
 //! - How long messages usually take to come.
 //! - How many polls take a microsecond: some nanoseconds each over shared memory, a system call over sockets.
-//! - Whether others want the processor: then it takes a while to give it up. Those who wait like us take short
-//!   turns, and it is worth going on for many of them: a turn costs less than a sleep, and as long as all
-//!   who pass messages to each other stay awake, nobody has to wake anybody, while one who sleeps
+//! - Who else wants the processor ([`Company`]): then it takes a while to give it up. Those who wait like us
+//!   take short turns, and it is worth going on for many of them: a turn costs less than a sleep, and as long
+//!   as all who pass messages to each other stay awake, nobody has to wake anybody, while one who sleeps
 //!   makes all others wait the longer, so that they would fall asleep as well and never find out of it.
 //!   Somebody who computes takes a long turn. Then a sleep is better, because who wakes up comes
 //!   first, and who yields comes last.
+//!
+//! This is about waits that go on. Who never has to wait for long is made to give the processor up by
+//! [`turn`](crate::turn), and what that took is learnt from here as well. It does so beside somebody who computes,
+//! too: dozens who wait may together take as long a turn, and one who then kept the processor would be served
+//! ten times as often as the others.
 
 use std::time::Duration;
 
@@ -25,7 +30,7 @@ const PATIENCE: u32 = 20;
 /// Giving up the processor takes a system call's time if nobody else wants it, and two switches or more
 /// (about 0.4 µs each) if somebody does.
 const LONELY_TURN_NS: u64 = 600;
-/// A turn longer than this is that of somebody who computes: dozens who wait do not need so long together.
+/// A turn longer than this is that of somebody who computes, or of so many who wait that sleeping is as well.
 const LONG_TURN: Duration = Duration::from_millis(1);
 /// As many waits go without giving up the processor when a long turn follows another; twice as many after the
 /// next. So many short ones in between show that it was an exception.
@@ -49,6 +54,16 @@ pub(crate) enum Next {
     Yield,
     /// Sleep.
     Sleep,
+}
+
+/// Who else wants the processor, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Company {
+    Nobody,
+    /// Others lately ran when we let them, and not for long.
+    Waiting,
+    /// Somebody took long turns.
+    Computing,
 }
 
 /// Decides how long to spin, and how.
@@ -95,15 +110,14 @@ impl Spin {
         self.limit * PATIENCE
     }
 
-    /// Whether somebody computes who would take long turns.
-    #[inline]
-    pub(crate) fn is_shy(&self) -> bool {
-        self.shy > 0
-    }
-
-    /// Whether others lately ran when we let them, and not for long.
-    fn is_crowded(&self) -> bool {
-        self.turn_ns > LONELY_TURN_NS && self.shy == 0
+    fn company(&self) -> Company {
+        if self.shy > 0 {
+            Company::Computing
+        } else if self.turn_ns > LONELY_TURN_NS {
+            Company::Waiting
+        } else {
+            Company::Nobody
+        }
     }
 
     /// How often to poll before the clock is looked at for the first time: while messages come quickly, it
@@ -111,52 +125,49 @@ impl Spin {
     #[inline]
     pub(crate) fn free_polls(&self) -> u32 {
         if self.limit.is_zero() {
-            0
-        } else if self.is_crowded() {
-            self.polls_per_turn()
-        } else {
-            2 * self.batch
+            return 0;
+        }
+        match self.company() {
+            Company::Waiting => self.polls_per_turn(),
+            Company::Nobody | Company::Computing => 2 * self.batch,
         }
     }
 
     /// How often to poll between two looks at the clock.
     pub(crate) fn polls_per_reading(&self) -> u32 {
         if self.limit.is_zero() {
-            1
-        } else if self.is_crowded() {
-            self.polls_per_turn()
-        } else {
-            self.batch
+            return 1;
+        }
+        match self.company() {
+            Company::Waiting => self.polls_per_turn(),
+            Company::Nobody | Company::Computing => self.batch,
         }
     }
 
-    /// How long to spin this time.
-    fn budget(&self) -> Duration {
-        let usual = Duration::from_nanos(self.usual_ns);
-        if usual > self.patience() || self.shy > 0 {
-            MIN_SPIN.min(self.limit)
-        } else if self.is_crowded() {
-            self.patience()
-        } else {
+    /// How long to spin this time. A wait that `has_begun` is in the middle of something: a peer that copies or
+    /// reads half a megabyte is silent for 50 µs, and sleeping then costs as much again.
+    fn budget(&self, has_begun: bool) -> Duration {
+        let is_late = Duration::from_nanos(self.usual_ns) > self.patience();
+        match self.company() {
+            Company::Nobody if has_begun => 2 * self.limit,
+            Company::Computing => MIN_SPIN.min(self.limit),
+            _ if is_late => MIN_SPIN.min(self.limit),
+            Company::Waiting => self.patience(),
             // Also where messages take longer: if that is because we all sleep, we see each other now.
-            self.limit
+            Company::Nobody => self.limit,
         }
     }
 
     /// What to do after having spun for so long since the wait began, or since something happened in it,
-    /// if it `has_begun`: a peer that copies or reads half a megabyte is silent for 50 µs, and
-    /// sleeping then costs as much again.
+    /// if it `has_begun`.
     pub(crate) fn next(&self, spun: Duration, has_begun: bool) -> Next {
-        let budget = match has_begun && !self.is_crowded() && self.shy == 0 {
-            true => 2 * self.limit,
-            false => self.budget(),
-        };
-        if spun >= budget {
-            Next::Sleep
-        } else if self.shy == 0 && (spun > BUSY_SPIN || self.is_crowded()) {
-            Next::Yield
-        } else {
-            Next::Spin
+        if spun >= self.budget(has_begun) {
+            return Next::Sleep;
+        }
+        match self.company() {
+            Company::Waiting => Next::Yield,
+            Company::Nobody if spun > BUSY_SPIN => Next::Yield,
+            Company::Nobody | Company::Computing => Next::Spin,
         }
     }
 
@@ -219,7 +230,7 @@ mod tests {
         for _ in 0..8 {
             spin.yielded(3 * US);
         }
-        assert!(spin.is_crowded());
+        assert_eq!(spin.company(), Company::Waiting);
         spin
     }
 
@@ -268,7 +279,7 @@ mod tests {
         for _ in 0..50 {
             spin.yielded(US / 4);
         }
-        assert!(!spin.is_crowded());
+        assert_eq!(spin.company(), Company::Nobody);
         assert_eq!(spin.next(LIMIT, false), Next::Sleep);
     }
 

@@ -7,6 +7,7 @@ mod floods;
 mod hostile;
 mod landing;
 mod model;
+mod sleeps;
 mod waits;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -61,7 +61,7 @@ impl Turn {
         self.began = now;
     }
 
-    /// The processor was given up from `from` until now.
+    /// The processor was given up from `from` until now, here or in a wait that went on.
     pub(crate) fn yielded(&mut self, from: Instant, now: Instant) {
         let took = now.saturating_duration_since(from);
         self.began = now;

@@ -1,10 +1,10 @@
 //! Pacing and sleeping: how often to look at the clock, how to sleep. What comes before a sleep is `spin`'s.
 //!
 //! A sleep begins as a doze where one method alone is in use and has a quick way to sleep; if nothing comes,
-//! a sleep on the descriptors of all methods follows, which nothing but news ends.
+//! a sleep on the descriptors of all methods that are in use follows, which nothing but news ends.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -154,30 +154,25 @@ impl Sleeper {
         })
     }
 
-    /// Arms all methods and sleeps until one has news, at most until `until`.
+    /// Arms the methods and sleeps until one has news, at most until `until`. The next progress call polls
+    /// whatever has ended it.
     pub(crate) fn sleep(&self, methods: &mut Methods, until: Option<Instant>) -> Woken {
-        let ready = methods.slots.iter_mut().all(|slot| slot.method.arm());
         let mut woken = Woken::Progress;
-        if ready {
-            let deadlines = methods.slots.iter().filter_map(|s| s.method.deadline());
-            let until = deadlines.chain(until).min();
+        if methods.arm() {
+            let until = methods.deadline().into_iter().chain(until).min();
             woken = self.block(methods, until);
         } else if self.is_called() {
             woken = self.block(methods, Some(Instant::now()));
         }
-        for slot in &mut methods.slots {
-            slot.method.disarm();
-        }
+        methods.disarm();
         woken
     }
 
-    fn block(&self, methods: &Methods, until: Option<Instant>) -> Woken {
+    fn block(&self, methods: &mut Methods, until: Option<Instant>) -> Woken {
         let mut fds = Vec::with_capacity(methods.slots.len() + 1);
         fds.push(PollFd::new(&self.bed.event, PollFlags::IN));
-        for slot in &methods.slots {
-            let fd: BorrowedFd<'_> = slot.method.pollable();
-            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        }
+        let pollables = methods.pollables();
+        fds.extend(pollables.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let timeout = until.map(|until| {
             let left = until.saturating_duration_since(Instant::now());
             Timespec::try_from(left).unwrap_or(Timespec {
@@ -187,9 +182,12 @@ impl Sleeper {
         });
         // Interrupted or refused: the caller looks again, as after any wake-up.
         let _ = poll(&mut fds, timeout.as_ref());
-        if !fds[0].revents().is_empty() {
+        let readable: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        let mut readable = readable.into_iter();
+        if readable.next() == Some(true) {
             let _ = rustix::io::read(&self.bed.event, &mut [0u8; 8]);
         }
+        methods.woken(readable);
         // If a doze has heard the call already, its descriptor only ends one sleep more.
         if self.bed.was_called() {
             Woken::Waker

@@ -168,7 +168,8 @@ pub trait Method: Send {
         None
     }
 
-    /// Whether nothing can come by this method: nobody may call, and there is no peer.
+    /// Whether nothing can come by this method: nobody may call, and there is no peer. Then it is ticked, but
+    /// neither polled nor slept on, whatever [`Method::arm`] would say, until the caller uses it again.
     fn is_unused(&self) -> bool {
         false
     }

@@ -229,9 +229,27 @@ fn move_data(configuration: &Configuration, path: &str) -> Result<(), causeway_f
     }
 }
 
+/// A process that does some work, and ends with the test at the latest.
+struct Worker(Child);
+
+impl Worker {
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A process that does this work; returns when it is connected.
-fn worker(fixture: &Fixture, work: &str) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+fn worker(fixture: &Fixture, work: &str) -> Worker {
+    let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "faults::client_process", "--nocapture"])
         .arg(fixture.config_file())
         .env("CAUSEWAY_TEST_CLIENT", work)
@@ -239,7 +257,8 @@ fn worker(fixture: &Fixture, work: &str) -> Child {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut out = child.stdout.take().unwrap();
+    let mut worker = Worker(child);
+    let mut out = worker.0.stdout.take().unwrap();
     let mut said = String::new();
     let mut byte = [0];
     while !said.contains("connected") {
@@ -248,7 +267,7 @@ fn worker(fixture: &Fixture, work: &str) -> Child {
     }
     // Whatever else it says has somewhere to go.
     std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
-    child
+    worker
 }
 
 #[test]
@@ -261,13 +280,13 @@ fn killed_and_hung_clients_leave_nothing_behind() {
         });
         let mut client = fixture.client();
         for round in 0..4u64 {
-            let mut child = worker(&fixture, &format!("move /victim{round}"));
+            let mut worker = worker(&fixture, &format!("move /victim{round}"));
             std::thread::sleep(Duration::from_millis(10 + round * 15));
             if round % 2 == 0 {
-                child.kill().unwrap();
+                worker.kill();
             } else {
                 // It takes no part any more, in the middle of whatever it was doing.
-                halt(child.id());
+                halt(worker.0.id());
             }
             let started = Instant::now();
             let mut file = client.create(b"/mine", &CreateOptions::default()).unwrap();
@@ -287,10 +306,6 @@ fn killed_and_hung_clients_leave_nothing_behind() {
                 "tcp {tcp}, round {round}: idle after {:?}",
                 started.elapsed()
             );
-            if round % 2 == 1 {
-                child.kill().unwrap();
-            }
-            child.wait().unwrap();
         }
         fixture.cluster.stop().unwrap();
     }
@@ -331,7 +346,7 @@ fn a_thousand_clients_come_and_vanish() {
         ..Shape::default()
     });
     let mut mine = fixture.client();
-    let mut workers: Vec<Child> = (0..10).map(|_| worker(&fixture, "many 100")).collect();
+    let workers: Vec<Worker> = (0..10).map(|_| worker(&fixture, "many 100")).collect();
     mine.ping(0).unwrap();
     for server in [0, 1] {
         let pid = fixture.cluster.pid(server).unwrap();
@@ -348,10 +363,7 @@ fn a_thousand_clients_come_and_vanish() {
             "an idle server uses the processor: {spent} ticks in 2 s"
         );
     }
-    for child in &mut workers {
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
+    drop(workers);
     let mut file = mine.create(b"/f", &CreateOptions::default()).unwrap();
     mine.write_at(&mut file, 0, &pattern(1, 100_000)).unwrap();
     fixture.cluster.stop().unwrap();
