@@ -88,11 +88,13 @@ impl Bmi {
         any
     }
 
+    /// Polls the methods that are used, or `all`: a sleep is on the descriptors of all methods, and news that nobody
+    /// looks at would end each one at once.
     #[inline(never)]
     fn poll_methods(&mut self, all: bool) -> bool {
         let mut any = false;
         for (method, slot) in self.methods.slots.iter_mut().enumerate() {
-            if slot.skip && (!all || slot.method.is_unused()) {
+            if slot.skip && !all {
                 continue;
             }
             let polled = slot.method.poll(&mut Delivery {
@@ -158,7 +160,7 @@ impl Bmi {
     /// Makes progress until `ready`, at most for `idle` or until another thread wakes us; answers
     /// whether it is ready.
     pub(crate) fn wait_until(&mut self, idle: Duration, ready: impl Fn(&Core) -> bool) -> bool {
-        if self.turn.count() {
+        if !self.spin.is_shy() && self.turn.count() {
             self.end_turn();
         }
         let polls = self.spin.free_polls();

@@ -95,6 +95,12 @@ impl Spin {
         self.limit * PATIENCE
     }
 
+    /// Whether somebody computes who would take long turns.
+    #[inline]
+    pub(crate) fn is_shy(&self) -> bool {
+        self.shy > 0
+    }
+
     /// Whether others lately ran when we let them, and not for long.
     fn is_crowded(&self) -> bool {
         self.turn_ns > LONELY_TURN_NS && self.shy == 0

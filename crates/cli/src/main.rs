@@ -6,7 +6,7 @@
 //! Reading order: [`failure`] and [`output`] (how the command speaks), [`shutdown`] (what must not
 //! outlive it), [`workers`] (processes that work for it), [`rows`] and [`report`] (figures), then the
 //! rooms: [`fs`], [`info`], [`top`], [`log`] (with [`logging`], the command's own), [`demo`],
-//! [`mod@bench`].
+//! [`mod@bench`], [`sim`].
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -24,9 +24,11 @@ mod progress;
 mod report;
 mod rows;
 mod shutdown;
+mod sim;
 mod task;
 mod top;
 mod units;
+mod whole_file;
 mod workers;
 
 use std::ffi::OsStr;
@@ -61,6 +63,7 @@ enum Room {
     Log(log::Arguments),
     Demo(demo::Arguments),
     Bench(bench::Arguments),
+    Sim(sim::Arguments),
     /// Works for another causeway process
     #[command(name = workers::SUBCOMMAND, hide = true)]
     Worker,
@@ -111,6 +114,7 @@ fn run(cli: Cli) -> Outcome {
         Room::Log(arguments) => log::run(arguments),
         Room::Demo(arguments) => demo::run(arguments),
         Room::Bench(arguments) => bench::run(arguments),
+        Room::Sim(arguments) => sim::run(arguments),
         Room::Worker => task::run(),
     }
 }

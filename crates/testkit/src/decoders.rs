@@ -4,9 +4,15 @@
 //! A body panics when a decoder breaks a promise: nothing that arrives makes it panic, and what it
 //! accepts is encoded to the very bytes that it accepted, so that no two encodings mean the same.
 //!
+//! State machines that take events rather than bytes are fed with events that the bytes choose.
+//!
 //! [`all`] lists them; `samples` has well-formed inputs for mutations to start from;
 //! [`mutate`] changes inputs.
 
+// Shared with the firmware's own tests, which use all of it.
+#[path = "../../firmware/tests/whole/world/mod.rs"]
+#[allow(dead_code)]
+mod cards;
 mod samples;
 
 use std::fmt::Debug;
@@ -21,7 +27,7 @@ use causeway_transport::{
 use causeway_wire::codec::Wire;
 use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::{bmi, fs, shm, store, tcp, watch};
+use causeway_wire::{bmi, fs, shm, store, tcp, vi, watch};
 
 use crate::random::Random;
 
@@ -103,6 +109,16 @@ pub fn all() -> &'static [Decoder] {
             name: "watch_page",
             feed: watch_page,
             samples: samples::watch_pages,
+        },
+        Decoder {
+            name: "vi",
+            feed: virtual_interface,
+            samples: samples::virtual_interfaces,
+        },
+        Decoder {
+            name: "firmware",
+            feed: cards::fuzz::feed,
+            samples: cards::fuzz::samples,
         },
         Decoder {
             name: "address",
@@ -244,6 +260,26 @@ fn one_datagram(bytes: &[u8]) {
         Err(_) => return,
     }
     assert!(again == bytes, "another encoding: {bytes:?}");
+}
+
+/// A frame's header, or parts of a descriptor.
+fn virtual_interface(bytes: &[u8]) {
+    if let Ok(header) = vi::FrameHeader::decode(bytes) {
+        assert_eq!(header.to_bytes(), *bytes);
+    }
+    let front = |again: &[u8]| assert_eq!(*again, bytes[..again.len()]);
+    if let Ok(control) = vi::Control::decode(bytes) {
+        front(&control.to_bytes());
+    }
+    if let Ok(segment) = vi::Segment::decode(bytes) {
+        front(&segment.to_bytes());
+    }
+    if let Ok(status) = vi::Status::decode(bytes) {
+        front(&status.to_bytes());
+    }
+    if let Ok(completion) = vi::Completion::decode(bytes) {
+        front(&completion.to_bytes());
+    }
 }
 
 /// Frames one behind the other, and the prefixes of encrypted records.

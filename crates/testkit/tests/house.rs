@@ -18,14 +18,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
     ("sys", &[]),
     ("transport", &["wire", "sys"]),
+    ("firmware", &["wire"]),
+    ("sim", &["firmware", "wire"]),
     ("watch", &["wire", "sys"]),
     ("bmi", &["transport", "watch", "wire", "sys"]),
     ("bmi-c", &["bmi", "transport", "wire", "sys"]),
     ("fs", &["bmi", "wire", "sys"]),
-    ("cli", &["fs", "bmi", "transport", "watch", "wire", "sys"]),
+    (
+        "cli",
+        &["fs", "bmi", "sim", "transport", "watch", "wire", "sys"],
+    ),
     (
         "testkit",
-        &["fs", "bmi", "transport", "watch", "wire", "sys"],
+        &["fs", "bmi", "transport", "watch", "firmware", "wire", "sys"],
     ),
 ];
 

@@ -7,6 +7,8 @@
 //! A receiver of eager packets decodes only the header and copies the payload from where it lies.
 //! Everything else goes through [`decode`], which is pure and is the fuzz target's entry.
 
+use alloc::vec::Vec;
+
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
 use crate::region::RegionDescriptor;
 

@@ -3,6 +3,8 @@
 //! A [`Reader`] never reads past its input and never trusts a length: [`Reader::bytes`] takes the
 //! largest length that the caller accepts. A [`Writer`] appends to a byte vector.
 
+use alloc::vec::Vec;
+
 /// Why bytes from elsewhere were refused. Carries what was being read, never the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {

@@ -13,6 +13,8 @@
 //! that UDP has of its own let alterations through. Segments are sealed, with or without the cluster's
 //! key; in the clear they travel in simulated networks only.
 
+use alloc::vec::Vec;
+
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::codec::{Malformed, Reader};

@@ -7,6 +7,10 @@
 //! Objects and names are apart: an object is known by its [`ObjectId`], which is never used again; a
 //! directory entry gives it a name.
 
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::region::RegionDescriptor;
 
 mod codec;

@@ -4,14 +4,21 @@
 //! you came for: [`region`] (descriptors of remote memory), [`bmi`] (headers of the message
 //! layer), [`tcp`] and [`shm`] (what the two methods put on a connection), [`datagram`] (how the UDP
 //! method carries the former where datagrams are lost), [`fs`] (requests and replies of the file
-//! system), [`store`] (records of the metadata store) and [`watch`] (what a process shows of itself to
-//! onlookers). `docs/formats/`
+//! system), [`store`] (records of the metadata store), [`watch`] (what a process shows of itself to
+//! onlookers) and [`vi`] (descriptors and frames of virtual interfaces). `docs/formats/`
 //! draws them.
 //!
 //! There is no I/O here, no clock and no allocation policy: decoders borrow from or copy out of
 //! the bytes that they are given, never allocate more than the input could hold, and answer
 //! [`codec::Malformed`] to anything else. Every decoder has a fuzz target under `fuzz/`.
+//!
+//! Nor is there an operating system: network interfaces decode here too, so this room is `no_std`.
+#![no_std]
 #![forbid(unsafe_code)]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod bmi;
 pub mod codec;
@@ -21,4 +28,5 @@ pub mod region;
 pub mod shm;
 pub mod store;
 pub mod tcp;
+pub mod vi;
 pub mod watch;

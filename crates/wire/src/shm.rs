@@ -6,6 +6,9 @@
 //! of a pair of processes, and [`doorbell`] in the page that each process is rung through.
 //! `docs/formats/shm.md` draws it all.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 pub mod assist;
 
 use crate::codec::{Malformed, Reader, Wire, Writer, within};

@@ -16,6 +16,8 @@
 //! | `r` object | [`RemovalRecord`] |
 //! | `s` client slot | [`SessionRecord`] |
 
+use alloc::vec::Vec;
+
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
 use crate::fs::{
     Body, Distribution, DistributionHint, Kind, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, ObjectId,

@@ -8,6 +8,8 @@
 //! Read [`Kind`] first: it says what each frame means and which fields it uses. A field that a kind
 //! does not use is zero, and a receiver refuses anything else.
 
+use alloc::vec::Vec;
+
 use crate::codec::{Malformed, Reader, within};
 
 /// The version of everything in this module. Both sides must have the same.
@@ -128,8 +130,8 @@ impl Ticket {
     }
 }
 
-impl std::fmt::Debug for Ticket {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl core::fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Ticket(secret)")
     }
 }

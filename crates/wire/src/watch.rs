@@ -7,6 +7,10 @@
 //! is odd while the rest is being written; a reader copies them out, compares the version before and
 //! behind, and only then decodes. `docs/formats/watch.md` draws it.
 
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::String;
+
 mod event;
 mod row;
 #[cfg(test)]
@@ -163,7 +167,7 @@ fn text_in(bytes: &[u8], len: usize, field: &'static str) -> Result<String, Malf
             value: (*byte).into(),
         });
     }
-    let text = std::str::from_utf8(text).map_err(|error| Malformed::Unknown {
+    let text = core::str::from_utf8(text).map_err(|error| Malformed::Unknown {
         field,
         value: error.valid_up_to() as u64,
     })?;

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use crate::failure::{Doing, Outcome};
+use crate::failure::Outcome;
 use crate::machine::{COMMIT, Machine, VERSION};
 use crate::rows::Table;
+use crate::whole_file;
 
 /// Widths, in units of the drawing, that a plot is drawn at: the browser shows the one that fits.
 const NARROW: f64 = 420.0;
@@ -41,6 +42,27 @@ impl Key {
             text: text.into(),
         }
     }
+}
+
+/// Something that is claimed of a plot or table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Claim<'a> {
+    /// What.
+    pub(crate) claim: &'a str,
+    /// Whether it holds.
+    pub(crate) holds: bool,
+    /// What decided.
+    pub(crate) evidence: &'a str,
+}
+
+/// One of several drawings of a plot.
+pub(crate) struct Panel<'a> {
+    /// What it is, if there are several; may be empty.
+    pub(crate) title: String,
+    /// What the colours stand for; empty for none.
+    pub(crate) legend: Vec<Key>,
+    /// Makes the drawing for a width.
+    pub(crate) draw: Box<dyn Fn(f64) -> String + 'a>,
 }
 
 /// How much of the page a plot takes, where there is room for two beside each other.
@@ -110,33 +132,62 @@ impl Page {
             "<figure class=\"{class}\">\n<h2>{}</h2>\n",
             escape(figure.title)
         );
-        if !figure.legend.is_empty() {
-            out.push_str("<div class=\"legend\">");
-            for key in &figure.legend {
-                let dashed = if key.dashed { " dashed" } else { "" };
-                out.push_str(&format!(
-                    "<span><i class=\"k{}{dashed}\"></i>{}</span> ",
-                    key.colour,
-                    escape(&key.text)
-                ));
-            }
-            out.push_str("</div>\n");
-        }
+        out.push_str(&legend_html(&figure.legend));
         let large = if figure.extent == Extent::Wide {
             WIDE
         } else {
             MIDDLE
         };
-        out.push_str(&format!(
-            "<div class=\"large\">{}</div>\n<div class=\"small\">{}</div>\n",
-            draw(large),
-            draw(NARROW)
-        ));
+        out.push_str(&drawings_html(&draw, large));
         out.push_str(&format!(
             "<figcaption>{}</figcaption>\n</figure>\n",
             escape(figure.caption)
         ));
         self.figures.push_str(&out);
+    }
+
+    /// Adds a plot with what is claimed of it beside it.
+    pub(crate) fn judged_figure(
+        &mut self,
+        title: &str,
+        claims: &[Claim<'_>],
+        panels: &[Panel<'_>],
+    ) {
+        let mut out = format!(
+            "<figure class=\"wide judged\">\n<h2>{}</h2>\n<div class=\"plots\">\n",
+            escape(title)
+        );
+        for panel in panels {
+            if !panel.title.is_empty() {
+                out.push_str(&format!(
+                    "<p class=\"caption\">{}</p>\n",
+                    escape(&panel.title)
+                ));
+            }
+            out.push_str(&legend_html(&panel.legend));
+            out.push_str(&drawings_html(&panel.draw, MIDDLE));
+        }
+        out.push_str("</div>\n");
+        out.push_str(&claims_html(claims));
+        out.push_str("</figure>\n");
+        self.figures.push_str(&out);
+    }
+
+    /// Adds a table with what is claimed of it below.
+    pub(crate) fn judged_table(
+        &mut self,
+        title: &str,
+        caption: &str,
+        table: &Table,
+        claims: &[Claim<'_>],
+    ) {
+        self.tables.push_str(&format!(
+            "<section><h2>{}</h2>\n<p class=\"caption\">{}</p>\n{}{}</section>\n",
+            escape(title),
+            escape(caption),
+            table_html(table),
+            claims_html(claims)
+        ));
     }
 
     /// Adds a table that is shown at once.
@@ -204,8 +255,51 @@ impl Page {
 
     /// Writes the document.
     pub(crate) fn write(&self, path: &Path) -> Outcome {
-        std::fs::write(path, self.html()).doing(|| format!("writing the report {}", path.display()))
+        whole_file::write(path, self.html().as_bytes())
     }
+}
+
+fn legend_html(legend: &[Key]) -> String {
+    if legend.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("<div class=\"legend\">");
+    for key in legend {
+        let dashed = if key.dashed { " dashed" } else { "" };
+        out.push_str(&format!(
+            "<span><i class=\"k{}{dashed}\"></i>{}</span> ",
+            key.colour,
+            escape(&key.text)
+        ));
+    }
+    out.push_str("</div>\n");
+    out
+}
+
+/// The drawing for wide and for narrow screens.
+fn drawings_html(draw: impl Fn(f64) -> String, large: f64) -> String {
+    format!(
+        "<div class=\"large\">{}</div>\n<div class=\"small\">{}</div>\n",
+        draw(large),
+        draw(NARROW)
+    )
+}
+
+fn claims_html(claims: &[Claim<'_>]) -> String {
+    let mut out = String::from("<ul class=\"claims\">\n");
+    for one in claims {
+        let (class, word) = match one.holds {
+            true => ("yes", "holds"),
+            false => ("no", "fails"),
+        };
+        out.push_str(&format!(
+            "<li class=\"{class}\"><b>{word}</b> {}<small>{}</small></li>\n",
+            escape(one.claim),
+            escape(one.evidence)
+        ));
+    }
+    out.push_str("</ul>\n");
+    out
 }
 
 fn table_html(table: &Table) -> String {

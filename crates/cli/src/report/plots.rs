@@ -335,6 +335,40 @@ pub(crate) fn by_size(
     x_name: impl Fn(f64) -> String,
     y_name: impl Fn(f64) -> String,
 ) -> String {
+    let axes = Axes {
+        x_title,
+        y_title,
+        logarithmic_x: true,
+        logarithmic_y,
+    };
+    // An axis of powers has no zero.
+    let mut lines = lines.to_vec();
+    for point in lines.iter_mut().flat_map(|line| &mut line.points) {
+        point.0 = point.0.max(1.0);
+    }
+    curves(width, &lines, &axes, x_name, y_name)
+}
+
+/// What the axes of curves are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Axes<'a> {
+    pub(crate) x_title: &'a str,
+    pub(crate) y_title: &'a str,
+    pub(crate) logarithmic_x: bool,
+    pub(crate) logarithmic_y: bool,
+}
+
+/// Places on the horizontal axis that are all marked; of more, round ones are.
+const FEW_PLACES: usize = 14;
+
+/// Curves of figures, with their ranges as whiskers.
+pub(crate) fn curves(
+    width: f64,
+    lines: &[Line],
+    axes: &Axes<'_>,
+    x_name: impl Fn(f64) -> String,
+    y_name: impl Fn(f64) -> String,
+) -> String {
     let height = 330.0;
     let area = Area {
         left: 62.0,
@@ -343,50 +377,54 @@ pub(crate) fn by_size(
         bottom: height - 42.0,
     };
     let points = || lines.iter().flat_map(|line| &line.points);
-    let mut sizes: Vec<f64> = points().map(|point| point.0.max(1.0)).collect();
-    sizes.sort_by(f64::total_cmp);
-    sizes.dedup();
+    let mut places: Vec<f64> = points().map(|point| point.0).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
     let (first, last) = (
-        sizes.first().copied().unwrap_or(1.0),
-        sizes.last().copied().unwrap_or(10.0),
+        places.first().copied().unwrap_or(1.0),
+        places.last().copied().unwrap_or(10.0),
     );
-    let x = Scale::logarithmic(first, last, area.left + 8.0, area.right - 8.0);
+    let scale = match axes.logarithmic_x {
+        true => Scale::logarithmic,
+        false => Scale::linear,
+    };
+    let x = scale(first, last, area.left + 8.0, area.right - 8.0);
     let low = points()
         .map(|point| point.2)
         .filter(|low| *low > 0.0)
         .fold(f64::MAX, f64::min)
         .min(1e12);
     let high = points().map(|point| point.3).fold(0.0, f64::max);
-    let y = match logarithmic_y {
+    let y = match axes.logarithmic_y {
         true => Scale::logarithmic(low / 1.3, high * 1.3, area.bottom, area.top),
         false => Scale::linear(0.0, round_up(high), area.bottom, area.top),
     };
     let mut board = Board::new(width, height);
-    y_axis(&mut board, area, &y, y_title, &y_name);
+    y_axis(&mut board, area, &y, axes.y_title, &y_name);
     for line in lines {
         let dashed = if line.dashed { " dashed" } else { "" };
         let class = format!("line s{}{dashed}", line.colour);
-        let places: Vec<(f64, f64)> = line
+        let drawn: Vec<(f64, f64)> = line
             .points
             .iter()
-            .map(|&(size, median, _, _)| (x.place(size.max(1.0)), y.place(median)))
+            .map(|&(place, median, _, _)| (x.place(place), y.place(median)))
             .collect();
-        board.path(&class, &places);
-        for (&(size, median, min, max), &(px, py)) in line.points.iter().zip(&places) {
+        board.path(&class, &drawn);
+        for (&(place, median, min, max), &(px, py)) in line.points.iter().zip(&drawn) {
             let stroke = format!("s{}", line.colour);
-            board.line(&stroke, px, y.place(min), px, y.place(max));
-            let title = format!(
-                "{}, {}: {} ({} to {})",
-                line.name,
-                x_name(size),
-                y_name(median),
-                y_name(min),
-                y_name(max)
-            );
+            let mut title = format!("{}, {}: {}", line.name, x_name(place), y_name(median));
+            if min < max {
+                board.line(&stroke, px, y.place(min), px, y.place(max));
+                title.push_str(&format!(" ({} to {})", y_name(min), y_name(max)));
+            }
             board.dot(&format!("f{}", line.colour), px, py, &title);
         }
     }
-    x_axis(&mut board, area, &x, &sizes, x_title, x_name);
+    let ticks = match places.len() <= FEW_PLACES && axes.logarithmic_x {
+        true => places,
+        false => x.ticks((width / 70.0) as usize),
+    };
+    x_axis(&mut board, area, &x, &ticks, axes.x_title, x_name);
     board.finish()
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::stand::Run;
 
 /// Every verb that users can give.
-const VERBS: [&[&str]; 28] = [
+const VERBS: [&[&str]; 33] = [
     &[],
     &["demo"],
     &["info"],
@@ -14,6 +14,11 @@ const VERBS: [&[&str]; 28] = [
     &["bench", "compare"],
     &["bench", "fs"],
     &["bench", "messages"],
+    &["sim", "list"],
+    &["sim", "run"],
+    &["sim", "figure"],
+    &["sim", "table"],
+    &["sim", "paper"],
     &["fs", "dev"],
     &["fs", "init"],
     &["fs", "serve"],
@@ -58,7 +63,7 @@ fn every_verb_has_help_with_examples() {
 
 #[test]
 fn the_rooms_list_exactly_these_verbs() {
-    for room in ["fs", "bench"] {
+    for room in ["fs", "bench", "sim"] {
         let help = text(&[room, "--help"]);
         let commands = help
             .split_once("Commands:\n")

@@ -6,6 +6,7 @@ mod demo;
 mod files;
 mod help;
 mod servers;
+mod sim;
 mod stand;
 mod top;
 mod wrong_use;

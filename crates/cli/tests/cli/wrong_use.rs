@@ -92,6 +92,13 @@ fn wrong_arguments_are_refused() {
         &["bench", "messages", "--sizes", "x"],
         &["bench", "fs", "--only", "x"],
         &["bench", "fs", "--size", "1"],
+        &["sim"],
+        &["sim", "figure"],
+        &["sim", "figure", "4.99"],
+        &["sim", "table", "4.12"],
+        &["sim", "paper", "--jobs", "0"],
+        &["sim", "run", "nowhere.toml"],
+        &["sim", "run", "/"],
     ] {
         fails(arguments);
     }

@@ -7,7 +7,7 @@ use causeway_wire::fs::{
     Node, ObjectId, Operation, Place, Region, Regions, Reply, Request, SetAttributes, Timestamp,
 };
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
-use causeway_wire::{datagram, shm, store, tcp, watch};
+use causeway_wire::{datagram, shm, store, tcp, vi, watch};
 
 const HINT: DistributionHint = DistributionHint {
     strip_size: 65_536,
@@ -48,6 +48,31 @@ fn distribution() -> Distribution {
 
 pub(super) fn regions() -> Vec<Vec<u8>> {
     vec![region(false).to_bytes(), region(true).to_bytes()]
+}
+
+pub(super) fn virtual_interfaces() -> Vec<Vec<u8>> {
+    let header = vi::FrameHeader {
+        flags: vi::flag::SEQUENCED | vi::flag::ACK,
+        to_vi: 1,
+        total: 4096,
+        ..vi::FrameHeader::new(vi::FrameKind::Write)
+    };
+    let control = vi::Control {
+        segments: 2,
+        bits: vi::control::IMMEDIATE,
+        ..vi::Control::default()
+    };
+    let completion = vi::Completion {
+        descriptor: 64,
+        vi: 3,
+        receive: true,
+        round: true,
+    };
+    vec![
+        header.to_bytes().to_vec(),
+        control.to_bytes().to_vec(),
+        completion.to_bytes().to_vec(),
+    ]
 }
 
 fn operations() -> Vec<Operation> {

@@ -516,6 +516,9 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
             0 => Queue::Begun,
             _ => Queue::Continued,
         };
+        if alone {
+            pair.producer.expect_answer(len);
+        }
         pair.consumer.prefetch(queue, len);
         let packet = pair.consumer.memory().packet(slot, len);
         match kind {

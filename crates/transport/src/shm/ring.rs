@@ -31,13 +31,18 @@ use super::words::Word;
 const CLEAR_AHEAD: u64 = 4;
 /// How many slots ahead it clears at least and at most behind an answer: as many as the next packet takes if it
 /// is like this one. While the receiver is busy with the answer nobody asks for these lines, and writing
-/// the next packet there does not wait for them. (Measured: hints to prefetch lines for writing do
-/// worse than nothing here.)
+/// the next packet there does not wait for them. (Measured: at this moment, hints to prefetch lines for
+/// writing do worse than nothing.)
 const CLEAR_AHEAD_OF_ANSWER: (u64, u64) = (20, 136);
 /// How far behind a packet in a stream the sender asks for lines to write to, as many as the packet took: the
 /// receiver has read these a turn of the ring ago, and getting them back one after the other, as the stores
 /// come to them, takes twice as long as all else that a packet of 8 bytes needs.
 const WRITE_AHEAD: u64 = 12;
+/// How many lines of an answer the sender asks for as soon as the question is there. The other side polls the first of
+/// them, and has the second of each pair with it: taking them away takes about as long as
+/// finding the answer. One that is still on its way when the next is here makes the header's line
+/// go back once more, so that to ask for the first alone is worse than to ask for none.
+const ANSWER_LINES: u64 = 4;
 /// How many slots behind the front the receiver asks for when packets queue up.
 const QUEUE_AHEAD: u64 = 4;
 /// How many of a packet's slots it asks for before it looks at the packet.
@@ -239,6 +244,16 @@ impl<M: RingMemory> Producer<M> {
     #[inline]
     pub(super) fn answers_next(&mut self) {
         self.answers = true;
+    }
+
+    /// A packet of `len` bytes has come alone. The answer is likely to be like it and to follow soon: by then the lines
+    /// that it needs are here, or nearly so.
+    #[inline]
+    pub(super) fn expect_answer(&self, len: usize) {
+        let mask = self.memory.slots() - 1;
+        for slot in self.tail..self.tail + slots_of(len).min(ANSWER_LINES) {
+            self.memory.prefetch_to_write(slot & mask);
+        }
     }
 
     /// Whether a packet of `len` bytes would find room; if not, the receiver is asked to ring.

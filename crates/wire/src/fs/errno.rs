@@ -87,8 +87,8 @@ errnos! {
     CORRUPT = 1008, "stored data is damaged";
 }
 
-impl std::fmt::Display for Errno {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl core::fmt::Display for Errno {
+    fn fmt(&self, out: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self.name() {
             Some(name) => write!(out, "{} ({name})", self.text()),
             None => write!(out, "error {}", self.0),

@@ -1,5 +1,9 @@
 //! Golden bytes of each kind, round trips, and inputs that are none.
 
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec;
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -1,5 +1,7 @@
 //! Golden bytes and bounds of what shared memory and its sockets carry.
 
+use alloc::vec;
+
 use super::*;
 
 const PROCESS: Process = Process {

@@ -1,5 +1,9 @@
 //! Golden bytes and order of keys, golden bytes and round trips of records.
 
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 

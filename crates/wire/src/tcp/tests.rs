@@ -1,3 +1,6 @@
+use alloc::format;
+use alloc::vec;
+
 use super::*;
 
 #[test]

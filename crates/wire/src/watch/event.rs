@@ -1,5 +1,7 @@
 //! Log events in the page's ring.
 
+use alloc::string::String;
+
 use super::{EVENT_BODY_BYTES, front, text_in};
 use crate::codec::{Malformed, Reader, Writer, within};
 

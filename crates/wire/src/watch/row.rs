@@ -1,5 +1,8 @@
 //! Rows of the page: one for each instance of the message layer, one for each of its peers.
 
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use super::{ROW_BODY_BYTES, ends, text_in};
 use crate::codec::{Malformed, Reader, Writer, within};
 

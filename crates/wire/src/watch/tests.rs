@@ -1,3 +1,6 @@
+use alloc::vec;
+use alloc::vec::Vec;
+
 use super::*;
 
 fn peer() -> PeerRow {

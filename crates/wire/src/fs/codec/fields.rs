@@ -1,6 +1,10 @@
 //! How the tables in [`super`] are turned into encoders and decoders: one pair of rules per kind of
 //! field, and two macros that go through the fields of a struct or an enumeration in order.
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
 use crate::codec::{Malformed, Reader, Wire, Writer};
 use crate::fs::MAX_MESSAGE_BYTES;
 
@@ -84,7 +88,7 @@ pub(super) fn text(
     field: &'static str,
 ) -> Result<String, Malformed> {
     let bytes = input.bytes(limit, field)?;
-    match std::str::from_utf8(bytes) {
+    match core::str::from_utf8(bytes) {
         Ok(text) => Ok(text.to_owned()),
         Err(error) => {
             let first_bad = bytes.get(error.valid_up_to()).copied().unwrap_or_default();

@@ -1,0 +1,207 @@
+//! Finished runs on disk: an interrupted command goes on where it was.
+//!
+//! Each is a file of its own, named after a digest of the simulator's source and of everything that decides the run, so
+//! that runs of another program or with other parameters are never taken for it. Files come to their names whole.
+
+use std::path::{Path, PathBuf};
+
+use causeway_sim::catalogue::{Found, Task};
+use causeway_sim::figures::Row;
+use causeway_sim::figures::table::Cell;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::failure::{Doing, Outcome};
+use crate::whole_file;
+
+/// What the simulator was built from.
+pub(super) const SIMULATOR: &str = env!("CAUSEWAY_SIMULATOR");
+
+/// Characters of a digest in hexadecimal.
+const DIGEST: usize = 64;
+
+/// A run with what it found. Numbers are kept as their bits, so that none is rounded.
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    parameters: String,
+    found: KeptFound,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum KeptFound {
+    /// Series, x, value.
+    Rows(Vec<(String, u64, u64)>),
+    /// Case, size, printed value, simulated value.
+    Cells(Vec<(String, u32, Option<u64>, u64)>),
+}
+
+impl KeptFound {
+    fn new(found: &Found) -> Self {
+        match found {
+            Found::Rows(rows) => Self::Rows(
+                rows.iter()
+                    .map(|row| (row.series.clone(), row.x.to_bits(), row.value.to_bits()))
+                    .collect(),
+            ),
+            Found::Cells(cells) => Self::Cells(
+                cells
+                    .iter()
+                    .map(|cell| {
+                        let paper = cell.paper.map(f64::to_bits);
+                        let causeway = cell.causeway.to_bits();
+                        (cell.case.clone(), cell.size_bytes, paper, causeway)
+                    })
+                    .collect(),
+            ),
+        }
+    }
+
+    fn found(self) -> Found {
+        match self {
+            Self::Rows(rows) => Found::Rows(
+                rows.into_iter()
+                    .map(|(series, x, value)| Row {
+                        series,
+                        x: f64::from_bits(x),
+                        value: f64::from_bits(value),
+                    })
+                    .collect(),
+            ),
+            Self::Cells(cells) => Found::Cells(
+                cells
+                    .into_iter()
+                    .map(|(case, size_bytes, paper, causeway)| Cell {
+                        case,
+                        size_bytes,
+                        paper: paper.map(f64::from_bits),
+                        causeway: f64::from_bits(causeway),
+                    })
+                    .collect(),
+            ),
+        }
+    }
+}
+
+/// A directory of finished runs.
+pub(super) struct Store {
+    directory: PathBuf,
+}
+
+impl Store {
+    /// Opens it, and makes it if it is not there.
+    pub(super) fn open(directory: &Path) -> Outcome<Self> {
+        std::fs::create_dir_all(directory).doing(|| {
+            format!(
+                "making the directory of finished runs {}",
+                directory.display()
+            )
+        })?;
+        Ok(Self {
+            directory: directory.to_owned(),
+        })
+    }
+
+    fn path(&self, parameters: &str) -> PathBuf {
+        let mut digest = Sha256::new();
+        digest.update(SIMULATOR);
+        digest.update([0]);
+        digest.update(parameters);
+        let bytes = digest.finalize();
+        let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.directory.join(format!("{name}.json"))
+    }
+
+    /// What this run has found when it was run before. A file that is no such thing counts as none.
+    pub(super) fn find(&self, task: &Task) -> Option<Found> {
+        let parameters = task.parameters();
+        let bytes = std::fs::read(self.path(&parameters)).ok()?;
+        let kept: Kept = serde_json::from_slice(&bytes).ok()?;
+        (kept.parameters == parameters).then(|| kept.found.found())
+    }
+
+    /// Keeps what this run has found.
+    pub(super) fn keep(&self, task: &Task, found: &Found) -> Outcome {
+        let parameters = task.parameters();
+        let path = self.path(&parameters);
+        let kept = Kept {
+            parameters,
+            found: KeptFound::new(found),
+        };
+        let bytes = serde_json::to_vec(&kept).doing(|| format!("writing {}", path.display()))?;
+        whole_file::write(&path, &bytes)
+    }
+
+    /// Removes all finished runs, and the directory if nothing else is in it.
+    pub(super) fn clear(&self) {
+        let entries = std::fs::read_dir(&self.directory);
+        for entry in entries.into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let is_ours = name
+                .to_str()
+                .and_then(|name| name.strip_suffix(".json"))
+                .is_some_and(|stem| {
+                    stem.len() == DIGEST && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
+                });
+            if is_ours {
+                // What cannot be removed is left; nothing depends on it.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        // Fails if something else is in it, as it should.
+        let _ = std::fs::remove_dir(&self.directory);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use causeway_sim::catalogue;
+    use causeway_sim::figures::Effort;
+
+    fn tasks(effort: Effort) -> Vec<Task> {
+        let figure = catalogue::all()
+            .into_iter()
+            .find(|entry| entry.number() == "4.12")
+            .unwrap();
+        figure.tasks(effort).unwrap()
+    }
+
+    #[test]
+    fn runs_are_found_again_to_the_last_bit_and_only_themselves() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("a/b")).unwrap();
+        let tasks = tasks(Effort::Quick);
+        let found = Found::Rows(vec![Row {
+            series: "s".to_owned(),
+            x: 0.1 + 0.2,
+            value: 1.0 / 3.0,
+        }]);
+        assert_eq!(store.find(&tasks[0]), None);
+        store.keep(&tasks[0], &found).unwrap();
+        assert_eq!(store.find(&tasks[0]), Some(found));
+        assert_eq!(store.find(&tasks[1]), None);
+        let full = self::tasks(Effort::Full);
+        assert_eq!(store.find(&full[0]), None, "fewer rounds are another run");
+        std::fs::write(store.path(&tasks[0].parameters()), b"{").unwrap();
+        assert_eq!(store.find(&tasks[0]), None);
+        std::fs::write(directory.path().join("a/b/note"), b"mine").unwrap();
+        store.clear();
+        let left = std::fs::read_dir(directory.path().join("a/b")).unwrap();
+        assert_eq!(left.count(), 1);
+        std::fs::remove_file(directory.path().join("a/b/note")).unwrap();
+        store.clear();
+        assert!(!directory.path().join("a/b").exists());
+    }
+
+    #[test]
+    fn cells_are_kept_too() {
+        let found = Found::Cells(vec![Cell {
+            case: "svia/send/0".to_owned(),
+            size_bytes: 4,
+            paper: None,
+            causeway: 2.7,
+        }]);
+        assert_eq!(KeptFound::new(&found).found(), found);
+    }
+}

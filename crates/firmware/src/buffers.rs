@@ -1,0 +1,73 @@
+//! Card buffers: one recycle queue for sending and receiving, with a count of owners for each, so that
+//! a frame may be queued more than once (sent again, forwarded to several) and its buffer comes back when
+//! the last has done with it.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use crate::settings::Limits;
+
+/// What a buffer was taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    Sending,
+    Receiving,
+}
+
+/// Who owns which buffer.
+#[derive(Debug)]
+pub(crate) struct Buffers {
+    recycle: VecDeque<u32>,
+    owners: Vec<u16>,
+    uses: Vec<Use>,
+    /// How many more may be taken for sending, so that receiving never waits for sending.
+    sending_left: u32,
+}
+
+impl Buffers {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            recycle: (0..limits.buffers).collect(),
+            owners: vec![0; limits.buffers as usize],
+            uses: vec![Use::Receiving; limits.buffers as usize],
+            sending_left: limits.buffers - limits.receive_buffers,
+        }
+    }
+
+    pub(crate) fn has_for_sending(&self) -> bool {
+        self.sending_left > 0 && !self.recycle.is_empty()
+    }
+
+    /// A buffer with one owner.
+    pub(crate) fn take(&mut self, purpose: Use) -> Option<u32> {
+        if purpose == Use::Sending && !self.has_for_sending() {
+            return None;
+        }
+        let buffer = self.recycle.pop_front()?;
+        if purpose == Use::Sending {
+            self.sending_left -= 1;
+        }
+        self.owners[buffer as usize] = 1;
+        self.uses[buffer as usize] = purpose;
+        Some(buffer)
+    }
+
+    /// One owner more.
+    pub(crate) fn share(&mut self, buffer: u32) {
+        self.owners[buffer as usize] += 1;
+    }
+
+    /// One owner less; the last recycles the buffer.
+    pub(crate) fn leave(&mut self, buffer: u32) {
+        let owners = &mut self.owners[buffer as usize];
+        debug_assert!(*owners > 0, "buffer {buffer} has no owner");
+        *owners -= 1;
+        if *owners == 0 {
+            if self.uses[buffer as usize] == Use::Sending {
+                self.sending_left += 1;
+            }
+            self.recycle.push_back(buffer);
+        }
+    }
+}

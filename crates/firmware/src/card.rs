@@ -1,0 +1,358 @@
+//! What the program asks of the card that it runs on: named steps of work, and transfers of the three
+//! DMA engines. The driver (simulator or production engine) implements [`Card`].
+
+use crate::setup::{BufferId, NodeId, QueueId, Side, Time, ViId};
+
+/// The driver's side of the card.
+///
+/// Calls come only from within [`Firmware::turn`](crate::Firmware::turn). A transfer begins when the
+/// turn began plus everything that was charged in it so far.
+pub trait Card {
+    /// The program does `step` this many times.
+    fn charge(&mut self, step: Step, times: u32);
+
+    /// Gives a transfer to an engine. The program never gives an engine more than it may hold: one
+    /// transfer, or the entries of its hardware queue ([`Settings`](crate::Settings)). What
+    /// `request` borrows is valid during the call only.
+    fn start_dma(&mut self, engine: Engine, request: DmaRequest<'_>);
+
+    /// Something that the kernel's driver has to hear of: an interrupt, at the time charged so far.
+    fn report(&mut self, report: Report);
+}
+
+/// The work of the program. Simulated time comes only from these and from hardware: a card's cost
+/// table has one entry for each. The production engine ignores them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Step {
+    /// The event loop found one event (event-driven disciplines): its walk over the sources.
+    LookRound,
+    /// State of a suspended message is found and taken up again (event-driven disciplines).
+    SwitchState,
+    /// Reads one doorbell that is polled, rung or not. Unsuccessful polls while nothing else is to be
+    /// done are counted by the driver (see [`Turn`](crate::Turn)) and not charged here.
+    PollDoorbell,
+    /// Takes a posted descriptor's address from a doorbell (polled or queued by hardware).
+    DequeueDoorbell,
+    /// Computes a VirtualClock stamp (QoS-aware discipline).
+    StampVirtualClock,
+    /// Takes a control segment out of the shadow queue instead of reading the descriptor.
+    ReadShadow,
+    /// Checks a descriptor: format, handles, protection tags, lengths.
+    ParseDescriptor,
+    /// Looks one page up in the translation table.
+    TranslatePage,
+    /// Writes the registers of an idle host DMA engine: once per transfer.
+    ProgramHostDma,
+    /// Describes one contiguous piece to the host DMA engine, queued or not.
+    ProgramPiece,
+    /// Puts one piece into the hardware queue of the host DMA engine: its upkeep.
+    EnqueueHostHardware,
+    /// Appends a transfer to a software queue, its engine being busy.
+    EnqueueSoftware,
+    /// Takes the next transfer from a software queue, its engine having become free.
+    DequeueSoftware,
+    /// Finds the place of one piece (host) or frame (network) in a queue kept in stamp order.
+    InsertByStamp,
+    /// Passes one waiting entry on that search.
+    PassQueued,
+    /// Notices that the host DMA engine has finished a transfer.
+    CheckHostDma,
+    /// Builds the header of a frame.
+    BuildHeader,
+    /// Writes the registers of an idle network send engine.
+    ProgramNetSend,
+    /// Puts a frame into the hardware queue of the network send engine.
+    EnqueueNetHardware,
+    /// Notices that the network send engine has finished a frame.
+    CheckNetSend,
+    /// Gives a free buffer to the network receive engine.
+    ProgramNetReceive,
+    /// Notices that a frame has arrived.
+    CheckNetReceive,
+    /// Checks a frame's header and finds its virtual interface.
+    DemuxFrame,
+    /// Finds the receive descriptor and the place in its segments.
+    MatchReceive,
+    /// Checks a remote address against region, protection tag and rights (RDMA).
+    CheckRemote,
+    /// Builds a descriptor's status.
+    BuildStatus,
+    /// Builds an entry of a completion queue.
+    BuildCompletion,
+    /// Takes a card buffer.
+    TakeBuffer,
+    /// Gives a card buffer back.
+    FreeBuffer,
+    /// Takes in an acknowledgement (reliable levels).
+    TakeAck,
+    /// Decides upon one frame to be sent again.
+    Retransmit,
+    /// Handles a deadline.
+    HandleTimer,
+}
+
+impl Step {
+    /// Every step, in the order of their numbers.
+    pub const ALL: [Self; 32] = [
+        Self::LookRound,
+        Self::SwitchState,
+        Self::PollDoorbell,
+        Self::DequeueDoorbell,
+        Self::StampVirtualClock,
+        Self::ReadShadow,
+        Self::ParseDescriptor,
+        Self::TranslatePage,
+        Self::ProgramHostDma,
+        Self::ProgramPiece,
+        Self::EnqueueHostHardware,
+        Self::EnqueueSoftware,
+        Self::DequeueSoftware,
+        Self::InsertByStamp,
+        Self::PassQueued,
+        Self::CheckHostDma,
+        Self::BuildHeader,
+        Self::ProgramNetSend,
+        Self::EnqueueNetHardware,
+        Self::CheckNetSend,
+        Self::ProgramNetReceive,
+        Self::CheckNetReceive,
+        Self::DemuxFrame,
+        Self::MatchReceive,
+        Self::CheckRemote,
+        Self::BuildStatus,
+        Self::BuildCompletion,
+        Self::TakeBuffer,
+        Self::FreeBuffer,
+        Self::TakeAck,
+        Self::Retransmit,
+        Self::HandleTimer,
+    ];
+
+    /// The step's name in snake case, as cost tables spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LookRound => "look_round",
+            Self::SwitchState => "switch_state",
+            Self::PollDoorbell => "poll_doorbell",
+            Self::DequeueDoorbell => "dequeue_doorbell",
+            Self::StampVirtualClock => "stamp_virtual_clock",
+            Self::ReadShadow => "read_shadow",
+            Self::ParseDescriptor => "parse_descriptor",
+            Self::TranslatePage => "translate_page",
+            Self::ProgramHostDma => "program_host_dma",
+            Self::ProgramPiece => "program_piece",
+            Self::EnqueueHostHardware => "enqueue_host_hardware",
+            Self::EnqueueSoftware => "enqueue_software",
+            Self::DequeueSoftware => "dequeue_software",
+            Self::InsertByStamp => "insert_by_stamp",
+            Self::PassQueued => "pass_queued",
+            Self::CheckHostDma => "check_host_dma",
+            Self::BuildHeader => "build_header",
+            Self::ProgramNetSend => "program_net_send",
+            Self::EnqueueNetHardware => "enqueue_net_hardware",
+            Self::CheckNetSend => "check_net_send",
+            Self::ProgramNetReceive => "program_net_receive",
+            Self::CheckNetReceive => "check_net_receive",
+            Self::DemuxFrame => "demux_frame",
+            Self::MatchReceive => "match_receive",
+            Self::CheckRemote => "check_remote",
+            Self::BuildStatus => "build_status",
+            Self::BuildCompletion => "build_completion",
+            Self::TakeBuffer => "take_buffer",
+            Self::FreeBuffer => "free_buffer",
+            Self::TakeAck => "take_ack",
+            Self::Retransmit => "retransmit",
+            Self::HandleTimer => "handle_timer",
+        }
+    }
+}
+
+/// The card's DMA engines (thesis, fig. 4.2 and 5.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Engine {
+    /// Between host memory and card: HDMA.
+    Host,
+    /// From card to wire: NSDMA.
+    NetSend,
+    /// From wire to card: NRDMA.
+    NetReceive,
+}
+
+/// Names a transfer until its engine reports that it has finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Token(pub u32);
+
+/// A contiguous span of host memory as the bus addresses it; never crosses a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    /// Bus address of the first byte.
+    pub bus: u64,
+    /// Length in bytes.
+    pub bytes: u32,
+}
+
+/// A transfer for an engine.
+#[derive(Debug, Clone, Copy)]
+pub struct DmaRequest<'a> {
+    /// Comes back in [`Input::DmaFinished`](crate::Input::DmaFinished). [`Engine::NetReceive`] reports
+    /// by [`Input::FrameArrived`](crate::Input::FrameArrived) instead.
+    pub token: Token,
+    /// Place in a hardware queue: behind everything with the same or a smaller stamp, but never
+    /// before the transfer in service. Always 0 unless the discipline is QoS-aware.
+    pub stamp: Time,
+    /// On whose behalf; for traces.
+    pub vi: ViId,
+    /// Which message: the number of its doorbell on this card, in the order they were noticed; an
+    /// arriving frame has the number of the receive descriptor that it fills, or 0. For traces.
+    pub message: u64,
+    /// What to move.
+    pub transfer: Transfer<'a>,
+}
+
+/// What a transfer moves. [`Transfer::engine`] says which engine does it.
+#[derive(Debug, Clone, Copy)]
+pub enum Transfer<'a> {
+    /// Reads a descriptor, or the rest of a long one; finishes with its bytes.
+    ReadDescriptor {
+        /// Which work queue it was posted to.
+        side: Side,
+        /// Where it lies.
+        pieces: &'a [Piece],
+    },
+    /// Reads a frame's data into the front of a card buffer.
+    ReadData {
+        /// Where the data lies.
+        pieces: &'a [Piece],
+        /// The card buffer.
+        into: BufferId,
+        /// The virtual interface's next descriptor, read in the same transfer (tailgating, §4.3.9);
+        /// empty if there is none, otherwise the transfer finishes with its bytes.
+        tail: &'a [Piece],
+    },
+    /// Writes a frame's data from the front of a card buffer.
+    WriteData {
+        /// Where it goes.
+        pieces: &'a [Piece],
+        /// The card buffer.
+        from: BufferId,
+    },
+    /// Writes a descriptor's completion: [`wire::vi`](causeway_wire::vi)'s `Status`.
+    WriteStatus {
+        /// Which work queue it was posted to.
+        side: Side,
+        /// Where immediate data, length and status go, and the payload behind them.
+        pieces: &'a [Piece],
+        /// Immediate data, length and status as bytes.
+        status: &'a [u8],
+        /// A message that travelled in descriptors: this many bytes from the front of the buffer go
+        /// behind the status. They must be visible to the host before the status is.
+        payload: Option<(BufferId, u32)>,
+    },
+    /// Writes an entry of a completion queue.
+    WriteCompletion {
+        /// Which.
+        queue: QueueId,
+        /// Where the entry goes.
+        pieces: &'a [Piece],
+        /// The entry as bytes.
+        entry: &'a [u8],
+    },
+    /// Sends a frame.
+    Transmit {
+        /// To which node.
+        to: NodeId,
+        /// The frame's header as bytes.
+        header: &'a [u8],
+        /// What follows it.
+        body: Body<'a>,
+    },
+    /// Lets the next frame from the wire come into a buffer.
+    Receive {
+        /// The card buffer.
+        into: BufferId,
+    },
+}
+
+/// What follows a frame's header.
+#[derive(Debug, Clone, Copy)]
+pub enum Body<'a> {
+    /// Bytes that came inside the descriptor, or none.
+    Inline(&'a [u8]),
+    /// This many bytes from the front of a card buffer.
+    Buffer(BufferId, u32),
+}
+
+impl Body<'_> {
+    /// Length in bytes.
+    pub fn bytes(&self) -> u32 {
+        match self {
+            Self::Inline(bytes) => bytes.len() as u32,
+            Self::Buffer(_, bytes) => *bytes,
+        }
+    }
+}
+
+impl Transfer<'_> {
+    /// The engine that does it.
+    pub fn engine(&self) -> Engine {
+        match self {
+            Self::Transmit { .. } => Engine::NetSend,
+            Self::Receive { .. } => Engine::NetReceive,
+            _ => Engine::Host,
+        }
+    }
+
+    /// Bytes that cross the host's bus or the wire; 0 for [`Transfer::Receive`].
+    pub fn bytes(&self) -> u32 {
+        let sum = |pieces: &[Piece]| pieces.iter().map(|piece| piece.bytes).sum::<u32>();
+        match self {
+            Self::ReadDescriptor { pieces, .. }
+            | Self::WriteData { pieces, .. }
+            | Self::WriteStatus { pieces, .. }
+            | Self::WriteCompletion { pieces, .. } => sum(pieces),
+            Self::ReadData { pieces, tail, .. } => sum(pieces) + sum(tail),
+            Self::Transmit { header, body, .. } => header.len() as u32 + body.bytes(),
+            Self::Receive { .. } => 0,
+        }
+    }
+}
+
+/// What the kernel's driver has to hear of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Report {
+    /// Somebody armed a work queue, and a descriptor of it has completed.
+    WorkQueueReady(ViId, Side),
+    /// Somebody armed a completion queue, and an entry has been written.
+    CompletionQueueReady(QueueId),
+    /// A virtual interface is in the error state; everything posted is being flushed.
+    Broken(ViId, Breakage),
+    /// A posted descriptor lies where the card cannot reach it, so that it can never be completed.
+    Unreachable {
+        /// Whose.
+        vi: ViId,
+        /// Which work queue.
+        side: Side,
+        /// The address that was posted.
+        address: u64,
+    },
+}
+
+/// Why a virtual interface broke.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Breakage {
+    /// More descriptors were posted than the work queue holds.
+    Overrun,
+    /// A descriptor was refused: wrong format, segments outside registered memory, wrong tag.
+    Descriptor,
+    /// A posted address lies outside registered memory, is not aligned, or has another tag.
+    DescriptorAddress,
+    /// The peer did not answer in time, however often it was asked.
+    Silence,
+    /// The peer refused an access to its memory.
+    Remote,
+    /// The peer's frames made no sense, or broke what was agreed.
+    Protocol,
+    /// The peer says that its end broke.
+    Peer,
+}

@@ -1,0 +1,218 @@
+//! The queues before the host and network send engines, and what waits in them.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use causeway_wire::vi::FrameHeader;
+
+use crate::pool::{Linked, NONE};
+use crate::settings::DmaQueue;
+use crate::setup::Time;
+use crate::stamped::Stamped;
+
+/// A transfer of the host DMA engine.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct HostJob {
+    pub(crate) work: HostWork,
+    pub(crate) stamp: Time,
+    pub(crate) vi: u32,
+    pub(crate) message: u64,
+    /// Which processor hears of its end.
+    pub(crate) processor: usize,
+    /// The engine has it.
+    pub(crate) running: bool,
+}
+
+/// What a host transfer is for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum HostWork {
+    #[default]
+    Nothing,
+    ReadDescriptor {
+        op: u32,
+    },
+    ReadData {
+        frame: u32,
+        /// The descriptor that comes along, or [`NONE`].
+        tail: u32,
+    },
+    WriteData {
+        buffer: u32,
+    },
+    WriteStatus {
+        op: u32,
+    },
+    WriteCompletion {
+        op: u32,
+        queue: u32,
+        entry: u32,
+        round: bool,
+    },
+}
+
+/// What the network send engine sends: data, or a frame made when its turn comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NetWork {
+    Frame(u32),
+    /// Of this virtual interface.
+    Control(u32),
+}
+
+impl NetWork {
+    pub(crate) fn token(self) -> u32 {
+        match self {
+            Self::Frame(frame) => frame << 1,
+            Self::Control(vi) => vi << 1 | 1,
+        }
+    }
+
+    pub(crate) fn of_token(token: u32) -> Self {
+        match token & 1 {
+            0 => Self::Frame(token >> 1),
+            _ => Self::Control(token >> 1),
+        }
+    }
+}
+
+/// Where a frame's data comes from.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum Source {
+    #[default]
+    Nothing,
+    /// From the descriptor itself.
+    Descriptor,
+    /// From the operation's segments, from this offset on.
+    Segments(u32),
+    /// From a region that the peer asked for.
+    Region { address: u64, handle: u32 },
+}
+
+/// A frame on its way out.
+#[derive(Debug)]
+pub(crate) struct Frame {
+    pub(crate) vi: u32,
+    /// Its operation; [`NONE`] for replies to the peer's reads.
+    pub(crate) op: u32,
+    pub(crate) header: FrameHeader,
+    pub(crate) source: Source,
+    pub(crate) bytes: u32,
+    /// Its card buffer, or [`NONE`].
+    pub(crate) buffer: u32,
+    pub(crate) stamp: Time,
+    pub(crate) message: u64,
+    /// The last of its message.
+    pub(crate) last: bool,
+    /// Its data is being read, or waits for that.
+    pub(crate) reading: bool,
+    /// It is in the network engine's queue or being sent.
+    pub(crate) queued: bool,
+    /// It is being sent.
+    pub(crate) running: bool,
+    /// It stands in the list of frames that are not acknowledged.
+    pub(crate) unacked: bool,
+    /// The peer has it, but not all before it.
+    pub(crate) ahead: bool,
+    /// It has been sent again since the last timeout.
+    pub(crate) resent: bool,
+    /// Nobody wants it any more.
+    pub(crate) cancelled: bool,
+    /// It has been sent, or never will be: no part of `moving` any more.
+    pub(crate) moved: bool,
+    pub(crate) next: u32,
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        Self {
+            vi: NONE,
+            op: NONE,
+            header: FrameHeader::new(causeway_wire::vi::FrameKind::Ack),
+            source: Source::Nothing,
+            bytes: 0,
+            buffer: NONE,
+            stamp: 0,
+            message: 0,
+            last: false,
+            reading: false,
+            queued: false,
+            running: false,
+            unacked: false,
+            ahead: false,
+            resent: false,
+            cancelled: false,
+            moved: false,
+            next: NONE,
+        }
+    }
+}
+
+impl Linked for Frame {
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
+}
+
+/// The state of an engine.
+#[derive(Debug)]
+pub(crate) struct Lane<T> {
+    pub(crate) waiting: Stamped<T>,
+    /// How many transfers the engine holds itself.
+    pub(crate) entries: usize,
+    pub(crate) hardware: bool,
+    pub(crate) busy: usize,
+    /// Stamps of the transfers that it holds, kept if they matter.
+    stamps: Option<Vec<Time>>,
+    /// What it has finished and the processors have not noticed.
+    pub(crate) finished: [VecDeque<T>; 2],
+}
+
+impl<T: Copy> Lane<T> {
+    /// `limit` is how many transfers there can ever be.
+    pub(crate) fn new(queue: DmaQueue, limit: usize, stamped: bool) -> Self {
+        let (entries, hardware) = match queue {
+            DmaQueue::Software => (1, false),
+            DmaQueue::Hardware(entries) => (entries as usize, true),
+        };
+        Self {
+            waiting: Stamped::new(limit),
+            entries,
+            hardware,
+            busy: 0,
+            stamps: (stamped && hardware).then(|| Vec::with_capacity(entries)),
+            finished: [
+                VecDeque::with_capacity(limit),
+                VecDeque::with_capacity(limit),
+            ],
+        }
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        self.busy < self.entries
+    }
+
+    /// The engine takes a transfer; tells how many of those that it holds come after it.
+    pub(crate) fn begin(&mut self, stamp: Time) -> u32 {
+        self.busy += 1;
+        let Some(stamps) = &mut self.stamps else {
+            return 0;
+        };
+        let passed = stamps.iter().filter(|&&other| other > stamp).count();
+        stamps.push(stamp);
+        passed as u32
+    }
+
+    /// The engine has finished a transfer.
+    pub(crate) fn end(&mut self, stamp: Time, processor: usize, value: T) {
+        self.busy -= 1;
+        if let Some(stamps) = &mut self.stamps
+            && let Some(at) = stamps.iter().position(|&other| other == stamp)
+        {
+            stamps.swap_remove(at);
+        }
+        self.finished[processor].push_back(value);
+    }
+
+    pub(crate) fn is_silent(&self) -> bool {
+        self.busy == 0 && self.finished.iter().all(VecDeque::is_empty)
+    }
+}

@@ -1,0 +1,128 @@
+//! Places of fixed number, and lists that link them: how the program keeps its state without taking
+//! memory while it runs.
+
+use alloc::vec::Vec;
+use core::ops::{Index, IndexMut};
+
+/// No place.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A fixed number of places, each taken or free.
+#[derive(Debug)]
+pub(crate) struct Pool<T> {
+    places: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T: Default> Pool<T> {
+    pub(crate) fn new(count: usize) -> Self {
+        Self {
+            places: (0..count).map(|_| T::default()).collect(),
+            free: (0..count as u32).rev().collect(),
+        }
+    }
+
+    /// A free place, holding `value` from now on.
+    pub(crate) fn take(&mut self, value: T) -> Option<u32> {
+        let index = self.free.pop()?;
+        self.places[index as usize] = value;
+        Some(index)
+    }
+
+    /// Frees a taken place.
+    pub(crate) fn give(&mut self, index: u32) {
+        debug_assert!(!self.free.contains(&index), "place {index} freed twice");
+        self.places[index as usize] = T::default();
+        self.free.push(index);
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// A place whose number comes from outside.
+    pub(crate) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.places.get_mut(index as usize)
+    }
+
+    /// All places with their numbers, free ones included.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0..).zip(&self.places)
+    }
+}
+
+impl<T> Index<u32> for Pool<T> {
+    type Output = T;
+
+    fn index(&self, index: u32) -> &T {
+        &self.places[index as usize]
+    }
+}
+
+impl<T> IndexMut<u32> for Pool<T> {
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        &mut self.places[index as usize]
+    }
+}
+
+/// Something that can stand in one [`List`] at a time.
+pub(crate) trait Linked {
+    /// What stands behind it.
+    fn next(&mut self) -> &mut u32;
+}
+
+/// A first-in, first-out list through places.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct List {
+    head: u32,
+    tail: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self {
+            head: NONE,
+            tail: NONE,
+        }
+    }
+}
+
+impl List {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+
+    /// The first, or [`NONE`].
+    pub(crate) fn first(&self) -> u32 {
+        self.head
+    }
+
+    pub(crate) fn push<P, T>(&mut self, places: &mut P, index: u32)
+    where
+        P: IndexMut<u32, Output = T>,
+        T: Linked,
+    {
+        *places[index].next() = NONE;
+        match self.tail {
+            NONE => self.head = index,
+            tail => *places[tail].next() = index,
+        }
+        self.tail = index;
+    }
+
+    pub(crate) fn pop<P, T>(&mut self, places: &mut P) -> Option<u32>
+    where
+        P: IndexMut<u32, Output = T>,
+        T: Linked,
+    {
+        let index = self.head;
+        if index == NONE {
+            return None;
+        }
+        self.head = core::mem::replace(places[index].next(), NONE);
+        if self.head == NONE {
+            self.tail = NONE;
+        }
+        Some(index)
+    }
+}

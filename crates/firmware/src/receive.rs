@@ -1,0 +1,385 @@
+//! From a frame in a card buffer to its data in host memory.
+
+use causeway_wire::vi::{CONTROL_BYTES, FrameHeader, FrameKind, RefuseReason, flag, status};
+
+use crate::card::{Breakage, Card, Step};
+use crate::descriptor::Phase;
+use crate::engines::HostWork;
+use crate::pool::NONE;
+use crate::settings::MAX_WINDOW;
+use crate::setup::Side;
+use crate::state::{Destination, Firmware};
+use crate::vi::State;
+
+/// What became of a frame whose turn it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Processed {
+    /// It is out of the list; the next may follow.
+    Yes,
+    /// It waits: for a descriptor on its way, or for data before it.
+    Later,
+}
+
+impl Firmware {
+    /// The program notices that a frame has come.
+    pub(crate) fn arrival(&mut self, card: &mut impl Card) {
+        let Some(buffer) = self.arrived.pop_front() else {
+            return;
+        };
+        card.charge(Step::CheckNetReceive, 1);
+        self.arm_receives(card);
+        card.charge(Step::DemuxFrame, 1);
+        let known = self.arrivals[buffer].header.filter(|header| {
+            let vi = self.vis.get(header.to_vi as usize);
+            vi.is_some_and(|vi| vi.state != State::Absent && vi.knows(header))
+        });
+        let Some(header) = known else {
+            self.free_arrival(buffer, card);
+            return;
+        };
+        let vi = header.to_vi;
+        self.arrivals[buffer].vi = vi;
+        if self.vi(vi).state != State::Connected {
+            self.free_arrival(buffer, card);
+            if header.has(flag::SEQUENCED) {
+                self.refuse_again(vi, card);
+            }
+            return;
+        }
+        if header.has(flag::ACK) && self.vi(vi).is_reliable() {
+            self.take_ack(vi, &header, card);
+        }
+        self.sort(vi, buffer, &header, card);
+    }
+
+    /// Leads a frame to whoever is concerned.
+    fn sort(&mut self, vi: u32, buffer: u32, header: &FrameHeader, card: &mut impl Card) {
+        let reliable = self.vi(vi).is_reliable();
+        let unsequenced_data = matches!(header.kind, FrameKind::Send | FrameKind::Write);
+        match header.kind {
+            FrameKind::Ack => {
+                self.free_arrival(buffer, card);
+                if reliable && header.has(flag::HURRY) {
+                    self.send_ack(vi, card);
+                }
+            }
+            FrameKind::Refuse => {
+                self.free_arrival(buffer, card);
+                self.refused(vi, RefuseReason::from_code(header.immediate), card);
+            }
+            _ if header.has(flag::SEQUENCED) != reliable => self.free_arrival(buffer, card),
+            _ if reliable => self.sequenced(vi, buffer, card),
+            _ if unsequenced_data => self.accept(vi, buffer, card),
+            _ => self.free_arrival(buffer, card),
+        }
+    }
+
+    /// The peer says that its end has broken.
+    fn refused(&mut self, vi: u32, reason: RefuseReason, card: &mut impl Card) {
+        let (bits, breakage) = match reason {
+            RefuseReason::Protection => (status::RDMA_PROTECTION_ERROR, Breakage::Remote),
+            RefuseReason::Descriptor => (status::REMOTE_DESCRIPTOR_ERROR, Breakage::Remote),
+            RefuseReason::Closed | RefuseReason::Protocol => {
+                (status::TRANSPORT_ERROR, Breakage::Peer)
+            }
+        };
+        self.fail_first(vi, bits);
+        self.break_vi(vi, breakage, RefuseReason::Closed, card);
+    }
+
+    /// Whether a frame that is next in sequence can be taken; if not, the peer sends it again.
+    pub(crate) fn may_accept(&self, vi: u32, buffer: u32) -> bool {
+        let (rx, arrival) = (&self.vi(vi).rx, &self.arrivals[buffer]);
+        let Some(header) = arrival.header else {
+            return false;
+        };
+        if rx.expected.wrapping_sub(rx.unplaced) >= MAX_WINDOW {
+            return false;
+        }
+        match header.kind {
+            FrameKind::ReadRequest => rx.reads.len() < self.settings.limits.reads as usize,
+            _ if takes_receive(&header, arrival.bytes) => rx.offered != rx.taken,
+            _ => true,
+        }
+    }
+
+    /// A frame whose turn in the connection's order has come.
+    pub(crate) fn accept(&mut self, vi: u32, buffer: u32, card: &mut impl Card) {
+        let arrival = &self.arrivals[buffer];
+        let takes = arrival
+            .header
+            .is_some_and(|header| takes_receive(&header, arrival.bytes));
+        let stamp = self.incoming_stamp(vi, buffer, card);
+        self.arrivals[buffer].stamp = stamp;
+        let rx = &mut self.vis[vi as usize].rx;
+        if takes {
+            rx.taken = rx.taken.wrapping_add(1);
+        }
+        rx.incoming.push(&mut self.arrivals, buffer);
+        self.process_incoming(vi, card);
+    }
+
+    /// VirtualClock at the receiving end: a message is stamped by its first frame.
+    fn incoming_stamp(&mut self, vi: u32, buffer: u32, card: &mut impl Card) -> u64 {
+        if !self.is_qos_aware() {
+            return 0;
+        }
+        let now = self.now;
+        let header = self.arrivals[buffer].header;
+        let first = header.is_some_and(|header| header.offset == 0);
+        let reserved = self.vi(vi).incoming.is_reserved();
+        if !first {
+            return self.vi(vi).rx.stamp.max(now);
+        }
+        card.charge(Step::StampVirtualClock, 1);
+        let stamp = match reserved {
+            true => self.vi_mut(vi).incoming.stamp(now),
+            false => self.shared_incoming.stamp(now),
+        };
+        self.vi_mut(vi).rx.stamp = stamp;
+        stamp
+    }
+
+    /// Goes on with the connection's frames, in order.
+    pub(crate) fn process_incoming(&mut self, vi: u32, card: &mut impl Card) {
+        loop {
+            let buffer = self.vi(vi).rx.incoming.first();
+            if buffer == NONE {
+                return;
+            }
+            let processed = match self.arrivals[buffer].header {
+                Some(header) => match header.kind {
+                    FrameKind::Send => self.process_send(vi, buffer, &header, card),
+                    FrameKind::Write => self.process_write(vi, buffer, &header, card),
+                    FrameKind::ReadRequest => self.process_request(vi, buffer, &header, card),
+                    FrameKind::ReadReply => self.process_reply(vi, buffer, &header, card),
+                    FrameKind::Ack | FrameKind::Refuse => self.drop_incoming(vi, buffer, card),
+                },
+                None => self.drop_incoming(vi, buffer, card),
+            };
+            if processed == Processed::Later {
+                return;
+            }
+        }
+    }
+
+    /// Takes the first frame out of the list.
+    pub(crate) fn take_incoming(&mut self, vi: u32) {
+        let rx = &mut self.vis[vi as usize].rx;
+        rx.incoming.pop(&mut self.arrivals);
+    }
+
+    /// The frame is of no use.
+    pub(crate) fn drop_incoming(
+        &mut self,
+        vi: u32,
+        buffer: u32,
+        card: &mut impl Card,
+    ) -> Processed {
+        self.take_incoming(vi);
+        self.free_arrival(buffer, card);
+        Processed::Yes
+    }
+
+    /// A frame contradicts what came before: a lost neighbour where frames may be lost, else an error.
+    pub(crate) fn misfit(&mut self, vi: u32, buffer: u32, card: &mut impl Card) -> Processed {
+        self.vi_mut(vi).rx.assembling = None;
+        self.drop_incoming(vi, buffer, card);
+        if self.vi(vi).is_reliable() {
+            self.break_vi(vi, Breakage::Protocol, RefuseReason::Protocol, card);
+        }
+        Processed::Yes
+    }
+
+    /// The receive descriptor that comes next, if it is on the card.
+    pub(crate) fn receive_descriptor(
+        &mut self,
+        vi: u32,
+        card: &mut impl Card,
+    ) -> Result<u32, Processed> {
+        loop {
+            let owner = self.vi(vi);
+            if let Some(&op) = owner.receive.ops.get(owner.rx.filled) {
+                return match self.ops[op].phase {
+                    Phase::Ready if !self.ops[op].failed() => Ok(op),
+                    _ => Err(Processed::Later),
+                };
+            }
+            let limit = self.settings.limits.descriptors_per_queue as usize;
+            if owner.receive.noticed == 0 {
+                return Err(Processed::Yes);
+            }
+            if owner.receive.open >= limit {
+                return Err(Processed::Later);
+            }
+            let first = owner.rx.incoming.first();
+            self.take_one(vi, Side::Receive, card);
+            if self.vi(vi).rx.incoming.first() != first {
+                // The descriptor was here at once, and the frame with it has been processed.
+                return Err(Processed::Yes);
+            }
+        }
+    }
+
+    /// Whether a frame begins a message or continues the one that is coming in, and stays within it.
+    pub(crate) fn follows(&self, vi: u32, header: &FrameHeader, bytes: u32) -> bool {
+        let expected = self.vi(vi).rx.assembling;
+        let end = header.offset.checked_add(bytes);
+        (header.offset == 0 || expected == Some((header.message, header.offset)))
+            && end.is_some_and(|end| end <= header.total)
+    }
+
+    /// Part of a message for a receive descriptor.
+    fn process_send(
+        &mut self,
+        vi: u32,
+        buffer: u32,
+        header: &FrameHeader,
+        card: &mut impl Card,
+    ) -> Processed {
+        let bytes = self.arrivals[buffer].bytes;
+        if !self.follows(vi, header, bytes) {
+            return self.misfit(vi, buffer, card);
+        }
+        let op = match self.receive_descriptor(vi, card) {
+            Ok(op) => op,
+            // Nothing is posted: the message is dropped (§4.1.2).
+            Err(Processed::Yes) if self.vi(vi).rx.incoming.first() == buffer => {
+                return self.misfit(vi, buffer, card);
+            }
+            Err(processed) => return processed,
+        };
+        if header.offset == 0 && self.ops[op].writes_open > 0 {
+            // Data of a message that never came completely is still on its way to the same place.
+            return Processed::Later;
+        }
+        card.charge(Step::MatchReceive, 1);
+        let inside = header.has(flag::PAYLOAD)
+            && bytes == header.total
+            && bytes <= self.settings.payload_bytes
+            && self.reach_of(op) >= CONTROL_BYTES + bytes as usize;
+        if !inside && header.total > self.ops[op].total {
+            return self.too_long(vi, buffer, op, header, card);
+        }
+        self.take_incoming(vi);
+        let end = header.offset + bytes;
+        let stamp = self.arrivals[buffer].stamp;
+        self.ops[op].stamp = stamp;
+        self.vi_mut(vi).rx.assembling = Some((header.message, end));
+        if end == header.total {
+            self.fill(vi, op, header, status::RECEIVE);
+        }
+        if inside && bytes > 0 {
+            self.ops[op].bits |= status::PAYLOAD;
+            self.ops[op].payload = Some((buffer, bytes));
+            self.settle_op(op, card);
+        } else if bytes == 0 {
+            self.nothing_to_place(vi, buffer, header, card);
+            self.settle_op(op, card);
+        } else {
+            let destination = Destination::Segments {
+                op,
+                offset: header.offset,
+            };
+            self.arrivals[buffer].destination = destination;
+            self.ops[op].writes_open += 1;
+            self.ops[op].touched = true;
+            self.submit_host(HostWork::WriteData { buffer }, stamp, card);
+        }
+        Processed::Yes
+    }
+
+    /// A receive descriptor's message has come completely.
+    pub(crate) fn fill(&mut self, vi: u32, op: u32, header: &FrameHeader, operation: u32) {
+        let owner = self.vi_mut(vi);
+        owner.rx.filled += 1;
+        owner.rx.assembling = None;
+        let op = &mut self.ops[op];
+        op.filled = true;
+        op.length = header.total;
+        op.bits |= operation;
+        if header.has(flag::IMMEDIATE) {
+            op.bits |= status::IMMEDIATE;
+            op.immediate = header.immediate;
+        }
+    }
+
+    /// The message is longer than its receive descriptor, which completes with that error.
+    fn too_long(
+        &mut self,
+        vi: u32,
+        buffer: u32,
+        op: u32,
+        header: &FrameHeader,
+        card: &mut impl Card,
+    ) -> Processed {
+        self.drop_incoming(vi, buffer, card);
+        self.fill(vi, op, header, status::RECEIVE);
+        self.ops[op].bits |= status::LENGTH_ERROR;
+        self.ops[op].length = 0;
+        if self.vi(vi).is_reliable() {
+            self.break_vi(vi, Breakage::Protocol, RefuseReason::Descriptor, card);
+        }
+        self.settle_op(op, card);
+        Processed::Yes
+    }
+
+    /// A frame without data is in place at once.
+    pub(crate) fn nothing_to_place(
+        &mut self,
+        vi: u32,
+        buffer: u32,
+        header: &FrameHeader,
+        card: &mut impl Card,
+    ) {
+        self.free_arrival(buffer, card);
+        self.placed(vi, header, card);
+    }
+
+    /// An arrived frame's data is in host memory.
+    pub(crate) fn data_placed(&mut self, buffer: u32, card: &mut impl Card) {
+        let arrival = &self.arrivals[buffer];
+        let (vi, header, told) = (arrival.vi, arrival.header, arrival.told);
+        let destination = arrival.destination;
+        self.free_arrival(buffer, card);
+        let op = match destination {
+            Destination::Segments { op, .. } => op,
+            Destination::Region { .. } => {
+                self.vi_mut(vi).rx.writes_open -= 1;
+                told
+            }
+            Destination::Undecided => NONE,
+        };
+        if let Some(header) = header {
+            self.placed(vi, &header, card);
+        }
+        if op != NONE {
+            self.ops[op].writes_open -= 1;
+            self.settle_op(op, card);
+        }
+        self.process_incoming(vi, card);
+        self.advance_sends(vi, card);
+        self.rest(vi);
+    }
+
+    /// A message that travelled in descriptors is in host memory, together with its status.
+    pub(crate) fn payload_placed(&mut self, buffer: u32, card: &mut impl Card) {
+        let (vi, header) = (self.arrivals[buffer].vi, self.arrivals[buffer].header);
+        self.free_arrival(buffer, card);
+        if let Some(header) = header {
+            self.placed(vi, &header, card);
+        }
+    }
+}
+
+/// Whether the frame uses up a receive descriptor: the first of a send, the last of an RDMA write with
+/// immediate data.
+pub(crate) fn takes_receive(header: &FrameHeader, bytes: u32) -> bool {
+    match header.kind {
+        FrameKind::Send => header.offset == 0,
+        FrameKind::Write => {
+            header.has(flag::IMMEDIATE) && header.offset.checked_add(bytes) == Some(header.total)
+        }
+        _ => false,
+    }
+}

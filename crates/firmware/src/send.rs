@@ -1,0 +1,375 @@
+//! Cutting messages into frames, as many at a time as windows, credit and card memory allow, and
+//! sending them in order.
+
+use causeway_wire::vi::{FrameHeader, FrameKind, RefuseReason, control, flag};
+
+use crate::buffers::Use;
+use crate::card::{Breakage, Card, Step};
+use crate::descriptor::Phase;
+use crate::engines::{Frame, HostWork, NetWork, Source};
+use crate::memory::Right;
+use crate::pool::NONE;
+use crate::setup::Side;
+use crate::state::Firmware;
+use crate::vi::State;
+
+/// What came of the wish to make a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// One was made, or an operation ended without.
+    Yes,
+    /// There is nothing to make now; something else will happen first.
+    No,
+}
+
+impl Firmware {
+    /// Makes what frames can be made, replies to the peer's reads and messages of its own in turn.
+    pub(crate) fn advance_sends(&mut self, vi: u32, card: &mut impl Card) {
+        while self.vi(vi).state == State::Connected {
+            let reply = self.make_reply(vi, card);
+            let message = self.make_message_frame(vi, card);
+            if reply == Made::No && message == Made::No {
+                return;
+            }
+        }
+    }
+
+    /// Whether the connection lets another frame out.
+    fn window_is_open(&self, vi: u32) -> bool {
+        let owner = self.vi(vi);
+        let used_up = owner.is_reliable() && owner.window_used() >= self.settings.reliable.window;
+        let busy = self.is_sequential() && owner.tx.moving > 0;
+        !used_up && !busy
+    }
+
+    /// A place for a frame, and a card buffer if it has data. If there is none, the virtual interface
+    /// waits in line.
+    fn frame_room(&mut self, vi: u32, wants_buffer: bool) -> bool {
+        if self.frames.has_room() && (!wants_buffer || self.buffers.has_for_sending()) {
+            return true;
+        }
+        if !core::mem::replace(&mut self.vi_mut(vi).tx.stalled, true) {
+            let owner = self.vi(vi);
+            let next = owner.send.ops.get(owner.tx.made);
+            let stamp = next.map_or(0, |&op| self.ops[op].stamp);
+            self.stalled.push(stamp, vi);
+        }
+        false
+    }
+
+    /// Whether somebody waits for room that there is.
+    pub(crate) fn may_resume(&self) -> bool {
+        !self.stalled.is_empty() && self.frames.has_room() && self.buffers.has_for_sending()
+    }
+
+    /// Goes on with a virtual interface that waited for room.
+    pub(crate) fn resume(&mut self, card: &mut impl Card) {
+        if let Some(vi) = self.stalled.pop() {
+            self.vi_mut(vi).tx.stalled = false;
+            self.charge_switch(card);
+            self.advance_sends(vi, card);
+            self.rest(vi);
+        }
+    }
+
+    /// The header that all frames of this connection begin with.
+    fn header(&mut self, vi: u32, kind: FrameKind) -> FrameHeader {
+        let node = self.settings.node;
+        let window = self.settings.reliable.window;
+        let owner = self.vi_mut(vi);
+        let mut header = FrameHeader::new(kind);
+        if let Some(connection) = owner.connection {
+            header.to_vi = connection.vi.0;
+            header.from_node = node.0;
+            header.from_vi = vi;
+            header.key = connection.key;
+        }
+        if owner.is_reliable() {
+            header.flags |= flag::SEQUENCED;
+            header.sequence = owner.tx.next_sequence;
+            owner.tx.next_sequence = owner.tx.next_sequence.wrapping_add(1);
+            if owner.window_used() >= window {
+                header.flags |= flag::HURRY;
+            }
+        }
+        header
+    }
+
+    /// Takes a frame in: its data is fetched, or it is ready.
+    fn add_frame(&mut self, frame: Frame, card: &mut impl Card) {
+        let Frame { vi, op, stamp, .. } = frame;
+        let reads = matches!(frame.source, Source::Segments(_) | Source::Region { .. });
+        let mut frame = frame;
+        frame.reading = reads;
+        if reads {
+            match self.buffers.take(Use::Sending) {
+                Some(buffer) => frame.buffer = buffer,
+                None => debug_assert!(false, "there was a buffer before"),
+            }
+            card.charge(Step::TakeBuffer, 1);
+        }
+        let Some(number) = self.frames.take(frame) else {
+            debug_assert!(false, "there was room before");
+            return;
+        };
+        let tx = &mut self.vis[vi as usize].tx;
+        tx.frames += 1;
+        tx.moving += 1;
+        tx.unsent.push(&mut self.frames, number);
+        if op != NONE {
+            self.ops[op].frames_open += 1;
+            self.ops[op].moving += 1;
+        }
+        if reads {
+            let work = HostWork::ReadData {
+                frame: number,
+                tail: NONE,
+            };
+            self.submit_host(work, stamp, card);
+        } else {
+            self.pump(vi, card);
+        }
+    }
+
+    /// A frame's data is on the card.
+    pub(crate) fn data_here(&mut self, frame: u32, card: &mut impl Card) {
+        self.frames[frame].reading = false;
+        if self.frames[frame].cancelled {
+            self.release_frame(frame, card);
+            return;
+        }
+        let vi = self.frames[frame].vi;
+        self.pump(vi, card);
+    }
+
+    /// Gives frames to the network engine's queue in the order in which they were made.
+    fn pump(&mut self, vi: u32, card: &mut impl Card) {
+        loop {
+            let first = self.vi(vi).tx.unsent.first();
+            if first == NONE || self.frames[first].reading {
+                return;
+            }
+            let reliable = self.vi(vi).is_reliable();
+            let tx = &mut self.vis[vi as usize].tx;
+            tx.unsent.pop(&mut self.frames);
+            if reliable {
+                tx.unacked.push(&mut self.frames, first);
+                self.frames[first].unacked = true;
+            }
+            self.submit_net(NetWork::Frame(first), card);
+        }
+    }
+
+    /// The next frame of what the peer reads.
+    fn make_reply(&mut self, vi: u32, card: &mut impl Card) -> Made {
+        let tag = self.vi(vi).attributes.tag;
+        let Some(&read) = self.vi(vi).rx.reads.front() else {
+            return Made::No;
+        };
+        if !self.window_is_open(vi) || !self.frame_room(vi, true) {
+            return Made::No;
+        }
+        let address = read.address.wrapping_add(read.sent.into());
+        let bytes = (read.total - read.sent).min(self.settings.frame_bytes);
+        let handle = read.handle;
+        if !self
+            .memory
+            .allows(handle, address, bytes, tag, Right::RdmaRead)
+        {
+            self.break_vi(vi, Breakage::Remote, RefuseReason::Protection, card);
+            return Made::No;
+        }
+        let last = read.sent + bytes == read.total;
+        let mut header = self.header(vi, FrameKind::ReadReply);
+        header.message = read.message;
+        header.offset = read.base.wrapping_add(read.sent);
+        header.total = read.total;
+        if last {
+            header.flags |= flag::HURRY;
+        }
+        let reads = &mut self.vi_mut(vi).rx.reads;
+        if last {
+            reads.pop_front();
+        } else if let Some(read) = reads.front_mut() {
+            read.sent += bytes;
+        }
+        let frame = Frame {
+            vi,
+            header,
+            source: match bytes {
+                0 => Source::Nothing,
+                _ => Source::Region { address, handle },
+            },
+            bytes,
+            stamp: read.stamp,
+            last,
+            ..Frame::default()
+        };
+        self.add_frame(frame, card);
+        Made::Yes
+    }
+
+    /// The next frame of the virtual interface's own messages.
+    fn make_message_frame(&mut self, vi: u32, card: &mut impl Card) -> Made {
+        let tx = &self.vi(vi).tx;
+        let Some(&op) = self.vi(vi).send.ops.get(tx.made) else {
+            return Made::No;
+        };
+        if self.ops[op].phase != Phase::Ready || self.ops[op].failed() {
+            return Made::No;
+        }
+        if !self.ops[op].begun && !self.may_begin(vi, op) {
+            return Made::No;
+        }
+        if !self.window_is_open(vi)
+            || self.ops[op].moving >= self.settings.limits.frames_per_message
+            || (self.ops[op].is_read() && self.vi(vi).tx.requests >= self.settings.limits.reads)
+            || !self.frame_room(vi, self.ops[op].has_host_data())
+        {
+            return Made::No;
+        }
+        if !core::mem::replace(&mut self.ops[op].begun, true) {
+            self.begin_message(vi, op);
+        }
+        if self.ops[op].is_read() {
+            self.make_request(vi, op, card);
+        } else {
+            self.make_data_frame(vi, op, card);
+        }
+        if self.ops[op].all_made {
+            self.vi_mut(vi).tx.made += 1;
+        }
+        // Reads of nothing are complete by now.
+        self.settle_op(op, card);
+        Made::Yes
+    }
+
+    /// Whether fences and credit let a message begin.
+    fn may_begin(&mut self, vi: u32, op: u32) -> bool {
+        let wants_receive = self.ops[op].wants_receive();
+        let fenced = self.ops[op].has(control::FENCE);
+        let owner = self.vi_mut(vi);
+        if fenced && !owner.tx.reads.is_empty() {
+            return false;
+        }
+        if owner.is_reliable() && wants_receive && owner.tx.credit == owner.tx.spent {
+            owner.tx.starved = true;
+            self.await_ack(vi);
+            return false;
+        }
+        true
+    }
+
+    fn begin_message(&mut self, vi: u32, number: u32) {
+        let op = &mut self.ops[number];
+        let tx = &mut self.vis[vi as usize].tx;
+        op.number = tx.next_message;
+        tx.next_message = tx.next_message.wrapping_add(1);
+        if op.wants_receive() {
+            tx.spent = tx.spent.wrapping_add(1);
+        }
+        if op.is_read() && op.total > 0 {
+            tx.reads.push_back(number);
+        }
+    }
+
+    /// Passes remote segments of no bytes, and tells where the next byte goes: address, handle, bytes
+    /// that may follow.
+    fn remote(&mut self, number: u32) -> (u64, u32, u32) {
+        let op = &mut self.ops[number];
+        loop {
+            let span = self.slots.remote(op, number, op.remote_at, op.remote_done);
+            if span.2 > 0 || op.remote_at + 1 >= op.remote_segments() {
+                return span;
+            }
+            op.remote_at += 1;
+            op.remote_done = 0;
+        }
+    }
+
+    /// Asks for what the next remote segment names.
+    fn make_request(&mut self, vi: u32, number: u32, card: &mut impl Card) {
+        let (address, handle, bytes) = self.remote(number);
+        let op = &mut self.ops[number];
+        if bytes == 0 {
+            op.all_made = true;
+            return;
+        }
+        let (message, offset, stamp) = (op.number, op.framed, op.stamp);
+        let trace = op.message;
+        op.framed += bytes;
+        op.remote_done += bytes;
+        op.all_made = op.framed == op.total;
+        let mut header = self.header(vi, FrameKind::ReadRequest);
+        header.message = message;
+        header.offset = offset;
+        header.total = bytes;
+        header.address = address;
+        header.handle = handle;
+        self.vi_mut(vi).tx.requests += 1;
+        let frame = Frame {
+            vi,
+            op: number,
+            header,
+            stamp,
+            message: trace,
+            ..Frame::default()
+        };
+        self.add_frame(frame, card);
+    }
+
+    /// A frame of a send or an RDMA write.
+    fn make_data_frame(&mut self, vi: u32, number: u32, card: &mut impl Card) {
+        let is_write = self.ops[number].is_write();
+        let (address, handle, span) = match is_write {
+            true => self.remote(number),
+            false => (0, 0, u32::MAX),
+        };
+        let kind = match is_write {
+            true => FrameKind::Write,
+            false => FrameKind::Send,
+        };
+        let mut header = self.header(vi, kind);
+        let op = &mut self.ops[number];
+        let bytes = (op.total - op.framed)
+            .min(span)
+            .min(self.settings.frame_bytes);
+        let offset = op.framed;
+        op.framed += bytes;
+        op.remote_done += bytes;
+        op.all_made = op.framed == op.total;
+        header.message = op.number;
+        header.offset = offset;
+        header.total = op.total;
+        header.address = address;
+        header.handle = handle;
+        if op.has(control::IMMEDIATE) {
+            header.flags |= flag::IMMEDIATE;
+            header.immediate = op.control.immediate;
+        }
+        if op.has(control::PAYLOAD) {
+            header.flags |= flag::PAYLOAD;
+        }
+        if op.all_made {
+            header.flags |= flag::HURRY;
+        }
+        let source = match bytes {
+            0 => Source::Nothing,
+            _ if op.has(control::PAYLOAD) => Source::Descriptor,
+            _ => Source::Segments(offset),
+        };
+        let frame = Frame {
+            vi,
+            op: number,
+            header,
+            source,
+            bytes,
+            stamp: op.stamp,
+            message: op.message,
+            last: op.all_made,
+            ..Frame::default()
+        };
+        debug_assert_eq!(op.side(), Side::Send);
+        self.add_frame(frame, card);
+    }
+}

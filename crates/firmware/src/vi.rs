@@ -1,0 +1,312 @@
+//! A virtual interface: two work queues, a connection, and where both stand.
+
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use causeway_wire::vi::{FrameHeader, RefuseReason};
+
+use crate::clock::Clock;
+use crate::pool::{List, NONE};
+use crate::settings::{Limits, MAX_WINDOW};
+use crate::setup::{Connection, Reliability, Side, Time, ViAttributes};
+
+/// Life of a virtual interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum State {
+    /// The place is free.
+    #[default]
+    Absent,
+    /// Receives can be posted.
+    Idle,
+    /// Everything works.
+    Connected,
+    /// An error; whatever is posted is flushed until the driver disconnects.
+    Broken,
+    /// Disconnected; idle as soon as everything posted is flushed.
+    Closing,
+}
+
+/// A posted descriptor that has not been taken up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Posted {
+    pub(crate) address: u64,
+    pub(crate) handle: u32,
+    /// So many bytes of it lie in its place of the shadow queue.
+    pub(crate) shadowed: usize,
+    /// Given when the doorbell was noticed.
+    pub(crate) stamp: Time,
+    /// Number of the doorbell.
+    pub(crate) message: u64,
+}
+
+/// One of the two work queues.
+#[derive(Debug, Default)]
+pub(crate) struct WorkQueue {
+    /// Posted, and not taken up.
+    pub(crate) posted: VecDeque<Posted>,
+    /// How many of these, from the front, the program has noticed.
+    pub(crate) noticed: usize,
+    /// The shadow queue (§4.3.11): a ring of places, of which the front of `posted` has this one.
+    pub(crate) shadow: Vec<u8>,
+    pub(crate) shadow_front: usize,
+    /// Descriptors in progress, in order.
+    pub(crate) ops: VecDeque<u32>,
+    /// Places that they take, including those whose completion entry is still being written.
+    pub(crate) open: usize,
+    /// The status of the first is being written.
+    pub(crate) reporting: bool,
+    /// Somebody sleeps until the next completion.
+    pub(crate) armed: bool,
+}
+
+/// The peer asked for a span of memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadContext {
+    pub(crate) message: u32,
+    pub(crate) address: u64,
+    pub(crate) handle: u32,
+    /// Where in the data of the whole read the span begins.
+    pub(crate) base: u32,
+    pub(crate) total: u32,
+    pub(crate) sent: u32,
+    pub(crate) stamp: Time,
+}
+
+/// What the sending half of a connection knows.
+#[derive(Debug, Default)]
+pub(crate) struct Sending {
+    /// Operations from the front of the work queue all of whose frames have been made.
+    pub(crate) made: usize,
+    /// Frames made, in order, and not yet given to the network engine's queue.
+    pub(crate) unsent: List,
+    /// Frames given to it, in order, and not yet acknowledged (reliable levels).
+    pub(crate) unacked: List,
+    /// Frames in whatever state, and those of them that are being fetched or sent.
+    pub(crate) frames: u32,
+    pub(crate) moving: u32,
+    pub(crate) next_sequence: u32,
+    /// The peer has everything before this.
+    pub(crate) acked: u32,
+    /// The peer's acknowledged gap that has been filled again.
+    pub(crate) filled_gap: Option<u32>,
+    /// Messages that want a receive descriptor: how many may be sent, how many were.
+    pub(crate) credit: u32,
+    pub(crate) spent: u32,
+    /// Waits for credit.
+    pub(crate) starved: bool,
+    pub(crate) next_message: u32,
+    /// Timeouts in a row without progress.
+    pub(crate) silent: u32,
+    pub(crate) overdue_at: Option<Time>,
+    /// RDMA reads whose data has not all come, in order.
+    pub(crate) reads: VecDeque<u32>,
+    /// Requests of theirs that are unanswered.
+    pub(crate) requests: u32,
+    /// Waits for a card buffer or a frame.
+    pub(crate) stalled: bool,
+    /// Waits for other best-effort messages.
+    pub(crate) queued_best_effort: bool,
+}
+
+/// What the receiving half knows.
+#[derive(Debug)]
+pub(crate) struct Receiving {
+    /// The next sequence number.
+    pub(crate) expected: u32,
+    /// Buffers of frames that came ahead of `expected + 1 + i`.
+    pub(crate) held: [u32; MAX_WINDOW as usize],
+    /// Accepted frames whose data is not yet in place: the first, and which behind it are.
+    pub(crate) unplaced: u32,
+    pub(crate) placed: u32,
+    /// Accepted frames that wait for their turn or their descriptor.
+    pub(crate) incoming: List,
+    /// Message being put together: its number, and the bytes that have come.
+    pub(crate) assembling: Option<(u32, u32)>,
+    /// Stamp of the message that is coming in.
+    pub(crate) stamp: Time,
+    /// Of `ops`: the first that is not filled yet.
+    pub(crate) filled: usize,
+    /// Messages that wanted a receive descriptor and were accepted; receives noticed; told to the peer.
+    pub(crate) taken: u32,
+    pub(crate) offered: u32,
+    pub(crate) told: u32,
+    /// RDMA writes whose data is on its way to memory.
+    pub(crate) writes_open: u32,
+    /// The peer's reads.
+    pub(crate) reads: VecDeque<ReadContext>,
+    pub(crate) ack_at: Option<Time>,
+    /// Frames accepted since the last acknowledgement left.
+    pub(crate) unacknowledged: u32,
+}
+
+/// A frame without data that is to be sent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Control {
+    pub(crate) ack: bool,
+    pub(crate) gap: bool,
+    /// Ask for an acknowledgement.
+    pub(crate) probe: bool,
+    pub(crate) refuse: Option<RefuseReason>,
+    /// What was last refused, to be said again to a peer that did not hear it.
+    pub(crate) refused: Option<RefuseReason>,
+    /// It is in the network engine's queue, or being sent.
+    pub(crate) queued: bool,
+    /// It is being sent.
+    pub(crate) running: bool,
+    pub(crate) stamp: Time,
+}
+
+/// A virtual interface.
+#[derive(Debug, Default)]
+pub(crate) struct Vi {
+    pub(crate) state: State,
+    pub(crate) attributes: ViAttributes,
+    pub(crate) connection: Option<Connection>,
+    pub(crate) send: WorkQueue,
+    pub(crate) receive: WorkQueue,
+    pub(crate) tx: Sending,
+    pub(crate) rx: Receiving,
+    pub(crate) control: Control,
+    /// VirtualClocks of what it sends and receives.
+    pub(crate) outgoing: Clock,
+    pub(crate) incoming: Clock,
+    /// The program has to look at it: something is to be flushed.
+    pub(crate) attention: bool,
+    /// Its peer has to be told that it closes.
+    pub(crate) parting: bool,
+    /// Posted more than there was room for.
+    pub(crate) overrun: bool,
+}
+
+impl Default for Receiving {
+    fn default() -> Self {
+        Self {
+            expected: 0,
+            held: [NONE; MAX_WINDOW as usize],
+            unplaced: 0,
+            placed: 0,
+            incoming: List::default(),
+            assembling: None,
+            stamp: 0,
+            filled: 0,
+            taken: 0,
+            offered: 0,
+            told: 0,
+            writes_open: 0,
+            reads: VecDeque::new(),
+            ack_at: None,
+            unacknowledged: 0,
+        }
+    }
+}
+
+impl Vi {
+    /// An idle one with all the memory that it will need, `shadow_bytes` for each place of the
+    /// shadow queues.
+    pub(crate) fn new(attributes: ViAttributes, limits: &Limits, shadow_bytes: usize) -> Self {
+        let queue = || WorkQueue {
+            shadow: vec![0; limits.posted_per_queue as usize * shadow_bytes],
+            posted: VecDeque::with_capacity(limits.posted_per_queue as usize),
+            ops: VecDeque::with_capacity(limits.descriptors_per_queue as usize),
+            ..WorkQueue::default()
+        };
+        Self {
+            state: State::Idle,
+            attributes,
+            send: queue(),
+            receive: queue(),
+            tx: Sending {
+                reads: VecDeque::with_capacity(limits.descriptors_per_queue as usize),
+                ..Sending::default()
+            },
+            rx: Receiving {
+                // A peer that asks for more than it may gets no further than its window.
+                reads: VecDeque::with_capacity((limits.reads + MAX_WINDOW) as usize),
+                ..Receiving::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn queue(&self, side: Side) -> &WorkQueue {
+        match side {
+            Side::Send => &self.send,
+            Side::Receive => &self.receive,
+        }
+    }
+
+    pub(crate) fn queue_mut(&mut self, side: Side) -> &mut WorkQueue {
+        match side {
+            Side::Send => &mut self.send,
+            Side::Receive => &mut self.receive,
+        }
+    }
+
+    /// Whether descriptors of this side are carried out rather than flushed.
+    pub(crate) fn works(&self, side: Side) -> bool {
+        match self.state {
+            State::Connected => true,
+            State::Idle => side == Side::Receive,
+            State::Absent | State::Broken | State::Closing => false,
+        }
+    }
+
+    pub(crate) fn is_reliable(&self) -> bool {
+        self.attributes.reliability != Reliability::Unreliable
+    }
+
+    /// Whether the frame comes from the other end of this connection.
+    pub(crate) fn knows(&self, header: &FrameHeader) -> bool {
+        self.connection.is_some_and(|connection| {
+            connection.key == header.key
+                && connection.node.0 == header.from_node
+                && connection.vi.0 == header.from_vi
+        })
+    }
+
+    /// Frames made and not acknowledged.
+    pub(crate) fn window_used(&self) -> u32 {
+        self.tx.next_sequence.wrapping_sub(self.tx.acked)
+    }
+
+    /// Nothing posted is left, and no frame or transfer of this connection.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let empty = |queue: &WorkQueue| queue.posted.is_empty() && queue.open == 0;
+        empty(&self.send)
+            && empty(&self.receive)
+            && self.tx.frames == 0
+            && self.rx.incoming.is_empty()
+            && self.rx.writes_open == 0
+            && !self.control.queued
+            && !self.tx.stalled
+            && !self.tx.queued_best_effort
+            && !self.attention
+    }
+
+    /// Forgets the connection's numbers, so that a new one can begin. Receives that were posted
+    /// before count as offered.
+    pub(crate) fn begin_connection(&mut self, connection: Connection) {
+        let reads = core::mem::take(&mut self.tx.reads);
+        self.tx = Sending {
+            reads,
+            ..Sending::default()
+        };
+        let reads = core::mem::take(&mut self.rx.reads);
+        self.rx = Receiving {
+            reads,
+            offered: (self.receive.noticed + self.receive.ops.len()) as u32,
+            ..Receiving::default()
+        };
+        self.connection = Some(connection);
+        self.state = State::Connected;
+    }
+
+    /// When this virtual interface has to be looked at even if nothing happens.
+    pub(crate) fn deadline(&self) -> Option<Time> {
+        match (self.tx.overdue_at, self.rx.ack_at) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+}

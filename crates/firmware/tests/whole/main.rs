@@ -1,0 +1,16 @@
+//! Whole cards: the program on cards of bytes, with processes that post descriptors and a wire
+//! between them.
+
+mod actions;
+mod admission;
+mod allocation;
+mod designs;
+mod fuzz;
+mod lossy;
+mod messages;
+mod qos;
+mod rdma;
+mod reliable;
+mod settings;
+mod symbols;
+mod world;

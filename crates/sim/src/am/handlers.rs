@@ -1,0 +1,69 @@
+//! What a message runs.
+
+use super::interface::{AmError, HandlerId};
+use super::memory::{Memory, Span};
+use super::port::{Arguments, Rank, Work};
+
+/// A handler: an ordinary function on the process's state. It must not wait.
+pub type Handler<S> = fn(&mut Arrival<'_, S>) -> Result<(), AmError>;
+
+/// The table of handlers, the same at all processes.
+pub type Handlers<S> = [Handler<S>];
+
+/// A message that has arrived, as its handler sees it.
+pub struct Arrival<'a, S> {
+    /// What handlers change.
+    pub state: &'a mut S,
+    /// The process's regions.
+    pub memory: &'a mut Memory,
+    /// Who sent it.
+    pub source: Rank,
+    /// The words that came with it.
+    pub words: &'a [u64],
+    /// What has landed, for a store or a get.
+    pub landed: Option<Span>,
+    pub(super) handler: HandlerId,
+    pub(super) may_reply: bool,
+    pub(super) reply: Option<(HandlerId, Arguments)>,
+    pub(super) work: Work,
+}
+
+impl<S> Arrival<'_, S> {
+    /// Answers a request or a store, once (`am_reply`).
+    pub fn reply(&mut self, handler: HandlerId, words: &[u64]) -> Result<(), AmError> {
+        if !self.may_reply || self.reply.is_some() {
+            return Err(AmError::SecondReply(self.handler.0));
+        }
+        let arguments = Arguments::new(words).ok_or(AmError::TooManyWords(words.len()))?;
+        self.reply = Some((handler, arguments));
+        Ok(())
+    }
+
+    /// The handler has done this.
+    pub fn work(&mut self, work: Work) {
+        self.work = self.work.plus(work);
+    }
+
+    /// The word at `index`.
+    pub fn word(&self, index: usize) -> Result<u64, AmError> {
+        self.words
+            .get(index)
+            .copied()
+            .ok_or_else(|| self.refuse("too few words"))
+    }
+
+    /// What has landed, or an error that says that nothing did.
+    pub fn landing(&self) -> Result<Span, AmError> {
+        self.landed
+            .ok_or_else(|| self.refuse("it works on data, and none came with the message"))
+    }
+
+    /// The error that says that this message cannot be right.
+    pub fn refuse(&self, why: &'static str) -> AmError {
+        AmError::Refused {
+            source_rank: self.source,
+            handler: self.handler.0,
+            why,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a program sees.
+
+use super::memory::{Memory, Place, Region, Span};
+use super::port::{Awaited, Rank, Stop, Work};
+
+/// An index into the table of handlers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandlerId(pub u16);
+
+/// Why a call failed. All but [`AmError::Stopped`] are mistakes of the program, here or at the
+/// process that sent the message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AmError {
+    /// Nothing carries messages any more.
+    #[error("the carrier of messages has ended")]
+    Stopped,
+    /// There is no such process.
+    #[error("there is no process {0}: ranks are counted from 0, and there are {1} of them")]
+    NoProcess(Rank, u32),
+    /// Too many words.
+    #[error("{0} words do not fit in a message: at most {max} do", max = super::port::ARGUMENTS)]
+    TooManyWords(usize),
+    /// The table has no such handler.
+    #[error("process {source_rank} names handler {handler}, but the table has only {handlers}")]
+    NoHandler {
+        /// Who sent the message.
+        source_rank: Rank,
+        /// What it named.
+        handler: u16,
+        /// How many there are.
+        handlers: usize,
+    },
+    /// Memory that nobody made.
+    #[error(
+        "process {rank} names {bytes} bytes at {offset} of region {region}, which process {owner} \
+         does not have"
+    )]
+    NoMemory {
+        /// Who named it.
+        rank: Rank,
+        /// Whose memory it would be.
+        owner: Rank,
+        /// In which region.
+        region: u32,
+        /// From where.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// A request is answered once, and a reply never.
+    #[error("handler {0} replied twice, or to a reply")]
+    SecondReply(u16),
+    /// A handler found that what it was sent cannot be right.
+    #[error("handler {handler} refused what process {source_rank} sent: {why}")]
+    Refused {
+        /// Who sent it.
+        source_rank: Rank,
+        /// Which handler.
+        handler: u16,
+        /// Its reason.
+        why: &'static str,
+    },
+    /// A program's own result is wrong.
+    #[error("the result is wrong: {0}")]
+    WrongResult(String),
+}
+
+impl From<Stop> for AmError {
+    fn from(_: Stop) -> Self {
+        Self::Stopped
+    }
+}
+
+/// Active Messages for one process, whose handlers work on a `State`.
+///
+/// Handlers run only in [`poll`](Self::poll), which every call that must wait makes too.
+pub trait ActiveMessages {
+    /// What handlers change.
+    type State;
+
+    /// Which process this is (`am_my_proc`).
+    fn rank(&self) -> Rank;
+
+    /// How many there are (`am_procs`).
+    fn ranks(&self) -> u32;
+
+    /// What handlers change.
+    fn state(&mut self) -> &mut Self::State;
+
+    /// Makes a region of zeros that other processes may store to and get from.
+    fn make_region(&mut self, bytes: usize) -> Result<Region, AmError>;
+
+    /// The regions.
+    fn memory(&self) -> &Memory;
+
+    /// The regions, to be changed.
+    fn memory_mut(&mut self) -> &mut Memory;
+
+    /// Runs `handler` at `to` with `words` (`am_request`).
+    fn request(&mut self, to: Rank, handler: HandlerId, words: &[u64]) -> Result<(), AmError>;
+
+    /// Writes `from` to `into` at `to` and then runs `handler` there with `word` and what has landed
+    /// (`am_store`). On return `from` may be changed again.
+    fn store(
+        &mut self,
+        to: Rank,
+        from: Span,
+        into: Place,
+        handler: HandlerId,
+        word: u64,
+    ) -> Result<(), AmError>;
+
+    /// Reads `source` at `from` to `into` here and then runs `handler` here with `word` and what has
+    /// landed (`am_get`). Returns at once.
+    fn get(
+        &mut self,
+        from: Rank,
+        source: Span,
+        into: Place,
+        handler: HandlerId,
+        word: u64,
+    ) -> Result<(), AmError>;
+
+    /// Handles what has arrived; how many messages that was (`am_poll`).
+    fn poll(&mut self) -> Result<usize, AmError>;
+
+    /// Polls until `done`.
+    fn wait_until(
+        &mut self,
+        awaited: Awaited,
+        done: impl FnMut(&mut Self::State) -> bool,
+    ) -> Result<(), AmError>;
+
+    /// The program has done this since the last call.
+    fn work(&mut self, work: Work);
+}

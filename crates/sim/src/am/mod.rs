@@ -1,0 +1,32 @@
+//! Active Messages in the terms of GAM 1.1 (§2.4): request, reply, store, get and poll.
+//!
+//! Nothing here knows that it is simulated. A program talks to [`ActiveMessages`]; [`Endpoint`]
+//! implements it once, over any [`Port`] that carries short messages and fragments in order. The
+//! simulator's port lets virtual time pass; a port over a real transport need not even look at the
+//! work that it is told about.
+//!
+//! Reading order: [`port`] (what is below), [`memory`] (what bulk transfers read and write),
+//! [`handlers`] (what a message runs), [`interface`] (what a program sees), [`endpoint`] (the layer
+//! itself).
+//!
+//! What it takes from GAM 1.1: a program is one of equal processes with consecutive ranks; handlers
+//! are named by index into a table that is the same everywhere; a request carries up to
+//! [`port::ARGUMENTS`] words and may be answered by one reply, a reply by nothing; a store names the
+//! destination's memory and runs a handler there when all of it has landed; a get reads the source's
+//! memory and runs a handler here; whoever waits polls. What it leaves out: asynchronous stores with
+//! an end function of their own.
+
+pub mod endpoint;
+pub mod handlers;
+pub mod interface;
+pub mod memory;
+pub mod port;
+
+#[cfg(test)]
+mod tests;
+
+pub use endpoint::Endpoint;
+pub use handlers::{Arrival, Handler, Handlers};
+pub use interface::{ActiveMessages, AmError, HandlerId};
+pub use memory::{Memory, Place, Region, Span};
+pub use port::{Awaited, Function, Port, Rank, Step, Stop, Work};

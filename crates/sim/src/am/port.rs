@@ -1,0 +1,271 @@
+//! What the layer needs from below, and what it tells about its own work.
+
+use std::fmt;
+
+use super::interface::HandlerId;
+use super::memory::{Place, Region, Span};
+
+/// A process, counted from 0.
+pub type Rank = u32;
+
+/// The most words that a request or a reply carries beside its handler.
+pub const ARGUMENTS: usize = 4;
+
+/// What a message's header takes on the wire and in a descriptor: kind, handler, place, lengths.
+pub const HEADER_BYTES: usize = 24;
+
+/// The words of a message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Arguments {
+    words: [u64; ARGUMENTS],
+    count: u8,
+}
+
+impl Arguments {
+    /// `None` when there are more than [`ARGUMENTS`].
+    pub fn new(words: &[u64]) -> Option<Self> {
+        let mut arguments = Self::default();
+        arguments
+            .words
+            .get_mut(..words.len())?
+            .copy_from_slice(words);
+        arguments.count = words.len() as u8;
+        Some(arguments)
+    }
+
+    /// The words that were given.
+    pub fn as_slice(&self) -> &[u64] {
+        self.words.get(..usize::from(self.count)).unwrap_or(&[])
+    }
+}
+
+/// What a message is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// Runs a request handler.
+    Request,
+    /// Runs a reply handler.
+    Reply,
+    /// A fragment of a store; the last one runs a request handler.
+    Store(Fragment),
+    /// Asks for `source` to be sent to `into`.
+    Get {
+        /// What to send.
+        source: Span,
+        /// Where it is to land.
+        into: Place,
+    },
+    /// A fragment of what a get asked for; the last one runs a reply handler.
+    GetData(Fragment),
+}
+
+/// A piece of a bulk transfer. Fragments of one transfer arrive in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fragment {
+    /// Where the piece lies in the sender's memory.
+    pub from: Place,
+    /// Where the piece lands.
+    pub into: Place,
+    /// All that the transfer has landed once this piece has, if this is the last.
+    pub landed: Option<Span>,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// What a port carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// What it is for.
+    pub kind: Kind,
+    /// The handler that it runs in the end.
+    pub handler: HandlerId,
+    /// The handler's words.
+    pub arguments: Arguments,
+}
+
+impl Message {
+    /// The piece of a bulk transfer, if it carries one.
+    pub fn fragment(&self) -> Option<&Fragment> {
+        match &self.kind {
+            Kind::Store(fragment) | Kind::GetData(fragment) => Some(fragment),
+            Kind::Request | Kind::Reply | Kind::Get { .. } => None,
+        }
+    }
+
+    /// Bytes on the wire: header, words, data.
+    pub fn bytes(&self) -> usize {
+        HEADER_BYTES
+            + 8 * self.arguments.as_slice().len()
+            + self.fragment().map_or(0, |fragment| fragment.bytes.len())
+    }
+}
+
+/// The function in which the processor is, for the profile of where time goes (figures 2.7 to 2.9).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Function {
+    /// The program itself.
+    #[default]
+    Compute,
+    /// `am_request`.
+    Request,
+    /// `am_reply`.
+    Reply,
+    /// `am_store`.
+    Store,
+    /// `am_get`.
+    Get,
+    /// `am_poll`, and the handlers that it runs.
+    Poll,
+}
+
+impl Function {
+    /// How many there are.
+    pub const COUNT: usize = 6;
+
+    /// All of them.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Compute,
+        Self::Request,
+        Self::Reply,
+        Self::Store,
+        Self::Get,
+        Self::Poll,
+    ];
+
+    /// As GAM calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Request => "am_request",
+            Self::Reply => "am_reply",
+            Self::Store => "am_store",
+            Self::Get => "am_get",
+            Self::Poll => "am_poll",
+        }
+    }
+}
+
+/// What the layer does itself, in steps that a cost table can price.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// A message's header and words are put together.
+    Compose,
+    /// The way into `am_poll` and out of it.
+    EnterPoll,
+    /// A handler is looked up and called.
+    Dispatch,
+    /// Four bytes of a landed fragment are copied to where they belong.
+    LandWord,
+}
+
+/// What a program did, in kinds of operations.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Additions, subtractions and multiplications of floating-point numbers.
+    pub floating: u64,
+    /// Integer operations, address arithmetic, branches.
+    pub integer: u64,
+    /// Loads and stores that the cache serves.
+    pub cached: u64,
+    /// Loads and stores that go to memory.
+    pub memory: u64,
+}
+
+impl Work {
+    /// This work, `times` over.
+    pub fn times(self, times: u64) -> Self {
+        Self {
+            floating: self.floating.saturating_mul(times),
+            integer: self.integer.saturating_mul(times),
+            cached: self.cached.saturating_mul(times),
+            memory: self.memory.saturating_mul(times),
+        }
+    }
+
+    /// Both.
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            floating: self.floating.saturating_add(other.floating),
+            integer: self.integer.saturating_add(other.integer),
+            cached: self.cached.saturating_add(other.cached),
+            memory: self.memory.saturating_add(other.memory),
+        }
+    }
+}
+
+/// What a process cannot go on without, so that a standstill can say who waits for whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Awaited {
+    /// From whom; `None` when anybody will do.
+    pub from: Option<Rank>,
+    /// What, in the program's words.
+    pub what: &'static str,
+}
+
+impl Awaited {
+    /// `what` from `from`.
+    pub fn from(from: Rank, what: &'static str) -> Self {
+        Self {
+            from: Some(from),
+            what,
+        }
+    }
+
+    /// `what`, from whoever sends it.
+    pub fn from_any(what: &'static str) -> Self {
+        Self { from: None, what }
+    }
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.from {
+            Some(from) => write!(formatter, "{} from process {from}", self.what),
+            None => write!(formatter, "{} from any process", self.what),
+        }
+    }
+}
+
+/// The carrier has ended, and nothing more will come or go. Whoever ended it knows why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stop;
+
+/// Carries messages between processes, in order between any two of them.
+///
+/// No call runs a handler. A port never takes more than it has room for: `send` hands the message
+/// back instead, and the caller polls, because the room may depend on the other side's getting
+/// answers from this one.
+pub trait Port {
+    /// Which process this is.
+    fn rank(&self) -> Rank;
+
+    /// How many there are.
+    fn ranks(&self) -> u32;
+
+    /// The longest fragment.
+    fn fragment_bytes(&self) -> usize;
+
+    /// Where fragments should begin, so that none straddles two pages; a power of two.
+    fn page_bytes(&self) -> usize;
+
+    /// The program has made a region; what is sent from it may be named by address.
+    fn attach(&mut self, region: Region, bytes: usize) -> Result<(), Stop>;
+
+    /// Takes the message, or hands it back when there is no room on the way to `to`.
+    fn send(&mut self, to: Rank, message: Message) -> Result<Option<Message>, Stop>;
+
+    /// The next message that has arrived.
+    fn receive(&mut self) -> Result<Option<(Rank, Message)>, Stop>;
+
+    /// Returns when something may have arrived or there may be room where there was none.
+    fn wait(&mut self, awaited: Awaited) -> Result<(), Stop>;
+
+    /// The program has done this since the last call.
+    fn work(&mut self, work: Work);
+
+    /// The layer has done this.
+    fn step(&mut self, step: Step, times: u64);
+
+    /// From here on the processor is in `function`; answers where it was.
+    fn enter(&mut self, function: Function) -> Function;
+}

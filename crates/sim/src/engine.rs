@@ -1,0 +1,233 @@
+//! Virtual time and the one queue of events that everything waits in.
+//!
+//! Time is a whole number of picoseconds: a cycle of any real clock is many of them, 2⁶⁴ of them are
+//! seven months, and nothing rounds differently on another machine. Events come out ordered by time,
+//! and those of one time in the order in which they went in, so that a run depends on nothing but its
+//! input.
+//!
+//! The queue is a heap of four children each: half as deep as a binary one, and the four keys that
+//! are compared on the way down lie next to each other.
+
+/// A moment or a span of virtual time, in picoseconds.
+pub type Time = u64;
+
+/// One nanosecond.
+pub const NANOSECOND: Time = 1_000;
+/// One microsecond.
+pub const MICROSECOND: Time = 1_000 * NANOSECOND;
+/// One millisecond.
+pub const MILLISECOND: Time = 1_000 * MICROSECOND;
+/// One second.
+pub const SECOND: Time = 1_000 * MILLISECOND;
+
+/// How many children each place in the heap has.
+const WIDTH: usize = 4;
+
+#[derive(Clone, Copy)]
+struct Entry<E> {
+    at: Time,
+    sequence: u64,
+    event: E,
+}
+
+impl<E> Entry<E> {
+    /// Both parts of the order as one number, so that one comparison decides.
+    fn key(&self) -> u128 {
+        u128::from(self.at) << 64 | u128::from(self.sequence)
+    }
+}
+
+/// The queue of what will happen, and the present.
+pub struct Engine<E> {
+    heap: Vec<Entry<E>>,
+    now: Time,
+    next_sequence: u64,
+    handled: u64,
+}
+
+impl<E: Copy> Default for Engine<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<E: Copy> Engine<E> {
+    /// An engine at time 0 in which nothing will happen.
+    pub fn new() -> Self {
+        Self {
+            heap: Vec::new(),
+            now: 0,
+            next_sequence: 0,
+            handled: 0,
+        }
+    }
+
+    /// The present: the time of the event that [`Self::next`] answered last.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// How many events have happened.
+    pub fn handled(&self) -> u64 {
+        self.handled
+    }
+
+    /// How many events are still to come.
+    pub fn pending(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// When the next event will happen.
+    pub fn next_time(&self) -> Option<Time> {
+        self.heap.first().map(|entry| entry.at)
+    }
+
+    /// Lets `event` happen at `at`; what should have happened in the past happens now.
+    pub fn at(&mut self, at: Time, event: E) {
+        let entry = Entry {
+            at: at.max(self.now),
+            sequence: self.next_sequence,
+            event,
+        };
+        self.next_sequence += 1;
+        self.heap.push(entry);
+        self.rise(entry);
+    }
+
+    /// Lets `event` happen `after` from now.
+    pub fn after(&mut self, after: Time, event: E) {
+        self.at(self.now.saturating_add(after), event);
+    }
+
+    /// Goes on to the next event; `None` when nothing is left to happen.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Option<E> {
+        let last = self.heap.pop()?;
+        let first = match self.heap.first().copied() {
+            Some(first) => {
+                self.sink(last);
+                first
+            }
+            None => last,
+        };
+        self.now = first.at;
+        self.handled += 1;
+        Some(first.event)
+    }
+
+    /// Moves `entry`, which was pushed at the end, up to its place.
+    fn rise(&mut self, entry: Entry<E>) {
+        let heap = self.heap.as_mut_slice();
+        let key = entry.key();
+        let mut hole = heap.len() - 1;
+        while hole > 0 {
+            let parent = (hole - 1) / WIDTH;
+            if heap[parent].key() <= key {
+                break;
+            }
+            heap[hole] = heap[parent];
+            hole = parent;
+        }
+        heap[hole] = entry;
+    }
+
+    /// Puts `entry` in place of the first, and moves it down to its place.
+    fn sink(&mut self, entry: Entry<E>) {
+        let heap = self.heap.as_mut_slice();
+        let key = entry.key();
+        let mut hole = 0;
+        loop {
+            let children = hole * WIDTH + 1;
+            let Some(group) = heap.get(children..heap.len().min(children + WIDTH)) else {
+                break;
+            };
+            let mut least = (key, hole);
+            for (place, child) in group.iter().enumerate() {
+                let child_key = child.key();
+                if child_key < least.0 {
+                    least = (child_key, children + place);
+                }
+            }
+            if least.1 == hole {
+                break;
+            }
+            heap[hole] = heap[least.1];
+            hole = least.1;
+        }
+        heap[hole] = entry;
+    }
+}
+
+/// How long `count` things take at `per_second` of them in each second, rounded up.
+///
+/// `per_second` is never 0 in a checked profile; were it, the answer would be the end of time.
+pub fn duration_at(count: u64, per_second: u64) -> Time {
+    let picoseconds = u128::from(count) * u128::from(SECOND);
+    picoseconds
+        .checked_div(u128::from(per_second))
+        .map_or(Time::MAX, |whole| {
+            let rest = u128::from(!picoseconds.is_multiple_of(u128::from(per_second)));
+            Time::try_from(whole + rest).unwrap_or(Time::MAX)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_happen_by_time_and_then_in_the_order_of_their_going_in() {
+        let mut engine = Engine::new();
+        let mut random = 1_u64;
+        let mut put = Vec::new();
+        for number in 0..2_000_u64 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let at = random >> 56;
+            engine.at(at, number);
+            put.push((at, number));
+        }
+        put.sort();
+        let mut got = Vec::new();
+        while let Some(number) = engine.next() {
+            got.push((engine.now(), number));
+        }
+        assert_eq!(got, put);
+        assert_eq!(engine.handled(), 2_000);
+    }
+
+    #[test]
+    fn events_put_in_on_the_way_keep_the_order() {
+        let mut engine = Engine::new();
+        engine.at(10, 0_u32);
+        let mut trail = Vec::new();
+        while let Some(event) = engine.next() {
+            trail.push((engine.now(), event));
+            if event < 6 {
+                engine.after(5, event + 10);
+                engine.after(5, event + 1);
+            }
+        }
+        assert!(trail.is_sorted_by_key(|&(at, _)| at));
+        assert_eq!(trail[1..3], [(15, 10), (15, 1)]);
+        assert_eq!(trail.len(), 13);
+    }
+
+    #[test]
+    fn what_should_have_been_happens_now() {
+        let mut engine = Engine::new();
+        engine.at(100, 'a');
+        assert_eq!(engine.next(), Some('a'));
+        engine.at(3, 'b');
+        assert_eq!((engine.next(), engine.now()), (Some('b'), 100));
+        assert_eq!(engine.next(), None);
+    }
+
+    #[test]
+    fn durations_round_up() {
+        assert_eq!(duration_at(1, 66_000_000), 15_152);
+        assert_eq!(duration_at(4_096, 160_000_000), 25_600 * NANOSECOND);
+        assert_eq!(duration_at(1, 0), Time::MAX);
+    }
+}

@@ -1,0 +1,638 @@
+//! Figures 4.4 to 4.19.
+
+use causeway_firmware::Settings;
+
+use super::{About, Effort, FigureError, Row, Rows, Verdict, Verdicts, microseconds};
+use crate::profile::Profile;
+use crate::workloads::design::Design;
+use crate::workloads::scaling::{self, Extent, Kind, Load, PROCESSES};
+
+const X: &str = "declared VIs on a node";
+const LATENCY: &str = "latency in µs";
+
+const fn about(number: &'static str, title: &'static str) -> About {
+    About {
+        number,
+        title,
+        x: X,
+        y: LATENCY,
+    }
+}
+
+/// The figures.
+pub const FIGURES: &[About] = &[
+    about("4.4", "Latency and wait of Base, 8 active VIs, 128 bytes"),
+    about(
+        "4.5",
+        "Latency and wait of Base, up to 60 active VIs, 4 KiB",
+    ),
+    about(
+        "4.6",
+        "Size of the descriptor's payload, Base, all VIs active",
+    ),
+    about(
+        "4.7",
+        "Completion queues, Base, one VI at a time, 128 bytes",
+    ),
+    about("4.8", "Overlap: Base+O against Base, 4 KiB"),
+    about("4.9", "Overlap: Base+O against Base, 128 bytes"),
+    about(
+        "4.10",
+        "Hardware DMA queues: Base+O+DMAQ against Base+O, 4 KiB",
+    ),
+    about(
+        "4.11",
+        "Hardware DMA queues: Base+O+DMAQ against Base+O, 128 bytes",
+    ),
+    about("4.12", "Hardware doorbells: latency, 128 bytes"),
+    about("4.13", "Hardware doorbells: wait, 128 bytes"),
+    about("4.14", "Tailgating descriptors, 128 bytes"),
+    about("4.15", "Two processors, 128 bytes"),
+    about("4.16", "Shadow queues, 128 bytes"),
+    about("4.17", "All enhancements against Base, 128 bytes"),
+    about("4.18", "All enhancements against Base, 1 KiB"),
+    about("4.19", "All enhancements against Base, 4 KiB"),
+];
+
+/// Nodes of the clusters, which make 4, 28, 60, 124, 252 and 508 VIs.
+const NODES: [usize; 6] = [2, 8, 16, 32, 64, 128];
+
+/// One curve of a figure.
+#[derive(Clone, Debug)]
+pub struct Curve {
+    series: String,
+    settings: Settings,
+    kind: Kind,
+    bytes: u32,
+    burst: u32,
+    completion_queue: bool,
+    /// Whether the wait is a curve of its own, and the latency.
+    wait: bool,
+    latency: bool,
+}
+
+impl Curve {
+    fn new(design: Design, active: usize, bytes: u32) -> Self {
+        Self {
+            series: format!("{} u{active}", design.name()),
+            settings: design.settings(),
+            kind: Kind::Active(active),
+            bytes,
+            burst: 1,
+            completion_queue: false,
+            wait: false,
+            latency: true,
+        }
+    }
+
+    fn named(self, series: impl Into<String>) -> Self {
+        Self {
+            series: series.into(),
+            ..self
+        }
+    }
+
+    /// Messages that fit travel inside the descriptor.
+    fn payload(mut self, bytes: u32) -> Self {
+        self.settings.payload_bytes = bytes;
+        self
+    }
+
+    fn shadow(mut self) -> Self {
+        self.settings.shadow_queues = true;
+        self
+    }
+
+    fn with_wait(self) -> Self {
+        Self { wait: true, ..self }
+    }
+}
+
+/// Loads that the text calls u12, u28 and u60.
+const LOADS: [usize; 3] = [12, 28, 60];
+/// All VIs, whatever their number.
+const ALL: usize = 4 * 127;
+
+fn compare(designs: &[Design], loads: &[usize], bytes: u32) -> Vec<Curve> {
+    designs
+        .iter()
+        .flat_map(|&design| {
+            loads
+                .iter()
+                .map(move |&load| Curve::new(design, load, bytes))
+        })
+        .collect()
+}
+
+/// The curves of a figure; none if it is not of this chapter.
+pub(super) fn curves(figure: &str) -> Vec<Curve> {
+    use Design::{Base, BaseO, BaseODmaq, DoorODmaq, DoorODmaq2Cpu};
+    let best = |load, bytes| Curve::new(DoorODmaq2Cpu, load, bytes).shadow();
+    match figure {
+        "4.4" => vec![Curve::new(Base, 8, 128).payload(128).with_wait()],
+        "4.5" => vec![Curve::new(Base, 60, 4_096).with_wait()],
+        "4.6" => [8, 32, 64, 128]
+            .map(|bytes| {
+                Curve::new(Base, ALL, bytes)
+                    .payload(128)
+                    .shadow()
+                    .named(format!("{bytes} bytes"))
+            })
+            .to_vec(),
+        "4.7" => [false, true]
+            .map(|queue| {
+                let name = if queue { "with CQ" } else { "without CQ" };
+                Curve {
+                    kind: Kind::OneOfAll,
+                    completion_queue: queue,
+                    ..Curve::new(Base, 1, 128).payload(128).named(name)
+                }
+            })
+            .to_vec(),
+        "4.8" => compare(&[Base, BaseO], &LOADS, 4_096),
+        "4.9" => compare(&[Base, BaseO], &LOADS, 128),
+        "4.10" => compare(&[BaseO, BaseODmaq], &LOADS, 4_096),
+        "4.11" => compare(&[Base, BaseO, BaseODmaq], &LOADS, 128),
+        "4.12" => compare(&[BaseODmaq, DoorODmaq], &LOADS, 128),
+        "4.13" => compare(&[BaseODmaq, DoorODmaq], &LOADS, 128)
+            .into_iter()
+            .map(|curve| Curve {
+                latency: false,
+                wait: true,
+                ..curve
+            })
+            .collect(),
+        "4.14" => LOADS
+            .iter()
+            .flat_map(|&load| {
+                [false, true].map(|tailgating| {
+                    let name = if tailgating { "tailgating" } else { "without" };
+                    let mut curve = Curve::new(DoorODmaq, load, 128)
+                        .with_wait()
+                        .named(format!("{name} u{load}"));
+                    curve.burst = 2;
+                    curve.settings.tailgating = tailgating;
+                    curve
+                })
+            })
+            .collect(),
+        "4.15" => compare(&[DoorODmaq, DoorODmaq2Cpu], &LOADS, 128),
+        "4.16" => LOADS
+            .iter()
+            .flat_map(|&load| {
+                [
+                    Curve::new(DoorODmaq2Cpu, load, 128).named(format!("DMA u{load}")),
+                    best(load, 128).named(format!("shadow u{load}")),
+                ]
+            })
+            .collect(),
+        "4.17" | "4.18" | "4.19" => {
+            let bytes = match figure {
+                "4.17" => 128,
+                "4.18" => 1_024,
+                _ => 4_096,
+            };
+            let mut curves = compare(&[Base], &[12, 60], bytes);
+            curves.extend([12, 60].map(|load| best(load, bytes)));
+            curves
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The clusters that a curve is run for.
+pub(super) fn nodes(curve: &Curve, effort: Effort) -> Vec<usize> {
+    let all = curve.kind == Kind::Active(ALL);
+    match effort {
+        Effort::Full => NODES.to_vec(),
+        // With all VIs active the largest cluster is long to run, but it is the one that the text speaks of.
+        Effort::Quick if all => vec![2, 16, 128],
+        Effort::Quick => vec![2, 8, 16, 64, 128],
+    }
+}
+
+/// The declared VIs of a cluster's node.
+fn declared(nodes: usize) -> f64 {
+    (PROCESSES * (nodes - 1)) as f64
+}
+
+/// Runs one point of a curve.
+pub(super) fn run(curve: &Curve, nodes: usize, effort: Effort) -> Result<Vec<Row>, FigureError> {
+    let profile = Profile::shipped("via")?;
+    let all = curve.kind == Kind::Active(ALL);
+    let load = Load {
+        nodes,
+        kind: curve.kind,
+        bytes: curve.bytes,
+        burst: curve.burst,
+        completion_queue: curve.completion_queue,
+        rounds: match (effort, all) {
+            (Effort::Quick, true) => 6,
+            (Effort::Quick, false) => 20,
+            (Effort::Full, true) => 20,
+            (Effort::Full, false) => 100,
+        },
+        extent: Extent::Representative,
+        seed: 1,
+    };
+    let outcome = scaling::run(&profile, &curve.settings, &load)?;
+    let x = declared(nodes);
+    let mut rows = Vec::new();
+    if curve.latency {
+        rows.push(Row {
+            series: curve.series.clone(),
+            x,
+            value: microseconds(outcome.latency),
+        });
+    }
+    if curve.wait {
+        rows.push(Row {
+            series: format!("wait {}", curve.series),
+            x,
+            value: microseconds(outcome.wait),
+        });
+    }
+    Ok(rows)
+}
+
+/// How much `b` is above `a`, in parts of `a`.
+fn above(a: f64, b: f64) -> f64 {
+    b / a - 1.0
+}
+
+/// The slope of a series between two places.
+fn slope(series: &[(f64, f64)], from: f64, to: f64) -> f64 {
+    let at = |x: f64| {
+        series
+            .iter()
+            .find(|point| point.0 == x)
+            .map_or(f64::NAN, |point| point.1)
+    };
+    (at(to) - at(from)) / (to - from)
+}
+
+/// How much of a series's variance a straight line explains.
+fn linearity(series: &[(f64, f64)]) -> f64 {
+    let count = series.len() as f64;
+    let mean = |of: fn(&(f64, f64)) -> f64| series.iter().map(of).sum::<f64>() / count;
+    let (mean_x, mean_y) = (mean(|point| point.0), mean(|point| point.1));
+    let mut sums = (0.0, 0.0, 0.0);
+    for (x, y) in series {
+        let (dx, dy) = (x - mean_x, y - mean_y);
+        sums = (sums.0 + dx * dy, sums.1 + dx * dx, sums.2 + dy * dy);
+    }
+    sums.0 * sums.0 / (sums.1 * sums.2)
+}
+
+/// Holds the figure's rows against the text.
+pub(super) fn judge(figure: &str, rows: Rows<'_>) -> Vec<Verdict> {
+    use Design::{Base, BaseO, BaseODmaq, DoorODmaq, DoorODmaq2Cpu};
+    let mut verdicts = Verdicts::default();
+    match figure {
+        "4.4" => judge_base(rows, &mut verdicts),
+        "4.5" => judge_knee(rows, &mut verdicts),
+        "4.6" => judge_payload(rows, &mut verdicts),
+        "4.7" => judge_queues(rows, &mut verdicts),
+        "4.8" => {
+            let claim =
+                "overlap lowers the latency of 4 KiB messages under all loads, more at higher ones";
+            judge_better(rows, &mut verdicts, claim, Base, BaseO);
+        }
+        "4.9" => {
+            let claim = "with 128 bytes it is reversed: the upkeep of queues costs more than overlap gains, more at higher loads";
+            judge_better(rows, &mut verdicts, claim, BaseO, Base);
+        }
+        "4.10" => judge_no_help(rows, &mut verdicts),
+        "4.11" => {
+            let claim = "hardware queues lower the latency of short messages, more at higher loads";
+            judge_better(rows, &mut verdicts, claim, BaseO, BaseODmaq);
+            let still = LOADS.iter().all(|load| {
+                constant(rows, Base, *load)
+                    .iter()
+                    .zip(constant(rows, BaseODmaq, *load))
+                    .all(|(base, queued)| queued.1 > base.1)
+            });
+            verdicts.add(
+                "these latencies are still worse than those of the design without overlap",
+                still,
+                show(rows, &[Base, BaseODmaq]),
+            );
+        }
+        "4.12" => judge_doorbells(rows, &mut verdicts),
+        "4.13" => judge_waits(rows, &mut verdicts),
+        "4.14" => judge_tailgating(rows, &mut verdicts),
+        "4.15" => {
+            let claim = "separate processors lower the latency, more at higher loads";
+            judge_better(rows, &mut verdicts, claim, DoorODmaq, DoorODmaq2Cpu);
+        }
+        "4.16" => judge_shadow(rows, &mut verdicts),
+        "4.17" | "4.18" | "4.19" => judge_together(rows, &mut verdicts),
+        _ => {}
+    }
+    verdicts.0
+}
+
+fn name(design: Design, load: usize) -> String {
+    format!("{} u{load}", design.name())
+}
+
+/// The part of a curve where the offered load is constant: as many VIs are declared as are active, or more.
+fn constant(rows: Rows<'_>, design: Design, load: usize) -> Vec<(f64, f64)> {
+    let mut series = rows.series(&name(design, load));
+    series.retain(|point| point.0 >= load as f64);
+    series
+}
+
+fn show(rows: Rows<'_>, designs: &[Design]) -> String {
+    let mut text = Vec::new();
+    for design in designs {
+        for load in LOADS {
+            let values: Vec<String> = rows
+                .series(&name(*design, load))
+                .iter()
+                .map(|(x, value)| format!("{x}: {value:.0}"))
+                .collect();
+            if !values.is_empty() {
+                text.push(format!("{} u{load}: {}", design.name(), values.join(" ")));
+            }
+        }
+    }
+    text.join("; ")
+}
+
+fn judge_base(rows: Rows<'_>, verdicts: &mut Verdicts) {
+    let mut latency = rows.series("Base u8");
+    latency.retain(|point| point.0 >= 8.0);
+    let wait = rows.series("wait Base u8");
+    let fit = linearity(&latency);
+    let rises = latency.is_sorted_by(|a, b| a.1 < b.1);
+    verdicts.add(
+        "latency increases almost linearly with the declared VIs",
+        rises && fit > 0.97,
+        format!("a line explains {:.1} % of {latency:.0?}", fit * 100.0),
+    );
+    let wait_slope = slope(&wait, 28.0, 508.0);
+    let ratio = wait_slope / slope(&latency, 28.0, 508.0);
+    verdicts.add(
+        "the wait curve almost parallels the latency curve",
+        (0.5..1.5).contains(&ratio),
+        format!("the wait grows {ratio:.2} times as fast"),
+    );
+}
+
+fn judge_knee(rows: Rows<'_>, verdicts: &mut Verdicts) {
+    for series in ["Base u60", "wait Base u60"] {
+        let points = rows.series(series);
+        let (before, after) = (slope(&points, 4.0, 60.0), slope(&points, 60.0, 508.0));
+        verdicts.add(
+            "sharp increase while the load increases (up to 60 VIs), reduced slope while it is constant",
+            before > 2.0 * after && after > 0.0,
+            format!("{series}: slopes {before:.2} and {after:.2} µs per VI"),
+        );
+    }
+}
+
+fn judge_payload(rows: Rows<'_>, verdicts: &mut Verdicts) {
+    let at = |bytes: u32| rows.at(&format!("{bytes} bytes"), 508.0);
+    verdicts.add(
+        "with 508 VIs a message of 32 or 64 bytes can have a lower latency than one of 8",
+        at(32) < at(8) || at(64) < at(8),
+        format!(
+            "8: {:.0}, 32: {:.0}, 64: {:.0}, 128: {:.0} µs",
+            at(8),
+            at(32),
+            at(64),
+            at(128)
+        ),
+    );
+}
+
+fn judge_queues(rows: Rows<'_>, verdicts: &mut Verdicts) {
+    let (without, with) = (rows.series("without CQ"), rows.series("with CQ"));
+    let slopes = [slope(&without, 28.0, 508.0), slope(&with, 28.0, 508.0)];
+    verdicts.add(
+        "without a completion queue the cost goes up linearly with the declared VIs, with one it depends less on them",
+        slopes[0] > slopes[1],
+        format!("slopes {:.3} and {:.3} µs per VI", slopes[0], slopes[1]),
+    );
+    let (few, many) = (4.0, 508.0);
+    verdicts.add(
+        "completion queues have their cost (another DMA), which the benefits overcome with many VIs",
+        rows.at("with CQ", few) > rows.at("without CQ", few)
+            && rows.at("with CQ", many) < rows.at("without CQ", many),
+        format!(
+            "4 VIs: {:.0} with, {:.0} without; 508 VIs: {:.0} with, {:.0} without",
+            rows.at("with CQ", few),
+            rows.at("without CQ", few),
+            rows.at("with CQ", many),
+            rows.at("without CQ", many)
+        ),
+    );
+}
+
+/// `better` is lower than `worse` wherever the load is constant, and more so at higher loads.
+fn judge_better(
+    rows: Rows<'_>,
+    verdicts: &mut Verdicts,
+    claim: &str,
+    worse: Design,
+    better: Design,
+) {
+    let gain = |load: usize| -> Vec<f64> {
+        constant(rows, worse, load)
+            .iter()
+            .zip(constant(rows, better, load))
+            .map(|(worse, better)| worse.1 - better.1)
+            .collect()
+    };
+    let gains = LOADS.map(gain);
+    let all = gains
+        .iter()
+        .all(|gains| !gains.is_empty() && gains.iter().all(|gain| *gain > 0.0));
+    let first = |place: usize| gains[place].first().copied().unwrap_or(f64::NAN);
+    verdicts.add(
+        claim,
+        all && first(0) < first(1) && first(1) < first(2),
+        show(rows, &[worse, better]),
+    );
+}
+
+fn judge_no_help(rows: Rows<'_>, verdicts: &mut Verdicts) {
+    use Design::{BaseO, BaseODmaq};
+    let most = LOADS
+        .iter()
+        .flat_map(|load| {
+            let queued = constant(rows, BaseODmaq, *load);
+            constant(rows, BaseO, *load)
+                .into_iter()
+                .zip(queued)
+                .map(|(software, hardware)| above(software.1, hardware.1).abs())
+        })
+        .fold(0.0, f64::max);
+    verdicts.add(
+        "hardware DMA queues do not help with 4 KiB messages",
+        most < 0.15,
+        format!(
+            "they differ by {:.1} % at most; {}",
+            most * 100.0,
+            show(rows, &[BaseO, BaseODmaq])
+        ),
+    );
+}
+
+fn judge_doorbells(rows: Rows<'_>, verdicts: &mut Verdicts) {
+    use Design::{BaseODmaq, DoorODmaq};
+    let spread = LOADS.map(|load| {
+        let values = constant(rows, DoorODmaq, load);
+        let least = values
+            .iter()
+            .map(|point| point.1)
+            .fold(f64::INFINITY, f64::min);
+        let most = values.iter().map(|point| point.1).fold(0.0, f64::max);
+        above(least, most)
+    });
+    verdicts.add(
+        "with hardware doorbells the latency of an offered load is constant",
+        spread.iter().all(|spread| *spread < 0.03),
+        show(rows, &[DoorODmaq]),
+    );
+    let grows = LOADS.iter().all(|load| {
+        let polled = constant(rows, BaseODmaq, *load);
+        match (polled.first(), polled.last()) {
+            (Some(first), Some(last)) => last.1 > first.1,
+            _ => false,
+        }
+    });
+    verdicts.add(
+        "without them it grows with the declared VIs even when the load is constant",
+        grows,
+        show(rows, &[BaseODmaq]),
+    );
+    let lower = LOADS.iter().all(|load| {
+        constant(rows, BaseODmaq, *load)
+            .iter()
+            .zip(constant(rows, DoorODmaq, *load))
+            .all(|(polled, queued)| queued.1 < polled.1)
+    });
+    verdicts.add(
+        "hardware doorbells improve latencies significantly",
+        lower,
+        show(rows, &[BaseODmaq, DoorODmaq]),
+    );
+    // The flat part: up to where the latency is a tenth above its value when all VIs are active.
+    let flat_until = LOADS.map(|load| {
+        let polled = constant(rows, BaseODmaq, load);
+        let first = polled.first().map_or(f64::NAN, |point| point.1);
+        polled
+            .iter()
+            .take_while(|point| above(first, point.1) < 0.1)
+            .map(|point| point.0)
+            .fold(0.0, f64::max)
+    });
+    verdicts.add(
+        "after the load has become constant there is a flat part, longer for higher loads, before it goes up again",
+        flat_until[0] <= flat_until[1] && flat_until[1] <= flat_until[2] && flat_until[0] < flat_until[2],
+        format!("flat until {flat_until:?} VIs"),
+    );
+}
+
+fn judge_waits(rows: Rows<'_>, verdicts: &mut Verdicts) {
+    use Design::{BaseODmaq, DoorODmaq};
+    let mut lower = true;
+    let mut constant_waits = true;
+    let mut text = Vec::new();
+    for load in LOADS {
+        let series = |design| {
+            let mut series = rows.series(&format!("wait {}", name(design, load)));
+            series.retain(|point: &(f64, f64)| point.0 >= load as f64);
+            series
+        };
+        let (polled, queued) = (series(BaseODmaq), series(DoorODmaq));
+        lower &= !queued.is_empty()
+            && polled
+                .iter()
+                .zip(&queued)
+                .all(|(polled, queued)| queued.1 < polled.1);
+        let ends = (queued.first(), queued.last());
+        if let (Some(first), Some(last)) = ends {
+            constant_waits &= above(first.1, last.1).abs() < 0.1;
+            text.push(format!("u{load}: {:.0} to {:.0}", first.1, last.1));
+        }
+    }
+    verdicts.add(
+        "the gain in latency comes from the wait until a message is noticed, which no longer depends on the declared VIs",
+        lower && constant_waits,
+        text.join("; "),
+    );
+}
+
+fn judge_tailgating(rows: Rows<'_>, verdicts: &mut Verdicts) {
+    let mut latency_gain = Vec::new();
+    let mut wait_gain = Vec::new();
+    for load in LOADS {
+        let gain = |prefix: &str| -> f64 {
+            let of = |name: &str| rows.series(&format!("{prefix}{name} u{load}"));
+            let gains: Vec<f64> = of("without")
+                .iter()
+                .zip(of("tailgating"))
+                .filter(|(without, _)| without.0 >= load as f64)
+                .map(|(without, tailgating)| without.1 - tailgating.1)
+                .collect();
+            gains.iter().sum::<f64>() / gains.len() as f64
+        };
+        latency_gain.push(gain(""));
+        wait_gain.push(gain("wait "));
+    }
+    verdicts.add(
+        "tailgating improves latencies",
+        latency_gain.iter().all(|gain| *gain > 0.0),
+        format!("mean gains {latency_gain:.1?} µs"),
+    );
+    verdicts.add(
+        "the wait gains more than the latency",
+        wait_gain
+            .iter()
+            .zip(&latency_gain)
+            .all(|(wait, latency)| wait > latency),
+        format!("mean gains {wait_gain:.1?} against {latency_gain:.1?} µs"),
+    );
+}
+
+fn judge_shadow(rows: Rows<'_>, verdicts: &mut Verdicts) {
+    let mut lower = true;
+    let mut text = Vec::new();
+    for load in LOADS {
+        let (dma, shadow) = (
+            rows.series(&format!("DMA u{load}")),
+            rows.series(&format!("shadow u{load}")),
+        );
+        lower &= !dma.is_empty()
+            && dma
+                .iter()
+                .zip(&shadow)
+                .all(|(dma, shadow)| shadow.1 < dma.1);
+        if let (Some(dma), Some(shadow)) = (dma.last(), shadow.last()) {
+            text.push(format!("u{load}: {:.0} against {:.0}", shadow.1, dma.1));
+        }
+    }
+    verdicts.add("shadow queues lower the latency", lower, text.join("; "));
+}
+
+fn judge_together(rows: Rows<'_>, verdicts: &mut Verdicts) {
+    use Design::{Base, DoorODmaq2Cpu};
+    let better = |load: usize, increasing: bool| {
+        let best = rows.series(&name(DoorODmaq2Cpu, load));
+        rows.series(&name(Base, load))
+            .iter()
+            .zip(best)
+            .filter(|(base, _)| (base.0 < load as f64) == increasing)
+            .all(|(base, best)| best.1 < base.1)
+    };
+    for (increasing, region) in [(true, "increasing"), (false, "constant")] {
+        verdicts.add(
+            &format!("all enhancements together are better where the load is {region}, for low and high loads"),
+            better(12, increasing) && better(60, increasing),
+            format!("{}; {}", show(rows, &[Base]), show(rows, &[DoorODmaq2Cpu])),
+        );
+    }
+}

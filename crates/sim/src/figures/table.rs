@@ -1,0 +1,205 @@
+//! Tables 5.1 and 5.2: printed values beside simulated ones.
+
+use super::{FigureError, microseconds};
+use crate::profile::Profile;
+use crate::workloads::design::Design;
+use crate::workloads::ping;
+
+/// The programs of chapter 5, in the tables' order.
+pub const PROGRAMS: [Design; 3] = [Design::Svia, Design::Pvia, Design::QosVia];
+/// Message sizes, in the tables' order.
+pub const SIZES: [u32; 4] = [4, 1_024, 4_096, 16_384];
+
+/// One entry of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cell {
+    /// Program, side and row: `svia/send/0`.
+    pub case: String,
+    /// Bytes of the message.
+    pub size_bytes: u32,
+    /// What is printed, in µs; nothing where the table has a gap.
+    pub paper: Option<f64>,
+    /// What is simulated, in µs.
+    pub causeway: f64,
+}
+
+impl Cell {
+    /// Whether the two agree within a tenth or 2 µs.
+    pub fn agrees(&self) -> bool {
+        self.agrees_within(0.1)
+    }
+
+    /// Whether the two agree within `part` of what is printed, or 2 µs.
+    pub fn agrees_within(&self, part: f64) -> bool {
+        self.paper.is_none_or(|paper| {
+            let apart = (self.causeway - paper).abs();
+            apart <= 2.0 || apart <= paper * part
+        })
+    }
+}
+
+/// Rows of the send side of Table 5.1.
+pub const SEND_ROWS: [&str; 7] = [
+    "HDMA Prog. (Desc.)",
+    "Desc. Down",
+    "HDMA Prog. (Data)",
+    "Data Down",
+    "NSDMA Done",
+    "HDMA Prog. (Status)",
+    "Status Done",
+];
+/// Rows of its receive side.
+pub const RECEIVE_ROWS: [&str; 6] = [
+    "HDMA Prog. (Desc.)",
+    "Desc Down",
+    "HDMA Prog. (Data)",
+    "Data Up",
+    "HDMA Prog. (Status)",
+    "Status Done",
+];
+
+/// Table 5.1 as printed: for each program and row, the four sizes.
+const SEND: [[[u16; 4]; 7]; 3] = [
+    [
+        [3, 3, 3, 3],
+        [6, 6, 6, 6],
+        [9, 9, 9, 11],
+        [11, 18, 43, 141],
+        [12, 25, 69, 244],
+        [13, 27, 71, 245],
+        [14, 28, 72, 247],
+    ],
+    [
+        [7, 7, 7, 7],
+        [11, 10, 11, 10],
+        [19, 19, 23, 34],
+        [23, 28, 52, 148],
+        [28, 39, 82, 254],
+        [33, 45, 87, 260],
+        [38, 49, 92, 264],
+    ],
+    [
+        [9, 9, 9, 9],
+        [13, 13, 13, 13],
+        [24, 24, 30, 49],
+        [27, 33, 57, 152],
+        [32, 43, 86, 261],
+        [37, 49, 91, 266],
+        [41, 53, 95, 270],
+    ],
+];
+const RECEIVE: [[[u16; 4]; 6]; 3] = [
+    [
+        [3, 3, 3, 3],
+        [5, 5, 5, 5],
+        [8, 8, 9, 11],
+        [10, 17, 42, 138],
+        [11, 18, 43, 140],
+        [12, 20, 44, 141],
+    ],
+    [
+        [0, 0, 0, 0],
+        [0, 0, 0, 0],
+        [10, 10, 14, 24],
+        [14, 19, 42, 138],
+        [19, 24, 47, 143],
+        [23, 28, 51, 146],
+    ],
+    [
+        [0, 0, 0, 0],
+        [0, 0, 0, 0],
+        [12, 12, 17, 35],
+        [15, 21, 44, 139],
+        [20, 25, 48, 143],
+        [24, 29, 52, 147],
+    ],
+];
+const ONE_WAY: [[u16; 4]; 3] = [[30, 53, 121, 385], [69, 90, 153, 423], [73, 90, 157, 426]];
+
+/// Table 5.2 as printed. The copy at hand lacks one entry of the last row.
+const BULK: [[Option<u16>; 4]; 3] = [
+    [Some(8), Some(14), Some(48), Some(152)],
+    [Some(26), Some(28), Some(36), Some(86)],
+    [Some(32), Some(34), Some(46), None],
+];
+
+/// Round trips that are averaged.
+const ROUNDS: u32 = 16;
+
+fn program_name(program: Design) -> String {
+    program.name().to_lowercase()
+}
+
+/// Table 5.1 on the profile that is calibrated for it: program by program, size by size.
+pub fn table_5_1() -> Result<Vec<Cell>, FigureError> {
+    table_5_1_on(&Profile::shipped("qos")?)
+}
+
+/// Table 5.1 on other hardware.
+pub fn table_5_1_on(profile: &Profile) -> Result<Vec<Cell>, FigureError> {
+    let mut cells = Vec::new();
+    for (place, program) in PROGRAMS.into_iter().enumerate() {
+        for (column, bytes) in SIZES.into_iter().enumerate() {
+            cells.extend(breakdown(profile, place, program, column, bytes)?);
+        }
+    }
+    Ok(cells)
+}
+
+fn breakdown(
+    profile: &Profile,
+    place: usize,
+    program: Design,
+    column: usize,
+    bytes: u32,
+) -> Result<Vec<Cell>, FigureError> {
+    let found = ping::ping_pong(profile, program.roomy(4), bytes, ROUNDS)?;
+    let cell = |side: &str, row: usize, paper: u16, causeway| Cell {
+        case: format!("{}/{side}/{row}", program_name(program)),
+        size_bytes: bytes,
+        paper: Some(f64::from(paper)),
+        causeway: microseconds(causeway),
+    };
+    let mut cells = Vec::new();
+    for (row, (time, printed)) in found.send.iter().zip(&SEND[place]).enumerate() {
+        cells.push(cell("send", row, printed[column], *time));
+    }
+    for (row, (time, printed)) in found.receive.iter().zip(&RECEIVE[place]).enumerate() {
+        cells.push(cell("recv", row, printed[column], *time));
+    }
+    cells.push(cell("oneway", 0, ONE_WAY[place][column], found.one_way));
+    Ok(cells)
+}
+
+/// Windows that are tried for Table 5.2, which prints the best. The thesis found large ones to have problems with flow
+/// control; where they begin it does not say.
+const WINDOWS: [u32; 4] = [1, 2, 4, 8];
+/// Windows that are averaged.
+const BULK_ROUNDS: u32 = 12;
+
+/// Table 5.2 on the same profile.
+pub fn table_5_2() -> Result<Vec<Cell>, FigureError> {
+    table_5_2_on(&Profile::shipped("qos")?)
+}
+
+/// Table 5.2 on other hardware.
+pub fn table_5_2_on(profile: &Profile) -> Result<Vec<Cell>, FigureError> {
+    let mut cells = Vec::new();
+    for (program, printed) in PROGRAMS.into_iter().zip(BULK) {
+        for (bytes, printed) in SIZES.into_iter().zip(printed) {
+            let mut best = None;
+            for window in WINDOWS {
+                let settings = program.roomy(2 * window);
+                let time = ping::ping_bulk(profile, settings, bytes, window, BULK_ROUNDS)?;
+                best = Some(best.map_or(time, |best| time.min(best)));
+            }
+            cells.push(Cell {
+                case: format!("{}/bulk/0", program_name(program)),
+                size_bytes: bytes,
+                paper: printed.map(f64::from),
+                causeway: best.map_or(f64::NAN, microseconds),
+            });
+        }
+    }
+    Ok(cells)
+}

@@ -1,0 +1,136 @@
+//! The bus between the host and its cards.
+//!
+//! A transaction costs arbitration, an address phase and one cycle for each width of data. Writes are
+//! posted: whoever writes is free when the last word is on the bus, and the bridge delivers after its
+//! latency. A read of host memory is refused at once (the *retry*); the bridge fetches the data from
+//! memory meanwhile, the bus is free for others, and the second try finds the data.
+
+use super::{Memory, Shared, Span};
+use crate::engine::{Time, duration_at};
+
+/// Speeds of an I/O bus and of the bridge between it and memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IoBusSpec {
+    /// Cycles per second.
+    pub clock_hz: u64,
+    /// Bytes that move in one cycle.
+    pub width_bytes: u64,
+    /// Cycles from asking for the idle bus to having it.
+    pub arbitration_cycles: u64,
+    /// Cycles of a transaction besides its data.
+    pub address_cycles: u64,
+    /// Cycles that a refused read takes, besides arbitration and address.
+    pub retry_cycles: u64,
+    /// Most bytes that a card moves in one transaction.
+    pub burst_bytes: u64,
+    /// What the bridge adds to each crossing.
+    pub bridge_latency: Time,
+}
+
+impl IoBusSpec {
+    /// Bytes per second while data flows: nothing on the bus is faster.
+    pub fn peak_bytes_per_second(&self) -> u64 {
+        self.clock_hz.saturating_mul(self.width_bytes)
+    }
+}
+
+/// A programmed write on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Posted {
+    /// When the processor may go on.
+    pub accepted: Time,
+    /// When the card has it.
+    pub delivered: Time,
+}
+
+/// The I/O bus of one host.
+#[derive(Clone, Debug)]
+pub struct IoBus {
+    spec: IoBusSpec,
+    bus: Shared,
+    retries: u64,
+}
+
+impl IoBus {
+    /// An idle bus.
+    pub fn new(spec: IoBusSpec) -> Self {
+        Self {
+            spec,
+            bus: Shared::default(),
+            retries: 0,
+        }
+    }
+
+    /// What was set.
+    pub fn spec(&self) -> &IoBusSpec {
+        &self.spec
+    }
+
+    /// The bus's use.
+    pub fn bus(&self) -> &Shared {
+        &self.bus
+    }
+
+    /// How many reads were refused and tried again.
+    pub fn retries(&self) -> u64 {
+        self.retries
+    }
+
+    fn cycles(&self, cycles: u64) -> Time {
+        duration_at(cycles, self.spec.clock_hz)
+    }
+
+    fn transaction(&self, bytes: u64) -> Time {
+        let data = bytes.div_ceil(self.spec.width_bytes);
+        self.cycles(self.spec.arbitration_cycles + self.spec.address_cycles + data)
+    }
+
+    /// The host's processor writes `bytes` to the card, in as many transactions as its stores make.
+    pub fn programmed_write(&mut self, now: Time, bytes: u64) -> Posted {
+        // A processor's stores are combined up to the width of the bus, no further.
+        let stores = bytes.div_ceil(self.spec.width_bytes).max(1);
+        let each = self.transaction(self.spec.width_bytes);
+        let span = self.bus.occupy(now, each * stores);
+        Posted {
+            // The bridge's write buffer takes the store; the processor waits only while the bus is behind.
+            accepted: span.start,
+            delivered: span.end + self.spec.bridge_latency,
+        }
+    }
+
+    /// The host's processor reads `bytes` of the card, and waits for each.
+    pub fn programmed_read(&mut self, now: Time, bytes: u64) -> Time {
+        let loads = bytes.div_ceil(self.spec.width_bytes).max(1);
+        let each = self.transaction(self.spec.width_bytes) + 2 * self.spec.bridge_latency;
+        self.bus.occupy(now, each * loads).end
+    }
+
+    /// A card writes a burst of `bytes` to host memory; the answer's `end` is when the bus is free again.
+    /// The bytes are in memory at [`Self::landed`].
+    pub fn burst_write(&mut self, now: Time, bytes: u64, memory: &mut Memory) -> Span {
+        let span = self.bus.occupy(now, self.transaction(bytes));
+        memory.transfer(span.end, bytes);
+        span
+    }
+
+    /// When a burst that left the bus at `end` lies in memory.
+    pub fn landed(&self, end: Time) -> Time {
+        end + self.spec.bridge_latency
+    }
+
+    /// A card asks to read a burst of `bytes` of host memory and is refused; answers when the bridge has
+    /// the data, which is when to call [`Self::burst_read`].
+    pub fn burst_read_refused(&mut self, now: Time, bytes: u64, memory: &mut Memory) -> Time {
+        self.retries += 1;
+        let cycles =
+            self.spec.arbitration_cycles + self.spec.address_cycles + self.spec.retry_cycles;
+        let refused = self.bus.occupy(now, self.cycles(cycles)).end;
+        let at_memory = refused + self.spec.bridge_latency;
+        memory.transfer(at_memory, bytes).end + self.spec.bridge_latency
+    }
+
+    /// The second try, which finds the data.
+    pub fn burst_read(&mut self, now: Time, bytes: u64) -> Span {
+        self.bus.occupy(now, self.transaction(bytes))
+    }
+}

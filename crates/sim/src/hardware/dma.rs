@@ -1,0 +1,265 @@
+//! A DMA engine between host memory and the card.
+//!
+//! A job goes over the I/O bus burst by burst; between bursts others get the bus. The engine's own side (the
+//! card's memory) may be slower than the bus: the next burst is asked for when the last one has been put away.
+
+use std::collections::VecDeque;
+
+use super::{IoBus, Memory};
+use crate::engine::{Time, duration_at};
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Down: host memory is read.
+    FromHost,
+    /// Up: host memory is written.
+    ToHost,
+}
+
+/// How many jobs one engine does at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channels {
+    /// This many, of any direction.
+    Any(u64),
+    /// One of each direction.
+    OneEachWay,
+}
+
+impl Channels {
+    fn count(self) -> usize {
+        match self {
+            Self::Any(count) => usize::try_from(count).unwrap_or(usize::MAX),
+            Self::OneEachWay => 2,
+        }
+    }
+
+    fn takes(self, channel: usize, direction: Direction) -> bool {
+        match self {
+            Self::Any(_) => true,
+            Self::OneEachWay => (channel == 0) == (direction == Direction::FromHost),
+        }
+    }
+}
+
+/// What an engine is like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostDmaSpec {
+    /// From taking a job up to asking for the bus.
+    pub startup: Time,
+    /// Bytes per second that its own side takes and gives.
+    pub bytes_per_second: u64,
+    /// How many jobs wait in hardware; 0 for an engine that must be idle to be programmed.
+    pub queue_length: u64,
+    /// How many jobs go on at a time.
+    pub channels: Channels,
+}
+
+/// One contiguous transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Whose it is; comes back when it is finished.
+    pub token: u64,
+    /// Which way.
+    pub direction: Direction,
+    /// How much.
+    pub bytes: u64,
+    /// Its place in the queue: behind all jobs with the same or a smaller stamp.
+    pub stamp: Time,
+}
+
+/// When to call [`HostDma::advance`] for which channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// When.
+    pub at: Time,
+    /// For whom.
+    pub channel: usize,
+}
+
+/// What a call of [`HostDma::advance`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advance {
+    /// The job that has ended, all its bytes where they belong.
+    pub finished: Option<Job>,
+    /// When to call again: for the same job, or for the next of the queue.
+    pub wake: Option<Wake>,
+}
+
+/// The job could not be taken: every channel is busy, and the queue is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DmaFull;
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// Asks for the next burst.
+    Ask,
+    /// The bridge has the data of a burst that was asked for at `asked`.
+    Fetch { asked: Time, bytes: u64 },
+    /// The last burst is being put away.
+    Settle,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    job: Job,
+    left: u64,
+    step: Step,
+}
+
+/// A host DMA engine with its queue.
+#[derive(Clone, Debug)]
+pub struct HostDma {
+    spec: HostDmaSpec,
+    channels: Vec<Option<Active>>,
+    queue: VecDeque<Job>,
+    jobs: u64,
+    busy: Time,
+}
+
+impl HostDma {
+    /// An idle engine.
+    pub fn new(spec: HostDmaSpec) -> Self {
+        let channels = vec![None; spec.channels.count()];
+        Self {
+            spec,
+            channels,
+            queue: VecDeque::new(),
+            jobs: 0,
+            busy: 0,
+        }
+    }
+
+    /// What was set.
+    pub fn spec(&self) -> &HostDmaSpec {
+        &self.spec
+    }
+
+    /// How many jobs have ended.
+    pub fn jobs(&self) -> u64 {
+        self.jobs
+    }
+
+    /// How many jobs wait.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether nothing goes on.
+    pub fn is_idle(&self) -> bool {
+        self.channels.iter().all(Option::is_none)
+    }
+
+    /// Takes `job`, at once or into the queue. Answers when to call [`Self::advance`] if it starts at once.
+    pub fn start(&mut self, now: Time, job: Job) -> Result<Option<Wake>, DmaFull> {
+        let free = (0..self.channels.len()).find(|&channel| {
+            self.channels[channel].is_none() && self.spec.channels.takes(channel, job.direction)
+        });
+        if let Some(channel) = free {
+            return Ok(Some(self.begin(now, channel, job)));
+        }
+        if self.queue.len() as u64 >= self.spec.queue_length {
+            return Err(DmaFull);
+        }
+        let place = self
+            .queue
+            .iter()
+            .rposition(|waiting| waiting.stamp <= job.stamp)
+            .map_or(0, |before| before + 1);
+        self.queue.insert(place, job);
+        Ok(None)
+    }
+
+    fn begin(&mut self, now: Time, channel: usize, job: Job) -> Wake {
+        self.channels[channel] = Some(Active {
+            job,
+            left: job.bytes,
+            step: Step::Ask,
+        });
+        Wake {
+            at: now + self.spec.startup,
+            channel,
+        }
+    }
+
+    /// Does the next step of `channel`'s job; called when [`Wake`] said so.
+    pub fn advance(
+        &mut self,
+        now: Time,
+        channel: usize,
+        bus: &mut IoBus,
+        memory: &mut Memory,
+    ) -> Advance {
+        let Some(mut active) = self.channels.get(channel).copied().flatten() else {
+            return Advance {
+                finished: None,
+                wake: None,
+            };
+        };
+        let bytes = active.left.min(bus.spec().burst_bytes);
+        let at = match active.step {
+            Step::Settle => return self.finish(now, channel, active.job),
+            Step::Ask if active.left == 0 => return self.finish(now, channel, active.job),
+            Step::Ask => match active.job.direction {
+                Direction::FromHost => {
+                    active.step = Step::Fetch { asked: now, bytes };
+                    bus.burst_read_refused(now, bytes, memory)
+                }
+                Direction::ToHost => {
+                    let end = bus.burst_write(now, bytes, memory).end;
+                    self.put_away(&mut active, now, end, bytes, bus.landed(end))
+                }
+            },
+            Step::Fetch { asked, bytes } => {
+                let end = bus.burst_read(now, bytes).end;
+                self.put_away(&mut active, asked, end, bytes, end)
+            }
+        };
+        self.busy += at - now;
+        self.channels[channel] = Some(active);
+        Advance {
+            finished: None,
+            wake: Some(Wake { at, channel }),
+        }
+    }
+
+    /// Answers when the channel goes on after a burst that was asked for at `asked`, left the bus at `end`, and lies
+    /// where it belongs at `landed`.
+    fn put_away(
+        &self,
+        active: &mut Active,
+        asked: Time,
+        end: Time,
+        bytes: u64,
+        landed: Time,
+    ) -> Time {
+        let own_side = asked + duration_at(bytes, self.spec.bytes_per_second);
+        active.left -= bytes;
+        if active.left == 0 {
+            active.step = Step::Settle;
+            landed.max(own_side)
+        } else {
+            active.step = Step::Ask;
+            end.max(own_side)
+        }
+    }
+
+    fn finish(&mut self, now: Time, channel: usize, job: Job) -> Advance {
+        self.jobs += 1;
+        self.channels[channel] = None;
+        let next = self
+            .queue
+            .iter()
+            .position(|waiting| self.spec.channels.takes(channel, waiting.direction))
+            .and_then(|place| self.queue.remove(place));
+        Advance {
+            finished: Some(job),
+            wake: next.map(|next| self.begin(now, channel, next)),
+        }
+    }
+
+    /// How long the channels have been busy, taken together.
+    pub fn busy(&self) -> Time {
+        self.busy
+    }
+}

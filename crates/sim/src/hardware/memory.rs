@@ -1,0 +1,71 @@
+//! The host's memory: what a processor's accesses cost, and the bus that DMA shares with them.
+
+use super::{Shared, Span};
+use crate::engine::{Time, duration_at};
+
+/// Speeds and sizes of the host's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemorySpec {
+    /// One access that the cache serves.
+    pub cache_access: Time,
+    /// One line brought from memory.
+    pub line_access: Time,
+    /// Bytes in a line of the cache.
+    pub line_bytes: u64,
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// Bytes per second that the memory bus moves.
+    pub bytes_per_second: u64,
+}
+
+/// The memory of one host.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    spec: MemorySpec,
+    bus: Shared,
+}
+
+impl Memory {
+    /// Bytes of a machine word, the unit of a processor's accesses.
+    const WORD_BYTES: u64 = 4;
+
+    /// Idle memory.
+    pub fn new(spec: MemorySpec) -> Self {
+        Self {
+            spec,
+            bus: Shared::default(),
+        }
+    }
+
+    /// What was set.
+    pub fn spec(&self) -> &MemorySpec {
+        &self.spec
+    }
+
+    /// What a processor pays to read or write `bytes` that lie in its cache.
+    pub fn cached(&self, bytes: u64) -> Time {
+        bytes.div_ceil(Self::WORD_BYTES) * self.spec.cache_access
+    }
+
+    /// What a processor pays to read or write `bytes` that do not: a line from memory for each line's worth, and the
+    /// accesses themselves.
+    pub fn uncached(&self, bytes: u64) -> Time {
+        bytes.div_ceil(self.spec.line_bytes) * self.spec.line_access + self.cached(bytes)
+    }
+
+    /// What a processor pays to copy `bytes` from outside its cache to where the lines are in it.
+    pub fn copy(&self, bytes: u64) -> Time {
+        self.uncached(bytes) + self.cached(bytes)
+    }
+
+    /// Moves `bytes` over the memory bus, as DMA does.
+    pub fn transfer(&mut self, now: Time, bytes: u64) -> Span {
+        self.bus
+            .occupy(now, duration_at(bytes, self.spec.bytes_per_second))
+    }
+
+    /// The memory bus's use.
+    pub fn bus(&self) -> &Shared {
+        &self.bus
+    }
+}

@@ -1,0 +1,78 @@
+//! A resource that serves one at a time.
+
+use crate::engine::Time;
+
+/// When something begins and ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Its beginning.
+    pub start: Time,
+    /// Its end.
+    pub end: Time,
+}
+
+/// Serves requests one after the other in the order in which they ask, and counts its use.
+#[derive(Clone, Debug, Default)]
+pub struct Shared {
+    free_at: Time,
+    busy: Time,
+    waited: Time,
+    uses: u64,
+}
+
+impl Shared {
+    /// Occupies the resource `for_time` as soon as it is free.
+    pub fn occupy(&mut self, now: Time, for_time: Time) -> Span {
+        let start = now.max(self.free_at);
+        let end = start.saturating_add(for_time);
+        self.free_at = end;
+        self.busy += for_time;
+        self.waited += start - now;
+        self.uses += 1;
+        Span { start, end }
+    }
+
+    /// Keeps whoever holds the resource on it until `end`, when that is later than was reserved.
+    pub fn hold_until(&mut self, end: Time) {
+        if end > self.free_at {
+            self.busy += end - self.free_at;
+            self.free_at = end;
+        }
+    }
+
+    /// From when on nobody has reserved it.
+    pub fn free_at(&self) -> Time {
+        self.free_at
+    }
+
+    /// How long it has been in use, reservations for the future included.
+    pub fn busy(&self) -> Time {
+        self.busy
+    }
+
+    /// How long requests have waited for it, taken together.
+    pub fn waited(&self) -> Time {
+        self.waited
+    }
+
+    /// How often it was used.
+    pub fn uses(&self) -> u64 {
+        self.uses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_first_is_served_first() {
+        let mut shared = Shared::default();
+        assert_eq!(shared.occupy(10, 5), Span { start: 10, end: 15 });
+        assert_eq!(shared.occupy(12, 5), Span { start: 15, end: 20 });
+        assert_eq!(shared.occupy(30, 1), Span { start: 30, end: 31 });
+        shared.hold_until(40);
+        assert_eq!(shared.occupy(31, 1), Span { start: 40, end: 41 });
+        assert_eq!((shared.busy(), shared.waited(), shared.uses()), (21, 12, 4));
+    }
+}

@@ -1,0 +1,34 @@
+//! A deterministic discrete-event simulator of clusters, which runs the firmware of the network
+//! interface in virtual time.
+//!
+//! | part | what it holds |
+//! |---|---|
+//! | [`engine`] | virtual time in picoseconds, and the one queue of events |
+//! | [`hardware`] | processors, memory, buses, DMA engines, links and switches: what takes time |
+//! | [`profile`] | parameter files: the hardware's figures with their units and sources |
+//! | [`node`] | nodes that run the card's program, and processes that use it |
+//! | [`workloads`] | the experiments' processes, and the worlds they run in |
+//! | [`am`] | Active Messages, over any port |
+//! | [`programs`] | parallel programs that compute real results: pings, Fourier transform, product of matrices, sort |
+//! | [`substrates`] | programs as coroutines on kernel-level and user-level communication (chapter 2) |
+//! | [`figures`] | the thesis's figures and tables: points to run, claims to judge |
+//! | [`catalogue`] | all of them, and what is run for each |
+//! | [`scenario`] | experiments of the user's own, in files |
+//! | [`trace`] | timelines for Perfetto |
+//!
+//! Read them in this order. Results depend on nothing but the input: no clock, no random seeds, no hashing
+//! order, and no floating-point functions whose last digits differ between machines.
+#![forbid(unsafe_code)]
+
+pub mod am;
+pub mod catalogue;
+pub mod engine;
+pub mod figures;
+pub mod hardware;
+pub mod node;
+pub mod profile;
+pub mod programs;
+pub mod scenario;
+pub mod substrates;
+pub mod trace;
+pub mod workloads;

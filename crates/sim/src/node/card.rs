@@ -1,0 +1,642 @@
+//! A card: its processors' turns, and its DMA engines.
+//!
+//! A turn is computed at its beginning. What it asks for takes place later, at the beginning plus what was charged
+//! before: each transfer becomes an event of its own. A host transfer of several pieces reaches a queued
+//! engine piece by piece, as the program describes them; an engine without queue gets all at once.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
+
+use causeway_firmware::{
+    BufferId, Card, Discipline, DmaQueue, DmaRequest, Doorbells, Engine as DmaEngine, Firmware,
+    Input, NodeId, Piece, Processor, ReceiveDescriptors, Report, Settings, Side, Step, Token,
+    Transfer,
+};
+use causeway_wire::vi::{Completion, FRAME_HEADER_BYTES};
+
+use super::record::{Mark, Record, Slice, Stage, Track, Unnoticed};
+use super::{Event, Slab, engine_name};
+use crate::engine::{Engine, Time};
+use crate::hardware::{Direction, HostDma, IoBus, Job, Memory};
+use crate::profile::Profile;
+
+/// Descriptors and completions are short, and cross at most this many pages.
+const SHORT_PIECES: usize = 4;
+/// Longest status or entry.
+const SHORT_BYTES: usize = 16;
+/// How many numbers of messages are remembered at a time.
+const REMEMBERED: usize = 1 << 14;
+
+/// A frame on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame {
+    pub(crate) header: [u8; FRAME_HEADER_BYTES],
+    /// Bytes behind the header.
+    pub(crate) bytes: u32,
+    pub(crate) from: u32,
+    pub(crate) to: NodeId,
+    /// It never arrives.
+    pub(crate) lost: bool,
+    pub(crate) token: Token,
+    pub(crate) stamp: Time,
+    pub(crate) vi: u32,
+    pub(crate) message: u64,
+}
+
+/// What a host transfer does when it is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    ReadDescriptor,
+    ReadData,
+    WriteData,
+    WriteStatus,
+    WriteCompletion,
+}
+
+/// A host transfer in progress.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostTransfer {
+    pub(crate) token: Token,
+    pub(crate) purpose: Purpose,
+    pub(crate) side: Side,
+    pub(crate) vi: u32,
+    pub(crate) message: u64,
+    pub(crate) stamp: Time,
+    pub(crate) pieces_left: u32,
+    pub(crate) started: Time,
+    /// Pieces whose bytes the program wants to read.
+    pub(crate) read: [Option<Piece>; SHORT_PIECES],
+    /// Bytes that are written.
+    pub(crate) written: [u8; SHORT_BYTES],
+    pub(crate) written_bytes: u32,
+}
+
+/// What a processor does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doing {
+    /// A turn is due.
+    Due,
+    /// Spins until this engine has finished.
+    Spinning(DmaEngine),
+    /// Polls, having begun then.
+    Polling(Time),
+    /// Has nothing to do since then.
+    Idle(Time),
+}
+
+/// One of the card's processors.
+#[derive(Clone, Copy, Debug)]
+struct ProcessorState {
+    doing: Doing,
+    /// What is charged is over then.
+    busy_until: Time,
+    /// Turns of earlier generations have become void.
+    generation: u32,
+}
+
+/// The driver's side of a card.
+pub(crate) struct CardState {
+    pub(crate) node: u32,
+    pub(crate) host_dma: HostDma,
+    pub(crate) bus: IoBus,
+    pub(crate) memory: Memory,
+    pub(crate) transfers: Slab<HostTransfer>,
+    /// Frames for the net send engine, in the order of their going; the first is on the wire if `sending`.
+    pub(crate) net_queue: VecDeque<u32>,
+    pub(crate) sending: bool,
+    /// Buffers that the net receive engine holds.
+    pub(crate) armed: VecDeque<BufferId>,
+    /// Frames that wait for a buffer.
+    pub(crate) arrived: VecDeque<u32>,
+    pub(crate) unnoticed: Unnoticed,
+    /// When sends' doorbells were rung of which no transfer has begun, by interface.
+    rung: Vec<VecDeque<Time>>,
+    costs: [Time; Step::ALL.len()],
+    processors: Vec<ProcessorState>,
+    polled: bool,
+    /// Doorbells of receives are noticed without the program's doing anything.
+    silent_receives: bool,
+    host_queued: bool,
+    most_in: [usize; 2],
+    given: [usize; 2],
+    idle_loop: Time,
+    /// When each message's doorbell was noticed, by its number.
+    noticed_at: Vec<Time>,
+    noticed: u64,
+    /// The latest message of those numbers whose first transfer has been seen.
+    seen: Vec<u64>,
+    /// For timelines: messages that have come in on each interface, and what fills which receive.
+    pub(crate) incoming: BTreeMap<u32, VecDeque<(u32, u64)>>,
+    filled_by: BTreeMap<u64, (u32, u64)>,
+}
+
+impl CardState {
+    pub(crate) fn new(node: u32, profile: &Profile, settings: &Settings, vis: usize) -> Self {
+        let length = |queue: DmaQueue| match queue {
+            DmaQueue::Software => 1,
+            DmaQueue::Hardware(entries) => entries as usize,
+        };
+        let mut host_dma = profile.host_dma.clone();
+        // Pieces of one transfer follow each other in any engine; how many transfers it may hold is checked below.
+        host_dma.queue_length = u64::MAX;
+        let processor = ProcessorState {
+            doing: Doing::Idle(0),
+            busy_until: 0,
+            generation: 0,
+        };
+        Self {
+            node,
+            host_dma: HostDma::new(host_dma),
+            bus: IoBus::new(profile.io_bus.clone()),
+            memory: Memory::new(profile.memory.clone()),
+            transfers: Slab::default(),
+            net_queue: VecDeque::new(),
+            sending: false,
+            armed: VecDeque::new(),
+            arrived: VecDeque::new(),
+            unnoticed: Unnoticed::default(),
+            rung: vec![VecDeque::new(); vis],
+            costs: Step::ALL.map(|step| profile.card.cycles(profile.card.steps.cycles(step))),
+            processors: vec![processor; 1 + usize::from(settings.two_processors)],
+            polled: settings.doorbells == Doorbells::Polled,
+            silent_receives: settings.doorbells == Doorbells::Polled
+                && settings.receive_descriptors == ReceiveDescriptors::OnArrival,
+            host_queued: matches!(settings.host_dma, DmaQueue::Hardware(_)),
+            most_in: [length(settings.host_dma), length(settings.net_send)],
+            given: [0; 2],
+            idle_loop: profile.card.cycles(match settings.discipline {
+                Discipline::Sequential => profile.card.sequential_idle_loop_cycles,
+                Discipline::EventDriven | Discipline::QosAware => profile.card.idle_loop_cycles,
+            }),
+            noticed_at: vec![0; REMEMBERED],
+            noticed: 0,
+            seen: vec![0; REMEMBERED],
+            incoming: BTreeMap::new(),
+            filled_by: BTreeMap::new(),
+        }
+    }
+
+    /// How long one poll of a doorbell takes.
+    fn poll_time(&self) -> Time {
+        self.costs[Step::PollDoorbell as usize].max(1)
+    }
+
+    /// Whether this turn is still wanted.
+    pub(crate) fn wants_turn(&self, processor: u8, generation: u32) -> bool {
+        self.processors
+            .get(usize::from(processor))
+            .is_some_and(|state| state.generation == generation)
+    }
+
+    /// Asks for a turn at `at`.
+    fn schedule(&mut self, events: &mut Engine<Event>, processor: usize, at: Time, doing: Doing) {
+        let state = &mut self.processors[processor];
+        state.generation = state.generation.wrapping_add(1);
+        state.doing = doing;
+        let turn = Event::Turn {
+            node: self.node,
+            processor: processor as u8,
+            generation: state.generation,
+        };
+        events.at(at, turn);
+    }
+
+    /// Before an input that comes from an engine, or from elsewhere: wakes whoever it concerns. Answers how many
+    /// doorbells each processor has polled while it had nothing else to do.
+    pub(crate) fn wake(&mut self, events: &mut Engine<Event>, from: Option<DmaEngine>) -> [u32; 2] {
+        let now = events.now();
+        let poll = self.poll_time();
+        let mut polls = [0; 2];
+        for (processor, polls) in polls.iter_mut().enumerate() {
+            let Some(&state) = self.processors.get(processor) else {
+                break;
+            };
+            let since = match state.doing {
+                Doing::Due => continue,
+                Doing::Spinning(engine) => {
+                    if from == Some(engine) {
+                        let at = now.max(state.busy_until);
+                        self.schedule(events, processor, at, Doing::Due);
+                    }
+                    continue;
+                }
+                Doing::Polling(since) | Doing::Idle(since) => since,
+            };
+            let mut at = now.max(state.busy_until);
+            if self.polled {
+                let made = now.saturating_sub(since) / poll;
+                *polls = u32::try_from(made).unwrap_or(u32::MAX);
+            }
+            if matches!(state.doing, Doing::Idle(_)) {
+                at = at.max(now + self.idle_loop / 2);
+            }
+            self.schedule(events, processor, at, Doing::Due);
+        }
+        polls
+    }
+
+    /// Gives `processor` its turn.
+    pub(crate) fn turn(
+        &mut self,
+        firmware: &mut Firmware,
+        events: &mut Engine<Event>,
+        frames: &mut Slab<Frame>,
+        record: &mut Record,
+        processor: u8,
+    ) {
+        use causeway_firmware::Turn as Outcome;
+        let now = events.now();
+        let polling = self.processors[usize::from(processor)].doing;
+        let poll_time = self.poll_time();
+        let mut taken = TurnCard {
+            card: self,
+            events,
+            frames,
+            record,
+            now,
+            charged: 0,
+            per_piece: 0,
+        };
+        let which = match processor {
+            0 => Processor::First,
+            _ => Processor::Second,
+        };
+        if let Doing::Polling(since) = polling {
+            let polls = (now.saturating_sub(since) / poll_time) as u32;
+            firmware.input(now, Input::Polled(which, polls));
+        }
+        let outcome = firmware.turn(now, which, &mut taken);
+        let charged = taken.charged;
+        record.sums.turns += 1;
+        record.sums.processor_busy += charged;
+        let end = now + charged;
+        record.slice(Slice {
+            node: self.node,
+            track: Track::Processor(processor),
+            name: match outcome {
+                Outcome::Waiting(engine) => engine_name(engine),
+                _ => "turn",
+            },
+            start: now,
+            end,
+            message: None,
+        });
+        let index = usize::from(processor);
+        self.processors[index].busy_until = end;
+        match outcome {
+            // A turn that cost nothing still lets time go on.
+            Outcome::Worked => self.schedule(events, index, end.max(now + 1), Doing::Due),
+            Outcome::Waiting(engine) => self.rest(index, Doing::Spinning(engine)),
+            Outcome::Idle => self.rest(index, Doing::Idle(end)),
+            Outcome::Polling { ahead } => {
+                let at = end + Time::from(ahead) * self.poll_time();
+                record.sums.idle_polls += u64::from(ahead);
+                self.schedule(events, index, at.max(now + 1), Doing::Polling(end));
+            }
+        }
+    }
+
+    fn rest(&mut self, processor: usize, doing: Doing) {
+        let state = &mut self.processors[processor];
+        state.generation = state.generation.wrapping_add(1);
+        state.doing = doing;
+    }
+
+    /// Which message a transfer of this node belongs to, if anything goes along with it.
+    pub(crate) fn message_of(&mut self, transfer: &HostTransfer) -> Option<(u32, u64)> {
+        if transfer.message == 0 {
+            return None;
+        }
+        if transfer.side == Side::Send {
+            return Some((self.node, transfer.message));
+        }
+        if !matches!(transfer.purpose, Purpose::WriteData | Purpose::WriteStatus) {
+            return self.filled_by.get(&transfer.message).copied();
+        }
+        match self.filled_by.entry(transfer.message) {
+            Entry::Occupied(known) => Some(*known.get()),
+            Entry::Vacant(place) => {
+                let message = self.incoming.get_mut(&transfer.vi)?.pop_front()?;
+                Some(*place.insert(message))
+            }
+        }
+    }
+
+    /// A doorbell has come, before the program hears of it.
+    pub(crate) fn ring(&mut self, now: Time, vi: u32, side: Side) {
+        if let (Some(rung), Side::Send) = (self.rung.get_mut(vi as usize), side) {
+            rung.push_back(now);
+        }
+        if self.silent_receives && side == Side::Receive {
+            self.notice(now);
+        }
+    }
+
+    /// The doorbell of the interface's next send was noticed at `at`.
+    fn detected(&mut self, vi: u32, at: Time, record: &mut Record) {
+        let rung = self.rung.get_mut(vi as usize).and_then(VecDeque::pop_front);
+        if let Some(rung) = rung {
+            record.sums.send_wait += at.saturating_sub(rung);
+            record.sums.sends_noticed += 1;
+        }
+    }
+
+    /// The program gives the next number to a doorbell.
+    fn notice(&mut self, now: Time) {
+        self.noticed += 1;
+        self.noticed_at[self.noticed as usize % REMEMBERED] = now;
+    }
+
+    /// Gives every processor that does not spin a turn: a deadline has passed.
+    pub(crate) fn deadline(&mut self, events: &mut Engine<Event>) {
+        let now = events.now();
+        for processor in 0..self.processors.len() {
+            let state = self.processors[processor];
+            if matches!(state.doing, Doing::Polling(_) | Doing::Idle(_)) {
+                self.schedule(events, processor, now.max(state.busy_until), Doing::Due);
+            }
+        }
+    }
+
+    /// An engine has finished a transfer.
+    pub(crate) fn returned(&mut self, engine: DmaEngine) {
+        if let Some(given) = self.given.get_mut(engine as usize) {
+            *given = given.saturating_sub(1);
+        }
+    }
+
+    /// Puts a frame where its stamp belongs in the net send engine's queue.
+    pub(crate) fn queue_frame(&mut self, frames: &Slab<Frame>, frame: u32) {
+        let stamp = |number: u32| frames.get(number).map_or(0, |frame| frame.stamp);
+        let own = stamp(frame);
+        let first = usize::from(self.sending);
+        let place = self
+            .net_queue
+            .iter()
+            .skip(first)
+            .position(|&waiting| stamp(waiting) > own)
+            .map_or(self.net_queue.len(), |place| place + first);
+        self.net_queue.insert(place, frame);
+    }
+
+    /// Starts a piece on the host DMA engine.
+    pub(crate) fn start_piece(&mut self, events: &mut Engine<Event>, number: u32, bytes: u32) {
+        let now = events.now();
+        let Some(transfer) = self.transfers.get_mut(number) else {
+            return;
+        };
+        transfer.started = transfer.started.min(now);
+        let direction = match transfer.purpose {
+            Purpose::ReadDescriptor | Purpose::ReadData => Direction::FromHost,
+            _ => Direction::ToHost,
+        };
+        let job = Job {
+            token: u64::from(number),
+            direction,
+            bytes: u64::from(bytes),
+            stamp: transfer.stamp,
+        };
+        if let Ok(Some(wake)) = self.host_dma.start(now, job) {
+            let channel = wake.channel as u32;
+            let node = self.node;
+            events.at(wake.at, Event::HostDma { node, channel });
+        }
+    }
+}
+
+/// The [`Card`] of one turn.
+struct TurnCard<'a> {
+    card: &'a mut CardState,
+    events: &'a mut Engine<Event>,
+    frames: &'a mut Slab<Frame>,
+    record: &'a mut Record,
+    now: Time,
+    charged: Time,
+    /// Charged since the last transfer for what the program does once for each piece.
+    per_piece: Time,
+}
+
+impl TurnCard<'_> {
+    fn at(&self) -> Time {
+        self.now + self.charged
+    }
+
+    fn mark(&mut self, vi: u32, side: Side, message: u64, stage: Stage) {
+        let mark = Mark {
+            at: self.at(),
+            node: self.card.node,
+            vi,
+            side,
+            message,
+            stage,
+        };
+        self.record.mark(mark);
+    }
+
+    /// The first transfer for a message tells whose doorbell it was that was noticed.
+    fn first_of(&mut self, vi: u32, side: Side, message: u64) {
+        let remembered = message as usize % REMEMBERED;
+        if message == 0 || self.card.seen[remembered] == message {
+            return;
+        }
+        self.card.seen[remembered] = message;
+        let noticed = self.card.noticed_at[remembered];
+        if side == Side::Send {
+            self.card.detected(vi, noticed, self.record);
+        }
+        let node = self.card.node;
+        self.record.mark(Mark {
+            at: noticed,
+            node,
+            vi,
+            side,
+            message,
+            stage: Stage::Noticed,
+        });
+    }
+
+    fn host(&mut self, request: &DmaRequest<'_>) {
+        let vi = request.vi.0;
+        let mut transfer = HostTransfer {
+            token: request.token,
+            purpose: Purpose::ReadData,
+            side: Side::Send,
+            vi,
+            message: request.message,
+            stamp: request.stamp,
+            pieces_left: 0,
+            started: Time::MAX,
+            read: [None; SHORT_PIECES],
+            written: [0; SHORT_BYTES],
+            written_bytes: 0,
+        };
+        let (pieces, tail): (&[Piece], &[Piece]) = match request.transfer {
+            Transfer::ReadDescriptor { side, pieces } => {
+                (transfer.purpose, transfer.side) = (Purpose::ReadDescriptor, side);
+                read_later(&mut transfer, pieces);
+                (pieces, &[])
+            }
+            Transfer::ReadData { pieces, tail, .. } => {
+                read_later(&mut transfer, tail);
+                (pieces, tail)
+            }
+            Transfer::WriteData { pieces, .. } => {
+                (transfer.purpose, transfer.side) = (Purpose::WriteData, Side::Receive);
+                (pieces, &[])
+            }
+            Transfer::WriteStatus {
+                side,
+                pieces,
+                status,
+                ..
+            } => {
+                (transfer.purpose, transfer.side) = (Purpose::WriteStatus, side);
+                write_later(&mut transfer, status);
+                (pieces, &[])
+            }
+            Transfer::WriteCompletion { pieces, entry, .. } => {
+                transfer.purpose = Purpose::WriteCompletion;
+                if Completion::decode(entry).is_ok_and(|entry| entry.receive) {
+                    transfer.side = Side::Receive;
+                }
+                write_later(&mut transfer, entry);
+                (pieces, &[])
+            }
+            Transfer::Transmit { .. } | Transfer::Receive { .. } => return,
+        };
+        let stage = match transfer.purpose {
+            Purpose::ReadDescriptor => Stage::DescriptorProgrammed,
+            Purpose::ReadData | Purpose::WriteData => Stage::DataProgrammed,
+            Purpose::WriteStatus => Stage::StatusProgrammed,
+            Purpose::WriteCompletion => Stage::EntryProgrammed,
+        };
+        self.first_of(vi, transfer.side, request.message);
+        self.mark(vi, transfer.side, request.message, stage);
+        let count = (pieces.len() + tail.len()).max(1);
+        transfer.pieces_left = count as u32;
+        let number = self.card.transfers.insert(transfer);
+        // The last piece is described now, those before it earlier by what one of them took.
+        let apart = match self.card.host_queued {
+            true => self.per_piece / count as Time,
+            false => 0,
+        };
+        let (at, node) = (self.at(), self.card.node);
+        let lengths = pieces.iter().chain(tail).map(|piece| piece.bytes);
+        let none = (pieces.is_empty() && tail.is_empty()).then_some(0);
+        for (place, bytes) in lengths.chain(none).enumerate() {
+            let earlier = apart * (count - 1 - place) as Time;
+            let piece = Event::HostDmaPiece {
+                node,
+                transfer: number,
+                bytes,
+            };
+            self.events.at(at.saturating_sub(earlier), piece);
+        }
+        self.per_piece = 0;
+    }
+
+    fn given(&mut self, engine: DmaEngine) {
+        let place = engine as usize;
+        self.card.given[place] += 1;
+        if self.card.given[place] > self.card.most_in[place] {
+            self.record.sums.overcommitted += 1;
+        }
+    }
+}
+
+fn read_later(transfer: &mut HostTransfer, pieces: &[Piece]) {
+    for (place, piece) in transfer.read.iter_mut().zip(pieces) {
+        *place = Some(*piece);
+    }
+}
+
+fn write_later(transfer: &mut HostTransfer, bytes: &[u8]) {
+    let bytes = bytes
+        .get(..bytes.len().min(SHORT_BYTES))
+        .unwrap_or_default();
+    transfer.written[..bytes.len()].copy_from_slice(bytes);
+    transfer.written_bytes = bytes.len() as u32;
+}
+
+impl Card for TurnCard<'_> {
+    fn charge(&mut self, step: Step, times: u32) {
+        self.record.step(step, times);
+        let cost = self.card.costs[step as usize] * Time::from(times);
+        self.charged += cost;
+        match step {
+            Step::TranslatePage
+            | Step::ProgramPiece
+            | Step::EnqueueHostHardware
+            | Step::InsertByStamp => self.per_piece += cost,
+            Step::DequeueDoorbell => {
+                for _ in 0..times {
+                    self.card.notice(self.now);
+                }
+            }
+            Step::CheckHostDma => {
+                if let Some(mark) = self.card.unnoticed.host.pop_front() {
+                    let at = self.at();
+                    self.record.mark(Mark { at, ..mark });
+                }
+            }
+            Step::CheckNetReceive => {
+                if let Some(mark) = self.card.unnoticed.net_receive.pop_front() {
+                    let at = self.now;
+                    self.record.mark(Mark { at, ..mark });
+                }
+            }
+            Step::CheckNetSend => {
+                if let Some(mark) = self.card.unnoticed.net_send.pop_front() {
+                    let at = self.at();
+                    self.record.mark(Mark { at, ..mark });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn start_dma(&mut self, engine: DmaEngine, request: DmaRequest<'_>) {
+        let (at, node) = (self.at(), self.card.node);
+        match request.transfer {
+            Transfer::Transmit { to, header, body } => {
+                self.given(engine);
+                self.first_of(request.vi.0, Side::Send, request.message);
+                self.mark(
+                    request.vi.0,
+                    Side::Send,
+                    request.message,
+                    Stage::NetProgrammed,
+                );
+                let mut frame = Frame {
+                    header: [0; FRAME_HEADER_BYTES],
+                    bytes: body.bytes(),
+                    from: node,
+                    to,
+                    lost: false,
+                    token: request.token,
+                    stamp: request.stamp,
+                    vi: request.vi.0,
+                    message: request.message,
+                };
+                let bytes = header.len().min(FRAME_HEADER_BYTES);
+                frame.header[..bytes].copy_from_slice(&header[..bytes]);
+                let frame = self.frames.insert(frame);
+                self.events.at(at, Event::NetSend { node, frame });
+            }
+            Transfer::Receive { into } => {
+                let buffer = into.0;
+                self.events.at(at, Event::NetReceive { node, buffer });
+            }
+            _ => {
+                self.given(engine);
+                self.host(&request);
+            }
+        }
+    }
+
+    fn report(&mut self, report: Report) {
+        if matches!(report, Report::Broken(..) | Report::Unreachable { .. }) {
+            self.record.sums.errors += 1;
+        }
+    }
+}

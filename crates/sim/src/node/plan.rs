@@ -1,0 +1,324 @@
+//! Which processes and virtual interfaces a world has.
+
+use std::fmt;
+
+use causeway_firmware::{
+    CompletionQueue, Connection, Direction, Firmware, NodeId, Region, SetUpError, Settings,
+    SettingsError, Side, Traffic, ViAttributes, ViId,
+};
+use causeway_wire::vi::{COMPLETION_BYTES, CONTROL_BYTES, DESCRIPTOR_ALIGN, SEGMENT_BYTES};
+
+use super::host::{Host, Process, ProcessState, Vi};
+use crate::hardware::{Network, Topology};
+use crate::profile::Profile;
+
+/// Address of the first byte of descriptors and completion queues; the memory behind it is simulated.
+pub(crate) const DESCRIPTORS_AT: u64 = 1 << 20;
+/// Address of the first page of messages' data, whose bytes nobody looks at.
+const DATA_AT: u64 = 1 << 40;
+/// The protection tag of everything.
+const TAG: u32 = 1;
+
+/// Which completions of a virtual interface go to its process's completion queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Queues {
+    /// None: the process looks at descriptors.
+    #[default]
+    None,
+    /// Those of receives.
+    Receives,
+    /// All.
+    Both,
+}
+
+/// A virtual interface to be set up.
+#[derive(Clone, Copy, Debug)]
+pub struct ViPlan {
+    /// On which node.
+    pub node: usize,
+    /// Of which of the node's processes.
+    pub process: usize,
+    /// Most sends, and most receives, that are posted at a time.
+    pub depth: u32,
+    /// What goes to the process's completion queue.
+    pub queues: Queues,
+    /// Completions of sends are only counted, as they land; the process never waits for them.
+    pub sends_counted: bool,
+    /// What is reserved for its messages, and which way they go.
+    pub reserved: Option<(Direction, Traffic)>,
+}
+
+/// Why a world cannot be.
+#[derive(Debug)]
+pub enum BuildError {
+    /// The card's settings.
+    Settings(SettingsError),
+    /// What is set up on it.
+    SetUp(SetUpError),
+    /// The plan names something that it does not have.
+    Plan(&'static str),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Settings(error) => write!(f, "the card's settings: {error}"),
+            Self::SetUp(error) => write!(f, "setting the card up: {error}"),
+            Self::Plan(what) => write!(f, "the plan: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+impl From<SettingsError> for BuildError {
+    fn from(error: SettingsError) -> Self {
+        Self::Settings(error)
+    }
+}
+
+impl From<SetUpError> for BuildError {
+    fn from(error: SetUpError) -> Self {
+        Self::SetUp(error)
+    }
+}
+
+/// Everything that a world begins with.
+pub struct Plan {
+    /// The hardware.
+    pub profile: Profile,
+    /// The design of all cards; limits that follow from the plan (virtual interfaces, regions, pages) are set when the world is built.
+    pub settings: Settings,
+    /// Nodes and cables.
+    pub topology: Topology,
+    /// Where in its page a message's data begins.
+    pub data_offset: u32,
+    /// Longest message.
+    pub longest_message: u32,
+    /// Processes, with the node of each.
+    pub processes: Vec<(usize, Box<dyn Process>)>,
+    /// Virtual interfaces. A process knows its own by their order here, from 0.
+    pub vis: Vec<ViPlan>,
+    /// Pairs of indices of `vis` that are connected. One may be connected to itself.
+    pub connections: Vec<(usize, usize)>,
+}
+
+/// One node, built.
+pub(crate) struct Built {
+    pub(crate) firmware: Firmware,
+    pub(crate) host: Host,
+}
+
+impl Plan {
+    /// A plan for nodes on one switch with nothing on them.
+    pub fn new(profile: Profile, settings: Settings, topology: Topology) -> Self {
+        Self {
+            profile,
+            settings,
+            topology,
+            data_offset: 0,
+            longest_message: 4_096,
+            processes: Vec::new(),
+            vis: Vec::new(),
+            connections: Vec::new(),
+        }
+    }
+
+    /// Adds a process and answers its number on its node.
+    pub fn process(&mut self, node: usize, process: impl Process + 'static) -> usize {
+        let number = self.processes.iter().filter(|(on, _)| *on == node).count();
+        self.processes.push((node, Box::new(process)));
+        number
+    }
+
+    /// Adds a virtual interface and answers its index.
+    pub fn vi(&mut self, vi: ViPlan) -> usize {
+        self.vis.push(vi);
+        self.vis.len() - 1
+    }
+
+    fn stride(&self) -> u64 {
+        let behind = SEGMENT_BYTES.max(self.settings.payload_bytes as usize);
+        (CONTROL_BYTES + behind).next_multiple_of(DESCRIPTOR_ALIGN as usize) as u64
+    }
+
+    pub(crate) fn build(self) -> Result<(Profile, Network, Vec<Built>), BuildError> {
+        let nodes = self.topology.nodes();
+        let on_nodes = |node: usize| node < nodes;
+        if !self.processes.iter().all(|&(node, _)| on_nodes(node))
+            || !self.vis.iter().all(|vi| on_nodes(vi.node))
+        {
+            return Err(BuildError::Plan("it names a node that does not exist"));
+        }
+        if self
+            .connections
+            .iter()
+            .any(|&(a, b)| a.max(b) >= self.vis.len())
+        {
+            return Err(BuildError::Plan(
+                "it connects a virtual interface that does not exist",
+            ));
+        }
+        let stride = self.stride();
+        let mut processes: Vec<Vec<ProcessState>> = (0..nodes).map(|_| Vec::new()).collect();
+        for (node, process) in self.processes {
+            processes[node].push(ProcessState::new(process));
+        }
+        let mut built = Vec::with_capacity(nodes);
+        let mut ids = vec![ViId(0); self.vis.len()];
+        for (node, processes) in processes.into_iter().enumerate() {
+            let build = NodeBuild {
+                profile: &self.profile,
+                settings: &self.settings,
+                stride,
+                data_offset: self.data_offset,
+                longest_message: self.longest_message,
+                vis: self.vis.as_slice(),
+            };
+            built.push(build.node(node, processes, &mut ids)?);
+        }
+        for (key, &(a, b)) in self.connections.iter().enumerate() {
+            let ends = if a == b {
+                vec![(a, b)]
+            } else {
+                vec![(a, b), (b, a)]
+            };
+            for (here, there) in ends {
+                let connection = Connection {
+                    node: NodeId(self.vis[there].node as u32),
+                    vi: ids[there],
+                    key: key as u32,
+                };
+                built[self.vis[here].node]
+                    .firmware
+                    .connect(ids[here], connection)?;
+            }
+        }
+        let network = Network::new(
+            self.profile.link.clone(),
+            self.profile.switch.clone(),
+            self.topology,
+        );
+        Ok((self.profile, network, built))
+    }
+}
+
+/// What the nodes of a plan have in common while they are built.
+struct NodeBuild<'a> {
+    profile: &'a Profile,
+    settings: &'a Settings,
+    stride: u64,
+    data_offset: u32,
+    longest_message: u32,
+    vis: &'a [ViPlan],
+}
+
+impl NodeBuild<'_> {
+    fn node(
+        &self,
+        node: usize,
+        mut processes: Vec<ProcessState>,
+        ids: &mut [ViId],
+    ) -> Result<Built, BuildError> {
+        let mine = || {
+            self.vis
+                .iter()
+                .enumerate()
+                .filter(|(_, vi)| vi.node == node)
+        };
+        if mine().any(|(_, vi)| vi.process >= processes.len()) {
+            return Err(BuildError::Plan("it names a process that does not exist"));
+        }
+        let page = self.profile.memory.page_bytes;
+        let slots: u64 = mine().map(|(_, vi)| 2 * u64::from(vi.depth)).sum();
+        let entries = slots as u32 + 1;
+        let with_queue: Vec<usize> = (0..processes.len())
+            .filter(|&process| {
+                mine().any(|(_, vi)| vi.process == process && vi.queues != Queues::None)
+            })
+            .collect();
+        let queue_bytes = u64::from(entries) * COMPLETION_BYTES as u64;
+        let memory = slots * self.stride + with_queue.len() as u64 * queue_bytes + DESCRIPTOR_ALIGN;
+        let data = u64::from(self.data_offset) + u64::from(self.longest_message.max(1));
+        let count = mine().count() as u32;
+        let mut settings = self.settings.clone();
+        settings.node = NodeId(node as u32);
+        settings.page_bytes = page as u32;
+        settings.limits.vis = count.max(1);
+        settings.limits.regions = 2;
+        settings.limits.pages = (memory.max(1).div_ceil(page) + data.div_ceil(page) + 2) as u32;
+        settings.limits.completion_queues = with_queue.len() as u32;
+        let mut firmware = Firmware::new(settings)?;
+        let descriptors = register(&mut firmware, DESCRIPTORS_AT, memory.max(1), page)?;
+        let data_handle = register(&mut firmware, DATA_AT, data, page)?;
+        let mut next = DESCRIPTORS_AT;
+        for &process in &with_queue {
+            let queue = firmware.create_queue(CompletionQueue {
+                address: next,
+                handle: descriptors,
+                tag: TAG,
+                entries,
+            })?;
+            processes[process].queue = Some(queue);
+            next += queue_bytes;
+        }
+        next = next.next_multiple_of(DESCRIPTOR_ALIGN);
+        let mut vis = Vec::new();
+        for (index, plan) in mine() {
+            let queue = processes[plan.process].queue;
+            let id = firmware.create_vi(ViAttributes {
+                tag: TAG,
+                send_queue: queue.filter(|_| plan.queues == Queues::Both),
+                receive_queue: queue.filter(|_| plan.queues != Queues::None),
+                ..ViAttributes::default()
+            })?;
+            if let Some((direction, traffic)) = plan.reserved {
+                firmware.reserve(id, direction, traffic)?;
+            }
+            ids[index] = id;
+            if id.0 as usize != vis.len() {
+                return Err(BuildError::Plan(
+                    "virtual interfaces are not numbered in order",
+                ));
+            }
+            processes[plan.process].vis.push(id.0);
+            let sides = [Side::Send, Side::Receive].map(|_| {
+                let at = next;
+                next += u64::from(plan.depth) * self.stride;
+                at
+            });
+            vis.push(Vi::new(
+                plan,
+                sides,
+                processes[plan.process].vis.len() as u32 - 1,
+            ));
+        }
+        let host = Host {
+            memory: vec![0; (next - DESCRIPTORS_AT) as usize + page as usize],
+            vis,
+            processes,
+            stride: self.stride,
+            descriptors,
+            data: (DATA_AT + u64::from(self.data_offset), data_handle),
+            payload_bytes: self.settings.payload_bytes,
+            shadow_queues: self.settings.shadow_queues,
+        };
+        Ok(Built { firmware, host })
+    }
+}
+
+/// Registers `bytes` from `base`, each page where it lies.
+fn register(firmware: &mut Firmware, base: u64, bytes: u64, page: u64) -> Result<u32, SetUpError> {
+    let pages: Vec<u64> = (0..bytes.div_ceil(page) + 1)
+        .map(|number| base + number * page)
+        .collect();
+    let needed = (base % page + bytes).div_ceil(page) as usize;
+    firmware.register(Region {
+        base,
+        bytes,
+        tag: TAG,
+        rdma_write: false,
+        rdma_read: false,
+        pages: pages.get(..needed).unwrap_or(&pages),
+    })
+}

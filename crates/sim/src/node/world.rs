@@ -1,0 +1,572 @@
+//! The loop over events.
+
+use std::fmt;
+
+use causeway_firmware::{BufferId, Engine as DmaEngine, Firmware, Input, Processor, Side};
+use causeway_wire::vi::{Completion, FrameHeader};
+
+use super::card::{CardState, Frame, HostTransfer, Purpose};
+use super::host::{Host, Next, Polling, State};
+use super::plan::{BuildError, Plan};
+use super::record::{Mark, Record, Slice, Stage, Track};
+use super::{Event, Slab};
+use crate::engine::{Engine, Time};
+use crate::hardware::{HostCpu, Network};
+use crate::profile::Profile;
+
+/// Bytes that ring a doorbell: a descriptor's address and its memory's handle.
+const DOORBELL_BYTES: u64 = 8;
+
+struct Node {
+    firmware: Firmware,
+    card: CardState,
+    host: Host,
+    cpus: Vec<HostCpu>,
+    /// The deadline for which an event is under way.
+    deadline: Option<Time>,
+}
+
+/// Nodes, their network, and what is going to happen.
+pub struct World {
+    profile: Profile,
+    events: Engine<Event>,
+    network: Network,
+    nodes: Vec<Node>,
+    frames: Slab<Frame>,
+    polling: Polling,
+    read_bytes: Vec<u8>,
+    /// What is noted.
+    pub record: Record,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All processes are over.
+    Finished,
+    /// The time was over.
+    TimeUp,
+    /// Nothing can happen any more, but processes wait: for each its node, its number, and for what.
+    Stuck(Vec<String>),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Finished => f.write_str("finished"),
+            Self::TimeUp => f.write_str("the time was over"),
+            Self::Stuck(who) => write!(f, "nothing can happen any more: {}", who.join("; ")),
+        }
+    }
+}
+
+impl World {
+    /// Builds what `plan` says.
+    pub fn new(plan: Plan) -> Result<Self, BuildError> {
+        let settings = plan.settings.clone();
+        let (profile, network, built) = plan.build()?;
+        let mut events = Engine::new();
+        let mut nodes = Vec::with_capacity(built.len());
+        for (number, built) in built.into_iter().enumerate() {
+            let node = number as u32;
+            for process in 0..built.host.processes.len() as u32 {
+                events.at(0, Event::Process { node, process });
+            }
+            nodes.push(Node {
+                card: CardState::new(node, &profile, &settings, built.host.vis.len()),
+                firmware: built.firmware,
+                host: built.host,
+                cpus: (0..profile.host.processors)
+                    .map(|_| HostCpu::new(profile.host.clone()))
+                    .collect(),
+                deadline: None,
+            });
+        }
+        let polling = Polling {
+            poll: profile.library.poll,
+            complete: profile.library.complete,
+        };
+        let mut world = Self {
+            profile,
+            events,
+            network,
+            nodes,
+            frames: Slab::default(),
+            polling,
+            read_bytes: Vec::new(),
+            record: Record::default(),
+        };
+        // The program begins by giving buffers to the receive engine.
+        for node in 0..world.nodes.len() {
+            let World { nodes, events, .. } = &mut world;
+            nodes[node].card.wake(events, None);
+        }
+        Ok(world)
+    }
+
+    /// The present.
+    pub fn now(&self) -> Time {
+        self.events.now()
+    }
+
+    /// How many events have happened.
+    pub fn events_handled(&self) -> u64 {
+        self.events.handled()
+    }
+
+    /// The network.
+    pub fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// How long the host DMA engine of `node` has been busy.
+    pub fn host_dma_busy(&self, node: usize) -> Time {
+        self.nodes
+            .get(node)
+            .map_or(0, |node| node.card.host_dma.busy())
+    }
+
+    /// How long the I/O bus of `node` has been in use.
+    pub fn io_bus_busy(&self, node: usize) -> Time {
+        self.nodes
+            .get(node)
+            .map_or(0, |node| node.card.bus.bus().busy())
+    }
+
+    /// Lets things happen until `end`, or until nothing is left.
+    pub fn run(&mut self, end: Time) -> Ended {
+        while self.events.next_time().is_some_and(|at| at <= end) {
+            if let Some(event) = self.events.next() {
+                self.handle(event);
+            }
+        }
+        if self.events.pending() > 0 {
+            return Ended::TimeUp;
+        }
+        let mut stuck = Vec::new();
+        for (number, node) in self.nodes.iter().enumerate() {
+            for (index, process) in node.host.processes.iter().enumerate() {
+                let what = match process.state {
+                    State::Ended => continue,
+                    State::Awaiting { what, since, .. } => {
+                        let since = crate::profile::units::show_time(since);
+                        format!("waits since {since} for {what:?}")
+                    }
+                    State::Overrun => "posted more than its work queue holds".to_owned(),
+                    State::Running | State::Ringing { .. } => "has no event".to_owned(),
+                };
+                stuck.push(format!("process {index} of node {number} {what}"));
+            }
+        }
+        match stuck.is_empty() {
+            true => Ended::Finished,
+            false => Ended::Stuck(stuck),
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Turn {
+                node,
+                processor,
+                generation,
+            } => self.turn(node, processor, generation),
+            Event::Process { node, process } => self.process(node, process),
+            Event::Doorbell {
+                node,
+                vi,
+                side,
+                slot,
+            } => self.doorbell(node, vi, side, slot),
+            Event::HostDmaPiece {
+                node,
+                transfer,
+                bytes,
+            } => {
+                let Self { nodes, events, .. } = self;
+                nodes[node as usize]
+                    .card
+                    .start_piece(events, transfer, bytes);
+            }
+            Event::HostDma { node, channel } => self.host_dma(node, channel),
+            Event::NetSend { node, frame } => {
+                let card = &mut self.nodes[node as usize].card;
+                card.queue_frame(&self.frames, frame);
+                if !card.sending {
+                    self.send(node);
+                }
+            }
+            Event::NetSent { node, token } => self.sent(node, token),
+            Event::NetReceive { node, buffer } => {
+                let card = &mut self.nodes[node as usize].card;
+                card.armed.push_back(BufferId(buffer));
+                self.receive(node);
+            }
+            Event::Arrived { node, frame } => {
+                self.nodes[node as usize].card.arrived.push_back(frame);
+                self.receive(node);
+            }
+            Event::Received {
+                node,
+                frame,
+                buffer,
+            } => self.received(node, frame, buffer),
+            Event::Deadline { node } => {
+                let Self { nodes, events, .. } = self;
+                let node = &mut nodes[node as usize];
+                if node.deadline.is_some_and(|at| at <= events.now()) {
+                    node.deadline = None;
+                    node.card.deadline(events);
+                }
+            }
+        }
+    }
+
+    /// Tells the program what happened, and wakes processors.
+    fn input(&mut self, node: u32, from: Option<DmaEngine>, input: Input<'_>) {
+        self.wake(node, from);
+        let now = self.events.now();
+        self.nodes[node as usize].firmware.input(now, input);
+    }
+
+    /// Wakes the processors that an input concerns, and tells the program what they have polled.
+    fn wake(&mut self, node: u32, from: Option<DmaEngine>) {
+        let now = self.events.now();
+        let Node { firmware, card, .. } = &mut self.nodes[node as usize];
+        let polls = card.wake(&mut self.events, from);
+        for (processor, polls) in [Processor::First, Processor::Second].into_iter().zip(polls) {
+            if polls > 0 {
+                self.record.sums.idle_polls += u64::from(polls);
+                firmware.input(now, Input::Polled(processor, polls));
+            }
+        }
+    }
+
+    fn turn(&mut self, node: u32, processor: u8, generation: u32) {
+        let Self {
+            nodes,
+            events,
+            frames,
+            record,
+            ..
+        } = self;
+        let Node {
+            firmware,
+            card,
+            deadline,
+            ..
+        } = &mut nodes[node as usize];
+        if !card.wants_turn(processor, generation) {
+            return;
+        }
+        card.turn(firmware, events, frames, record, processor);
+        if let Some(at) = firmware.deadline()
+            && deadline.is_none_or(|known| at < known)
+        {
+            *deadline = Some(at);
+            events.at(at, Event::Deadline { node });
+        }
+    }
+
+    fn doorbell(&mut self, node: u32, vi: u32, side: Side, slot: u32) {
+        let now = self.events.now();
+        self.record.mark(Mark {
+            at: now,
+            node,
+            vi,
+            side,
+            message: u64::from(slot),
+            stage: Stage::Rung,
+        });
+        self.nodes[node as usize].card.ring(now, vi, side);
+        self.wake(node, None);
+        let place = &mut self.nodes[node as usize];
+        let (address, handle, shadow) = place.host.posted(vi, side, slot);
+        let doorbell = Input::Doorbell {
+            vi: causeway_firmware::ViId(vi),
+            side,
+            address,
+            handle,
+            shadow,
+        };
+        place.firmware.input(now, doorbell);
+    }
+
+    fn host_dma(&mut self, node: u32, channel: u32) {
+        let now = self.events.now();
+        let card = &mut self.nodes[node as usize].card;
+        let advance = card
+            .host_dma
+            .advance(now, channel as usize, &mut card.bus, &mut card.memory);
+        if let Some(wake) = advance.wake {
+            let channel = wake.channel as u32;
+            self.events.at(wake.at, Event::HostDma { node, channel });
+        }
+        let Some(job) = advance.finished else {
+            return;
+        };
+        let number = job.token as u32;
+        let Some(transfer) = card.transfers.get_mut(number) else {
+            return;
+        };
+        transfer.pieces_left = transfer.pieces_left.saturating_sub(1);
+        if transfer.pieces_left == 0
+            && let Some(transfer) = card.transfers.remove(number)
+        {
+            self.host_transfer_done(node, &transfer);
+        }
+    }
+
+    fn host_transfer_done(&mut self, node: u32, transfer: &HostTransfer) {
+        let now = self.events.now();
+        let place = &mut self.nodes[node as usize];
+        place.card.returned(DmaEngine::Host);
+        let (stage, track, name) = match transfer.purpose {
+            Purpose::ReadDescriptor => {
+                (Stage::DescriptorDown, Track::HostDmaDown, "read descriptor")
+            }
+            Purpose::ReadData => (Stage::DataMoved, Track::HostDmaDown, "read data"),
+            Purpose::WriteData => (Stage::DataMoved, Track::HostDmaUp, "write data"),
+            Purpose::WriteStatus => (Stage::StatusDone, Track::HostDmaUp, "write status"),
+            Purpose::WriteCompletion => (Stage::StatusDone, Track::HostDmaUp, "write completion"),
+        };
+        let mark = Mark {
+            at: now,
+            node,
+            vi: transfer.vi,
+            side: transfer.side,
+            message: transfer.message,
+            stage,
+        };
+        if self.record.marks.is_some() && transfer.purpose != Purpose::WriteCompletion {
+            place.card.unnoticed.host.push_back(mark);
+        }
+        if self.record.slices.is_some() {
+            let message = place.card.message_of(transfer);
+            self.record.slice(Slice {
+                node,
+                track,
+                name,
+                start: transfer.started,
+                end: now,
+                message,
+            });
+        }
+        self.read_bytes.clear();
+        for piece in transfer.read.iter().flatten() {
+            let bytes = place.host.bytes_at(piece.bus, piece.bytes);
+            self.read_bytes.extend_from_slice(bytes);
+        }
+        let written = &transfer.written[..transfer.written_bytes as usize];
+        let found = match transfer.purpose {
+            Purpose::WriteStatus => {
+                self.record.mark(Mark {
+                    stage: Stage::StatusLanded,
+                    ..mark
+                });
+                place
+                    .host
+                    .status_landed(now, transfer.vi, transfer.side, written, self.polling)
+            }
+            Purpose::WriteCompletion => Completion::decode(written).ok().and_then(|entry| {
+                let side = match entry.receive {
+                    true => Side::Receive,
+                    false => Side::Send,
+                };
+                place.host.entry_landed(now, entry.vi, side, self.polling)
+            }),
+            _ => None,
+        };
+        if let Some((process, at)) = found {
+            self.events.at(at, Event::Process { node, process });
+        }
+        let bytes = std::mem::take(&mut self.read_bytes);
+        let finished = Input::DmaFinished {
+            engine: DmaEngine::Host,
+            token: transfer.token,
+            bytes: &bytes,
+        };
+        self.input(node, Some(DmaEngine::Host), finished);
+        self.read_bytes = bytes;
+    }
+
+    /// Sends the frame that is first in the queue.
+    fn send(&mut self, node: u32) {
+        let now = self.events.now();
+        let card = &mut self.nodes[node as usize].card;
+        let Some(&number) = card.net_queue.front() else {
+            return;
+        };
+        let Some(frame) = self.frames.get(number).copied() else {
+            return;
+        };
+        card.sending = true;
+        let start = now + self.profile.net_dma.send_startup;
+        let bytes = frame.header.len() as u64 + u64::from(frame.bytes);
+        let to = frame.to.0 as usize;
+        let sent = self.network.send(start, node as usize, to, bytes);
+        self.record.sums.frames += 1;
+        self.record.slice(Slice {
+            node,
+            track: Track::NetSend,
+            name: "send frame",
+            start,
+            end: sent.left,
+            message: (frame.message != 0).then_some((node, frame.message)),
+        });
+        let token = frame.token;
+        self.events.at(sent.left, Event::NetSent { node, token });
+        if let Some(arrives) = sent.arrives {
+            let event = Event::Arrived {
+                node: frame.to.0,
+                frame: number,
+            };
+            self.events.at(arrives, event);
+        } else if let Some(frame) = self.frames.get_mut(number) {
+            frame.lost = true;
+        }
+    }
+
+    fn sent(&mut self, node: u32, token: causeway_firmware::Token) {
+        let now = self.events.now();
+        let card = &mut self.nodes[node as usize].card;
+        card.returned(DmaEngine::NetSend);
+        card.sending = false;
+        if let Some(number) = card.net_queue.pop_front()
+            && let Some(frame) = self.frames.get(number).copied()
+        {
+            if self.record.marks.is_some() {
+                card.unnoticed.net_send.push_back(Mark {
+                    at: now,
+                    node,
+                    vi: frame.vi,
+                    side: Side::Send,
+                    message: frame.message,
+                    stage: Stage::NetDone,
+                });
+            }
+            if frame.lost {
+                self.frames.remove(number);
+            }
+        }
+        self.send(node);
+        let finished = Input::DmaFinished {
+            engine: DmaEngine::NetSend,
+            token,
+            bytes: &[],
+        };
+        self.input(node, Some(DmaEngine::NetSend), finished);
+    }
+
+    /// Puts a frame that waits into a buffer that waits.
+    fn receive(&mut self, node: u32) {
+        let card = &mut self.nodes[node as usize].card;
+        if card.armed.is_empty() || card.arrived.is_empty() {
+            return;
+        }
+        if let (Some(buffer), Some(frame)) = (card.armed.pop_front(), card.arrived.pop_front()) {
+            let received = Event::Received {
+                node,
+                frame,
+                buffer: buffer.0,
+            };
+            self.events
+                .after(self.profile.net_dma.receive_startup, received);
+        }
+    }
+
+    fn received(&mut self, node: u32, frame: u32, buffer: u32) {
+        let now = self.events.now();
+        let Some(frame) = self.frames.remove(frame) else {
+            return;
+        };
+        let mark = Mark {
+            at: now,
+            node,
+            vi: frame.vi,
+            side: Side::Receive,
+            message: frame.message,
+            stage: Stage::Deposited,
+        };
+        if self.record.marks.is_some() {
+            let stage = Stage::FrameNoticed;
+            let unnoticed = &mut self.nodes[node as usize].card.unnoticed;
+            unnoticed.net_receive.push_back(Mark { stage, ..mark });
+        }
+        self.record.mark(mark);
+        if self.record.slices.is_some() {
+            let message = (frame.message != 0).then_some((frame.from, frame.message));
+            let header = FrameHeader::decode(&frame.header).ok();
+            let first = header.filter(|header| header.offset == 0);
+            if let (Some(message), Some(header)) = (message, first) {
+                let card = &mut self.nodes[node as usize].card;
+                card.incoming
+                    .entry(header.to_vi)
+                    .or_default()
+                    .push_back(message);
+            }
+            self.record.slice(Slice {
+                node,
+                track: Track::NetReceive,
+                name: "frame in",
+                start: now - self.profile.net_dma.receive_startup,
+                end: now,
+                message,
+            });
+        }
+        let arrived = Input::FrameArrived {
+            buffer: BufferId(buffer),
+            header: &frame.header,
+            bytes: frame.bytes,
+        };
+        self.input(node, Some(DmaEngine::NetReceive), arrived);
+    }
+
+    /// A process goes on: it rings the doorbell that it came to ring, or does the next thing.
+    fn process(&mut self, node: u32, process: u32) {
+        let now = self.events.now();
+        let place = &mut self.nodes[node as usize];
+        let cpu = process as usize % place.cpus.len().max(1);
+        let access = self.profile.host.card_access;
+        let Some(state) = place.host.processes.get_mut(process as usize) else {
+            return;
+        };
+        if let State::Ringing { vi, side, slot } = state.state {
+            let posted = place.card.bus.programmed_write(now, DOORBELL_BYTES);
+            state.clock = posted.accepted.max(now);
+            state.state = State::Running;
+            let doorbell = Event::Doorbell {
+                node,
+                vi,
+                side,
+                slot,
+            };
+            self.events.at(posted.delivered, doorbell);
+        }
+        let next = place.host.go_on(process, self.polling);
+        let state = &mut place.host.processes[process as usize];
+        let (work, name) = match next {
+            Next::Nothing => return,
+            Next::At(at) => {
+                self.events.at(at, Event::Process { node, process });
+                return;
+            }
+            Next::Compute(time) => (time, "compute"),
+            Next::Build { on_card_bytes, .. } => {
+                let words = u64::from(on_card_bytes).div_ceil(self.profile.io_bus.width_bytes);
+                (self.profile.library.post + access * (1 + words), "post")
+            }
+        };
+        let span = place.cpus[cpu].run(state.clock.max(now), process, work);
+        self.record.slice(Slice {
+            node,
+            track: Track::Process(process),
+            name,
+            start: span.start,
+            end: span.end,
+            message: None,
+        });
+        state.clock = span.end;
+        self.events.at(span.end, Event::Process { node, process });
+    }
+}

@@ -1,0 +1,140 @@
+//! Parameter files: everything about the hardware that a simulation runs on.
+//!
+//! A profile is a TOML file in which each value stands with its unit and its source:
+//! `clock = { value = "66 MHz", source = "thesis, §4.3.1" }`. Reading is strict: a key that is not known, a unit
+//! that does not fit, a count of 0, or hardware that cannot exist is an error that names the line and what
+//! is allowed. Profiles that come with the simulator are in [`SHIPPED`].
+
+mod read;
+mod reader;
+#[cfg(test)]
+mod tests;
+pub mod units;
+
+pub use reader::FileError;
+pub(crate) use reader::{Section, Source};
+
+use causeway_firmware::Step;
+
+use crate::engine::{Time, duration_at};
+use crate::hardware::{HostDmaSpec, HostSpec, IoBusSpec, LinkSpec, MemorySpec, SwitchSpec};
+
+/// Everything about the hardware of a cluster whose nodes are alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// What it stands for, in a sentence.
+    pub summary: String,
+    /// The hosts' processors.
+    pub host: HostSpec,
+    /// What the processes' library costs.
+    pub library: LibrarySpec,
+    /// The hosts' memory.
+    pub memory: MemorySpec,
+    /// The bus between host and card.
+    pub io_bus: IoBusSpec,
+    /// The card's processors and what its program costs.
+    pub card: CardSpec,
+    /// The engine between host memory and card.
+    pub host_dma: HostDmaSpec,
+    /// The engines between card and wire.
+    pub net_dma: NetDmaSpec,
+    /// Links.
+    pub link: LinkSpec,
+    /// Switches.
+    pub switch: SwitchSpec,
+}
+
+/// What the user-level library costs a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LibrarySpec {
+    /// Building and posting a descriptor, without its ringing.
+    pub post: Time,
+    /// Looking once at a status or a completion queue.
+    pub poll: Time,
+    /// Taking a completion that was found.
+    pub complete: Time,
+}
+
+/// The card's processor and memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardSpec {
+    /// Cycles per second.
+    pub clock_hz: u64,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// Cycles that one way round the idle program's loop takes; what happens meanwhile is noticed half of it later on average. This is that of the
+    /// event-driven programs, which look at every engine.
+    pub idle_loop_cycles: u64,
+    /// The same of the sequential program, which looks at doorbells and arrivals only.
+    pub sequential_idle_loop_cycles: u64,
+    /// What each step of the program takes.
+    pub steps: StepCosts,
+}
+
+impl CardSpec {
+    /// How long `cycles` take.
+    pub fn cycles(&self, cycles: u64) -> Time {
+        duration_at(cycles, self.clock_hz)
+    }
+}
+
+/// Engines between card and wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetDmaSpec {
+    /// From being programmed to the first byte on the link.
+    pub send_startup: Time,
+    /// From the last byte off the link to the frame's being announced.
+    pub receive_startup: Time,
+}
+
+/// Cycles that each step of the card's program takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepCosts([u64; Step::ALL.len()]);
+
+impl StepCosts {
+    /// A table in which each step costs what `cost` answers.
+    pub fn new(mut cost: impl FnMut(Step) -> u64) -> Self {
+        Self(Step::ALL.map(&mut cost))
+    }
+
+    /// What `step` takes, in cycles of the card's clock.
+    pub fn cycles(&self, step: Step) -> u64 {
+        self.0.get(step as usize).copied().unwrap_or(0)
+    }
+}
+
+/// The profiles that come with the simulator: their names and texts.
+pub const SHIPPED: &[(&str, &str)] = &[
+    ("psnow", include_str!("../../profiles/psnow.toml")),
+    ("munet", include_str!("../../profiles/munet.toml")),
+    ("via", include_str!("../../profiles/via.toml")),
+    ("qos", include_str!("../../profiles/qos.toml")),
+    ("present", include_str!("../../profiles/present.toml")),
+];
+
+impl Profile {
+    /// Reads a profile's text; `file` is its name for complaints.
+    pub fn parse(text: &str, file: &str) -> Result<Self, FileError> {
+        read::profile(text, file)
+    }
+
+    /// The profile of this name that comes with the simulator.
+    pub fn shipped(name: &str) -> Result<Self, FileError> {
+        match SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
+            Some((_, text)) => Self::parse(text, &format!("{name}.toml")),
+            None => {
+                let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
+                Err(FileError {
+                    file: name.to_owned(),
+                    line: 0,
+                    message: format!(
+                        "no profile of this name comes with the simulator; there are {}",
+                        names.join(", ")
+                    ),
+                })
+            }
+        }
+    }
+}

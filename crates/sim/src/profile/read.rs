@@ -1,0 +1,186 @@
+//! Turns a profile's text into a [`Profile`], and refuses hardware that cannot exist.
+
+use causeway_firmware::Step;
+
+use super::reader::{FileError, Section, Source};
+use super::units::Kind;
+use super::{CardSpec, LibrarySpec, NetDmaSpec, Profile, StepCosts};
+use crate::engine::{Time, duration_at};
+use crate::hardware::{
+    Channels, HostDmaSpec, HostSpec, IoBusSpec, LinkSpec, MemorySpec, SwitchSpec, WhenFull,
+};
+
+/// Most processors of a host, channels of an engine, and such.
+const MOST: u64 = 4_096;
+
+pub(super) fn profile(text: &str, file: &str) -> Result<Profile, FileError> {
+    let mut root = Source { file, text }.document()?;
+    let name = root.text("name")?.value;
+    let summary = root.text("summary")?.value;
+    let mut host_section = root.section("host")?;
+    let host = host(&mut host_section)?;
+    host_section.finish()?;
+    let mut library_section = root.section("library")?;
+    let library = library(&mut library_section, host.clock_hz)?;
+    library_section.finish()?;
+    let mut memory_section = root.section("memory")?;
+    let memory = memory(&mut memory_section)?;
+    memory_section.finish()?;
+    let mut bus_section = root.section("io_bus")?;
+    let io_bus = io_bus(&mut bus_section)?;
+    bus_section.finish()?;
+    let mut card_section = root.section("card")?;
+    let card = card(&mut card_section)?;
+    card_section.finish()?;
+    let mut dma_section = root.section("host_dma")?;
+    let host_dma = host_dma(&mut dma_section, &io_bus)?;
+    dma_section.finish()?;
+    let mut net_section = root.section("net_dma")?;
+    let net_dma = NetDmaSpec {
+        send_startup: net_section.quantity("send_startup", Kind::Time)?.value,
+        receive_startup: net_section.quantity("receive_startup", Kind::Time)?.value,
+    };
+    net_section.finish()?;
+    let mut link_section = root.section("link")?;
+    let link = LinkSpec {
+        bytes_per_second: link_section.positive("rate", Kind::Rate)?.value,
+        latency: link_section.quantity("latency", Kind::Time)?.value,
+        framing_bytes: link_section.quantity("framing", Kind::Size)?.value,
+    };
+    link_section.finish()?;
+    let mut switch_section = root.section("switch")?;
+    let switch = SwitchSpec {
+        latency: switch_section.quantity("latency", Kind::Time)?.value,
+        buffer_bytes: switch_section.positive("buffer", Kind::Size)?.value,
+        when_full: switch_section
+            .word(
+                "when_full",
+                &[("stop", WhenFull::Stop), ("drop", WhenFull::Drop)],
+            )?
+            .value,
+    };
+    switch_section.finish()?;
+    root.finish()?;
+    Ok(Profile {
+        name,
+        summary,
+        host,
+        library,
+        memory,
+        io_bus,
+        card,
+        host_dma,
+        net_dma,
+        link,
+        switch,
+    })
+}
+
+/// Cycles that the section's key gives, as a time.
+fn cycles(section: &mut Section<'_>, key: &str, clock_hz: u64) -> Result<Time, FileError> {
+    Ok(duration_at(
+        section.quantity(key, Kind::Cycles)?.value,
+        clock_hz,
+    ))
+}
+
+fn host(section: &mut Section<'_>) -> Result<HostSpec, FileError> {
+    let clock_hz = section.positive("clock", Kind::Frequency)?.value;
+    Ok(HostSpec {
+        clock_hz,
+        processors: section.count("processors", 1, MOST)?.value,
+        system_call: section.quantity("system_call", Kind::Time)?.value,
+        context_switch: section.quantity("context_switch", Kind::Time)?.value,
+        interrupt: section.quantity("interrupt", Kind::Time)?.value,
+        card_access: cycles(section, "card_access", clock_hz)?,
+    })
+}
+
+fn library(section: &mut Section<'_>, clock_hz: u64) -> Result<LibrarySpec, FileError> {
+    Ok(LibrarySpec {
+        post: cycles(section, "post", clock_hz)?,
+        poll: cycles(section, "poll", clock_hz)?,
+        complete: cycles(section, "complete", clock_hz)?,
+    })
+}
+
+fn memory(section: &mut Section<'_>) -> Result<MemorySpec, FileError> {
+    let page = section.positive("page", Kind::Size)?;
+    if !page.value.is_power_of_two() || !(512..=1 << 30).contains(&page.value) {
+        return Err(section.error(
+            &page.span,
+            "a page must have a power of two of bytes, from 512 B to 1 GiB",
+        ));
+    }
+    Ok(MemorySpec {
+        cache_access: section.quantity("cache_access", Kind::Time)?.value,
+        line_access: section.quantity("line_access", Kind::Time)?.value,
+        line_bytes: section.positive("line", Kind::Size)?.value,
+        page_bytes: page.value,
+        bytes_per_second: section.positive("rate", Kind::Rate)?.value,
+    })
+}
+
+fn io_bus(section: &mut Section<'_>) -> Result<IoBusSpec, FileError> {
+    Ok(IoBusSpec {
+        clock_hz: section.positive("clock", Kind::Frequency)?.value,
+        width_bytes: section.positive("width", Kind::Size)?.value,
+        arbitration_cycles: section.quantity("arbitration", Kind::Cycles)?.value,
+        address_cycles: section.quantity("address", Kind::Cycles)?.value,
+        retry_cycles: section.quantity("retry", Kind::Cycles)?.value,
+        burst_bytes: section.positive("burst", Kind::Size)?.value,
+        bridge_latency: section.quantity("bridge_latency", Kind::Time)?.value,
+    })
+}
+
+fn card(section: &mut Section<'_>) -> Result<CardSpec, FileError> {
+    let clock_hz = section.positive("clock", Kind::Frequency)?.value;
+    let memory_bytes = section.positive("memory", Kind::Size)?.value;
+    let idle_loop_cycles = section.quantity("idle_loop", Kind::Cycles)?.value;
+    let sequential_idle_loop_cycles = section
+        .quantity("sequential_idle_loop", Kind::Cycles)?
+        .value;
+    let mut steps = section.section("steps")?;
+    let mut costs = Vec::with_capacity(Step::ALL.len());
+    for step in Step::ALL {
+        costs.push(steps.quantity(step.name(), Kind::Cycles)?.value);
+    }
+    steps.finish()?;
+    Ok(CardSpec {
+        clock_hz,
+        memory_bytes,
+        idle_loop_cycles,
+        sequential_idle_loop_cycles,
+        steps: StepCosts::new(|step| costs.get(step as usize).copied().unwrap_or(0)),
+    })
+}
+
+fn host_dma(section: &mut Section<'_>, bus: &IoBusSpec) -> Result<HostDmaSpec, FileError> {
+    let rate = section.positive("rate", Kind::Rate)?;
+    let peak = bus.peak_bytes_per_second();
+    if rate.value > peak {
+        let message = format!(
+            "the host DMA engine moves {} B/s, more than its bus, which moves {peak} B/s at most \
+             (io_bus.clock times io_bus.width)",
+            rate.value
+        );
+        return Err(section.error(&rate.span, message));
+    }
+    let number = section.count("channels", 1, MOST)?.value;
+    let one_each_way = section.word("channel_use", &[("any", false), ("one each way", true)])?;
+    if one_each_way.value && number != 2 {
+        return Err(section.error(
+            &one_each_way.span,
+            "`host_dma.channel_use` can be \"one each way\" only with 2 channels",
+        ));
+    }
+    Ok(HostDmaSpec {
+        startup: section.quantity("startup", Kind::Time)?.value,
+        bytes_per_second: rate.value,
+        queue_length: section.count("queue_length", 0, MOST)?.value,
+        channels: match one_each_way.value {
+            true => Channels::OneEachWay,
+            false => Channels::Any(number),
+        },
+    })
+}

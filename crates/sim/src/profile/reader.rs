@@ -1,0 +1,409 @@
+//! Strict reading of parameter files: every complaint names its line, and says what is allowed.
+
+use std::fmt;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::units::{self, Kind};
+
+/// Why a file is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileError {
+    /// The file's name as it was given.
+    pub file: String,
+    /// The line, from 1; 0 when the whole file is meant.
+    pub line: usize,
+    /// What is wrong, and what is allowed.
+    pub message: String,
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.message)
+    }
+}
+
+impl std::error::Error for FileError {}
+
+/// A file's text and name: what turns a place into a complaint.
+#[derive(Clone, Copy)]
+pub(crate) struct Source<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) text: &'a str,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn error(&self, span: &Range<usize>, message: impl Into<String>) -> FileError {
+        let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
+        FileError {
+            file: self.file.to_owned(),
+            line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(),
+            message: message.into(),
+        }
+    }
+
+    /// Reads the text as TOML.
+    pub(crate) fn document(self) -> Result<Section<'a>, FileError> {
+        let table = DeTable::parse(self.text).map_err(|error| {
+            let span = error.span().unwrap_or_default();
+            self.error(&span, error.message().trim().to_owned())
+        })?;
+        let span = table.span();
+        Ok(Section {
+            source: self,
+            name: String::new(),
+            span,
+            table: table.into_inner(),
+            known: Vec::new(),
+        })
+    }
+}
+
+/// A table of the file, from which its reader takes what it knows. What is left over is unknown.
+pub(crate) struct Section<'a> {
+    source: Source<'a>,
+    name: String,
+    span: Range<usize>,
+    table: DeTable<'a>,
+    known: Vec<String>,
+}
+
+/// A value that was read, and where.
+#[derive(Clone, Debug)]
+pub(crate) struct Found<T> {
+    pub(crate) value: T,
+    pub(crate) span: Range<usize>,
+}
+
+impl<'a> Section<'a> {
+    fn place(&self) -> String {
+        match self.name.as_str() {
+            "" => "the file".to_owned(),
+            name => format!("[{name}]"),
+        }
+    }
+
+    pub(crate) fn error(&self, span: &Range<usize>, message: impl Into<String>) -> FileError {
+        self.source.error(span, message)
+    }
+
+    fn path(&self, key: &str) -> String {
+        match self.name.as_str() {
+            "" => key.to_owned(),
+            name => format!("{name}.{key}"),
+        }
+    }
+
+    fn take(&mut self, key: &str) -> Option<Spanned<DeValue<'a>>> {
+        self.has(key);
+        self.table.remove(key)
+    }
+
+    fn need(&mut self, key: &str) -> Result<Spanned<DeValue<'a>>, FileError> {
+        self.take(key).ok_or_else(|| {
+            let message = format!("{} lacks `{key}`", self.place());
+            self.error(&self.span, message)
+        })
+    }
+
+    /// A table that may be missing.
+    pub(crate) fn optional_section(&mut self, key: &str) -> Result<Option<Self>, FileError> {
+        let name = self.path(key);
+        let Some(found) = self.take(key) else {
+            return Ok(None);
+        };
+        let span = found.span();
+        match found.into_inner() {
+            DeValue::Table(table) => Ok(Some(Self {
+                source: self.source,
+                name,
+                span,
+                table,
+                known: Vec::new(),
+            })),
+            other => Err(self.error(
+                &span,
+                format!("`{name}` must be a table, and is a {}", other.type_str()),
+            )),
+        }
+    }
+
+    /// A table that must be there.
+    pub(crate) fn section(&mut self, key: &str) -> Result<Self, FileError> {
+        let missing = self.error(
+            &self.span,
+            format!("{} lacks `[{}]`", self.place(), self.path(key)),
+        );
+        self.optional_section(key)?.ok_or(missing)
+    }
+
+    /// Complains about the first key that nobody asked for.
+    pub(crate) fn finish(self) -> Result<(), FileError> {
+        match self.table.iter().next() {
+            None => Ok(()),
+            Some((key, _)) => Err(self.error(
+                &key.span(),
+                format!(
+                    "{} knows no `{}`; it knows {}",
+                    self.place(),
+                    key.get_ref(),
+                    self.known.join(", ")
+                ),
+            )),
+        }
+    }
+
+    /// Takes `{ value = …, source = "…" }` apart; a value without a source is refused.
+    fn sourced(&mut self, key: &str) -> Result<Spanned<DeValue<'a>>, FileError> {
+        let found = self.need(key)?;
+        let span = found.span();
+        let path = self.path(key);
+        let DeValue::Table(table) = found.into_inner() else {
+            return Err(self.error(
+                &span,
+                format!("`{path}` must be written {{ value = …, source = \"where it is from\" }}"),
+            ));
+        };
+        let mut parts = Self {
+            source: self.source,
+            name: path.clone(),
+            span: span.clone(),
+            table,
+            known: Vec::new(),
+        };
+        let source = parts.need("source")?;
+        if source
+            .get_ref()
+            .as_str()
+            .is_none_or(|text| text.trim().is_empty())
+        {
+            return Err(self.error(
+                &source.span(),
+                format!("the source of `{path}` must say in words where the value is from"),
+            ));
+        }
+        let value = parts.need("value")?;
+        parts.finish()?;
+        Ok(value)
+    }
+
+    /// A quantity with its source.
+    pub(crate) fn quantity(&mut self, key: &str, kind: Kind) -> Result<Found<u64>, FileError> {
+        let value = self.sourced(key)?;
+        self.as_quantity(key, &value, kind)
+    }
+
+    /// A quantity with its source that must not be 0.
+    pub(crate) fn positive(&mut self, key: &str, kind: Kind) -> Result<Found<u64>, FileError> {
+        let found = self.quantity(key, kind)?;
+        if found.value == 0 {
+            let path = self.path(key);
+            return Err(self.error(&found.span, format!("`{path}` must be more than 0")));
+        }
+        Ok(found)
+    }
+
+    fn as_quantity(
+        &self,
+        key: &str,
+        value: &Spanned<DeValue<'a>>,
+        kind: Kind,
+    ) -> Result<Found<u64>, FileError> {
+        let span = value.span();
+        let text = value.get_ref().as_str().ok_or_else(|| {
+            let path = self.path(key);
+            self.error(
+                &span,
+                format!("`{path}` must be text: a number and its unit"),
+            )
+        })?;
+        match units::parse(text, kind) {
+            Ok(value) => Ok(Found { value, span }),
+            Err(message) => Err(self.error(&span, format!("`{}` = {message}", self.path(key)))),
+        }
+    }
+
+    /// A count from `least` to `most`, with its source.
+    pub(crate) fn count(
+        &mut self,
+        key: &str,
+        least: u64,
+        most: u64,
+    ) -> Result<Found<u64>, FileError> {
+        let value = self.sourced(key)?;
+        self.as_count(key, &value, least, most)
+    }
+
+    fn as_count(
+        &self,
+        key: &str,
+        value: &Spanned<DeValue<'a>>,
+        least: u64,
+        most: u64,
+    ) -> Result<Found<u64>, FileError> {
+        let span = value.span();
+        let count = value.get_ref().as_integer().and_then(|integer| {
+            u64::from_str_radix(&integer.as_str().replace('_', ""), integer.radix()).ok()
+        });
+        match count.filter(|count| (least..=most).contains(count)) {
+            Some(value) => Ok(Found { value, span }),
+            None => Err(self.error(
+                &span,
+                format!(
+                    "`{}` must be a whole number from {least} to {most}",
+                    self.path(key)
+                ),
+            )),
+        }
+    }
+
+    /// One of several words, with its source.
+    pub(crate) fn word<T: Copy>(
+        &mut self,
+        key: &str,
+        words: &[(&str, T)],
+    ) -> Result<Found<T>, FileError> {
+        let value = self.sourced(key)?;
+        self.as_word(key, &value, words)
+    }
+
+    fn as_word<T: Copy>(
+        &self,
+        key: &str,
+        value: &Spanned<DeValue<'a>>,
+        words: &[(&str, T)],
+    ) -> Result<Found<T>, FileError> {
+        let span = value.span();
+        let text = value.get_ref().as_str();
+        match words.iter().find(|(word, _)| Some(*word) == text) {
+            Some(&(_, value)) => Ok(Found { value, span }),
+            None => {
+                let allowed: Vec<String> = words
+                    .iter()
+                    .map(|(word, _)| format!("\"{word}\""))
+                    .collect();
+                Err(self.error(
+                    &span,
+                    format!("`{}` must be {}", self.path(key), allowed.join(" or ")),
+                ))
+            }
+        }
+    }
+
+    /// Whether there is such a key, which from now on counts as known.
+    pub(crate) fn has(&mut self, key: &str) -> bool {
+        if !self.known.iter().any(|known| known == key) {
+            self.known.push(key.to_owned());
+        }
+        self.table.contains_key(key)
+    }
+
+    /// Where the section is.
+    pub(crate) fn span(&self) -> Range<usize> {
+        self.span.clone()
+    }
+
+    /// A quantity of the user's own, without a source.
+    pub(crate) fn own_quantity(&mut self, key: &str, kind: Kind) -> Result<Found<u64>, FileError> {
+        let value = self.need(key)?;
+        self.as_quantity(key, &value, kind)
+    }
+
+    /// A count of the user's own.
+    pub(crate) fn own_count(
+        &mut self,
+        key: &str,
+        least: u64,
+        most: u64,
+    ) -> Result<Found<u64>, FileError> {
+        let value = self.need(key)?;
+        self.as_count(key, &value, least, most)
+    }
+
+    /// A word of the user's own.
+    pub(crate) fn own_word<T: Copy>(
+        &mut self,
+        key: &str,
+        words: &[(&str, T)],
+    ) -> Result<Found<T>, FileError> {
+        let value = self.need(key)?;
+        self.as_word(key, &value, words)
+    }
+
+    /// `true` or `false` of the user's own.
+    pub(crate) fn own_flag(&mut self, key: &str) -> Result<Found<bool>, FileError> {
+        let value = self.need(key)?;
+        let span = value.span();
+        match value.get_ref().as_bool() {
+            Some(value) => Ok(Found { value, span }),
+            None => Err(self.error(&span, format!("`{}` must be true or false", self.path(key)))),
+        }
+    }
+
+    /// A list of quantities of the user's own, with at least one.
+    pub(crate) fn own_quantities(
+        &mut self,
+        key: &str,
+        kind: Kind,
+    ) -> Result<Vec<Found<u64>>, FileError> {
+        let value = self.need(key)?;
+        let span = value.span();
+        let found = match value.get_ref().as_array() {
+            Some(list) => list
+                .iter()
+                .map(|value| self.as_quantity(key, value, kind))
+                .collect::<Result<Vec<_>, _>>()?,
+            None => Vec::new(),
+        };
+        match found.is_empty() {
+            false => Ok(found),
+            true => {
+                let path = self.path(key);
+                let message = format!("`{path}` must be a list with at least one entry");
+                Err(self.error(&span, message))
+            }
+        }
+    }
+
+    /// A list of tables, `[[key]]`, with at least one.
+    pub(crate) fn sections(&mut self, key: &str) -> Result<Vec<Self>, FileError> {
+        let name = self.path(key);
+        let value = self.need(key)?;
+        let span = value.span();
+        let wrong = format!("`{name}` must be written as tables, [[{name}]], at least one");
+        let list = match value.into_inner() {
+            DeValue::Array(list) if !list.is_empty() => list,
+            _ => return Err(self.error(&span, wrong)),
+        };
+        list.into_iter()
+            .map(|entry| {
+                let span = entry.span();
+                match entry.into_inner() {
+                    DeValue::Table(table) => Ok(Self {
+                        source: self.source,
+                        name: name.clone(),
+                        span,
+                        table,
+                        known: Vec::new(),
+                    }),
+                    _ => Err(self.error(&span, wrong.clone())),
+                }
+            })
+            .collect()
+    }
+
+    /// Text without a source.
+    pub(crate) fn text(&mut self, key: &str) -> Result<Found<String>, FileError> {
+        let value = self.need(key)?;
+        let span = value.span();
+        match value.get_ref().as_str() {
+            Some(text) => Ok(Found {
+                value: text.to_owned(),
+                span,
+            }),
+            None => Err(self.error(&span, format!("`{}` must be text", self.path(key)))),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Profiles that are wrong are refused where they are wrong.
+
+use super::*;
+
+/// The text of a shipped profile with the first line that begins with `from` replaced, and that line's number.
+fn changed(from: &str, to: &str) -> (String, usize) {
+    let (_, text) = SHIPPED[3];
+    let line = text
+        .lines()
+        .position(|line| line.starts_with(from))
+        .expect("the profile has such a line");
+    let lines: Vec<&str> = text
+        .lines()
+        .enumerate()
+        .map(|(number, old)| if number == line { to } else { old })
+        .collect();
+    (lines.join("\n"), line + 1)
+}
+
+fn refused(from: &str, to: &str) -> String {
+    let (text, line) = changed(from, to);
+    let error = Profile::parse(&text, "my.toml").expect_err("it is wrong");
+    assert_eq!(
+        (error.file.as_str(), error.line),
+        ("my.toml", line),
+        "{error}"
+    );
+    error.to_string()
+}
+
+#[test]
+fn shipped_profiles_are_read() {
+    for (name, _) in SHIPPED {
+        let profile = Profile::shipped(name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(profile.name, *name);
+        assert!(profile.summary.len() > 20);
+    }
+    let error = Profile::shipped("cray").expect_err("there is none");
+    assert!(
+        error
+            .to_string()
+            .contains("psnow, munet, via, qos, present")
+    );
+}
+
+#[test]
+fn unknown_keys_wrong_units_and_missing_sources_name_their_line() {
+    assert!(refused("width", "width = { value = \"64 MHz\", source = \"x\" }").contains("KiB"));
+    assert!(refused("width", "width = \"64 bit\"").contains("source"));
+    assert!(refused("width", "width = { value = \"64 bit\", source = \" \" }").contains("words"));
+    assert!(refused("width", "width = { value = 64, source = \"x\" }").contains("unit"));
+    assert!(
+        refused(
+            "width",
+            "width = { value = \"64 bit\", source = \"x\", a = 1 }"
+        )
+        .contains("`a`")
+    );
+    assert!(refused("width", "width = = 3").contains("my.toml"));
+}
+
+#[test]
+fn a_key_that_is_not_known_is_told_with_those_that_are() {
+    let (_, text) = SHIPPED[3];
+    let text = text.replace("[io_bus]\n", "[io_bus]\nspeed = 3\n");
+    let line = text
+        .lines()
+        .position(|line| line == "speed = 3")
+        .expect("it was put in");
+    let error = Profile::parse(&text, "my.toml").expect_err("it is not known");
+    assert_eq!(error.line, line + 1);
+    assert!(
+        error
+            .message
+            .contains("[io_bus] knows no `speed`; it knows clock")
+    );
+}
+
+#[test]
+fn a_key_that_is_missing_is_told_with_its_table() {
+    let (text, _) = changed("burst", "");
+    let error = Profile::parse(&text, "my.toml").expect_err("it is missing");
+    let table = text
+        .lines()
+        .position(|line| line == "[io_bus]")
+        .expect("the table is there");
+    assert_eq!(
+        (error.line, error.message.as_str()),
+        (table + 1, "[io_bus] lacks `burst`")
+    );
+}
+
+#[test]
+fn impossible_hardware_is_refused() {
+    let error = refused(
+        "rate = { value = \"13",
+        "rate = { value = \"900 MB/s\", source = \"x\" }",
+    );
+    assert!(error.contains("more than its bus"), "{error}");
+    assert!(refused("processors", "processors = { value = 0, source = \"x\" }").contains("from 1"));
+    assert!(
+        refused("width", "width = { value = \"0 bit\", source = \"x\" }").contains("more than 0")
+    );
+    assert!(
+        refused("page", "page = { value = \"5 KiB\", source = \"x\" }").contains("power of two")
+    );
+    assert!(
+        refused(
+            "when_full",
+            "when_full = { value = \"wait\", source = \"x\" }"
+        )
+        .contains("\"stop\" or \"drop\"")
+    );
+}

@@ -1,0 +1,198 @@
+//! Experiments of the user's own: a file names hardware, the card's program, a workload, sizes and a seed.
+//!
+//! ```toml
+//! profile = "via"              # one that comes with the simulator, or the path of a file
+//! design = "Base+O"
+//! sizes = ["128 B", "4 KiB"]
+//!
+//! [workload]
+//! kind = "exchange"            # types II to IV of chapter 4
+//! nodes = 16
+//! active = 28
+//! rounds = 100
+//! ```
+//!
+//! [`read`] is strict, as parameter files are: what is not known, or has no meaning for the workload, is refused with its line
+//! and what is allowed. `run` makes the measurements; each size is a run of its own.
+
+mod channels;
+mod program;
+mod read;
+mod run;
+#[cfg(test)]
+mod tests;
+
+use causeway_firmware::Settings;
+
+pub use program::{ProgramSetup, Runnable};
+pub use read::{WORKLOADS, read};
+
+use crate::node::Record;
+use crate::profile::Profile;
+use crate::substrates::SimError;
+use crate::workloads::design::Design;
+use crate::workloads::quality::Experiment;
+use crate::workloads::scaling::{Extent, Kind};
+use crate::workloads::{Keep, RunError};
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name, as in the file or the file's own.
+    pub name: String,
+    /// What is run.
+    pub what: What,
+}
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Processes that post descriptors to cards.
+    Cards(Box<Cards>),
+    /// A parallel program on a substrate of chapter 2.
+    Program(Box<ProgramSetup>),
+}
+
+/// Processes that post descriptors to cards.
+#[derive(Clone, Debug)]
+pub struct Cards {
+    /// The hardware.
+    pub profile: Profile,
+    /// How the card is built, by its name in the thesis.
+    pub design: Design,
+    /// What the file changes of it.
+    pub settings: Changes,
+    /// Sizes of messages, each run on its own; empty where the workload has its own.
+    pub sizes: Vec<u32>,
+    /// The workload.
+    pub workload: Workload,
+}
+
+/// What is changed of a design.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Bytes that travel inside a descriptor.
+    pub payload_bytes: Option<u32>,
+    /// Shadow queues.
+    pub shadow_queues: Option<bool>,
+    /// Tailgating.
+    pub tailgating: Option<bool>,
+    /// Entries of the network send engine's queue.
+    pub net_send_queue: Option<u32>,
+}
+
+impl Changes {
+    fn apply(&self, mut settings: Settings) -> Settings {
+        if let Some(bytes) = self.payload_bytes {
+            settings.payload_bytes = bytes;
+        }
+        if let Some(shadow) = self.shadow_queues {
+            settings.shadow_queues = shadow;
+        }
+        if let Some(tailgating) = self.tailgating {
+            settings.tailgating = tailgating;
+        }
+        if let Some(entries) = self.net_send_queue {
+            settings.net_send = causeway_firmware::DmaQueue::Hardware(entries);
+        }
+        settings
+    }
+}
+
+/// What the processes do.
+#[derive(Clone, Debug)]
+pub enum Workload {
+    /// Two nodes send one message back and forth.
+    PingPong {
+        /// Round trips that are measured.
+        rounds: u32,
+    },
+    /// Two nodes send windows of messages to each other.
+    PingBulk {
+        /// Messages of a window.
+        window: u32,
+        /// Windows that are measured.
+        rounds: u32,
+    },
+    /// Types I to IV of chapter 4.
+    Interfaces {
+        /// Nodes of the cluster.
+        nodes: usize,
+        /// Pattern of use.
+        kind: Kind,
+        /// Messages on each interface before the process waits.
+        burst: u32,
+        /// Whether completions come through a completion queue.
+        completion_queue: bool,
+        /// Rounds that are measured.
+        rounds: u32,
+        /// Which nodes are simulated.
+        extent: Extent,
+        /// Where random numbers begin.
+        seed: u64,
+    },
+    /// Channels with reserved rates beside best effort, of chapter 5.
+    Channels(Experiment),
+}
+
+/// A value that was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measure {
+    /// What it is of: `svia/oneway`.
+    pub case: String,
+    /// Bytes of the messages; 0 where there are several.
+    pub size_bytes: u32,
+    /// What is measured, with its unit at the end: `latency_us`.
+    pub metric: &'static str,
+    /// The value.
+    pub value: f64,
+}
+
+/// Why a scenario has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// A run of cards failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A program failed.
+    #[error(transparent)]
+    Program(#[from] SimError),
+}
+
+/// One independent run of a scenario.
+#[derive(Clone, Debug)]
+pub struct Step<'a> {
+    scenario: &'a Scenario,
+    /// Bytes of its messages; 0 where the workload decides.
+    pub size_bytes: u32,
+}
+
+impl Scenario {
+    /// The runs: one for each size.
+    pub fn steps(&self) -> Vec<Step<'_>> {
+        let sizes = match &self.what {
+            What::Cards(cards) if !cards.sizes.is_empty() => cards.sizes.clone(),
+            _ => vec![0],
+        };
+        sizes
+            .into_iter()
+            .map(|size_bytes| Step {
+                scenario: self,
+                size_bytes,
+            })
+            .collect()
+    }
+}
+
+impl Step<'_> {
+    /// Runs it. Of programs there is no record.
+    pub fn run(&self, keep: Keep) -> Result<(Vec<Measure>, Option<Record>), ScenarioError> {
+        match &self.scenario.what {
+            What::Cards(cards) => {
+                let (measures, record) = run::cards(cards, self.size_bytes, keep)?;
+                Ok((measures, Some(record)))
+            }
+            What::Program(setup) => Ok((setup.run()?, None)),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Parallel programs on the substrates of chapter 2.
+
+use super::Measure;
+use crate::am::port::Function;
+use crate::figures::microseconds;
+use crate::profile::{FileError, Section};
+use crate::programs::Program;
+use crate::programs::fft::Fft;
+use crate::programs::is::IntegerSort;
+use crate::programs::matmul::Matmul;
+use crate::programs::ping::Ping;
+use crate::substrates::{Combination, Costs, Outcome, Setup, SimError, run};
+
+/// A program and what it runs on.
+#[derive(Clone, Debug)]
+pub struct ProgramSetup {
+    /// Substrate, costs and processes.
+    pub setup: Setup,
+    /// The program.
+    pub program: Runnable,
+}
+
+/// A program.
+#[derive(Clone, Copy, Debug)]
+pub enum Runnable {
+    /// A request and a reply, or a block there and back.
+    Ping(Ping),
+    /// A Fourier transform of so many points. The program itself has tables that one thread's processes share.
+    Fft(usize),
+    /// A product of matrices.
+    Matmul(Matmul),
+    /// A sort of integers.
+    Sort(IntegerSort),
+}
+
+#[derive(Clone, Copy)]
+enum Name {
+    Ping,
+    Fft,
+    Matmul,
+    Sort,
+}
+
+const NAMES: &[(&str, Name)] = &[
+    ("ping", Name::Ping),
+    ("fft", Name::Fft),
+    ("matmul", Name::Matmul),
+    ("is", Name::Sort),
+];
+
+const SUBSTRATES: &[(&str, Combination)] = &[
+    ("(C1,NI1)", Combination::C1Ni1),
+    ("(C1,NI2)", Combination::C1Ni2),
+    ("(C2,NI3)", Combination::C2Ni3),
+    ("(C3,NI3)", Combination::C3Ni3),
+];
+
+/// Most processes of a program.
+const MOST_PROCESSES: u64 = 4_096;
+
+/// Reads the workload's section, whose kind is `program`.
+pub(super) fn read(workload: &mut Section<'_>, costs: Costs) -> Result<ProgramSetup, FileError> {
+    let name = workload.own_word("program", NAMES)?;
+    let combination = workload.own_word("substrate", SUBSTRATES)?.value;
+    let processes = workload.own_count("processes", 1, MOST_PROCESSES)?;
+    let ranks = processes.value as u32;
+    let mut setup = Setup::new(combination, costs, ranks);
+    if workload.has("processes_per_host") {
+        let count = workload.own_count("processes_per_host", 1, u64::from(ranks))?;
+        setup.processes_per_host = count.value as u32;
+    }
+    let program = match name.value {
+        Name::Ping => {
+            let iterations = workload.own_count("iterations", 1, 1_000_000)?.value;
+            let bytes = match workload.has("block") {
+                true => workload.own_count("block", 4, 1 << 16)?.value,
+                false => 0,
+            };
+            Runnable::Ping(Ping { iterations, bytes })
+        }
+        Name::Fft => {
+            let points = workload.own_count("points", 4, 1 << 22)?;
+            Runnable::Fft(points.value as usize)
+        }
+        Name::Matmul => Runnable::Matmul(Matmul {
+            size: workload.own_count("rows", 1, 4_096)?.value as usize,
+        }),
+        Name::Sort => Runnable::Sort(IntegerSort {
+            keys: workload.own_count("keys", 1, 1 << 24)?.value as usize,
+            buckets: workload.own_count("buckets", 1, 1 << 20)?.value as usize,
+        }),
+    };
+    // A program says itself of which size it can be, and on how many processes it can run.
+    let refused = match &program {
+        Runnable::Ping(program) => program.begin(0, ranks).err(),
+        Runnable::Fft(points) => Fft::new(*points)
+            .and_then(|program| program.begin(0, ranks))
+            .err(),
+        Runnable::Matmul(program) => program.begin(0, ranks).err(),
+        Runnable::Sort(program) => program.begin(0, ranks).err(),
+    };
+    match refused {
+        Some(error) => Err(workload.error(&processes.span, error.to_string())),
+        None => Ok(ProgramSetup { setup, program }),
+    }
+}
+
+impl ProgramSetup {
+    /// Runs it: how long it took, and where the processes' time went on average.
+    pub(super) fn run(&self) -> Result<Vec<Measure>, SimError> {
+        match &self.program {
+            Runnable::Ping(program) => self.measure("ping", program),
+            Runnable::Fft(points) => {
+                let program = Fft::new(*points);
+                let program = program.map_err(|error| SimError::Program { rank: 0, error })?;
+                self.measure("fft", &program)
+            }
+            Runnable::Matmul(program) => self.measure("matmul", program),
+            Runnable::Sort(program) => self.measure("is", program),
+        }
+    }
+
+    fn measure<P: Program>(&self, name: &str, program: &P) -> Result<Vec<Measure>, SimError> {
+        let outcome: Outcome<P::Output> = run(&self.setup, program)?;
+        let case = |what: &str| format!("{}/{name}/{what}", self.setup.combination.name());
+        let time = |what: &str, value| Measure {
+            case: case(what),
+            size_bytes: 0,
+            metric: "time_us",
+            value: microseconds(value),
+        };
+        let count = (outcome.processes.len() as u64).max(1);
+        let mut measures = vec![time("ended", outcome.ended)];
+        for function in Function::ALL {
+            let sum = outcome.processes.iter().map(|done| done.time_in(function));
+            measures.push(time(function.name(), sum.sum::<u64>() / count));
+        }
+        measures.push(Measure {
+            case: case("tlb-misses"),
+            size_bytes: 0,
+            metric: "count",
+            value: outcome.tlb_misses as f64,
+        });
+        Ok(measures)
+    }
+}

@@ -1,0 +1,218 @@
+//! What a scenario's file may say, and what is made of it.
+
+use super::{Scenario, read};
+use crate::profile::FileError;
+use crate::workloads::Keep;
+
+fn nothing(_: &str) -> Result<String, String> {
+    Err("no such file".to_owned())
+}
+
+fn scenario(text: &str) -> Result<Scenario, FileError> {
+    read(text, "mine.toml", &nothing)
+}
+
+const EXCHANGE: &str = "profile = \"via\"
+design = \"Base+O\"
+sizes = [\"128 B\", \"4 KiB\"]
+
+[workload]
+kind = \"exchange\"
+nodes = 4
+active = 6
+rounds = 5
+";
+
+const CHANNELS: &str = "profile = \"qos\"
+design = \"QoSVIA\"
+seed = 7
+
+[workload]
+kind = \"channels\"
+shape = \"one to many\"
+others = 2
+warm_up = \"1 ms\"
+measured = \"10 ms\"
+
+[[workload.channel]]
+kind = \"constant\"
+count = 2
+rate = \"8 MB/s\"
+size = \"4 KiB\"
+
+[[workload.channel]]
+kind = \"video\"
+rate = \"47.5 kB/s\"
+streams = 20
+
+[[workload.channel]]
+kind = \"best effort\"
+rate = \"10 MB/s\"
+size = \"4 KiB\"
+";
+
+const FFT: &str = "profile = \"substrates\"
+[workload]
+kind = \"program\"
+program = \"fft\"
+substrate = \"(C2,NI3)\"
+processes = 4
+points = 1024
+";
+
+#[test]
+fn each_workload_runs_and_does_so_alike() {
+    let ping = "profile = \"qos\"\ndesign = \"PVIA\"\nsizes = [\"4 B\"]\n[workload]\nkind = \"ping-pong\"\nrounds = 3\n";
+    let bulk = "profile = \"qos\"\ndesign = \"SVIA\"\nsizes = [\"64 KiB\"]\n[workload]\nkind = \"ping-bulk\"\nrounds = 2\nwindow = 128\n";
+    let chance = "profile = \"via\"\ndesign = \"Base\"\nsizes = [\"128 B\"]\nseed = 3\n[workload]\nkind = \"one-of-all\"\nnodes = 4\nrounds = 5\n";
+    for (text, metric) in [
+        (EXCHANGE, "latency_us"),
+        (CHANNELS, "jitter_theta"),
+        (FFT, "time_us"),
+        (ping, "latency_us"),
+        (bulk, "latency_us"),
+        (chance, "latency_us"),
+    ] {
+        let scenario = scenario(text).expect(text);
+        for step in scenario.steps() {
+            let (found, record) = step.run(Keep::Sums).expect(text);
+            assert!(found.iter().any(|one| one.metric == metric), "{found:?}");
+            assert!(record.is_none_or(|record| record.slices.is_none()));
+            assert_eq!(found, step.run(Keep::Slices).expect(text).0);
+        }
+    }
+    assert_eq!(scenario(EXCHANGE).expect("it is right").steps().len(), 2);
+}
+
+#[test]
+fn seeds_make_a_difference_where_there_is_chance() {
+    let found = |seed: &str| {
+        let text = CHANNELS.replace("seed = 7", seed);
+        let scenario = scenario(&text).expect("it is right");
+        scenario.steps()[0].run(Keep::Sums).expect("it runs").0
+    };
+    assert_ne!(found("seed = 7"), found("seed = 8"));
+    assert_eq!(found("seed = 7"), found("seed = 7"));
+}
+
+/// `text` with one line replaced; the complaint must name the line and have these words.
+fn refused(text: &str, line: &str, by: &str, at: usize, words: &[&str]) {
+    assert!(text.contains(line), "{line}");
+    let error = scenario(&text.replacen(line, by, 1)).expect_err(by);
+    assert_eq!(
+        (error.line, error.file.as_str()),
+        (at, "mine.toml"),
+        "{error}"
+    );
+    for word in words {
+        assert!(error.message.contains(word), "{word}: {error}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_its_line_and_what_is_allowed() {
+    refused(
+        EXCHANGE,
+        "\"via\"",
+        "\"vja\"",
+        1,
+        &["vja", "munet", ".toml"],
+    );
+    refused(
+        EXCHANGE,
+        "\"via\"",
+        "\"my.toml\"",
+        1,
+        &["my.toml", "no such file"],
+    );
+    refused(
+        EXCHANGE,
+        "Base+O",
+        "Base+P",
+        2,
+        &["\"Base+O\"", "\"QoSVIA\""],
+    );
+    refused(EXCHANGE, "128 B", "128 ns", 3, &["a size", "KiB"]);
+    refused(EXCHANGE, "128 B", "0 B", 3, &["from 1 to 65536"]);
+    refused(
+        EXCHANGE,
+        "[\"128 B\", \"4 KiB\"]",
+        "[]",
+        3,
+        &["at least one"],
+    );
+    refused(
+        EXCHANGE,
+        "\"exchange\"",
+        "\"swap\"",
+        6,
+        &["ping-pong", "channels"],
+    );
+    refused(EXCHANGE, "nodes = 4", "nodes = 0", 7, &["from 2 to 4096"]);
+    refused(EXCHANGE, "nodes = 4", "nodes = 5", 7, &["even"]);
+    refused(EXCHANGE, "active = 6", "active = 13", 8, &["from 1 to 12"]);
+    refused(
+        EXCHANGE,
+        "active = 6",
+        "activ = 6",
+        8,
+        &["activ", "active", "burst"],
+    );
+    refused(EXCHANGE, "rounds = 5", "rounds = 0", 9, &["from 1"]);
+    refused(EXCHANGE, "rounds = 5\n", "", 5, &["rounds"]);
+    let whole = "nodes = 512\nsimulate = \"all nodes\"";
+    refused(EXCHANGE, "nodes = 4", whole, 7, &["interfaces", "65536"]);
+    refused(
+        EXCHANGE,
+        "design",
+        "seed = 4\ndesign",
+        2,
+        &["seed", "sizes"],
+    );
+    let shadow = "[settings]\npayload = \"2 KiB\"\n[workload]";
+    refused(EXCHANGE, "[workload]", shadow, 6, &["1024"]);
+    let tailgating = "[settings]\ntailgating = 1\n[workload]";
+    refused(EXCHANGE, "[workload]", tailgating, 6, &["true or false"]);
+    refused(CHANNELS, "\"1 ms\"", "\"1 MB\"", 9, &["a time"]);
+    refused(CHANNELS, "\"10 ms\"", "\"0 ms\"", 10, &["1 ms"]);
+    refused(CHANNELS, "count = 2", "count = 0", 14, &["from 1 to 256"]);
+    refused(CHANNELS, "\"8 MB/s\"", "\"8 MB\"", 15, &["a rate"]);
+    refused(CHANNELS, "\"8 MB/s\"", "\"0 MB/s\"", 15, &["1 kB/s"]);
+    refused(
+        CHANNELS,
+        "streams = 20",
+        "streams = 20\nsize = \"1 B\"",
+        22,
+        &["size"],
+    );
+    refused(FFT, "processes = 4", "processes = 0", 6, &["from 1"]);
+    refused(FFT, "points = 1024", "points = 1000", 6, &["power of two"]);
+    refused(FFT, "\"substrates\"", "\"via\"", 1, &["substrates"]);
+}
+
+#[test]
+fn a_card_that_cannot_be_is_refused() {
+    let text = EXCHANGE.replace("Base+O", "Base");
+    let tailgating = "[settings]\ntailgating = true\n[workload]";
+    refused(
+        &text,
+        "[workload]",
+        tailgating,
+        2,
+        &["tailgating", "sequential"],
+    );
+}
+
+#[test]
+fn hardware_of_ones_own_is_read_as_strictly() {
+    let (_, via) = crate::profile::SHIPPED[2];
+    let text = EXCHANGE.replace("\"via\"", "\"mine/card.toml\"");
+    let open = |path: &str| {
+        assert_eq!(path, "mine/card.toml");
+        Ok(via.to_owned())
+    };
+    assert!(read(&text, "mine.toml", &open).is_ok());
+    let broken = |_: &str| Ok(via.replacen("[host]", "[hosts]", 1));
+    let error = read(&text, "mine.toml", &broken).expect_err("it lacks a section");
+    assert_eq!(error.file, "mine/card.toml");
+}

@@ -1,0 +1,335 @@
+//! C1: send and receive are system calls (§2.3.1, §2.3.2).
+//!
+//! On NI1 the processor itself moves all data between memory and the card's FIFOs; on NI2 it programs the card's DMA engine. Either way the
+//! device sends one packet at a time. What finds it busy on NI1 is queued by the driver and goes out when the device signals
+//! that it is free; NI2's engine has a chain of programmed transfers. A packet that has come interrupts the host, whose handler puts it in the system's queue; the receiving
+//! process looks there by a system call.
+//!
+//! NI2's receive side has buffers programmed in advance, so that a packet lies in kernel memory when it interrupts; the handler programs
+//! the next one.
+
+use std::collections::VecDeque;
+
+use super::costs::{Costs, words};
+use super::machine::{Substrate, Taken};
+use super::process::{Answer, Call};
+use super::world::{Packet, PacketId, World};
+use crate::am::port::{Message, Rank};
+use crate::engine::Time;
+
+/// Who moves the words between memory and the card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mover {
+    /// NI1: the processor.
+    Processor,
+    /// NI2: the card's DMA engine.
+    Dma,
+}
+
+/// What happens to packets.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum KernelEvent {
+    /// The first cell of a packet is at the card.
+    Departs { packet: PacketId, pushed: Time },
+    /// The device can take another packet.
+    DeviceFree { host: u32 },
+    /// The handler begins to put a queued packet on the device.
+    Requeued { packet: PacketId },
+    /// The last cell has come.
+    Arrives { packet: PacketId },
+    /// The handler has put it in the system's queue.
+    Queued { packet: PacketId },
+}
+
+/// One host's card and its driver.
+#[derive(Debug, Default)]
+struct Device {
+    is_busy: bool,
+    waiting: VecDeque<PacketId>,
+}
+
+/// The kernel's path.
+pub(super) struct KernelPath {
+    costs: Costs,
+    mover: Mover,
+    devices: Vec<Device>,
+}
+
+impl KernelPath {
+    pub(super) fn new(costs: Costs, mover: Mover, hosts: usize) -> Self {
+        Self {
+            costs,
+            mover,
+            devices: (0..hosts).map(|_| Device::default()).collect(),
+        }
+    }
+
+    /// A fruitless look, which is what a process that waits does over and over.
+    pub(super) fn poll_cycles(costs: &Costs) -> u64 {
+        costs.kernel.system_call + costs.kernel.look + costs.layer.enter_poll
+    }
+
+    /// The send call up to the device: its stages, in cycles.
+    fn send_stages(&self, message: &Message) -> [(&'static str, u64); 5] {
+        let kernel = &self.costs.kernel;
+        let words = words(message.bytes());
+        [
+            ("send call", kernel.system_call),
+            (
+                "send: buffers and copy",
+                kernel.send_buffers + words * self.costs.copy_word(),
+            ),
+            ("send: checksum", words * kernel.checksum_word),
+            ("send: driver and ATM", kernel.send_driver),
+            (
+                "send: program DMA",
+                match self.mover {
+                    Mover::Processor => 0,
+                    Mover::Dma => kernel.program_dma,
+                },
+            ),
+        ]
+    }
+
+    /// What the processor does while a packet goes to the device.
+    fn launch_cycles(&self, bytes: usize) -> u64 {
+        match self.mover {
+            Mover::Processor => self.costs.fifo(bytes),
+            Mover::Dma => 0,
+        }
+    }
+
+    /// What the handler does to take a packet from the device.
+    fn receive_stages(&self, bytes: usize) -> [(&'static str, u64); 4] {
+        let kernel = &self.costs.kernel;
+        let (name, moving) = match self.mover {
+            Mover::Processor => ("receive: FIFO to memory", self.costs.fifo(bytes)),
+            Mover::Dma => ("receive: program DMA", kernel.program_dma),
+        };
+        [
+            ("receive: interrupt", kernel.interrupt),
+            (name, moving),
+            ("receive: driver and ATM", kernel.receive_driver),
+            ("receive: queue", kernel.receive_queue),
+        ]
+    }
+
+    /// The receive call once it has found a packet.
+    fn return_stages(&self, bytes: usize) -> [(&'static str, u64); 3] {
+        let kernel = &self.costs.kernel;
+        let words = words(bytes);
+        [
+            ("receive: dequeue", kernel.receive_dequeue),
+            ("receive: checksum", words * kernel.checksum_word),
+            ("receive: copy", words * self.costs.copy_word()),
+        ]
+    }
+
+    /// The first cell can leave so long after launching has begun, and the last byte is at the card so long after.
+    fn launch_times(&self, world: &World<KernelEvent>, bytes: usize) -> (Time, Time) {
+        let first = self.costs.hardware.cell_payload.min(bytes as u64);
+        match self.mover {
+            Mover::Processor => {
+                let time = |bytes| world.cycles(self.costs.fifo(bytes));
+                (time(first as usize), time(bytes))
+            }
+            Mover::Dma => (self.costs.dma(first), self.costs.dma(bytes as u64)),
+        }
+    }
+
+    /// Puts a packet on the free device, on which the processor begins to work now.
+    fn launch(&mut self, world: &mut World<KernelEvent>, host: u32, packet: PacketId) {
+        if let Some(device) = self.devices.get_mut(host as usize) {
+            device.is_busy = true;
+        }
+        let bytes = world.packet(packet).map_or(0, |one| one.message.bytes());
+        let (first, all) = self.launch_times(world, bytes);
+        let pushed = world.now() + all;
+        world.stage(
+            packet,
+            match self.mover {
+                Mover::Processor => "send: memory to FIFO",
+                Mover::Dma => "send: DMA",
+            },
+            all,
+        );
+        world.at(world.now() + first, KernelEvent::Departs { packet, pushed });
+    }
+
+    fn depart(&mut self, world: &mut World<KernelEvent>, id: PacketId, pushed: Time) {
+        let Some((from, to, bytes)) = world
+            .packet(id)
+            .map(|packet| (packet.from, packet.to, packet.message.bytes()))
+        else {
+            return;
+        };
+        let (source, target) = (world.host_of(from), world.host_of(to));
+        let on_wire = self.costs.cells().on_wire(bytes as u64);
+        let now = world.now();
+        let sent = world
+            .network
+            .send(now, source as usize, target as usize, on_wire);
+        // The last cell leaves no earlier than its last byte is there.
+        let last = pushed + self.costs.cell_time();
+        let left = sent.left.max(last);
+        let arrives = sent
+            .arrives
+            .unwrap_or(left)
+            .max(last + self.costs.hardware.propagation);
+        world.stage(id, "wire", arrives.saturating_sub(pushed));
+        world.at(left, KernelEvent::DeviceFree { host: source });
+        world.at(arrives, KernelEvent::Arrives { packet: id });
+    }
+
+    /// The device is free: the next packet goes on it, on NI1 by way of an interrupt.
+    fn device_free(&mut self, world: &mut World<KernelEvent>, host: u32) {
+        let Some(device) = self.devices.get_mut(host as usize) else {
+            return;
+        };
+        match device.waiting.pop_front() {
+            None => device.is_busy = false,
+            Some(packet) => match self.mover {
+                Mover::Processor => {
+                    let cycles = self.costs.kernel.interrupt;
+                    world.interrupt(host, cycles, KernelEvent::Requeued { packet });
+                }
+                // It has been programmed already.
+                Mover::Dma => self.launch(world, host, packet),
+            },
+        }
+    }
+
+    fn send(
+        &mut self,
+        world: &mut World<KernelEvent>,
+        process: Rank,
+        to: Rank,
+        message: Message,
+        before: u64,
+    ) -> Taken {
+        if !world.has_room(process, to) {
+            world.refuse(process);
+            return Taken::Then(0, Answer::NoRoom(message));
+        }
+        world.take_room(process, to);
+        let bytes = message.bytes();
+        let called = world.now().saturating_sub(world.cycles(before));
+        let stages = self.send_stages(&message);
+        let id = world.keep(Packet {
+            from: process,
+            to,
+            message,
+            called,
+            stages: Vec::new(),
+            slot: None,
+        });
+        for (name, cycles) in stages {
+            let time = world.cycles(cycles);
+            world.stage(id, name, time);
+        }
+        let host = world.host_of(process);
+        let is_busy = self
+            .devices
+            .get(host as usize)
+            .is_some_and(|device| device.is_busy);
+        if is_busy {
+            if let Some(device) = self.devices.get_mut(host as usize) {
+                device.waiting.push_back(id);
+            }
+            Taken::Then(0, Answer::Done)
+        } else {
+            self.launch(world, host, id);
+            Taken::Then(self.launch_cycles(bytes), Answer::Done)
+        }
+    }
+
+    fn receive(&mut self, world: &mut World<KernelEvent>, process: Rank, before: u64) -> Taken {
+        let Some(mut packet) = world.consume(process) else {
+            return Taken::Then(0, Answer::Received(None));
+        };
+        let stages = self.return_stages(packet.message.bytes());
+        let after = stages.iter().map(|(_, cycles)| cycles).sum();
+        if world.settings.keeps_journeys {
+            packet.stages.push(("receive call", world.cycles(before)));
+            for (name, cycles) in stages {
+                packet.stages.push((name, world.cycles(cycles)));
+            }
+        }
+        let returned = world.now() + world.cycles(after);
+        world.arrived(&mut packet, returned);
+        Taken::Then(after, Answer::Received(Some((packet.from, packet.message))))
+    }
+}
+
+impl Substrate for KernelPath {
+    type Event = KernelEvent;
+
+    fn before(&self, world: &World<KernelEvent>, process: Rank, call: &Call) -> u64 {
+        let kernel = &self.costs.kernel;
+        match call {
+            Call::Send { to, message } if world.has_room(process, *to) => self
+                .send_stages(message)
+                .iter()
+                .map(|(_, cycles)| cycles)
+                .sum(),
+            // The room that is left stands in a page that the kernel shares with the library.
+            Call::Send { .. } => self.costs.library.look,
+            Call::Receive => kernel.system_call + kernel.look,
+            Call::Attach { .. } | Call::Wait(_) | Call::Pass => 0,
+        }
+    }
+
+    fn take(
+        &mut self,
+        world: &mut World<KernelEvent>,
+        process: Rank,
+        call: Call,
+        before: u64,
+    ) -> Taken {
+        match call {
+            Call::Send { to, message } => self.send(world, process, to, message, before),
+            Call::Receive => self.receive(world, process, before),
+            Call::Wait(_) if !world.need_not_wait(process) => Taken::Wait,
+            Call::Wait(_) | Call::Attach { .. } | Call::Pass => Taken::Then(0, Answer::Done),
+        }
+    }
+
+    fn event(&mut self, world: &mut World<KernelEvent>, event: KernelEvent) {
+        match event {
+            KernelEvent::Departs { packet, pushed } => self.depart(world, packet, pushed),
+            KernelEvent::DeviceFree { host } => self.device_free(world, host),
+            KernelEvent::Requeued { packet } => {
+                let Some((from, bytes)) = world
+                    .packet(packet)
+                    .map(|packet| (packet.from, packet.message.bytes()))
+                else {
+                    return;
+                };
+                let host = world.host_of(from);
+                self.launch(world, host, packet);
+                world.steal(host, self.launch_cycles(bytes));
+            }
+            KernelEvent::Arrives { packet } => {
+                let Some((to, bytes)) = world
+                    .packet(packet)
+                    .map(|packet| (packet.to, packet.message.bytes()))
+                else {
+                    return;
+                };
+                let stages = self.receive_stages(bytes);
+                for (name, cycles) in stages {
+                    let time = world.cycles(cycles);
+                    world.stage(packet, name, time);
+                }
+                let cycles = stages.iter().map(|(_, cycles)| cycles).sum();
+                let host = world.host_of(to);
+                world.interrupt(host, cycles, KernelEvent::Queued { packet });
+            }
+            KernelEvent::Queued { packet } => {
+                if let Some(packet) = world.take_packet(packet) {
+                    world.deliver(packet);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,560 @@
+//! Runs programs on a substrate in virtual time, and says who waits for whom when they cannot get on.
+
+use std::fmt;
+
+use super::process::{Answer, Call, PortCosts, Process, SimPort, Spent, Turn, Yielded};
+use super::processor::Wakes;
+use super::world::{Event, Journey, World};
+use crate::am::AmError;
+use crate::am::port::{Awaited, Function, Rank};
+use crate::engine::Time;
+
+/// What a substrate does with a call whose first part has been computed.
+pub(super) enum Taken {
+    /// The processor works so many cycles more, and the program goes on with the answer.
+    Then(u64, Answer),
+    /// The program waits.
+    Wait,
+}
+
+/// A communication substrate on its network interface.
+pub(super) trait Substrate {
+    /// Its events.
+    type Event: Copy;
+
+    /// The cycles that the processor works before `call` has its effect.
+    fn before(&self, world: &World<Self::Event>, process: Rank, call: &Call) -> u64;
+
+    /// The effect. `before` is what [`Self::before`] has said.
+    fn take(
+        &mut self,
+        world: &mut World<Self::Event>,
+        process: Rank,
+        call: Call,
+        before: u64,
+    ) -> Taken;
+
+    /// Something has happened.
+    fn event(&mut self, world: &mut World<Self::Event>, event: Self::Event);
+
+    /// How often translations were missing.
+    fn tlb_misses(&self) -> u64 {
+        0
+    }
+}
+
+/// When to give up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// A process with messages that has not polled for so long is reported.
+    pub patience: Time,
+    /// The longest simulation.
+    pub longest: Time,
+    /// Bytes of each program's stack.
+    pub stack_bytes: usize,
+}
+
+/// What a process was doing when the simulation came to a stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Doing {
+    /// It waits.
+    Waits(Awaited),
+    /// It computes, or has been interrupted in a call.
+    Runs,
+    /// Its program has ended.
+    Ended,
+}
+
+/// One process at a standstill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// Which.
+    pub rank: Rank,
+    /// What it was doing.
+    pub doing: Doing,
+    /// How many messages it has not looked at, and who sent the first.
+    pub unread: (usize, Option<Rank>),
+    /// When it last looked.
+    pub polled: Time,
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} ", self.rank)?;
+        match &self.doing {
+            Doing::Waits(awaited) => write!(f, "waits for {awaited}")?,
+            Doing::Runs => write!(f, "last polled at {} µs and runs", self.polled / 1_000_000)?,
+            Doing::Ended => write!(f, "has ended")?,
+        }
+        if let (unread @ 1.., Some(first)) = self.unread {
+            write!(
+                f,
+                " with {unread} messages unread, the first from process {first}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a simulation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    /// A program failed.
+    #[error("process {rank}: {error}")]
+    Program {
+        /// Which process.
+        rank: Rank,
+        /// Its error.
+        error: AmError,
+    },
+    /// Nobody can get on.
+    #[error("nothing moves at {} µs:{}", at / 1_000_000, list(standing))]
+    Deadlock {
+        /// When.
+        at: Time,
+        /// The processes that have not ended, and those that others wait for.
+        standing: Vec<Standing>,
+    },
+    /// A process leaves its messages lying.
+    #[error(
+        "process {rank} has not polled for {} µs at {} µs:{}", patience / 1_000_000, at / 1_000_000,
+        list(standing)
+    )]
+    NeverPolls {
+        /// Which process.
+        rank: Rank,
+        /// How long it was given.
+        patience: Time,
+        /// When.
+        at: Time,
+        /// As for a deadlock.
+        standing: Vec<Standing>,
+    },
+    /// The programs go on and on.
+    #[error("the programs have not ended after {} µs:{}", at / 1_000_000, list(standing))]
+    TooLong {
+        /// When.
+        at: Time,
+        /// As for a deadlock.
+        standing: Vec<Standing>,
+    },
+    /// A stack could not be had.
+    #[error("no stack of {bytes} bytes for process {rank}: {error}")]
+    Stack {
+        /// For which process.
+        rank: Rank,
+        /// Its size.
+        bytes: usize,
+        /// The system's reason.
+        error: std::io::Error,
+    },
+    /// Settings that make no sense.
+    #[error("{0}")]
+    Settings(String),
+}
+
+/// The most processes that a message lists.
+const MOST_LISTED: usize = 16;
+
+fn list(standing: &[Standing]) -> String {
+    let mut text: String = standing
+        .iter()
+        .take(MOST_LISTED)
+        .map(|one| format!("\n  {one}"))
+        .collect();
+    if let Some(more @ 1..) = standing.len().checked_sub(MOST_LISTED) {
+        text.push_str(&format!("\n  and {more} more"));
+    }
+    text
+}
+
+/// What became of one process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Done<R> {
+    /// What its program returned.
+    pub output: R,
+    /// When it ended.
+    pub ended: Time,
+    /// Its processor time, for each [`Function`] in the order of [`Function::ALL`].
+    pub accounts: [Time; Function::COUNT],
+    /// How much of that it spent polling in vain.
+    pub in_vain: Time,
+}
+
+impl<R> Done<R> {
+    /// Its processor time in `function`.
+    pub fn time_in(&self, function: Function) -> Time {
+        self.accounts.get(function as usize).copied().unwrap_or(0)
+    }
+
+    /// All its processor time.
+    pub fn processor_time(&self) -> Time {
+        self.accounts.iter().sum()
+    }
+}
+
+/// What became of a simulation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome<R> {
+    /// Each process.
+    pub processes: Vec<Done<R>>,
+    /// When the last process ended.
+    pub ended: Time,
+    /// Events that happened.
+    pub events: u64,
+    /// The packets' ways, if they were asked for.
+    pub journeys: Vec<Journey>,
+    /// How long each host spent in interrupt handlers.
+    pub interrupted: Vec<Time>,
+    /// How often the cards' TLBs lacked a translation.
+    pub tlb_misses: u64,
+}
+
+struct Slot<R> {
+    process: Option<Process<R>>,
+    /// What it is in the middle of.
+    stage: Stage,
+    waits_for: Option<Awaited>,
+    polled: Time,
+    done: Option<(R, Time)>,
+}
+
+enum Stage {
+    /// About to go on with an answer.
+    Answered(Answer),
+    /// Computing towards a call's effect.
+    Calling(Call, u64),
+    /// Between two events of the machine.
+    Between,
+}
+
+/// Programs on a substrate.
+pub(super) struct Machine<S: Substrate, R> {
+    world: World<S::Event>,
+    substrate: S,
+    slots: Vec<Slot<R>>,
+    limits: Limits,
+    unfinished: usize,
+}
+
+impl<S: Substrate, R: 'static> Machine<S, R> {
+    /// Programs that are about to begin.
+    pub(super) fn new<P>(
+        world: World<S::Event>,
+        substrate: S,
+        costs: PortCosts,
+        limits: Limits,
+        mut program: impl FnMut(Rank) -> P,
+    ) -> Result<Self, SimError>
+    where
+        P: for<'y> FnOnce(SimPort<'y>) -> Result<R, AmError> + 'static,
+    {
+        let ranks = world.settings.ranks;
+        let slots = (0..ranks)
+            .map(|rank| {
+                let bytes = limits.stack_bytes;
+                let process = Process::new(rank, ranks, costs, bytes, program(rank))
+                    .map_err(|error| SimError::Stack { rank, bytes, error })?;
+                Ok(Slot {
+                    process: Some(process),
+                    stage: Stage::Answered(Answer::Done),
+                    waits_for: None,
+                    polled: 0,
+                    done: None,
+                })
+            })
+            .collect::<Result<Vec<_>, SimError>>()?;
+        Ok(Self {
+            world,
+            substrate,
+            unfinished: slots.len(),
+            slots,
+            limits,
+        })
+    }
+
+    /// Runs everything to its end.
+    pub(super) fn run(mut self) -> Result<Outcome<R>, SimError> {
+        match self.run_events() {
+            Ok(()) => Ok(self.finish()),
+            Err(error) => {
+                self.stop();
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets the programs that have not ended find out that nothing carries their messages any more. One that will
+    /// not end even so has its stack unwound when it is dropped.
+    fn stop(&mut self) {
+        for process in self
+            .slots
+            .iter_mut()
+            .filter_map(|slot| slot.process.as_mut())
+        {
+            if !process.has_ended() {
+                process.resume(Answer::Stop);
+            }
+        }
+    }
+
+    fn run_events(&mut self) -> Result<(), SimError> {
+        for rank in 0..self.world.settings.ranks {
+            let host = self.world.host_of(rank);
+            self.world.with_host(host, |host, now, clocks, alarms| {
+                host.admit(now, rank, 0, clocks, alarms);
+            });
+        }
+        self.world.engine.after(self.limits.patience, Event::Watch);
+        while self.unfinished > 0 {
+            let Some(event) = self.world.engine.next() else {
+                return Err(self.deadlock());
+            };
+            match event {
+                Event::Alarm(wakes) => self.alarm(wakes)?,
+                Event::Credit { from, to } => self.world.credit(from, to),
+                Event::Substrate(event) => self.substrate.event(&mut self.world, event),
+                Event::Watch => self.watch()?,
+            }
+        }
+        Ok(())
+    }
+
+    fn alarm(&mut self, wakes: Wakes) -> Result<(), SimError> {
+        match wakes {
+            Wakes::Processor {
+                host,
+                processor,
+                generation,
+            } => {
+                let ended = self.world.with_host(host, |host, now, clocks, alarms| {
+                    host.stretch_ends(now, processor as usize, generation, clocks, alarms)
+                });
+                match ended.flatten() {
+                    Some(rank) => self.go_on(rank),
+                    None => Ok(()),
+                }
+            }
+            Wakes::Process { process, wait } => {
+                let host = self.world.host_of(process);
+                self.world.with_host(host, |host, now, clocks, alarms| {
+                    host.notice(now, process, wait, clocks, alarms);
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// `rank` holds a processor and has computed what it had to.
+    fn go_on(&mut self, rank: Rank) -> Result<(), SimError> {
+        let Some(slot) = self.slots.get_mut(rank as usize) else {
+            return Ok(());
+        };
+        slot.waits_for = None;
+        match std::mem::replace(&mut slot.stage, Stage::Between) {
+            Stage::Between => self.resume(rank, Answer::Done),
+            Stage::Answered(answer) => self.resume(rank, answer),
+            Stage::Calling(call, before) => self.take(rank, call, before),
+        }
+    }
+
+    fn resume(&mut self, rank: Rank, answer: Answer) -> Result<(), SimError> {
+        let Some(slot) = self.slots.get_mut(rank as usize) else {
+            return Ok(());
+        };
+        let Some(process) = slot.process.as_mut() else {
+            return Ok(());
+        };
+        match process.resume(answer) {
+            Turn::Asks(yielded) => self.ask(rank, yielded),
+            Turn::Returned(Err(error)) => Err(SimError::Program { rank, error }),
+            Turn::Returned(Ok(output)) => {
+                slot.process = None;
+                slot.done = Some((output, self.world.now()));
+                self.unfinished -= 1;
+                let host = self.world.host_of(rank);
+                self.world.with_host(host, |host, now, clocks, alarms| {
+                    host.leave(now, rank, clocks, alarms);
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// The program has computed and makes a call.
+    fn ask(&mut self, rank: Rank, yielded: Yielded) -> Result<(), SimError> {
+        let Yielded {
+            spent,
+            call,
+            function,
+        } = yielded;
+        let before = self.substrate.before(&self.world, rank, &call);
+        let mut spent: Spent = spent;
+        if let Some(account) = spent.get_mut(function as usize) {
+            *account = account.saturating_add(before);
+        }
+        if let Some(slot) = self.slots.get_mut(rank as usize) {
+            if matches!(call, Call::Receive) {
+                slot.polled = self.world.now();
+            }
+            slot.stage = Stage::Calling(call, before);
+        }
+        self.compute(rank, &spent, function);
+        Ok(())
+    }
+
+    /// Lets the process that holds a processor compute.
+    fn compute(&mut self, rank: Rank, spent: &Spent, function: Function) {
+        // No stretch is longer than the whole simulation may be.
+        let longest = self.limits.longest;
+        let times = spent.map(|cycles| self.world.cycles(cycles).min(longest));
+        if let Some(clock) = self.world.clocks.get_mut(rank as usize) {
+            clock.function = function;
+            for (account, time) in clock.accounts.iter_mut().zip(times) {
+                *account += time;
+            }
+        }
+        let host = self.world.host_of(rank);
+        let time = times.iter().sum();
+        self.world.with_host(host, |host, now, clocks, alarms| {
+            host.go_on(now, rank, time, clocks, alarms);
+        });
+    }
+
+    fn take(&mut self, rank: Rank, call: Call, before: u64) -> Result<(), SimError> {
+        let awaited = match &call {
+            Call::Wait(awaited) => Some(*awaited),
+            _ => None,
+        };
+        let taken = self.substrate.take(&mut self.world, rank, call, before);
+        match taken {
+            Taken::Then(0, answer) => self.resume(rank, answer),
+            Taken::Then(after, answer) => {
+                if let Some(slot) = self.slots.get_mut(rank as usize) {
+                    slot.stage = Stage::Answered(answer);
+                }
+                let function = self
+                    .world
+                    .clocks
+                    .get(rank as usize)
+                    .map_or(Function::Compute, |clock| clock.function);
+                let mut spent = Spent::default();
+                if let Some(account) = spent.get_mut(function as usize) {
+                    *account = after;
+                }
+                self.compute(rank, &spent, function);
+                Ok(())
+            }
+            Taken::Wait => {
+                if let Some(slot) = self.slots.get_mut(rank as usize) {
+                    slot.stage = Stage::Answered(Answer::Done);
+                    slot.waits_for = awaited;
+                }
+                let host = self.world.host_of(rank);
+                self.world.with_host(host, |host, now, clocks, alarms| {
+                    host.wait(now, rank, clocks, alarms);
+                });
+                Ok(())
+            }
+        }
+    }
+
+    /// Sees from time to time whether everybody still looks at what arrives.
+    fn watch(&mut self) -> Result<(), SimError> {
+        let now = self.world.now();
+        if self.world.engine.pending() == 0 {
+            return Err(self.deadlock());
+        }
+        if now >= self.limits.longest {
+            return Err(SimError::TooLong {
+                at: now,
+                standing: self.standing(),
+            });
+        }
+        let patience = self.limits.patience;
+        let silent = self
+            .slots
+            .iter()
+            .zip(&self.world.inboxes)
+            .position(|(slot, inbox)| {
+                slot.process.is_some()
+                    && slot.waits_for.is_none()
+                    && !inbox.is_empty()
+                    && now.saturating_sub(slot.polled) >= patience
+            });
+        if let Some(rank) = silent {
+            return Err(SimError::NeverPolls {
+                rank: rank as Rank,
+                patience,
+                at: now,
+                standing: self.standing(),
+            });
+        }
+        self.world.engine.after(patience, Event::Watch);
+        Ok(())
+    }
+
+    fn deadlock(&self) -> SimError {
+        SimError::Deadlock {
+            at: self.world.now(),
+            standing: self.standing(),
+        }
+    }
+
+    /// Those that have not ended, and those that have but are still waited for.
+    fn standing(&self) -> Vec<Standing> {
+        let awaited: Vec<Rank> = self
+            .slots
+            .iter()
+            .filter_map(|slot| slot.waits_for?.from)
+            .collect();
+        let mut standing = Vec::new();
+        for (rank, (slot, inbox)) in self.slots.iter().zip(&self.world.inboxes).enumerate() {
+            let rank = rank as Rank;
+            let doing = match (&slot.process, slot.waits_for) {
+                (None, _) if inbox.is_empty() && !awaited.contains(&rank) => continue,
+                (None, _) => Doing::Ended,
+                (Some(_), Some(awaited)) => Doing::Waits(awaited),
+                (Some(_), None) => Doing::Runs,
+            };
+            standing.push(Standing {
+                rank,
+                doing,
+                unread: (inbox.len(), inbox.front().map(|packet| packet.from)),
+                polled: slot.polled,
+            });
+        }
+        standing
+    }
+
+    fn finish(self) -> Outcome<R> {
+        let ended = self.world.now();
+        let processes = self
+            .slots
+            .into_iter()
+            .zip(&self.world.clocks)
+            .filter_map(|(slot, clock)| {
+                let (output, ended) = slot.done?;
+                Some(Done {
+                    output,
+                    ended,
+                    accounts: clock.accounts,
+                    in_vain: clock.in_vain,
+                })
+            })
+            .collect();
+        Outcome {
+            processes,
+            ended,
+            events: self.world.engine.handled(),
+            tlb_misses: self.substrate.tlb_misses(),
+            journeys: self.world.journeys,
+            interrupted: self
+                .world
+                .hosts
+                .iter()
+                .map(|host| host.interrupted())
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,545 @@
+//! MU-Net (chapter 3): protected endpoints on a LANai 4, polled by its control program.
+//!
+//! A message of up to 128 bytes travels in the send descriptor, which the host writes into the card's memory; a longer one is
+//! copied into the pinned send buffer and fetched by DMA. The control program looks at the network and at every active endpoint in
+//! turn, and waits for each DMA transfer that it starts (§3.2.4.2). A packet that has come is taken into the card's memory,
+//! and from there, short or long, into the endpoint's receive buffer by one DMA transfer; the host finds out by
+//! probing a variable on the card.
+//!
+//! [`anatomy`] measures Table 3.2, [`round_trip`] Table 3.1's row for MU-Net. The table shows 79 µs between the last of 4096 bytes'
+//! leaving and their being in the receiver's memory, more than the link takes: so that reception is modelled as beginning when the
+//! whole packet has come, at a rate of its own. Why that is so, the text leaves open.
+
+use std::collections::VecDeque;
+
+use super::costs::section;
+use super::machine::{Limits, Machine, Outcome, SimError, Substrate, Taken};
+use super::one_way::{self, OneWay};
+use super::poll_loop::{NetworkProcessor, Notice, PollLoop};
+use super::process::{Answer, Call, Clocking, PortCosts, SimPort};
+use super::processor::HostTimes;
+use super::world::{Packet, PacketId, World, WorldSettings};
+use crate::am::AmError;
+use crate::am::port::{Message, Rank};
+use crate::engine::{MICROSECOND, SECOND, Time, duration_at};
+use crate::hardware::{LinkSpec, Network, SwitchSpec, Topology, WhenFull};
+use crate::profile::units::Kind;
+use crate::profile::{FileError, Section, Source};
+
+section! {
+    /// The host and the library.
+    Host {
+        /// Cycles per second.
+        clock: Frequency,
+        /// The send call besides moving data.
+        send_call: Time,
+        /// Copying into the send buffer.
+        copy: Rate,
+        /// Writing data into the card's memory.
+        card_write: Rate,
+        /// One look at the receive queue's variable on the card.
+        probe: Time,
+        /// The receive call besides probing and copying.
+        receive_call: Time,
+        /// Copying out of the receive buffer.
+        receive_copy: Rate,
+    }
+}
+
+section! {
+    /// The control program, in cycles of the LANai.
+    Lanai {
+        /// Cycles per second.
+        clock: Frequency,
+        /// A look at the interrupt status register.
+        poll_network: Cycles,
+        /// A look at the next descriptor of one endpoint.
+        poll_endpoint: Cycles,
+        /// The header is made.
+        header: Cycles,
+        /// The DMA to the network is programmed.
+        net_send_setup: Cycles,
+        /// The DMA from the network is programmed.
+        net_receive_setup: Cycles,
+        /// Length and endpoint are read, the DMA to the host is programmed.
+        deliver: Cycles,
+        /// The endpoint's queue variables.
+        update: Cycles,
+    }
+}
+
+section! {
+    /// The card's three DMA engines.
+    Engines {
+        /// From programming to the first byte, host side.
+        startup: Time,
+        /// Host memory to card.
+        from_host: Rate,
+        /// Card to host memory.
+        to_host: Rate,
+        /// Card to network.
+        to_net: Rate,
+        /// Network to card.
+        from_net: Rate,
+    }
+}
+
+section! {
+    /// Formats and the way between the cards.
+    Format {
+        /// Data that a descriptor holds.
+        descriptor: Size,
+        /// Bytes of a packet besides its data.
+        header: Size,
+        /// From card to card.
+        switch_latency: Time,
+    }
+}
+
+/// Everything about MU-Net that has a price.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MuNet {
+    /// The host.
+    pub host: Host,
+    /// The card's program.
+    pub card: Lanai,
+    /// The card's engines.
+    pub dma: Engines,
+    /// Formats.
+    pub message: Format,
+    /// Packets from one process to another that have not been received.
+    pub window: u32,
+}
+
+impl MuNet {
+    /// The table that is shipped.
+    pub fn shipped() -> Result<Self, FileError> {
+        let text = include_str!("../../profiles/endpoints.toml");
+        Self::read("endpoints.toml", text)
+    }
+
+    /// Reads a table.
+    pub fn read(file: &str, text: &str) -> Result<Self, FileError> {
+        let mut file = Source { file, text }.document()?;
+        let host = Host::read(&mut file, "host")?;
+        let card = Lanai::read(&mut file, "card")?;
+        let dma = Engines::read(&mut file, "dma")?;
+        let message = Format::read(&mut file, "message")?;
+        let mut queue = file.section("queue")?;
+        let window = queue.count("window", 1, 1 << 16)?.value as u32;
+        queue.finish()?;
+        let speeds = [
+            ("host.clock", host.clock),
+            ("host.copy", host.copy),
+            ("host.card_write", host.card_write),
+            ("host.receive_copy", host.receive_copy),
+            ("card.clock", card.clock),
+            ("dma.from_host", dma.from_host),
+            ("dma.to_host", dma.to_host),
+            ("dma.to_net", dma.to_net),
+            ("dma.from_net", dma.from_net),
+        ];
+        if let Some((name, _)) = speeds.iter().find(|(_, value)| *value == 0) {
+            return Err(file.error(&(0..0), format!("`{name}` must be more than 0")));
+        }
+        file.finish()?;
+        Ok(Self {
+            host,
+            card,
+            dma,
+            message,
+            window,
+        })
+    }
+
+    fn lanai(&self, cycles: u64) -> Time {
+        duration_at(cycles, self.card.clock)
+    }
+
+    /// A time of the host's in its cycles, which is what processors are charged in.
+    fn host_cycles(&self, time: Time) -> u64 {
+        let cycles = u128::from(time) * u128::from(self.host.clock) / u128::from(SECOND);
+        u64::try_from(cycles).unwrap_or(u64::MAX)
+    }
+
+    fn is_long(&self, data: u64) -> bool {
+        data > self.message.descriptor
+    }
+
+    /// The send call.
+    fn send_time(&self, data: u64) -> Time {
+        let rate = match self.is_long(data) {
+            true => self.host.copy,
+            false => self.host.card_write,
+        };
+        self.host.send_call + duration_at(data, rate)
+    }
+
+    /// The receive call that finds a message.
+    fn receive_time(&self, data: u64) -> Time {
+        self.host.receive_call + duration_at(data, self.host.receive_copy)
+    }
+}
+
+/// The rows of Table 3.2.
+pub const ROWS: [&str; 6] = [
+    "Detected in send queue",
+    "Header sent on network",
+    "Data sent on network",
+    "Data in SRAM",
+    "DMA to host",
+    "Message received by host",
+];
+
+#[derive(Debug, Clone, Copy)]
+enum MuEvent {
+    Notices {
+        host: u32,
+        source: u32,
+        generation: u32,
+    },
+    /// The packet has reached this row of the table.
+    Reaches {
+        packet: PacketId,
+        row: usize,
+    },
+    /// The packet is at the other card.
+    Arrives {
+        packet: PacketId,
+    },
+    /// The packet is in the endpoint's receive buffer.
+    Delivered {
+        packet: PacketId,
+    },
+    Free {
+        host: u32,
+        served: u32,
+    },
+}
+
+struct Card {
+    processor: NetworkProcessor,
+    arrived: VecDeque<PacketId>,
+    /// The send queue of the only endpoint that is used.
+    queue: VecDeque<PacketId>,
+}
+
+/// MU-Net on two hosts with a process each.
+struct Endpoints {
+    settings: MuNet,
+    cards: Vec<Card>,
+}
+
+/// The endpoint that the process uses; the others are only looked at.
+const USED: usize = 1;
+
+fn data(message: &Message) -> u64 {
+    message
+        .fragment()
+        .map_or(0, |fragment| fragment.bytes.len() as u64)
+}
+
+impl Endpoints {
+    fn new(settings: MuNet, endpoints: usize) -> Self {
+        let [network, endpoint] = [settings.card.poll_network, settings.card.poll_endpoint]
+            .map(|one| settings.lanai(one));
+        let polls = PollLoop::new(network, endpoint, endpoints.max(1));
+        let cards = (0..2).map(|_| Card {
+            processor: NetworkProcessor::new(polls.clone()),
+            arrived: VecDeque::new(),
+            queue: VecDeque::new(),
+        });
+        Self {
+            settings,
+            cards: cards.collect(),
+        }
+    }
+
+    fn rouse(&mut self, world: &mut World<MuEvent>, host: u32, source: usize) {
+        let now = world.now();
+        if let Some(card) = self.cards.get_mut(host as usize) {
+            plan(world, host, card.processor.rouse(now, source));
+        }
+    }
+
+    fn free(&mut self, world: &mut World<MuEvent>, host: u32, served: usize) {
+        let now = world.now();
+        if let Some(card) = self.cards.get_mut(host as usize) {
+            let (arrived, queue) = (&card.arrived, &card.queue);
+            let next = card.processor.free(now, served, |source| match source {
+                0 => !arrived.is_empty(),
+                USED => !queue.is_empty(),
+                _ => false,
+            });
+            plan(world, host, next);
+        }
+    }
+
+    /// A send descriptor has been found.
+    fn send(&mut self, world: &mut World<MuEvent>, host: u32) {
+        let found = self
+            .cards
+            .get_mut(host as usize)
+            .and_then(|card| card.queue.pop_front());
+        let Some(id) = found else {
+            return self.free(world, host, USED);
+        };
+        let bytes = world.packet(id).map_or(0, |packet| data(&packet.message));
+        reach(world, id, 0);
+        let settings = &self.settings;
+        let fetching = match settings.is_long(bytes) {
+            true => settings.dma.startup + duration_at(bytes, settings.dma.from_host),
+            false => 0,
+        };
+        let header = world.now() + fetching + settings.lanai(settings.card.header);
+        let sent = header
+            + settings.lanai(settings.card.net_send_setup)
+            + duration_at(bytes + settings.message.header, settings.dma.to_net);
+        world.at(header, MuEvent::Reaches { packet: id, row: 1 });
+        world.at(sent, MuEvent::Reaches { packet: id, row: 2 });
+        let arrives = sent + settings.message.switch_latency;
+        world.at(arrives, MuEvent::Arrives { packet: id });
+        let served = USED as u32;
+        world.at(sent, MuEvent::Free { host, served });
+        let from = world.packet(id).map_or(0, |packet| packet.from);
+        world.room(from);
+    }
+
+    /// A packet has been found.
+    fn receive(&mut self, world: &mut World<MuEvent>, host: u32) {
+        let found = self
+            .cards
+            .get_mut(host as usize)
+            .and_then(|card| card.arrived.pop_front());
+        let Some(id) = found else {
+            return self.free(world, host, 0);
+        };
+        let bytes = world.packet(id).map_or(0, |packet| data(&packet.message));
+        let settings = &self.settings;
+        let taken = world.now()
+            + settings.lanai(settings.card.net_receive_setup)
+            + duration_at(bytes + settings.message.header, settings.dma.from_net);
+        let moved = taken
+            + settings.lanai(settings.card.deliver)
+            + settings.dma.startup
+            + duration_at(bytes, settings.dma.to_host);
+        let told = moved + settings.lanai(settings.card.update);
+        world.at(taken, MuEvent::Reaches { packet: id, row: 3 });
+        world.at(moved, MuEvent::Reaches { packet: id, row: 4 });
+        world.at(told, MuEvent::Delivered { packet: id });
+        world.at(told, MuEvent::Free { host, served: 0 });
+    }
+}
+
+fn plan(world: &mut World<MuEvent>, host: u32, notice: Option<Notice>) {
+    if let Some(notice) = notice {
+        let source = notice.source as u32;
+        let generation = notice.generation;
+        world.at(
+            notice.at,
+            MuEvent::Notices {
+                host,
+                source,
+                generation,
+            },
+        );
+    }
+}
+
+/// The packet has reached a row of the table: what it took since the row before is a stage.
+fn reach(world: &mut World<MuEvent>, id: PacketId, row: usize) {
+    let now = world.now();
+    let (Some(name), Some(packet)) = (ROWS.get(row), world.packet(id)) else {
+        return;
+    };
+    let known: Time = packet.stages.iter().map(|(_, time)| time).sum();
+    let time = (now - packet.called).saturating_sub(known);
+    world.stage(id, name, time);
+}
+
+impl Substrate for Endpoints {
+    type Event = MuEvent;
+
+    fn before(&self, world: &World<MuEvent>, process: Rank, call: &Call) -> u64 {
+        let time = match call {
+            Call::Send { to, message } if world.has_room(process, *to) => {
+                self.settings.send_time(data(message))
+            }
+            Call::Send { .. } | Call::Receive => self.settings.host.probe,
+            Call::Attach { .. } | Call::Wait(_) | Call::Pass => 0,
+        };
+        self.settings.host_cycles(time)
+    }
+
+    fn take(
+        &mut self,
+        world: &mut World<MuEvent>,
+        process: Rank,
+        call: Call,
+        before: u64,
+    ) -> Taken {
+        match call {
+            Call::Send { to, message } if !world.has_room(process, to) => {
+                world.refuse(process);
+                Taken::Then(0, Answer::NoRoom(message))
+            }
+            Call::Send { to, message } => {
+                world.take_room(process, to);
+                let called = world.now().saturating_sub(world.cycles(before));
+                let id = world.keep(Packet {
+                    from: process,
+                    to,
+                    message,
+                    called,
+                    stages: Vec::new(),
+                    slot: None,
+                });
+                let host = world.host_of(process);
+                if let Some(card) = self.cards.get_mut(host as usize) {
+                    card.queue.push_back(id);
+                }
+                self.rouse(world, host, USED);
+                Taken::Then(0, Answer::Done)
+            }
+            Call::Receive => {
+                let Some(mut packet) = world.consume(process) else {
+                    return Taken::Then(0, Answer::Received(None));
+                };
+                let time = self.settings.receive_time(data(&packet.message));
+                let after = self.settings.host_cycles(time);
+                let returned = world.now() + world.cycles(after);
+                world.arrived(&mut packet, returned);
+                Taken::Then(after, Answer::Received(Some((packet.from, packet.message))))
+            }
+            Call::Wait(_) if !world.need_not_wait(process) => Taken::Wait,
+            Call::Wait(_) | Call::Attach { .. } | Call::Pass => Taken::Then(0, Answer::Done),
+        }
+    }
+
+    fn event(&mut self, world: &mut World<MuEvent>, event: MuEvent) {
+        match event {
+            MuEvent::Notices {
+                host,
+                source,
+                generation,
+            } => {
+                let is_current = self
+                    .cards
+                    .get_mut(host as usize)
+                    .is_some_and(|card| card.processor.begins(generation));
+                match (is_current, source as usize) {
+                    (false, _) => {}
+                    (true, 0) => self.receive(world, host),
+                    (true, _) => self.send(world, host),
+                }
+            }
+            MuEvent::Reaches { packet, row } => reach(world, packet, row),
+            MuEvent::Arrives { packet } => {
+                let to = world.packet(packet).map_or(0, |packet| packet.to);
+                let host = world.host_of(to);
+                if let Some(card) = self.cards.get_mut(host as usize) {
+                    card.arrived.push_back(packet);
+                }
+                self.rouse(world, host, 0);
+            }
+            MuEvent::Delivered { packet } => {
+                if let Some(packet) = world.take_packet(packet) {
+                    world.deliver(packet);
+                }
+            }
+            MuEvent::Free { host, served } => self.free(world, host, served as usize),
+        }
+    }
+}
+
+/// Runs two processes on bare ports of MU-Net, each with `endpoints` active endpoints on its card, of which it uses one.
+pub fn run_pair<R, P>(
+    settings: MuNet,
+    endpoints: usize,
+    program: impl FnMut(Rank) -> P,
+) -> Result<Outcome<R>, SimError>
+where
+    R: 'static,
+    P: for<'y> FnOnce(SimPort<'y>) -> Result<R, AmError> + 'static,
+{
+    let world = WorldSettings {
+        ranks: 2,
+        processes_per_host: 1,
+        host: HostTimes {
+            processors: 1,
+            context_switch: 0,
+            quantum: SECOND,
+            poll: settings.host.probe,
+        },
+        host_clock_hz: settings.host.clock,
+        window: settings.window,
+        credit_latency: MICROSECOND,
+        keeps_journeys: true,
+    };
+    // The cards' own engines and the switch's latency are all that there is between them.
+    let link = LinkSpec {
+        bytes_per_second: settings.dma.to_net,
+        latency: 0,
+        framing_bytes: 0,
+    };
+    let switch = SwitchSpec {
+        latency: 0,
+        buffer_bytes: 0,
+        when_full: WhenFull::Stop,
+    };
+    let star = Topology::star(2).map_err(|error| SimError::Settings(error.to_string()))?;
+    let costs = PortCosts {
+        clocking: Clocking::Counted,
+        floating: 1,
+        integer: 1,
+        cached: 1,
+        memory: 1,
+        compose: 0,
+        enter_poll: 0,
+        dispatch: 0,
+        land_word: 0,
+        fragment_bytes: 1 << 16,
+        page_bytes: 1 << 16,
+        longest_silence: settings.host.clock,
+    };
+    let limits = Limits {
+        patience: SECOND,
+        longest: 1_000 * SECOND,
+        stack_bytes: 64 << 10,
+    };
+    let world = World::new(world, Network::new(link, switch, star));
+    let endpoints = Endpoints::new(settings, endpoints);
+    Machine::new(world, endpoints, costs, limits, program)?.run()
+}
+
+/// How often the table's message goes there and back.
+const ITERATIONS: u32 = 200;
+
+/// One way of a message with `bytes` of data, on average over where in their rounds the cards' programs are.
+pub fn one_way(settings: MuNet, bytes: usize, endpoints: usize) -> Result<OneWay, SimError> {
+    let outcome = run_pair(settings, endpoints, |rank| {
+        // Pauses that share no factor with the programs' rounds.
+        move |port: SimPort<'_>| one_way::ping_pong(port, rank, bytes, ITERATIONS, 37)
+    })?;
+    Ok(one_way::average(&outcome.journeys))
+}
+
+/// One column of Table 3.2: cumulative times of [`ROWS`].
+pub fn anatomy(settings: MuNet, bytes: usize, endpoints: usize) -> Result<[Time; 6], SimError> {
+    let OneWay { total, stages } = one_way(settings, bytes, endpoints)?;
+    let mut sum = 0;
+    let mut rows = [total; 6];
+    for (row, name) in rows.iter_mut().zip(ROWS).take(5) {
+        sum += stages
+            .iter()
+            .find(|(stage, _)| *stage == name)
+            .map_or(0, |(_, time)| *time);
+        *row = sum;
+    }
+    Ok(rows)
+}
+
+/// There and back, as in Table 3.1.
+pub fn round_trip(settings: MuNet, bytes: usize) -> Result<Time, SimError> {
+    Ok(2 * one_way(settings, bytes, 1)?.total)
+}

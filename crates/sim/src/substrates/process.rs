@@ -1,0 +1,292 @@
+//! A program as a coroutine in virtual time.
+//!
+//! Between two calls of its port a program runs natively; what it has charged meanwhile is reconciled with virtual
+//! time at the next call, as pSNOW does (§2.1). The call itself is carried out by the machine, which then resumes
+//! the coroutine with the answer.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Instant;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+use crate::am::port::{Awaited, Function, Message, Port, Rank, Step, Stop, Work};
+use crate::am::{AmError, Region};
+
+/// What a program asks of the machine.
+#[derive(Debug)]
+pub(super) enum Call {
+    /// The next region has been made.
+    Attach { bytes: usize },
+    /// A message is to go.
+    Send { to: Rank, message: Message },
+    /// The next message that has arrived, if any.
+    Receive,
+    /// Something that was not there before.
+    Wait(Awaited),
+    /// Nothing: it has computed for long, and time is to pass.
+    Pass,
+}
+
+/// What the machine answers.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// Go on.
+    Done,
+    /// There is no room for this message.
+    NoRoom(Message),
+    /// What has arrived.
+    Received(Option<(Rank, Message)>),
+    /// The simulation has ended.
+    Stop,
+}
+
+/// Cycles of the host's processor, for each function.
+pub(super) type Spent = [u64; Function::COUNT];
+
+/// What a program has done, and what it asks.
+pub(super) struct Yielded {
+    pub(super) spent: Spent,
+    pub(super) call: Call,
+    /// On whose account the call goes.
+    pub(super) function: Function,
+}
+
+/// How native time becomes cycles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clocking {
+    /// The program counts its operations, and each kind has a price. Deterministic.
+    Counted,
+    /// The time that the program really takes, times `cycles_per_microsecond`. **Not deterministic**: it depends on
+    /// the machine that simulates, and differs between runs.
+    Measured {
+        /// How many cycles of the simulated processor one native microsecond is worth.
+        cycles_per_microsecond: u64,
+    },
+}
+
+impl Clocking {
+    /// Whether the same input gives the same times.
+    pub fn is_deterministic(self) -> bool {
+        self == Self::Counted
+    }
+}
+
+/// What a program's own work costs, in cycles of the host's processor.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct PortCosts {
+    pub(super) clocking: Clocking,
+    pub(super) floating: u64,
+    pub(super) integer: u64,
+    pub(super) cached: u64,
+    pub(super) memory: u64,
+    pub(super) compose: u64,
+    pub(super) enter_poll: u64,
+    pub(super) dispatch: u64,
+    pub(super) land_word: u64,
+    pub(super) fragment_bytes: usize,
+    pub(super) page_bytes: usize,
+    /// A program that computes longer than this without a call lets time pass.
+    pub(super) longest_silence: u64,
+}
+
+/// The port of a simulated process.
+pub struct SimPort<'y> {
+    yielder: &'y Yielder<Answer, Yielded>,
+    rank: Rank,
+    ranks: u32,
+    costs: PortCosts,
+    /// What has been charged since the last call. The coroutine looks at it too, when the program has returned.
+    spent: Rc<Cell<Spent>>,
+    function: Function,
+    /// Since when the program has run natively.
+    since: Option<Instant>,
+}
+
+impl SimPort<'_> {
+    fn charge(&mut self, cycles: u64) {
+        let mut spent = self.spent.get();
+        if let Some(account) = spent.get_mut(self.function as usize) {
+            *account = account.saturating_add(cycles);
+        }
+        self.spent.set(spent);
+    }
+
+    /// Moves the native time since the last look on the account of the present function.
+    fn reconcile(&mut self) {
+        if let (
+            Some(since),
+            Clocking::Measured {
+                cycles_per_microsecond,
+            },
+        ) = (self.since, self.costs.clocking)
+        {
+            let native = since.elapsed().as_nanos();
+            let cycles = native.saturating_mul(u128::from(cycles_per_microsecond)) / 1_000;
+            self.charge(u64::try_from(cycles).unwrap_or(u64::MAX));
+            self.since = Some(Instant::now());
+        }
+    }
+
+    fn call(&mut self, call: Call) -> Answer {
+        self.reconcile();
+        let answer = self.yielder.suspend(Yielded {
+            spent: self.spent.take(),
+            call,
+            function: self.function,
+        });
+        if self.since.is_some() {
+            self.since = Some(Instant::now());
+        }
+        answer
+    }
+}
+
+impl Port for SimPort<'_> {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn fragment_bytes(&self) -> usize {
+        self.costs.fragment_bytes
+    }
+
+    fn page_bytes(&self) -> usize {
+        self.costs.page_bytes
+    }
+
+    fn attach(&mut self, _region: Region, bytes: usize) -> Result<(), Stop> {
+        match self.call(Call::Attach { bytes }) {
+            Answer::Stop => Err(Stop),
+            _ => Ok(()),
+        }
+    }
+
+    fn send(&mut self, to: Rank, message: Message) -> Result<Option<Message>, Stop> {
+        match self.call(Call::Send { to, message }) {
+            Answer::Stop => Err(Stop),
+            Answer::NoRoom(message) => Ok(Some(message)),
+            _ => Ok(None),
+        }
+    }
+
+    fn receive(&mut self) -> Result<Option<(Rank, Message)>, Stop> {
+        match self.call(Call::Receive) {
+            Answer::Stop => Err(Stop),
+            Answer::Received(received) => Ok(received),
+            _ => Ok(None),
+        }
+    }
+
+    fn wait(&mut self, awaited: Awaited) -> Result<(), Stop> {
+        match self.call(Call::Wait(awaited)) {
+            Answer::Stop => Err(Stop),
+            _ => Ok(()),
+        }
+    }
+
+    fn work(&mut self, work: Work) {
+        if !self.costs.clocking.is_deterministic() {
+            return;
+        }
+        let kinds = [
+            (work.floating, self.costs.floating),
+            (work.integer, self.costs.integer),
+            (work.cached, self.costs.cached),
+            (work.memory, self.costs.memory),
+        ];
+        for (times, cycles) in kinds {
+            self.charge(times.saturating_mul(cycles));
+        }
+        // A program that computes for ever must not keep the others from finding that out. What it would answer to
+        // the end of the simulation comes with its next call.
+        if self.spent.get().into_iter().fold(0, u64::saturating_add) > self.costs.longest_silence {
+            self.call(Call::Pass);
+        }
+    }
+
+    fn step(&mut self, step: Step, times: u64) {
+        let cycles = match step {
+            Step::Compose => self.costs.compose,
+            Step::EnterPoll => self.costs.enter_poll,
+            Step::Dispatch => self.costs.dispatch,
+            Step::LandWord => self.costs.land_word,
+        };
+        self.charge(times.saturating_mul(cycles));
+    }
+
+    fn enter(&mut self, function: Function) -> Function {
+        self.reconcile();
+        std::mem::replace(&mut self.function, function)
+    }
+}
+
+/// What a coroutine has come to.
+pub(super) enum Turn<R> {
+    /// It asks something.
+    Asks(Yielded),
+    /// The program has returned.
+    Returned(Result<R, AmError>),
+}
+
+/// A program with its stack.
+pub(super) struct Process<R> {
+    coroutine: Coroutine<Answer, Yielded, Result<R, AmError>, DefaultStack>,
+}
+
+impl<R: 'static> Process<R> {
+    /// A program that has not begun.
+    pub(super) fn new(
+        rank: Rank,
+        ranks: u32,
+        costs: PortCosts,
+        stack_bytes: usize,
+        program: impl for<'y> FnOnce(SimPort<'y>) -> Result<R, AmError> + 'static,
+    ) -> std::io::Result<Self> {
+        let stack = DefaultStack::new(stack_bytes)?;
+        let coroutine = Coroutine::with_stack(stack, move |yielder, first: Answer| {
+            if matches!(first, Answer::Stop) {
+                return Err(AmError::Stopped);
+            }
+            let spent = Rc::new(Cell::new(Spent::default()));
+            let since = (!costs.clocking.is_deterministic()).then(Instant::now);
+            let result = program(SimPort {
+                yielder,
+                rank,
+                ranks,
+                costs,
+                spent: Rc::clone(&spent),
+                function: Function::Compute,
+                since,
+            });
+            // What it has done since its last call takes its time too.
+            if result.is_ok() && spent.get() != Spent::default() {
+                yielder.suspend(Yielded {
+                    spent: spent.take(),
+                    call: Call::Pass,
+                    function: Function::Compute,
+                });
+            }
+            result
+        });
+        Ok(Self { coroutine })
+    }
+
+    /// Whether the program has returned.
+    pub(super) fn has_ended(&self) -> bool {
+        self.coroutine.done()
+    }
+
+    /// Lets the program run to its next call, or to its end.
+    pub(super) fn resume(&mut self, answer: Answer) -> Turn<R> {
+        match self.coroutine.resume(answer) {
+            CoroutineResult::Yield(yielded) => Turn::Asks(yielded),
+            CoroutineResult::Return(result) => Turn::Returned(result),
+        }
+    }
+}

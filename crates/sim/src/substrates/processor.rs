@@ -1,0 +1,487 @@
+//! The processors of a host, as the programs on it see them: time slices, interrupts, and waiting by polling.
+//!
+//! Nobody is told when a message comes; whoever waits polls. Simulating every fruitless poll would cost more than all the rest,
+//! so that fruitless polls are computed instead: a lone waiting process polls at whole multiples of the
+//! poll's duration, and where several wait for one processor, each polls once and hands it on, with a context
+//! switch between them. A message is noticed by the first poll that ends after it came. An interrupt delays whatever
+//! runs on the first processor, and its time goes on the account of what it interrupted.
+
+use std::collections::VecDeque;
+
+use crate::am::port::Function;
+use crate::engine::Time;
+use crate::hardware::Shared;
+
+/// Where a process's time has gone, and what it is about.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Clock {
+    /// Processor time, for each function.
+    pub(super) accounts: [Time; Function::COUNT],
+    /// How much of `am_poll` it polled in vain.
+    pub(super) in_vain: Time,
+    /// What is left of what it computes.
+    left: Time,
+    /// In which function it is.
+    pub(super) function: Function,
+    /// Since when it waits.
+    pub(super) waits_since: Option<Time>,
+    /// Counts its waits, so that an old notice is told from a new one.
+    waits: u32,
+    /// What it waits for has come, and it has not polled since.
+    is_noticing: bool,
+}
+
+impl Clock {
+    fn charge(&mut self, function: Function, time: Time) {
+        if let Some(account) = self.accounts.get_mut(function as usize) {
+            *account += time;
+        }
+    }
+}
+
+/// What a host's processors cost.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HostTimes {
+    pub(super) processors: usize,
+    pub(super) context_switch: Time,
+    pub(super) quantum: Time,
+    /// One fruitless poll.
+    pub(super) poll: Time,
+}
+
+/// When which processor has to be looked at again. An alarm of an older generation is void.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Alarm {
+    pub(super) at: Time,
+    pub(super) wakes: Wakes,
+}
+
+/// Whom an alarm is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wakes {
+    /// What runs there has reached the end of its slice.
+    Processor {
+        host: u32,
+        processor: u32,
+        generation: u32,
+    },
+    /// The process's poll finds something.
+    Process { process: u32, wait: u32 },
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    process: u32,
+    /// When this stretch began, or would have without interrupts.
+    began: Time,
+    ends: Time,
+    /// What is left of its time slice after this stretch.
+    budget: Time,
+}
+
+#[derive(Debug, Default)]
+struct Processor {
+    run: Option<Run>,
+    /// A process that has finished a stretch and is about to say what is next.
+    holds: Option<(u32, Time)>,
+    last: Option<u32>,
+    generation: u32,
+}
+
+impl Processor {
+    fn is_idle(&self) -> bool {
+        self.run.is_none() && self.holds.is_none()
+    }
+}
+
+/// The processors of one host and who shares them.
+#[derive(Debug)]
+pub(super) struct Host {
+    index: u32,
+    times: HostTimes,
+    processors: Vec<Processor>,
+    ready: VecDeque<u32>,
+    waiting: Vec<u32>,
+    /// Up to when the time of those that wait has been accounted for.
+    settled: Time,
+    /// When the present round of polls began.
+    round: Time,
+    interrupts: Shared,
+    /// How long it had been in interrupt handlers when it settled.
+    settled_interrupts: Time,
+}
+
+impl Host {
+    pub(super) fn new(index: u32, times: HostTimes) -> Self {
+        let processors = (0..times.processors.max(1))
+            .map(|_| Processor::default())
+            .collect();
+        Self {
+            index,
+            times,
+            processors,
+            ready: VecDeque::new(),
+            waiting: Vec::new(),
+            settled: 0,
+            round: 0,
+            interrupts: Shared::default(),
+            settled_interrupts: 0,
+        }
+    }
+
+    /// How long it has been in interrupt handlers.
+    pub(super) fn interrupted(&self) -> Time {
+        self.interrupts.busy()
+    }
+
+    fn idle(&self) -> usize {
+        self.processors.iter().filter(|one| one.is_idle()).count()
+    }
+
+    /// Puts the polls of those that wait on their accounts.
+    fn settle(&mut self, now: Time, clocks: &mut [Clock]) {
+        let waiting = self.waiting.len() as u64;
+        let processors = (self.idle() as u64).min(waiting);
+        let elapsed = now - self.settled.min(now);
+        self.settled = now;
+        let interrupted = self.interrupts.busy() - self.settled_interrupts;
+        self.settled_interrupts = self.interrupts.busy();
+        if processors == 0 {
+            return;
+        }
+        for &process in &self.waiting {
+            if let Some(clock) = clocks.get_mut(process as usize) {
+                let time = elapsed * processors / waiting;
+                clock.charge(Function::Poll, time);
+                clock.in_vain += time.saturating_sub(interrupted / waiting);
+            }
+        }
+    }
+
+    /// Lets a process, which holds no processor, compute for `time`.
+    pub(super) fn admit(
+        &mut self,
+        now: Time,
+        process: u32,
+        time: Time,
+        clocks: &mut [Clock],
+        alarms: &mut Vec<Alarm>,
+    ) {
+        self.settle(now, clocks);
+        if let Some(clock) = clocks.get_mut(process as usize) {
+            clock.left = time;
+        }
+        self.ready.push_back(process);
+        self.bound_slices(now, alarms);
+        self.dispatch(now, clocks, alarms);
+    }
+
+    /// Gives idle processors to those that are ready.
+    fn dispatch(&mut self, now: Time, clocks: &mut [Clock], alarms: &mut Vec<Alarm>) {
+        for index in 0..self.processors.len() {
+            if !self.processors[index].is_idle() {
+                continue;
+            }
+            let Some(process) = self.ready.pop_front() else {
+                break;
+            };
+            self.round = now;
+            let Some(clock) = clocks.get_mut(process as usize) else {
+                continue;
+            };
+            if self.processors[index]
+                .last
+                .is_some_and(|last| last != process)
+            {
+                clock.left += self.times.context_switch;
+                clock.charge(clock.function, self.times.context_switch);
+            }
+            self.begin(index, now, process, self.times.quantum, clocks, alarms);
+        }
+    }
+
+    /// Lets `process` go on with what it has left, to the end of its slice at most when others are ready.
+    fn begin(
+        &mut self,
+        index: usize,
+        now: Time,
+        process: u32,
+        budget: Time,
+        clocks: &mut [Clock],
+        alarms: &mut Vec<Alarm>,
+    ) {
+        let began = match index {
+            0 => now.max(self.interrupts.free_at()),
+            _ => now,
+        };
+        let left = clocks.get(process as usize).map_or(0, |clock| clock.left);
+        let length = match self.ready.is_empty() {
+            true => left,
+            false => left.min(budget),
+        };
+        let Some(processor) = self.processors.get_mut(index) else {
+            return;
+        };
+        processor.holds = None;
+        processor.last = Some(process);
+        processor.generation = processor.generation.wrapping_add(1);
+        processor.run = Some(Run {
+            process,
+            began,
+            ends: began + length,
+            budget: budget.saturating_sub(length),
+        });
+        alarms.push(self.alarm(index, began + length));
+    }
+
+    fn alarm(&self, index: usize, at: Time) -> Alarm {
+        let generation = self.processors.get(index).map_or(0, |one| one.generation);
+        Alarm {
+            at,
+            wakes: Wakes::Processor {
+                host: self.index,
+                processor: index as u32,
+                generation,
+            },
+        }
+    }
+
+    /// Somebody has become ready: what runs without a bound gets one.
+    fn bound_slices(&mut self, now: Time, alarms: &mut Vec<Alarm>) {
+        for index in 0..self.processors.len() {
+            let Some(processor) = self.processors.get_mut(index) else {
+                continue;
+            };
+            let Some(run) = processor.run.as_mut() else {
+                continue;
+            };
+            let latest = now.max(run.began) + self.times.quantum;
+            if run.ends > latest {
+                run.ends = latest;
+                run.budget = 0;
+                processor.generation = processor.generation.wrapping_add(1);
+                alarms.push(self.alarm(index, latest));
+            }
+        }
+    }
+
+    /// The end of a stretch: answers the process if it has computed all that it had to. It then holds the processor until
+    /// [`Self::go_on`], [`Self::wait`] or [`Self::leave`].
+    pub(super) fn stretch_ends(
+        &mut self,
+        now: Time,
+        index: usize,
+        generation: u32,
+        clocks: &mut [Clock],
+        alarms: &mut Vec<Alarm>,
+    ) -> Option<u32> {
+        let processor = self.processors.get_mut(index)?;
+        if processor.generation != generation {
+            return None;
+        }
+        let run = processor.run.take()?;
+        let clock = clocks.get_mut(run.process as usize)?;
+        clock.left = clock.left.saturating_sub(now - run.began.min(now));
+        if clock.left == 0 {
+            processor.holds = Some((run.process, run.budget));
+            return Some(run.process);
+        }
+        self.ready.push_back(run.process);
+        self.dispatch(now, clocks, alarms);
+        None
+    }
+
+    fn release(&mut self, process: u32) -> Option<(usize, Time)> {
+        let index = self
+            .processors
+            .iter()
+            .position(|one| one.holds.is_some_and(|(holder, _)| holder == process))?;
+        let (_, budget) = self.processors.get_mut(index)?.holds.take()?;
+        Some((index, budget))
+    }
+
+    /// The process that holds a processor computes for `time`.
+    pub(super) fn go_on(
+        &mut self,
+        now: Time,
+        process: u32,
+        time: Time,
+        clocks: &mut [Clock],
+        alarms: &mut Vec<Alarm>,
+    ) {
+        let Some((index, budget)) = self.release(process) else {
+            return;
+        };
+        if let Some(clock) = clocks.get_mut(process as usize) {
+            clock.left = time;
+        }
+        if budget == 0 && !self.ready.is_empty() {
+            self.ready.push_back(process);
+            self.dispatch(now, clocks, alarms);
+        } else {
+            let budget = match budget {
+                0 => self.times.quantum,
+                _ => budget,
+            };
+            self.begin(index, now, process, budget, clocks, alarms);
+        }
+    }
+
+    /// The process that holds a processor has polled in vain and waits.
+    pub(super) fn wait(
+        &mut self,
+        now: Time,
+        process: u32,
+        clocks: &mut [Clock],
+        alarms: &mut Vec<Alarm>,
+    ) {
+        self.settle(now, clocks);
+        self.release(process);
+        self.waiting.push(process);
+        self.round = now;
+        if let Some(clock) = clocks.get_mut(process as usize) {
+            clock.waits_since = Some(now);
+            clock.waits = clock.waits.wrapping_add(1);
+            clock.is_noticing = false;
+        }
+        self.dispatch(now, clocks, alarms);
+    }
+
+    /// The process that holds a processor has ended.
+    pub(super) fn leave(
+        &mut self,
+        now: Time,
+        process: u32,
+        clocks: &mut [Clock],
+        alarms: &mut Vec<Alarm>,
+    ) {
+        self.settle(now, clocks);
+        self.release(process);
+        self.round = now;
+        self.dispatch(now, clocks, alarms);
+    }
+
+    /// What `process` may wait for has come.
+    pub(super) fn wake(
+        &mut self,
+        now: Time,
+        process: u32,
+        clocks: &mut [Clock],
+        alarms: &mut Vec<Alarm>,
+    ) {
+        let Some(place) = self.waiting.iter().position(|&other| other == process) else {
+            return;
+        };
+        let idle = self.idle();
+        if idle == 0 {
+            self.settle(now, clocks);
+            self.waiting.remove(place);
+            let poll = self.times.poll;
+            if let Some(clock) = clocks.get_mut(process as usize) {
+                clock.waits_since = None;
+                clock.charge(Function::Poll, poll);
+            }
+            self.admit(now, process, poll, clocks, alarms);
+            return;
+        }
+        let Some(clock) = clocks.get_mut(process as usize) else {
+            return;
+        };
+        if !clock.is_noticing {
+            clock.is_noticing = true;
+            alarms.push(Alarm {
+                at: self.next_poll(now, place, idle),
+                wakes: Wakes::Process {
+                    process,
+                    wait: clock.waits,
+                },
+            });
+        }
+    }
+
+    /// When the poll of the process at `place` among those that wait next ends.
+    fn next_poll(&self, now: Time, place: usize, idle: usize) -> Time {
+        let waiting = self.waiting.len();
+        let (turn, turns, place) = match waiting <= idle {
+            true => (self.times.poll, 1, 0),
+            false => (
+                self.times.poll + self.times.context_switch,
+                waiting.div_ceil(idle.max(1)) as u64,
+                (place / idle.max(1)) as u64,
+            ),
+        };
+        let (turn, first) = (turn.max(1), turn.max(1) * (place + 1));
+        let round = turn * turns;
+        let since = now.saturating_sub(self.round);
+        let rounds = since.saturating_sub(first).div_ceil(round);
+        (self.round + first + rounds * round).max(now)
+    }
+
+    /// The poll of `process` ends and finds something: whether it holds a processor now. If not, it will get one.
+    pub(super) fn notice(
+        &mut self,
+        now: Time,
+        process: u32,
+        wait: u32,
+        clocks: &mut [Clock],
+        alarms: &mut Vec<Alarm>,
+    ) {
+        let Some(place) = self.waiting.iter().position(|&other| other == process) else {
+            return;
+        };
+        let is_current = clocks
+            .get(process as usize)
+            .is_some_and(|clock| clock.is_noticing && clock.waits == wait);
+        if !is_current {
+            return;
+        }
+        let busy_until = self.interrupts.free_at();
+        if busy_until > now && self.processors.len() == 1 {
+            alarms.push(Alarm {
+                at: busy_until,
+                wakes: Wakes::Process { process, wait },
+            });
+            return;
+        }
+        self.settle(now, clocks);
+        self.waiting.remove(place);
+        if let Some(clock) = clocks.get_mut(process as usize) {
+            clock.waits_since = None;
+            clock.is_noticing = false;
+        }
+        // It has just polled: a processor that was idle is already its own.
+        if let Some(processor) = self.processors.iter_mut().find(|one| one.is_idle()) {
+            processor.last = Some(process);
+        }
+        self.admit(now, process, 0, clocks, alarms);
+    }
+
+    /// Interrupts the first processor for `time`; answers when the handler has ended.
+    pub(super) fn interrupt(
+        &mut self,
+        now: Time,
+        time: Time,
+        clocks: &mut [Clock],
+        alarms: &mut Vec<Alarm>,
+    ) -> Time {
+        let end = self.interrupts.occupy(now, time).end;
+        let Some(processor) = self.processors.first_mut() else {
+            return end;
+        };
+        match processor.run.as_mut() {
+            Some(run) => {
+                run.began += time;
+                run.ends += time;
+                let (process, ends) = (run.process, run.ends);
+                processor.generation = processor.generation.wrapping_add(1);
+                if let Some(clock) = clocks.get_mut(process as usize) {
+                    clock.charge(clock.function, time);
+                }
+                alarms.push(self.alarm(0, ends));
+            }
+            // Polls go on where they were interrupted.
+            None => self.round += time,
+        }
+        end
+    }
+}

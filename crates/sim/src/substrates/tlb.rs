@@ -1,0 +1,100 @@
+//! The translations that the card keeps (§2.3.4): virtual page of a process to page of physical memory.
+//!
+//! Sets of a few entries each, found by a hash; the entry of a full set that was used longest ago makes room. Only
+//! presence matters here: the simulated machine has no physical addresses.
+
+/// A page of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) process: u32,
+    pub(super) number: u64,
+}
+
+impl Page {
+    fn hash(self) -> u64 {
+        // Neighbouring pages fall into neighbouring sets, and processes apart from each other.
+        self.number
+            .wrapping_add(u64::from(self.process).wrapping_mul(0x9e37_79b9))
+    }
+}
+
+/// A card's translations.
+#[derive(Debug)]
+pub(super) struct Tlb {
+    /// Each set in the order of use, latest first.
+    sets: Vec<Vec<Page>>,
+    ways: usize,
+    misses: u64,
+}
+
+impl Tlb {
+    pub(super) fn new(sets: u32, ways: u32) -> Self {
+        Self {
+            sets: vec![Vec::new(); sets.max(1) as usize],
+            ways: ways.max(1) as usize,
+            misses: 0,
+        }
+    }
+
+    fn set(&mut self, page: Page) -> Option<&mut Vec<Page>> {
+        let sets = self.sets.len() as u64;
+        self.sets.get_mut((page.hash() % sets.max(1)) as usize)
+    }
+
+    /// Whether the page's translation is there; counts it as used.
+    pub(super) fn finds(&mut self, page: Page) -> bool {
+        let found =
+            self.set(page)
+                .is_some_and(|set| match set.iter().position(|&other| other == page) {
+                    Some(place) => {
+                        set[..=place].rotate_right(1);
+                        true
+                    }
+                    None => false,
+                });
+        self.misses += u64::from(!found);
+        found
+    }
+
+    /// Takes the page's translation in.
+    pub(super) fn fill(&mut self, page: Page) {
+        let ways = self.ways;
+        if let Some(set) = self.set(page)
+            && !set.contains(&page)
+        {
+            set.truncate(ways - 1);
+            set.insert(0, page);
+        }
+    }
+
+    /// How often a translation was missing.
+    pub(super) fn misses(&self) -> u64 {
+        self.misses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(number: u64) -> Page {
+        Page { process: 0, number }
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_makes_room() {
+        let mut tlb = Tlb::new(4, 2);
+        assert!(!tlb.finds(page(1)));
+        for number in [1, 5] {
+            tlb.fill(page(number));
+        }
+        assert!(tlb.finds(page(1)) && tlb.finds(page(5)) && tlb.finds(page(1)));
+        tlb.fill(page(9));
+        assert!(tlb.finds(page(1)) && tlb.finds(page(9)) && !tlb.finds(page(5)));
+        assert!(!tlb.finds(Page {
+            process: 1,
+            number: 1
+        }));
+        assert_eq!(tlb.misses(), 3);
+    }
+}

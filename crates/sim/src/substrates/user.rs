@@ -1,0 +1,603 @@
+//! C2 and C3 on NI3: send and receive are library calls, and the card's processor does the rest (§2.3.3, §2.3.4).
+//!
+//! An endpoint has a send queue in the card's memory, which the host fills by programmed writes, and a receive queue with buffers
+//! in host memory, which the card fills by DMA. The network processor looks at the network and at all send queues in turn, and does one
+//! packet at a time: it waits for the DMA engine that it has programmed (overlap is the subject of chapter 4).
+//!
+//! What fits in a descriptor travels in it. Longer data is copied into the pinned communication segment (C2), or
+//! fetched from where it lies (C3): then the card must know where its pages are, and so must it know the receive queue's and the
+//! buffers'. A page that its TLB does not have costs an interrupt of the host; the packet is put aside
+//! meanwhile, and what comes after it from the same source waits, so that order is kept.
+
+use std::collections::VecDeque;
+
+use super::costs::{Costs, words};
+use super::machine::{Substrate, Taken};
+use super::poll_loop::{NetworkProcessor, Notice, PollLoop};
+use super::process::{Answer, Call};
+use super::tlb::{Page, Tlb};
+use super::world::{Packet, PacketId, World};
+use crate::am::port::{Fragment, HEADER_BYTES, Message, Rank};
+use crate::engine::Time;
+
+/// Which addresses the card understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Addressing {
+    /// C2: those of the pinned segment.
+    Pinned,
+    /// C3: those of the process.
+    Virtual,
+}
+
+/// What happens on a card.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum UserEvent {
+    /// The network processor notices a source. Void if it has been given something else to do since.
+    Notices {
+        host: u32,
+        source: u32,
+        generation: u32,
+    },
+    /// It hands a packet to the network.
+    Transmits { packet: PacketId },
+    /// A packet is in the card's memory.
+    Arrives { packet: PacketId },
+    /// A packet is in the endpoint's receive queue.
+    Delivered { packet: PacketId },
+    /// It is free for the next source.
+    Free { host: u32, served: u32 },
+    /// It has given up on a translation and asks the host.
+    Asks {
+        host: u32,
+        source: u32,
+        missing: [Option<Page>; 2],
+    },
+    /// The host has written the translations.
+    Translated {
+        host: u32,
+        source: u32,
+        missing: [Option<Page>; 2],
+    },
+}
+
+/// A process's place in a queue of addresses: pages of the receive queue, of the buffers, of the program's regions.
+const QUEUE_PAGE: u64 = 0;
+const FIRST_BUFFER_PAGE: u64 = 16;
+const FIRST_REGION_PAGE: u64 = 1 << 32;
+
+/// One process's endpoint.
+#[derive(Debug, Default)]
+struct Endpoint {
+    send_queue: VecDeque<PacketId>,
+    /// Where the regions begin, in pages.
+    regions: Vec<u64>,
+    next_page: u64,
+    /// Receive buffers that have been used and are free, latest last, and how many there have been.
+    free_buffers: Vec<u32>,
+    buffers: u32,
+}
+
+impl Endpoint {
+    /// A buffer: the one that was freed last, because the card knows where it is.
+    fn take_buffer(&mut self) -> u32 {
+        self.free_buffers.pop().unwrap_or_else(|| {
+            self.buffers += 1;
+            self.buffers - 1
+        })
+    }
+}
+
+/// One host's card.
+#[derive(Debug)]
+struct Card {
+    processor: NetworkProcessor,
+    arrived: VecDeque<PacketId>,
+    tlb: Tlb,
+}
+
+/// The user-level path.
+pub(super) struct UserPath {
+    costs: Costs,
+    addressing: Addressing,
+    /// How long the disk takes to bring a page that the card asks for.
+    page_in: Time,
+    processes_per_host: u32,
+    cards: Vec<Card>,
+    endpoints: Vec<Endpoint>,
+}
+
+impl UserPath {
+    pub(super) fn new(
+        costs: Costs,
+        addressing: Addressing,
+        page_in: Time,
+        hosts: usize,
+        processes_per_host: u32,
+        ranks: u32,
+    ) -> Self {
+        let sources = processes_per_host as usize;
+        let (network, endpoint) = (costs.card.poll_network, costs.card.poll_endpoint);
+        let polls = PollLoop::new(costs.np(network), costs.np(endpoint), sources);
+        let cards = (0..hosts).map(|_| Card {
+            processor: NetworkProcessor::new(polls.clone()),
+            arrived: VecDeque::new(),
+            tlb: Tlb::new(costs.room.tlb_sets, costs.room.tlb_ways),
+        });
+        Self {
+            costs,
+            addressing,
+            page_in,
+            processes_per_host,
+            cards: cards.collect(),
+            endpoints: (0..ranks).map(|_| Endpoint::default()).collect(),
+        }
+    }
+
+    /// A fruitless look.
+    pub(super) fn poll_cycles(costs: &Costs) -> u64 {
+        costs.library.look + costs.layer.enter_poll
+    }
+
+    /// The fragment that the card must fetch from host memory, if the message does not travel in its descriptor.
+    fn fetched<'m>(&self, message: &'m Message) -> Option<&'m Fragment> {
+        let fits = message.bytes() as u64 <= self.costs.library.descriptor;
+        match self.addressing {
+            Addressing::Pinned if fits => None,
+            Addressing::Pinned | Addressing::Virtual => message.fragment(),
+        }
+    }
+
+    /// Whether the message needs a buffer at its receiver.
+    fn needs_buffer(&self, message: &Message) -> bool {
+        message.bytes() as u64 > self.costs.library.descriptor
+    }
+
+    /// The library's part of a send, in cycles.
+    fn send_stages(&self, message: &Message) -> [(&'static str, u64); 3] {
+        let (copied, written) = match (self.fetched(message), self.addressing) {
+            (None, _) => (0, words(message.bytes())),
+            (Some(fragment), Addressing::Pinned) => (
+                words(fragment.bytes.len()),
+                self.costs.library.bare_descriptor / 4,
+            ),
+            (Some(_), Addressing::Virtual) => (0, self.costs.library.bare_descriptor / 4),
+        };
+        [
+            ("send: library", self.costs.library.send),
+            ("send: copy to segment", copied * self.costs.copy_word()),
+            (
+                "send: descriptor to card",
+                written * self.costs.hardware.ni_access,
+            ),
+        ]
+    }
+
+    /// The pages that the card must know to send the message.
+    fn pages_to_send(&self, process: Rank, message: &Message) -> [Option<Page>; 2] {
+        let fragment = match self.addressing {
+            Addressing::Pinned => None,
+            Addressing::Virtual => self.fetched(message),
+        };
+        let Some(fragment) = fragment else {
+            return [None; 2];
+        };
+        let base = self
+            .endpoints
+            .get(process as usize)
+            .and_then(|endpoint| endpoint.regions.get(fragment.from.region.0 as usize))
+            .copied()
+            .unwrap_or(FIRST_REGION_PAGE);
+        let page = self.costs.hardware.page;
+        let end = fragment.from.offset + (fragment.bytes.len() as u64).saturating_sub(1);
+        let first = base + fragment.from.offset / page;
+        let last = base + end / page;
+        let of = |number| Some(Page { process, number });
+        [of(first), (last != first).then(|| of(last)).flatten()]
+    }
+
+    /// The pages that the card must know to deliver a packet.
+    fn pages_to_deliver(&self, packet: &Packet) -> [Option<Page>; 2] {
+        if self.addressing == Addressing::Pinned {
+            return [None; 2];
+        }
+        let of = |number| Page {
+            process: packet.to,
+            number,
+        };
+        let buffer = packet
+            .slot
+            .map(|slot| of(FIRST_BUFFER_PAGE + u64::from(slot)));
+        [Some(of(QUEUE_PAGE)), buffer]
+    }
+
+    /// The endpoint's place among the card's sources.
+    fn source_of(&self, process: Rank) -> usize {
+        (process % self.processes_per_host.max(1)) as usize + 1
+    }
+
+    fn process_of(&self, host: u32, source: usize) -> Option<Rank> {
+        let local = u32::try_from(source.checked_sub(1)?).ok()?;
+        Some(host * self.processes_per_host.max(1) + local)
+    }
+
+    /// The card has something to do at `source`.
+    fn rouse(&mut self, world: &mut World<UserEvent>, host: u32, source: usize) {
+        let now = world.now();
+        if let Some(card) = self.cards.get_mut(host as usize) {
+            plan(world, host, card.processor.rouse(now, source));
+        }
+    }
+
+    /// The card has finished with a source and looks for the next.
+    fn free(&mut self, world: &mut World<UserEvent>, host: u32, served: usize) {
+        let now = world.now();
+        let first = host * self.processes_per_host.max(1);
+        let Some(card) = self.cards.get_mut(host as usize) else {
+            return;
+        };
+        let (arrived, endpoints) = (&card.arrived, &self.endpoints);
+        let next = card
+            .processor
+            .free(now, served, |source| match source.checked_sub(1) {
+                None => !arrived.is_empty(),
+                Some(local) => endpoints
+                    .get(first as usize + local)
+                    .is_some_and(|endpoint| !endpoint.send_queue.is_empty()),
+            });
+        plan(world, host, next);
+    }
+
+    /// The network processor has found something at `source`.
+    fn serve(&mut self, world: &mut World<UserEvent>, host: u32, source: usize) {
+        match self.process_of(host, source) {
+            None => self.serve_network(world, host),
+            Some(process) => self.serve_endpoint(world, host, process, source),
+        }
+    }
+
+    /// Looks the pages up. If one is missing, the source is put aside and the host asked.
+    fn translates(
+        &mut self,
+        world: &mut World<UserEvent>,
+        host: u32,
+        source: usize,
+        pages: [Option<Page>; 2],
+        before: u64,
+    ) -> bool {
+        let Some(card) = self.cards.get_mut(host as usize) else {
+            return false;
+        };
+        let missing = pages.map(|page| page.filter(|&page| !card.tlb.finds(page)));
+        if missing == [None; 2] {
+            return true;
+        }
+        card.processor.park(source, true);
+        let source = source as u32;
+        let at = world.now() + self.costs.np(before + self.costs.card.miss);
+        world.at(
+            at,
+            UserEvent::Asks {
+                host,
+                source,
+                missing,
+            },
+        );
+        world.at(
+            at,
+            UserEvent::Free {
+                host,
+                served: source,
+            },
+        );
+        false
+    }
+
+    /// Cycles to look pages up.
+    fn lookup_cycles(&self, pages: &[Option<Page>; 2]) -> u64 {
+        self.costs.card.lookup * pages.iter().flatten().count() as u64
+    }
+
+    fn serve_endpoint(
+        &mut self,
+        world: &mut World<UserEvent>,
+        host: u32,
+        process: Rank,
+        source: usize,
+    ) {
+        let queue = self
+            .endpoints
+            .get(process as usize)
+            .and_then(|endpoint| endpoint.send_queue.front().copied());
+        let Some(id) = queue else {
+            return self.free(world, host, source);
+        };
+        let Some(packet) = world.packet(id) else {
+            return;
+        };
+        let pages = self.pages_to_send(process, &packet.message);
+        let fetched = self.fetched(&packet.message).map(|one| one.bytes.len());
+        let mut cycles = self.costs.card.send + self.lookup_cycles(&pages);
+        if !self.translates(world, host, source, pages, cycles) {
+            return;
+        }
+        if let Some(endpoint) = self.endpoints.get_mut(process as usize) {
+            endpoint.send_queue.pop_front();
+        }
+        let mut dma = 0;
+        if let Some(bytes) = fetched {
+            cycles += self.costs.card.program_dma;
+            dma = self.costs.dma(bytes as u64);
+            world.stage(id, "send: DMA from host", dma);
+        }
+        cycles += self.costs.card.transmit;
+        let working = self.costs.np(cycles);
+        world.stage(id, "send: network processor", working);
+        let at = world.now() + working + dma;
+        world.at(at, UserEvent::Transmits { packet: id });
+        world.at(
+            at + self.costs.np(self.costs.card.send_cleanup),
+            UserEvent::Free {
+                host,
+                served: source as u32,
+            },
+        );
+        world.room(process);
+    }
+
+    fn serve_network(&mut self, world: &mut World<UserEvent>, host: u32) {
+        let arrived = self
+            .cards
+            .get(host as usize)
+            .and_then(|card| card.arrived.front().copied());
+        let Some(id) = arrived else {
+            return self.free(world, host, 0);
+        };
+        let Some(packet) = world.packet(id) else {
+            return;
+        };
+        if packet.slot.is_none()
+            && self.needs_buffer(&packet.message)
+            && let Some(endpoint) = self.endpoints.get_mut(packet.to as usize)
+        {
+            packet.slot = Some(endpoint.take_buffer());
+        }
+        let pages = self.pages_to_deliver(packet);
+        let bytes = packet.message.bytes() as u64;
+        let moved = match packet.slot {
+            None => bytes,
+            Some(_) => bytes + self.costs.library.bare_descriptor,
+        };
+        let card = &self.costs.card;
+        let cycles = card.demultiplex + self.lookup_cycles(&pages);
+        let rest = card.program_dma + card.enqueue;
+        if !self.translates(world, host, 0, pages, cycles) {
+            return;
+        }
+        if let Some(card) = self.cards.get_mut(host as usize) {
+            card.arrived.pop_front();
+        }
+        let (working, dma) = (self.costs.np(cycles + rest), self.costs.dma(moved));
+        world.stage(id, "receive: network processor", working);
+        world.stage(id, "receive: DMA to host", dma);
+        let at = world.now() + working + dma;
+        world.at(at, UserEvent::Delivered { packet: id });
+        world.at(at, UserEvent::Free { host, served: 0 });
+    }
+
+    fn transmit(&mut self, world: &mut World<UserEvent>, id: PacketId) {
+        let Some((from, to, bytes)) = world
+            .packet(id)
+            .map(|packet| (packet.from, packet.to, packet.message.bytes()))
+        else {
+            return;
+        };
+        let (source, target) = (world.host_of(from), world.host_of(to));
+        let on_wire = self.costs.cells().on_wire(bytes as u64);
+        let now = world.now();
+        let sent = world
+            .network
+            .send(now, source as usize, target as usize, on_wire);
+        let arrives = sent.arrives.unwrap_or(sent.left);
+        world.stage(id, "wire", arrives - now);
+        world.at(arrives, UserEvent::Arrives { packet: id });
+    }
+
+    /// The host looks missing pages up, and has them brought if they are out.
+    fn ask(
+        &mut self,
+        world: &mut World<UserEvent>,
+        host: u32,
+        source: u32,
+        missing: [Option<Page>; 2],
+    ) {
+        let pages = missing.iter().flatten().count() as u64;
+        let library = &self.costs.library;
+        let cycles = library.miss_interrupt + pages * library.miss_page;
+        let looked_up = world.steal(host, cycles);
+        world.at(
+            looked_up + self.page_in,
+            UserEvent::Translated {
+                host,
+                source,
+                missing,
+            },
+        );
+    }
+
+    fn send(
+        &mut self,
+        world: &mut World<UserEvent>,
+        process: Rank,
+        to: Rank,
+        message: Message,
+        before: u64,
+    ) -> Taken {
+        let is_full = self.endpoints.get(process as usize).is_none_or(|endpoint| {
+            endpoint.send_queue.len() >= self.costs.room.send_queue as usize
+        });
+        if is_full || !world.has_room(process, to) {
+            world.refuse(process);
+            return Taken::Then(0, Answer::NoRoom(message));
+        }
+        world.take_room(process, to);
+        let called = world.now().saturating_sub(world.cycles(before));
+        let stages = self.send_stages(&message);
+        let id = world.keep(Packet {
+            from: process,
+            to,
+            message,
+            called,
+            stages: Vec::new(),
+            slot: None,
+        });
+        for (name, cycles) in stages {
+            let time = world.cycles(cycles);
+            world.stage(id, name, time);
+        }
+        if let Some(endpoint) = self.endpoints.get_mut(process as usize) {
+            endpoint.send_queue.push_back(id);
+        }
+        let (host, source) = (world.host_of(process), self.source_of(process));
+        self.rouse(world, host, source);
+        Taken::Then(0, Answer::Done)
+    }
+
+    fn receive(&mut self, world: &mut World<UserEvent>, process: Rank) -> Taken {
+        let Some(mut packet) = world.consume(process) else {
+            return Taken::Then(0, Answer::Received(None));
+        };
+        if let Some(slot) = packet.slot.take()
+            && let Some(endpoint) = self.endpoints.get_mut(process as usize)
+        {
+            endpoint.free_buffers.push(slot);
+        }
+        let fetched = match self.needs_buffer(&packet.message) {
+            true => HEADER_BYTES,
+            false => packet.message.bytes(),
+        };
+        let reading = words(fetched) * self.costs.hardware.memory_access;
+        let after = self.costs.library.receive + reading;
+        if world.settings.keeps_journeys {
+            let time = world.cycles(after);
+            packet.stages.push(("receive: library", time));
+        }
+        let returned = world.now() + world.cycles(after);
+        world.arrived(&mut packet, returned);
+        Taken::Then(after, Answer::Received(Some((packet.from, packet.message))))
+    }
+
+    /// The region's pages get addresses of their own.
+    fn attach(&mut self, process: Rank, bytes: usize) {
+        let page = self.costs.hardware.page;
+        if let Some(endpoint) = self.endpoints.get_mut(process as usize) {
+            endpoint
+                .regions
+                .push(FIRST_REGION_PAGE + endpoint.next_page);
+            endpoint.next_page += (bytes as u64).div_ceil(page) + 1;
+        }
+    }
+}
+
+/// Lets the network processor notice what it is about to.
+fn plan(world: &mut World<UserEvent>, host: u32, notice: Option<Notice>) {
+    if let Some(notice) = notice {
+        world.at(
+            notice.at,
+            UserEvent::Notices {
+                host,
+                source: notice.source as u32,
+                generation: notice.generation,
+            },
+        );
+    }
+}
+
+impl Substrate for UserPath {
+    type Event = UserEvent;
+
+    fn before(&self, world: &World<UserEvent>, process: Rank, call: &Call) -> u64 {
+        match call {
+            Call::Send { to, message } if world.has_room(process, *to) => self
+                .send_stages(message)
+                .iter()
+                .map(|(_, cycles)| cycles)
+                .sum(),
+            Call::Send { .. } | Call::Receive => self.costs.library.look,
+            Call::Attach { .. } | Call::Wait(_) | Call::Pass => 0,
+        }
+    }
+
+    fn take(
+        &mut self,
+        world: &mut World<UserEvent>,
+        process: Rank,
+        call: Call,
+        before: u64,
+    ) -> Taken {
+        match call {
+            Call::Send { to, message } => self.send(world, process, to, message, before),
+            Call::Receive => self.receive(world, process),
+            Call::Wait(_) if !world.need_not_wait(process) => Taken::Wait,
+            Call::Attach { bytes } => {
+                self.attach(process, bytes);
+                Taken::Then(0, Answer::Done)
+            }
+            Call::Wait(_) | Call::Pass => Taken::Then(0, Answer::Done),
+        }
+    }
+
+    fn tlb_misses(&self) -> u64 {
+        self.cards.iter().map(|card| card.tlb.misses()).sum()
+    }
+
+    fn event(&mut self, world: &mut World<UserEvent>, event: UserEvent) {
+        match event {
+            UserEvent::Notices {
+                host,
+                source,
+                generation,
+            } => {
+                let is_current = self
+                    .cards
+                    .get_mut(host as usize)
+                    .is_some_and(|card| card.processor.begins(generation));
+                if is_current {
+                    self.serve(world, host, source as usize);
+                }
+            }
+            UserEvent::Transmits { packet } => self.transmit(world, packet),
+            UserEvent::Arrives { packet } => {
+                let to = world.packet(packet).map_or(0, |packet| packet.to);
+                let host = world.host_of(to);
+                if let Some(card) = self.cards.get_mut(host as usize) {
+                    card.arrived.push_back(packet);
+                }
+                self.rouse(world, host, 0);
+            }
+            UserEvent::Delivered { packet } => {
+                if let Some(packet) = world.take_packet(packet) {
+                    world.deliver(packet);
+                }
+            }
+            UserEvent::Free { host, served } => self.free(world, host, served as usize),
+            UserEvent::Asks {
+                host,
+                source,
+                missing,
+            } => self.ask(world, host, source, missing),
+            UserEvent::Translated {
+                host,
+                source,
+                missing,
+            } => {
+                if let Some(card) = self.cards.get_mut(host as usize) {
+                    for page in missing.into_iter().flatten() {
+                        card.tlb.fill(page);
+                    }
+                    card.processor.park(source as usize, false);
+                }
+                self.rouse(world, host, source as usize);
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! What all substrates share: time, hosts, the network, what has arrived, and room.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::processor::{Alarm, Clock, Host, HostTimes, Wakes};
+use crate::am::port::{Message, Rank};
+use crate::engine::{Engine, Time, duration_at};
+use crate::hardware::Network;
+
+/// What happens.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Event<E> {
+    /// A processor or a process has to be looked at.
+    Alarm(Wakes),
+    /// The receiver has consumed a packet, and the sender learns of it.
+    Credit { from: Rank, to: Rank },
+    /// Time to see whether anything still gets on.
+    Watch,
+    /// The substrate's own.
+    Substrate(E),
+}
+
+/// A stage of a packet's way, and how long it took.
+pub type Stage = (&'static str, Time);
+
+/// A message on its way.
+#[derive(Debug)]
+pub(super) struct Packet {
+    pub(super) from: Rank,
+    pub(super) to: Rank,
+    pub(super) message: Message,
+    /// When its sender called.
+    pub(super) called: Time,
+    pub(super) stages: Vec<Stage>,
+    /// The buffer at the receiver that holds its data.
+    pub(super) slot: Option<u32>,
+}
+
+/// One packet's way from call to return.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Journey {
+    /// Who sent it.
+    pub from: Rank,
+    /// Who received it.
+    pub to: Rank,
+    /// When the call to send began.
+    pub called: Time,
+    /// When the call to receive returned.
+    pub returned: Time,
+    /// Its stages in order; what they leave of the whole is waiting.
+    pub stages: Vec<Stage>,
+}
+
+/// A packet by its place in [`World`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PacketId(u32);
+
+/// A link's cells (§2.1: the nodes are joined by ATM).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cells {
+    /// Bytes of a cell on the wire.
+    pub(super) bytes: u64,
+    /// How many of them are data.
+    pub(super) payload: u64,
+    /// What is added to a packet before it is cut.
+    pub(super) trailer: u64,
+}
+
+impl Cells {
+    /// How many cells `bytes` take.
+    pub(super) fn count(self, bytes: u64) -> u64 {
+        (bytes + self.trailer).div_ceil(self.payload.max(1))
+    }
+
+    /// Bytes on the wire for a packet of `bytes`.
+    pub(super) fn on_wire(self, bytes: u64) -> u64 {
+        self.count(bytes).saturating_mul(self.bytes)
+    }
+}
+
+/// Settings of what is shared.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct WorldSettings {
+    pub(super) ranks: u32,
+    pub(super) processes_per_host: u32,
+    pub(super) host: HostTimes,
+    pub(super) host_clock_hz: u64,
+    /// Packets from one process to another that have not been consumed yet.
+    pub(super) window: u32,
+    /// From consuming a packet to the sender's knowing.
+    pub(super) credit_latency: Time,
+    pub(super) keeps_journeys: bool,
+}
+
+/// Everything outside the processes and the substrate.
+pub(super) struct World<E> {
+    pub(super) engine: Engine<Event<E>>,
+    pub(super) settings: WorldSettings,
+    pub(super) clocks: Vec<Clock>,
+    pub(super) hosts: Vec<Host>,
+    pub(super) network: Network,
+    pub(super) inboxes: Vec<VecDeque<Packet>>,
+    pub(super) journeys: Vec<Journey>,
+    packets: Vec<Option<Packet>>,
+    free: Vec<u32>,
+    in_flight: BTreeMap<(Rank, Rank), u32>,
+    /// Processes that were refused for lack of room, and to whom there has been room since.
+    refused: Vec<bool>,
+    room_came: Vec<bool>,
+    alarms: Vec<Alarm>,
+}
+
+impl<E: Copy> World<E> {
+    pub(super) fn new(settings: WorldSettings, network: Network) -> Self {
+        let ranks = settings.ranks as usize;
+        let hosts = settings.ranks.div_ceil(settings.processes_per_host.max(1));
+        Self {
+            engine: Engine::new(),
+            settings,
+            clocks: vec![Clock::default(); ranks],
+            hosts: (0..hosts)
+                .map(|index| Host::new(index, settings.host))
+                .collect(),
+            network,
+            inboxes: (0..ranks).map(|_| VecDeque::new()).collect(),
+            journeys: Vec::new(),
+            packets: Vec::new(),
+            free: Vec::new(),
+            in_flight: BTreeMap::new(),
+            refused: vec![false; ranks],
+            room_came: vec![false; ranks],
+            alarms: Vec::new(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Time {
+        self.engine.now()
+    }
+
+    /// The host on which a process lives.
+    pub(super) fn host_of(&self, rank: Rank) -> u32 {
+        rank / self.settings.processes_per_host.max(1)
+    }
+
+    /// How long the host's processor takes for `cycles`.
+    pub(super) fn cycles(&self, cycles: u64) -> Time {
+        duration_at(cycles, self.settings.host_clock_hz)
+    }
+
+    /// Lets the substrate's `event` happen at `at`.
+    pub(super) fn at(&mut self, at: Time, event: E) {
+        self.engine.at(at, Event::Substrate(event));
+    }
+
+    /// Interrupts `host` for so many cycles, and lets `event` happen when the handler ends.
+    pub(super) fn interrupt(&mut self, host: u32, cycles: u64, event: E) {
+        let end = self.steal(host, cycles);
+        self.at(end, event);
+    }
+
+    /// Takes so many cycles from whatever `host` runs; answers when they are over.
+    pub(super) fn steal(&mut self, host: u32, cycles: u64) -> Time {
+        let time = self.cycles(cycles);
+        self.with_host(host, |host, now, clocks, alarms| {
+            host.interrupt(now, time, clocks, alarms)
+        })
+        .unwrap_or_default()
+    }
+
+    /// Does something to a host's processors and sets the alarms that this asks for.
+    pub(super) fn with_host<T>(
+        &mut self,
+        host: u32,
+        action: impl FnOnce(&mut Host, Time, &mut [Clock], &mut Vec<Alarm>) -> T,
+    ) -> Option<T> {
+        let now = self.engine.now();
+        let host = self.hosts.get_mut(host as usize)?;
+        let result = action(host, now, &mut self.clocks, &mut self.alarms);
+        for alarm in self.alarms.drain(..) {
+            self.engine.at(alarm.at, Event::Alarm(alarm.wakes));
+        }
+        Some(result)
+    }
+
+    /// Keeps a packet while events about it are to come.
+    pub(super) fn keep(&mut self, packet: Packet) -> PacketId {
+        match self.free.pop() {
+            Some(place) => {
+                if let Some(slot) = self.packets.get_mut(place as usize) {
+                    *slot = Some(packet);
+                }
+                PacketId(place)
+            }
+            None => {
+                self.packets.push(Some(packet));
+                PacketId((self.packets.len() - 1) as u32)
+            }
+        }
+    }
+
+    pub(super) fn packet(&mut self, id: PacketId) -> Option<&mut Packet> {
+        self.packets.get_mut(id.0 as usize)?.as_mut()
+    }
+
+    pub(super) fn take_packet(&mut self, id: PacketId) -> Option<Packet> {
+        let packet = self.packets.get_mut(id.0 as usize)?.take();
+        if packet.is_some() {
+            self.free.push(id.0);
+        }
+        packet
+    }
+
+    /// Adds a stage to a packet's journey.
+    pub(super) fn stage(&mut self, id: PacketId, name: &'static str, time: Time) {
+        if self.settings.keeps_journeys
+            && let Some(packet) = self.packet(id)
+        {
+            packet.stages.push((name, time));
+        }
+    }
+
+    /// Whether `from` may send another packet to `to`.
+    pub(super) fn has_room(&self, from: Rank, to: Rank) -> bool {
+        self.in_flight.get(&(from, to)).copied().unwrap_or(0) < self.settings.window
+    }
+
+    /// A packet takes its place in the window.
+    pub(super) fn take_room(&mut self, from: Rank, to: Rank) {
+        *self.in_flight.entry((from, to)).or_insert(0) += 1;
+    }
+
+    /// `from` has been refused, and wants to know when there is room again.
+    pub(super) fn refuse(&mut self, from: Rank) {
+        set(&mut self.refused, from, true);
+        set(&mut self.room_came, from, false);
+    }
+
+    /// There may be room again for `from`.
+    pub(super) fn room(&mut self, from: Rank) {
+        if self.refused.get(from as usize) == Some(&true) {
+            set(&mut self.refused, from, false);
+            set(&mut self.room_came, from, true);
+            self.wake(from);
+        }
+    }
+
+    /// A credit has come back.
+    pub(super) fn credit(&mut self, from: Rank, to: Rank) {
+        if let Some(count) = self.in_flight.get_mut(&(from, to)) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.in_flight.remove(&(from, to));
+            }
+        }
+        self.room(from);
+    }
+
+    /// The receiving process can see the packet from now on.
+    pub(super) fn deliver(&mut self, packet: Packet) {
+        let to = packet.to;
+        if let Some(inbox) = self.inboxes.get_mut(to as usize) {
+            inbox.push_back(packet);
+        }
+        self.wake(to);
+    }
+
+    fn wake(&mut self, process: Rank) {
+        let host = self.host_of(process);
+        self.with_host(host, |host, now, clocks, alarms| {
+            host.wake(now, process, clocks, alarms);
+        });
+    }
+
+    /// The process takes its next packet; the sender will get its credit back.
+    pub(super) fn consume(&mut self, process: Rank) -> Option<Packet> {
+        let packet = self.inboxes.get_mut(process as usize)?.pop_front()?;
+        let credit = Event::Credit {
+            from: packet.from,
+            to: packet.to,
+        };
+        self.engine.after(self.settings.credit_latency, credit);
+        Some(packet)
+    }
+
+    /// Whether a process that is about to wait need not.
+    pub(super) fn need_not_wait(&mut self, process: Rank) -> bool {
+        let has_mail = self
+            .inboxes
+            .get(process as usize)
+            .is_some_and(|inbox| !inbox.is_empty());
+        let room_came = self.room_came.get(process as usize) == Some(&true);
+        set(&mut self.room_came, process, false);
+        has_mail || room_came
+    }
+
+    /// Notes that `packet` has been received by a call that returns at `returned`.
+    pub(super) fn arrived(&mut self, packet: &mut Packet, returned: Time) {
+        if self.settings.keeps_journeys {
+            self.journeys.push(Journey {
+                from: packet.from,
+                to: packet.to,
+                called: packet.called,
+                returned,
+                stages: std::mem::take(&mut packet.stages),
+            });
+        }
+    }
+}
+
+fn set(flags: &mut [bool], rank: Rank, value: bool) {
+    if let Some(flag) = flags.get_mut(rank as usize) {
+        *flag = value;
+    }
+}

@@ -1,0 +1,108 @@
+//! How the cards of the thesis are built.
+
+use causeway_firmware::{
+    BestEffort, Discipline, DmaQueue, Doorbells, Limits, ReceiveDescriptors, Settings,
+};
+
+/// Entries of the hardware queues: "a large number" (§4.3.7).
+const LARGE: u32 = 1_024;
+
+/// The designs of chapter 4, each with one enhancement more than the one before, and those of chapter 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Design {
+    /// Baseline NIC, sequential program.
+    Base,
+    /// Software queues for each DMA engine.
+    BaseO,
+    /// Hardware DMA queues.
+    BaseODmaq,
+    /// Hardware doorbell queue.
+    DoorODmaq,
+    /// Separate processors for sending and receiving.
+    DoorODmaq2Cpu,
+    /// Sequential on the hardware of chapter 5.
+    Svia,
+    /// Event-driven on the hardware of chapter 5.
+    Pvia,
+    /// With VirtualClock.
+    QosVia,
+}
+
+impl Design {
+    /// Its name in the thesis.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Base => "Base",
+            Self::BaseO => "Base+O",
+            Self::BaseODmaq => "Base+O+DMAQ",
+            Self::DoorODmaq => "Door+O+DMAQ",
+            Self::DoorODmaq2Cpu => "Door+O+DMAQ+2CPU",
+            Self::Svia => "SVIA",
+            Self::Pvia => "PVIA",
+            Self::QosVia => "QoSVIA",
+        }
+    }
+
+    /// The card's settings.
+    pub fn settings(self) -> Settings {
+        let base = Settings::default();
+        match self {
+            Self::Base => base,
+            Self::BaseO => Settings {
+                discipline: Discipline::EventDriven,
+                ..base
+            },
+            Self::BaseODmaq => Settings {
+                host_dma: DmaQueue::Hardware(LARGE),
+                net_send: DmaQueue::Hardware(LARGE),
+                net_receive: 2,
+                ..Self::BaseO.settings()
+            },
+            Self::DoorODmaq => Settings {
+                doorbells: Doorbells::Queued,
+                ..Self::BaseODmaq.settings()
+            },
+            Self::DoorODmaq2Cpu => Settings {
+                two_processors: true,
+                ..Self::DoorODmaq.settings()
+            },
+            Self::Svia => Settings {
+                doorbells: Doorbells::Queued,
+                ..base
+            },
+            Self::Pvia => Settings {
+                discipline: Discipline::EventDriven,
+                doorbells: Doorbells::Queued,
+                host_dma: DmaQueue::Hardware(LARGE),
+                receive_descriptors: ReceiveDescriptors::Ahead,
+                ..base
+            },
+            Self::QosVia => Settings {
+                discipline: Discipline::QosAware,
+                best_effort: BestEffort {
+                    // The thesis's discipline: best effort gets what is left. One message of it at a time keeps it from
+                    // taking the card's processor, which serves in the order of events.
+                    rate: 0,
+                    in_progress: 2,
+                    ..BestEffort::default()
+                },
+                ..Self::Pvia.settings()
+            },
+        }
+    }
+
+    /// The card's settings with room for a work queue of `depth`, and much of everything else.
+    pub fn roomy(self, depth: u32) -> Settings {
+        let settings = self.settings();
+        let limits = Limits {
+            posted_per_queue: depth,
+            descriptors_per_queue: depth.clamp(2, 16),
+            segments: 2,
+            buffers: 1_024,
+            receive_buffers: 512,
+            frames: 1_024,
+            ..settings.limits.clone()
+        };
+        Settings { limits, ..settings }
+    }
+}

@@ -1,0 +1,102 @@
+//! What the processes of the experiments do, and the worlds that they run in.
+//!
+//! | part | experiments |
+//! |---|---|
+//! | [`design`] | how cards of the thesis are built: Base to Door+O+DMAQ+2CPU, SVIA, PVIA, QoSVIA |
+//! | [`ping`] | ping-pong and ping-bulk of two nodes (tables 5.1 and 5.2) |
+//! | [`scaling`] | types I to IV on many virtual interfaces (chapter 4) |
+//! | [`quality`] | channels of constant and variable rate beside best effort (chapter 5) |
+//! | [`mpeg`] | sizes of video frames, from a model or from a file |
+//! | [`random`] | random numbers that are the same everywhere |
+
+pub mod design;
+pub mod mpeg;
+pub mod ping;
+pub mod quality;
+pub mod random;
+pub mod scaling;
+
+use std::fmt;
+
+use crate::node::{BuildError, Ended, Record};
+
+/// What is noted while an experiment runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// Sums only.
+    Sums,
+    /// Everything that a timeline needs, which takes memory with each message.
+    Slices,
+}
+
+impl Keep {
+    fn begin(self, record: &mut Record) {
+        match self {
+            Self::Sums => {}
+            Self::Slices => record.keep_slices(),
+        }
+    }
+}
+
+/// Why an experiment has no result.
+#[derive(Debug)]
+pub enum RunError {
+    /// Its world could not be built.
+    Build(BuildError),
+    /// It did not come to its end.
+    Ended(Ended),
+    /// The program broke a promise, or messages failed: so many gave an engine more than it holds, so many errors.
+    Broken {
+        /// Transfers for an engine that was full.
+        overcommitted: u64,
+        /// Completions with an error.
+        errors: u64,
+    },
+    /// There was nothing to measure.
+    Empty(&'static str),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Build(error) => error.fmt(f),
+            Self::Ended(ended) => ended.fmt(f),
+            Self::Broken {
+                overcommitted,
+                errors,
+            } => write!(
+                f,
+                "{overcommitted} transfers were given to a full engine, and {errors} messages failed"
+            ),
+            Self::Empty(what) => write!(f, "there was nothing to measure: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<BuildError> for RunError {
+    fn from(error: BuildError) -> Self {
+        Self::Build(error)
+    }
+}
+
+/// Whether a world that ran to its end kept its promises.
+fn check(ended: Ended, record: &Record) -> Result<(), RunError> {
+    if ended != Ended::Finished {
+        return Err(RunError::Ended(ended));
+    }
+    sound(record)
+}
+
+/// Whether a world kept its promises so far.
+fn sound(record: &Record) -> Result<(), RunError> {
+    let (overcommitted, errors) = (record.sums.overcommitted, record.sums.errors);
+    match (overcommitted, errors) {
+        (0, 0) => Ok(()),
+        _ => Err(RunError::Broken {
+            overcommitted,
+            errors,
+        }),
+    }
+}

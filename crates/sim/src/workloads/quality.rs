@@ -1,0 +1,545 @@
+//! Channels with a reserved rate beside best effort (thesis, §5.4).
+//!
+//! Each sending node has one process that injects the messages of all its channels at their times; each
+//! receiving node has one that keeps receives posted. A channel of constant rate injects messages of equal size at equal intervals,
+//! beginning at a time of its own; one of variable rate carries video streams, a message for each picture; best
+//! effort injects at exponentially distributed intervals.
+//!
+//! Jitter, as §5.4 defines it: how much later a message is received after the one before than they were
+//! injected one after the other (of a constant rate: than the period), and nothing if it is sooner. θ is its mean over
+//! all messages divided by the mean interval of injection. Times of receipt are those at which the status is in host memory.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+
+use causeway_firmware::{Capacity, Direction, Settings, Side, Traffic};
+
+use super::mpeg::{PICTURES_PER_SECOND, Pictures};
+use super::random::Random;
+use super::{Keep, RunError, sound};
+use crate::engine::{MICROSECOND, SECOND, Time, duration_at};
+use crate::hardware::Topology;
+use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, ViPlan, World};
+use crate::profile::Profile;
+
+/// Who sends to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Node 0 sends to so many others, channel by channel in turn.
+    OneToMany(usize),
+    /// So many others send to node 0.
+    ManyToOne(usize),
+    /// Two nodes send to each other, channel by channel in turn.
+    BothWays,
+}
+
+/// What a channel carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// Messages of equal size at equal intervals, with a reservation.
+    Constant {
+        /// Bytes per second.
+        rate: u64,
+        /// Bytes of a message.
+        message_bytes: u32,
+    },
+    /// So many video streams, a message for each picture, with a reservation.
+    Video {
+        /// How many.
+        streams: u32,
+        /// Bytes per second of each.
+        stream_rate: u64,
+    },
+    /// Messages of equal size at exponentially distributed intervals, without reservation.
+    BestEffort {
+        /// Bytes per second on average.
+        rate: u64,
+        /// Bytes of a message.
+        message_bytes: u32,
+    },
+}
+
+impl Flow {
+    /// Bytes per second on average.
+    pub fn rate(&self) -> u64 {
+        match self {
+            Self::Constant { rate, .. } | Self::BestEffort { rate, .. } => *rate,
+            Self::Video {
+                streams,
+                stream_rate,
+            } => u64::from(*streams) * stream_rate,
+        }
+    }
+
+    /// What is reserved for it.
+    fn traffic(&self) -> Option<Traffic> {
+        match *self {
+            Self::Constant {
+                rate,
+                message_bytes,
+            } => Some(Traffic::Constant {
+                rate,
+                message_bytes,
+            }),
+            Self::Video {
+                streams,
+                stream_rate,
+            } => {
+                let picture = (stream_rate / PICTURES_PER_SECOND).max(1) as u32;
+                let mean = u64::from(streams) * stream_rate;
+                Some(Traffic::Variable {
+                    mean,
+                    peak: mean * 2,
+                    burst_bytes: u64::from(streams) * u64::from(picture) * 4,
+                    message_bytes: picture,
+                    delay: SECOND / PICTURES_PER_SECOND,
+                })
+            }
+            Self::BestEffort { .. } => None,
+        }
+    }
+
+    /// The mean interval between messages.
+    fn interval(&self) -> Time {
+        match *self {
+            Self::Constant {
+                rate,
+                message_bytes,
+            }
+            | Self::BestEffort {
+                rate,
+                message_bytes,
+            } => duration_at(u64::from(message_bytes), rate),
+            Self::Video { streams, .. } => {
+                SECOND / (PICTURES_PER_SECOND * u64::from(streams.max(1)))
+            }
+        }
+    }
+}
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Who sends to whom.
+    pub shape: Shape,
+    /// The channels.
+    pub channels: Vec<Flow>,
+    /// A video trace to be played instead of the model.
+    pub trace: Option<Vec<u32>>,
+    /// Time from the first injection until measuring.
+    pub warm_up: Time,
+    /// How long is measured.
+    pub measured: Time,
+    /// Jitter that is shorter does not make a message count as late; it is in θ all the same.
+    pub resolution: Time,
+    /// Where random numbers begin.
+    pub seed: u64,
+}
+
+/// What became of a channel's messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelOutcome {
+    /// Messages that were received in the measured time.
+    pub received: u64,
+    /// Of them, how many came too late after the one before.
+    pub jittered: u64,
+    /// Mean interval of injection.
+    pub interval: Time,
+    /// Sum of the jitter durations.
+    pub jitter: Time,
+    /// Sum of the times from injection to receipt.
+    pub latency: Time,
+    /// Messages that were injected in the measured time.
+    pub injected: u64,
+    /// Bytes that were received in the measured time.
+    pub bytes: u64,
+}
+
+impl ChannelOutcome {
+    /// θ, in millionths.
+    pub fn theta_millionths(&self) -> u64 {
+        let all = u128::from(self.received.max(1)) * u128::from(self.interval.max(1));
+        (u128::from(self.jitter) * 1_000_000 / all) as u64
+    }
+
+    /// Mean latency.
+    pub fn mean_latency(&self) -> Time {
+        self.latency / self.received.max(1)
+    }
+}
+
+/// What happened on a channel so far.
+#[derive(Debug, Default)]
+struct Log {
+    /// When each message was injected.
+    injected: Vec<Time>,
+    last: Option<(Time, Time)>,
+    outcome: ChannelOutcome,
+}
+
+/// Between these times is measured.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    from: Time,
+    to: Time,
+}
+
+impl Window {
+    fn contains(self, at: Time) -> bool {
+        (self.from..self.to).contains(&at)
+    }
+}
+
+type Logs = Rc<RefCell<Vec<Log>>>;
+
+/// A source of messages' times and sizes.
+struct Source {
+    flow: Flow,
+    random: Random,
+    videos: Vec<Pictures>,
+    /// Which video is next.
+    turn: usize,
+    /// Among all channels, and among the process's interfaces.
+    channel: usize,
+    vi: u32,
+    /// Messages posted and not complete, and messages that wait for room.
+    outstanding: u32,
+    waiting: std::collections::VecDeque<(Time, u32)>,
+}
+
+impl Source {
+    /// The message that is injected now, and how long it is until the next one.
+    fn inject(&mut self) -> (u32, Time) {
+        match self.flow {
+            Flow::Constant { message_bytes, .. } => (message_bytes, self.flow.interval()),
+            Flow::BestEffort { message_bytes, .. } => {
+                let mean = self.flow.interval();
+                (message_bytes, self.random.exponential(mean).max(1))
+            }
+            Flow::Video { .. } => {
+                let place = self.turn % self.videos.len();
+                self.turn += 1;
+                (self.videos[place].next_bytes(), self.flow.interval())
+            }
+        }
+    }
+}
+
+/// Injects the messages of all channels of a node.
+struct Generator {
+    sources: Vec<Source>,
+    due: BinaryHeap<Reverse<(Time, usize)>>,
+    end: Time,
+    window: Window,
+    logs: Logs,
+}
+
+/// Most sends that a channel has posted; more wait in the generator.
+const SEND_DEPTH: u32 = 1_024;
+/// Receives that are kept posted on a channel.
+const RECEIVE_DEPTH: u32 = 64;
+/// Longest message: a picture that is longer goes as one of this length.
+const LONGEST: u32 = 16_384;
+
+impl Generator {
+    /// Posts a message that waits, if there is room.
+    fn post_waiting(&mut self, place: usize) -> Option<Do> {
+        let source = &mut self.sources[place];
+        if source.outstanding >= SEND_DEPTH {
+            return None;
+        }
+        let (at, bytes) = source.waiting.pop_front()?;
+        source.outstanding += 1;
+        let log = &mut self.logs.borrow_mut()[source.channel];
+        log.injected.push(at);
+        Some(Do::Post {
+            vi: source.vi,
+            side: Side::Send,
+            bytes,
+        })
+    }
+}
+
+impl Process for Generator {
+    fn next(&mut self, now: Time, _: Option<Completed>) -> Do {
+        loop {
+            let Some(&Reverse((at, place))) = self.due.peek() else {
+                return Do::End;
+            };
+            if at >= self.end {
+                return Do::End;
+            }
+            if at > now {
+                // Between injections, what had to wait for room is posted.
+                let room = (0..self.sources.len()).find_map(|place| self.post_waiting(place));
+                return room.unwrap_or(Do::SleepUntil(at));
+            }
+            self.due.pop();
+            let source = &mut self.sources[place];
+            let (bytes, after) = source.inject();
+            source.waiting.push_back((at, bytes.min(LONGEST)));
+            if self.window.contains(at) {
+                let log = &mut self.logs.borrow_mut()[source.channel];
+                log.outcome.injected += 1;
+            }
+            self.due.push(Reverse((at + after, place)));
+            if let Some(post) = self.post_waiting(place) {
+                return post;
+            }
+        }
+    }
+
+    fn landed(&mut self, _: Time, completed: Completed) {
+        let source = self
+            .sources
+            .iter_mut()
+            .find(|source| source.vi == completed.vi);
+        if let (Some(source), Side::Send) = (source, completed.side) {
+            source.outstanding -= 1;
+        }
+    }
+}
+
+/// Keeps receives posted, and notes when messages are received.
+struct Sink {
+    /// For each of its interfaces the channel.
+    channels: Vec<usize>,
+    prepared: u32,
+    /// Shorter jitter is not counted as one.
+    resolution: Time,
+    window: Window,
+    logs: Logs,
+}
+
+impl Process for Sink {
+    fn next(&mut self, _: Time, completed: Option<Completed>) -> Do {
+        let post = |vi| Do::Post {
+            vi,
+            side: Side::Receive,
+            bytes: LONGEST,
+        };
+        let count = self.channels.len() as u32;
+        if count == 0 {
+            return Do::End;
+        }
+        if self.prepared < count * RECEIVE_DEPTH {
+            self.prepared += 1;
+            return post((self.prepared - 1) % count);
+        }
+        match completed {
+            Some(completed) => post(completed.vi),
+            None => Do::Await(Await::Queue),
+        }
+    }
+
+    fn landed(&mut self, now: Time, completed: Completed) {
+        let Some(&channel) = self.channels.get(completed.vi as usize) else {
+            return;
+        };
+        let log = &mut self.logs.borrow_mut()[channel];
+        let Some(&injected) = log.injected.get(completed.immediate as usize) else {
+            return;
+        };
+        let last = log.last.replace((injected, now));
+        if !self.window.contains(now) {
+            return;
+        }
+        log.outcome.received += 1;
+        log.outcome.bytes += u64::from(completed.bytes);
+        log.outcome.latency += now - injected;
+        if let Some((before, received)) = last {
+            let jitter = (now - received).saturating_sub(injected.saturating_sub(before));
+            log.outcome.jitter += jitter;
+            log.outcome.jittered += u64::from(jitter > self.resolution);
+        }
+    }
+}
+
+/// Time in which receivers surely have posted a receive and their card has taken it in.
+const PREPARE_EACH: Time = 25 * MICROSECOND;
+
+/// Runs an experiment; answers what became of each channel.
+pub fn run(
+    profile: &Profile,
+    settings: &Settings,
+    experiment: &Experiment,
+) -> Result<Vec<ChannelOutcome>, RunError> {
+    recorded(profile, settings, experiment, Keep::Sums).map(|(outcomes, _)| outcomes)
+}
+
+/// The same, with what was noted meanwhile.
+pub fn recorded(
+    profile: &Profile,
+    settings: &Settings,
+    experiment: &Experiment,
+    keep: Keep,
+) -> Result<(Vec<ChannelOutcome>, Record), RunError> {
+    let (mut world, logs, end) = build(profile, settings, experiment)?;
+    keep.begin(&mut world.record);
+    world.run(end);
+    sound(&world.record)?;
+    let mut logs = logs.borrow_mut();
+    let outcomes = logs
+        .iter_mut()
+        .zip(&experiment.channels)
+        .map(|(log, flow)| ChannelOutcome {
+            interval: flow.interval(),
+            ..log.outcome
+        })
+        .collect();
+    Ok((outcomes, world.record))
+}
+
+/// The sending and the receiving node of channel `number`.
+fn ends(shape: Shape, number: usize) -> (usize, usize) {
+    match shape {
+        Shape::OneToMany(others) => (0, 1 + number % others.max(1)),
+        Shape::ManyToOne(others) => (1 + number % others.max(1), 0),
+        Shape::BothWays => (number % 2, 1 - number % 2),
+    }
+}
+
+fn build(
+    profile: &Profile,
+    settings: &Settings,
+    experiment: &Experiment,
+) -> Result<(World, Logs, Time), RunError> {
+    let nodes = match experiment.shape {
+        Shape::OneToMany(others) | Shape::ManyToOne(others) => 1 + others,
+        Shape::BothWays => 2,
+    };
+    let channels = &experiment.channels;
+    if channels.is_empty() || nodes < 2 {
+        return Err(RunError::Empty("no channels, or nobody to send to"));
+    }
+    let topology = Topology::star(nodes).map_err(|_| RunError::Empty("no nodes"))?;
+    let mut settings = settings.clone();
+    settings.limits.posted_per_queue = SEND_DEPTH;
+    settings.limits.descriptors_per_queue = 16;
+    settings.limits.buffers = 8_192;
+    settings.limits.receive_buffers = 4_096;
+    settings.limits.frames = 8_192;
+    // The thesis finds out by trial what can be carried, without admission control.
+    settings.capacity = Capacity {
+        send_message: 0,
+        send_frame: 0,
+        receive_message: 0,
+        receive_frame: 0,
+        host_rate: u64::MAX >> 20,
+        host_message: 0,
+        host_frame: 0,
+        net_rate: u64::MAX >> 20,
+        net_frame: 0,
+        reservable_permille: 1_000,
+    };
+    let start = PREPARE_EACH * Time::from(RECEIVE_DEPTH) * channels.len() as Time;
+    let window = Window {
+        from: start + experiment.warm_up,
+        to: start + experiment.warm_up + experiment.measured,
+    };
+    let logs: Logs = Rc::new(RefCell::new(
+        channels.iter().map(|_| Log::default()).collect(),
+    ));
+    let mut plan = Plan::new(profile.clone(), settings, topology);
+    plan.longest_message = LONGEST;
+    plan.data_offset = super::ping::DATA_OFFSET;
+    let trace: Option<Rc<[u32]>> = experiment.trace.clone().map(Into::into);
+    for node in 0..nodes {
+        let outgoing =
+            (0..channels.len()).filter(|&number| ends(experiment.shape, number).0 == node);
+        let sources: Vec<Source> = outgoing
+            .enumerate()
+            .map(|(vi, number)| {
+                source(
+                    &channels[number],
+                    experiment.seed,
+                    number,
+                    vi as u32,
+                    &trace,
+                )
+            })
+            .collect();
+        let due = sources
+            .iter()
+            .enumerate()
+            .map(|(place, source)| {
+                // Channels begin at times of their own within one interval.
+                let interval = source.flow.interval();
+                let phase = source.random.clone().below(interval.max(1));
+                Reverse((start + phase, place))
+            })
+            .collect();
+        let generator = Generator {
+            sources,
+            due,
+            end: window.to,
+            window,
+            logs: logs.clone(),
+        };
+        plan.process(node, generator);
+        let incoming: Vec<usize> = (0..channels.len())
+            .filter(|&number| ends(experiment.shape, number).1 == node)
+            .collect();
+        let sink = Sink {
+            channels: incoming,
+            prepared: 0,
+            resolution: experiment.resolution,
+            window,
+            logs: logs.clone(),
+        };
+        plan.process(node, sink);
+    }
+    for (number, flow) in channels.iter().enumerate() {
+        let (from, to) = ends(experiment.shape, number);
+        let reserved = |direction| flow.traffic().map(|traffic| (direction, traffic));
+        let here = plan.vi(ViPlan {
+            node: from,
+            process: 0,
+            depth: SEND_DEPTH,
+            queues: Queues::None,
+            sends_counted: true,
+            reserved: reserved(Direction::Outgoing),
+        });
+        let there = plan.vi(ViPlan {
+            node: to,
+            process: 1,
+            depth: RECEIVE_DEPTH,
+            queues: Queues::Receives,
+            sends_counted: false,
+            reserved: reserved(Direction::Incoming),
+        });
+        plan.connections.push((here, there));
+    }
+    Ok((World::new(plan)?, logs, window.to))
+}
+
+fn source(flow: &Flow, seed: u64, channel: usize, vi: u32, trace: &Option<Rc<[u32]>>) -> Source {
+    let mut random = Random::new(seed ^ (channel as u64 + 1).wrapping_mul(0x1000_0001));
+    let videos = match *flow {
+        Flow::Video {
+            streams,
+            stream_rate,
+        } => (0..streams)
+            .map(|_| match trace {
+                Some(sizes) => {
+                    let start = random.below(sizes.len().max(1) as u64) as usize;
+                    Pictures::trace(sizes.clone(), start)
+                }
+                None => Pictures::model(stream_rate, random.number()),
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    Source {
+        flow: flow.clone(),
+        random,
+        videos,
+        turn: 0,
+        channel,
+        vi,
+        outstanding: 0,
+        waiting: std::collections::VecDeque::new(),
+    }
+}

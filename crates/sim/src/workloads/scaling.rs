@@ -1,0 +1,443 @@
+//! Many virtual interfaces, of which some are used (thesis, §4.3.1).
+//!
+//! Each node runs one process on each of its processors. Each process has a virtual interface to one process
+//! on every other node; process *p* of node *i* reaches node *i + k* by its interface *k − 1*, whose other end is interface
+//! *N − k − 1* there. Nodes are thus alike up to their numbers: a frame that leaves a node by some interface comes in by the
+//! interface's mirror image on all nodes at once. A cluster can therefore be represented by one node whose
+//! interfaces are connected to their own mirror images ([`Extent::Representative`]), which is checked against whole clusters in a test.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use causeway_firmware::{Settings, Side};
+
+use super::random::Random;
+use super::{Keep, RunError, check};
+use crate::engine::{MICROSECOND, Time};
+use crate::hardware::Topology;
+use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, ViPlan, World};
+use crate::profile::Profile;
+
+/// Processes of a node, one on each processor (§4.3.1).
+pub const PROCESSES: usize = 4;
+
+/// How many interfaces a node has, and how they are used.
+#[derive(Clone, Debug)]
+pub struct Load {
+    /// Nodes of the cluster, at least 2 and even.
+    pub nodes: usize,
+    /// Pattern of use.
+    pub kind: Kind,
+    /// Bytes of a message.
+    pub bytes: u32,
+    /// Messages on each interface before the process waits: 1, or more for type IV.
+    pub burst: u32,
+    /// Whether completions come through a completion queue.
+    pub completion_queue: bool,
+    /// Rounds that are measured.
+    pub rounds: u32,
+    /// Which nodes are simulated.
+    pub extent: Extent,
+    /// Where random numbers begin (type I).
+    pub seed: u64,
+}
+
+/// Types I to IV.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One interface at a time, chosen anew by chance (type I).
+    OneOfAll,
+    /// This many of the node's interfaces, or all if it has fewer (types II to IV).
+    Active(usize),
+}
+
+/// Which nodes are simulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// One, connected to itself.
+    Representative,
+    /// All.
+    Whole,
+}
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Mean time from posting a send to taking the message that came by the same interface.
+    pub latency: Time,
+    /// Mean time that a message waited in its send queue until its doorbell was noticed.
+    pub wait: Time,
+    /// Messages that were measured.
+    pub messages: u64,
+    /// Events that happened.
+    pub events: u64,
+}
+
+#[derive(Default)]
+struct Sum {
+    latency: Time,
+    messages: u64,
+}
+
+/// The interfaces of a process that are used: as many as there are to be, evenly spread, and with each its mirror image.
+fn active(of: usize, count: usize) -> Vec<u32> {
+    let count = count.min(of).max(1);
+    let (pairs, middle) = (count / 2, (of - 1) / 2);
+    let mut used: Vec<usize> = (0..pairs)
+        .map(|pair| pair * middle.max(1) / pairs)
+        .collect();
+    if count % 2 == 1 {
+        used.push(middle);
+    }
+    used.extend((0..pairs).map(|pair| of - 1 - pair * middle.max(1) / pairs));
+    used.sort_unstable();
+    used.dedup();
+    used.into_iter().map(|vi| vi as u32).collect()
+}
+
+/// What a process of an experiment is at: `i` counts messages of the round, or descriptors while preparing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Posts receives for two rounds, as a peer may be one round ahead.
+    Prepare(u32),
+    /// Begins a round.
+    Begin,
+    Send(u32),
+    Receive(u32),
+    Repost(u32),
+    Reap(u32),
+    /// Takes entries of the completion queue; so many are to come.
+    Queue(u32),
+}
+
+/// Rounds before measuring.
+const WARM_UP: u32 = 3;
+
+/// Sends on all its active interfaces, then receives on all of them (types II to IV).
+struct Exchange {
+    vis: Vec<u32>,
+    load: Load,
+    phase: Phase,
+    round: u32,
+    /// When each message of the round was posted, and by interface how many replies have come.
+    sent_at: Vec<Time>,
+    replies: Vec<u32>,
+    start: Time,
+    sum: Rc<RefCell<Sum>>,
+}
+
+impl Exchange {
+    fn total(&self) -> u32 {
+        self.vis.len() as u32 * self.load.burst
+    }
+
+    fn vi(&self, message: u32) -> u32 {
+        self.vis[(message / self.load.burst) as usize]
+    }
+
+    fn post(&self, message: u32, side: Side) -> Do {
+        Do::Post {
+            vi: self.vi(message),
+            side,
+            bytes: self.load.bytes,
+        }
+    }
+
+    fn note(&mut self, now: Time, message: u32) {
+        if self.round >= WARM_UP {
+            let mut sum = self.sum.borrow_mut();
+            sum.latency += now - self.sent_at[message as usize];
+            sum.messages += 1;
+        }
+    }
+
+    /// An entry of the completion queue has come.
+    fn entry(&mut self, now: Time, completed: Completed) -> Option<Do> {
+        if completed.side == Side::Send {
+            return None;
+        }
+        let place = self.vis.iter().position(|vi| *vi == completed.vi)?;
+        let reply = self.replies[place] % self.load.burst;
+        self.replies[place] += 1;
+        let message = place as u32 * self.load.burst + reply;
+        self.note(now, message);
+        Some(self.post(message, Side::Receive))
+    }
+}
+
+impl Process for Exchange {
+    fn next(&mut self, now: Time, mut completed: Option<Completed>) -> Do {
+        let total = self.total();
+        loop {
+            match self.phase {
+                Phase::Prepare(i) if i < 2 * total => {
+                    self.phase = Phase::Prepare(i + 1);
+                    return self.post(i % total, Side::Receive);
+                }
+                Phase::Prepare(_) => {
+                    self.phase = Phase::Begin;
+                    return Do::SleepUntil(self.start);
+                }
+                Phase::Begin if self.round == WARM_UP + self.load.rounds => return Do::End,
+                Phase::Begin => self.phase = Phase::Send(0),
+                Phase::Send(i) => {
+                    self.sent_at[i as usize] = now;
+                    self.phase = match (i + 1 < total, self.load.completion_queue) {
+                        (true, _) => Phase::Send(i + 1),
+                        (false, true) => Phase::Queue(2 * total),
+                        (false, false) => Phase::Receive(0),
+                    };
+                    return self.post(i, Side::Send);
+                }
+                Phase::Receive(i) => {
+                    self.phase = Phase::Repost(i);
+                    return Do::Await(Await::One(self.vi(i), Side::Receive));
+                }
+                Phase::Repost(i) => {
+                    self.note(now, i);
+                    self.phase = Phase::Reap(i);
+                    return self.post(i, Side::Receive);
+                }
+                Phase::Reap(i) => {
+                    self.phase = match i + 1 < total {
+                        true => Phase::Receive(i + 1),
+                        false => Phase::Begin,
+                    };
+                    self.round += u32::from(i + 1 == total);
+                    return Do::Await(Await::One(self.vi(i), Side::Send));
+                }
+                Phase::Queue(left) => {
+                    let entry = completed.take();
+                    if let Some(post) = entry.and_then(|entry| self.entry(now, entry)) {
+                        return post;
+                    }
+                    if left > 0 {
+                        self.phase = Phase::Queue(left - 1);
+                        return Do::Await(Await::Queue);
+                    }
+                    self.round += 1;
+                    self.phase = Phase::Begin;
+                }
+            }
+        }
+    }
+}
+
+/// Sends on an interface chosen by chance, then waits for a message on any (type I).
+struct OneOfAll {
+    load: Load,
+    interfaces: u32,
+    random: Random,
+    phase: OnePhase,
+    chosen: u32,
+    round: u32,
+    sent_at: Time,
+    start: Time,
+    sum: Rc<RefCell<Sum>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnePhase {
+    Prepare(u32),
+    Send,
+    /// The message and the completion of the send are still to come, or one of them.
+    Wait {
+        message: bool,
+        reap: bool,
+    },
+}
+
+impl OneOfAll {
+    fn post(&self, vi: u32, side: Side) -> Do {
+        let bytes = self.load.bytes;
+        Do::Post { vi, side, bytes }
+    }
+}
+
+impl Process for OneOfAll {
+    fn next(&mut self, now: Time, completed: Option<Completed>) -> Do {
+        if let (Some(completed), OnePhase::Wait { message, reap }) = (completed, self.phase) {
+            if completed.side == Side::Receive {
+                self.phase = OnePhase::Wait {
+                    message: false,
+                    reap,
+                };
+                if self.round >= WARM_UP {
+                    let mut sum = self.sum.borrow_mut();
+                    sum.latency += now - self.sent_at;
+                    sum.messages += 1;
+                }
+                return self.post(completed.vi, Side::Receive);
+            }
+            self.phase = OnePhase::Wait {
+                message,
+                reap: false,
+            };
+        }
+        match self.phase {
+            OnePhase::Prepare(i) if i < 2 * self.interfaces => {
+                self.phase = OnePhase::Prepare(i + 1);
+                self.post(i % self.interfaces, Side::Receive)
+            }
+            OnePhase::Prepare(_) => {
+                self.phase = OnePhase::Send;
+                Do::SleepUntil(self.start)
+            }
+            OnePhase::Wait {
+                message: false,
+                reap: false,
+            } => {
+                self.round += 1;
+                self.phase = OnePhase::Send;
+                self.next(now, None)
+            }
+            OnePhase::Send if self.round == WARM_UP + self.load.rounds => Do::End,
+            OnePhase::Send => {
+                self.chosen = self.random.below(u64::from(self.interfaces)) as u32;
+                self.sent_at = now;
+                self.phase = OnePhase::Wait {
+                    message: true,
+                    reap: true,
+                };
+                self.post(self.chosen, Side::Send)
+            }
+            OnePhase::Wait { .. } if self.load.completion_queue => Do::Await(Await::Queue),
+            OnePhase::Wait { message: true, .. } => Do::Await(Await::AnyReceive),
+            OnePhase::Wait { .. } => Do::Await(Await::One(self.chosen, Side::Send)),
+        }
+    }
+}
+
+/// Time in which a card surely takes in one receive doorbell while processes prepare.
+const PREPARE_EACH: Time = 40 * MICROSECOND;
+
+/// Runs `load` on cards of these settings.
+pub fn run(profile: &Profile, settings: &Settings, load: &Load) -> Result<Outcome, RunError> {
+    recorded(profile, settings, load, Keep::Sums).map(|(outcome, _)| outcome)
+}
+
+/// The same, with what was noted meanwhile.
+pub fn recorded(
+    profile: &Profile,
+    settings: &Settings,
+    load: &Load,
+    keep: Keep,
+) -> Result<(Outcome, Record), RunError> {
+    let (mut world, sum) = build(profile, settings, load)?;
+    keep.begin(&mut world.record);
+    let ended = world.run(Time::MAX);
+    check(ended, &world.record)?;
+    let sum = sum.borrow();
+    let sums = &world.record.sums;
+    if sum.messages == 0 {
+        return Err(RunError::Empty("no rounds"));
+    }
+    let outcome = Outcome {
+        latency: sum.latency / sum.messages,
+        wait: sums.send_wait / sums.sends_noticed.max(1),
+        messages: sum.messages,
+        events: world.events_handled(),
+    };
+    Ok((outcome, world.record))
+}
+
+/// Builds the world of `load`.
+fn build(
+    profile: &Profile,
+    settings: &Settings,
+    load: &Load,
+) -> Result<(World, Rc<RefCell<Sum>>), RunError> {
+    if load.nodes < 2 || !load.nodes.is_multiple_of(2) || load.burst == 0 {
+        return Err(RunError::Empty(
+            "the number of nodes must be even, bursts not empty",
+        ));
+    }
+    let interfaces = load.nodes - 1;
+    let simulated = match load.extent {
+        Extent::Representative => 1,
+        Extent::Whole => load.nodes,
+    };
+    let topology = Topology::star(simulated).map_err(|_| RunError::Empty("no nodes"))?;
+    let depth = 2 * load.burst;
+    let used = match load.kind {
+        Kind::OneOfAll => interfaces,
+        Kind::Active(vis) => vis.div_ceil(PROCESSES).min(interfaces),
+    };
+    let mut settings = settings.clone();
+    let posted = 2 * depth * (PROCESSES * used) as u32;
+    settings.limits.posted_per_queue = depth.max(2);
+    settings.limits.descriptors_per_queue = depth.max(2);
+    settings.limits.buffers = 2 * posted + 64;
+    settings.limits.receive_buffers = posted + 32;
+    settings.limits.frames = 2 * posted + 64;
+    let mut plan = Plan::new(profile.clone(), settings, topology);
+    plan.longest_message = load.bytes;
+    let queues = match load.completion_queue {
+        true => Queues::Both,
+        false => Queues::None,
+    };
+    let sum = Rc::new(RefCell::new(Sum::default()));
+    let start = PREPARE_EACH * Time::from(posted);
+    for node in 0..simulated {
+        for process in 0..PROCESSES {
+            let sum = sum.clone();
+            let load = load.clone();
+            match load.kind {
+                Kind::OneOfAll => plan.process(
+                    node,
+                    OneOfAll {
+                        interfaces: interfaces as u32,
+                        // The same choices on every node keep nodes alike.
+                        random: Random::new(load.seed.wrapping_add(process as u64)),
+                        phase: OnePhase::Prepare(0),
+                        chosen: 0,
+                        round: 0,
+                        sent_at: 0,
+                        start,
+                        sum,
+                        load,
+                    },
+                ),
+                Kind::Active(_) => {
+                    let vis = active(interfaces, used);
+                    plan.process(
+                        node,
+                        Exchange {
+                            sent_at: vec![0; vis.len() * load.burst as usize],
+                            replies: vec![0; vis.len()],
+                            vis,
+                            phase: Phase::Prepare(0),
+                            round: 0,
+                            start,
+                            sum,
+                            load,
+                        },
+                    )
+                }
+            };
+            for _ in 0..interfaces {
+                plan.vi(ViPlan {
+                    node,
+                    process,
+                    depth,
+                    queues,
+                    sends_counted: false,
+                    reserved: None,
+                });
+            }
+        }
+    }
+    for node in 0..simulated {
+        for process in 0..PROCESSES {
+            for vi in 0..interfaces {
+                let peer = (node + vi + 1) % load.nodes % simulated;
+                let index = |node: usize, vi: usize| (node * PROCESSES + process) * interfaces + vi;
+                let (here, there) = (index(node, vi), index(peer, interfaces - 1 - vi));
+                if here <= there {
+                    plan.connections.push((here, there));
+                }
+            }
+        }
+    }
+    Ok((World::new(plan)?, sum))
+}
