@@ -511,8 +511,8 @@ impl Bmi {
         self.sleeper.waker()
     }
 
-    /// A buffer laid out for the method that serves `addr`: peers may map it. Freed when its last
-    /// clone is dropped.
+    /// A buffer laid out for the method that serves `addr`: peers may map it. Up to 64 MiB it has its pages from the
+    /// beginning. Freed when its last clone is dropped.
     pub fn memalloc(&mut self, addr: Addr, len: usize) -> Result<Memory, Error> {
         let peer = self.peer(addr)?;
         let method = match self.core.peers[peer].link {

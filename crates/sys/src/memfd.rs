@@ -42,6 +42,12 @@ pub fn checked_len(file: impl AsFd) -> io::Result<u64> {
     u64::try_from(len).map_err(|_| refused("the memory file has no length"))
 }
 
+/// Whether all of a memory file's pages are there, so that mapping and touching them takes no memory.
+pub fn has_all_pages(file: impl AsFd) -> bool {
+    // Blocks are of 512 bytes here, whatever the file system's are.
+    rustix::fs::fstat(file).is_ok_and(|stat| stat.st_blocks.saturating_mul(512) >= stat.st_size)
+}
+
 fn refused(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
@@ -94,6 +100,7 @@ impl Foreign {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Memory;
 
     fn path_of(file: impl AsFd) -> std::path::PathBuf {
         format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()).into()
@@ -155,6 +162,31 @@ mod tests {
         assert_eq!(checked_len(&file).unwrap(), 8192);
         assert!(rustix::fs::ftruncate(&file, 4096).is_err());
         assert!(rustix::fs::ftruncate(&file, 16384).is_err());
+    }
+
+    #[test]
+    fn memory_made_present_has_all_its_pages() {
+        let file = create_fixed("test", 64 << 10).unwrap();
+        let import = Memory::map_import(&file, 64 << 10).unwrap();
+        assert!(!has_all_pages(&file));
+        let own = Memory::map_object(file.try_clone().unwrap(), 64 << 10, 1).unwrap();
+        own.make_present().unwrap();
+        own.write_at(40_000, &[7]);
+        // Kernels before 5.14 leave the rest to the first touch.
+        assert!(has_all_pages(&file) || !kernel_populates());
+        import.make_present().unwrap();
+        import.write_at(40_001, &[8]);
+        let mut both = [0; 2];
+        own.read_at(40_000, &mut both);
+        assert_eq!(both, [7, 8]);
+        Memory::zeroed(8).make_present().unwrap();
+    }
+
+    fn kernel_populates() -> bool {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+        let mut numbers = release.split(['.', '-']).map(|n| n.parse().unwrap_or(0));
+        let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        version >= (5, 14)
     }
 
     #[test]

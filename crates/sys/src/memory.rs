@@ -140,6 +140,26 @@ impl Memory {
         Ok(NonNull::new(base.cast()).expect("a mapping is not at null"))
     }
 
+    /// Gives this process every page of a shared mapping at once, those that the file lacks too if the file is our own:
+    /// the first touch of each would cost several times as much, and could end the process where no memory is left.
+    /// Nothing happens for other memory, nor if the kernel cannot (before Linux 5.14).
+    pub fn make_present(&self) -> std::io::Result<()> {
+        use rustix::io::Errno;
+        use rustix::mm::{Advice, madvise};
+        let advice = match self.backing.owner {
+            Owner::Mapping { .. } => Advice::LinuxPopulateWrite,
+            // May be written as well once mapped: nobody wants to hear of pages of memory files getting dirty.
+            Owner::Import => Advice::LinuxPopulateRead,
+            Owner::Heap { .. } | Owner::Lent => return Ok(()),
+        };
+        let Backing { base, len, .. } = *self.backing;
+        // SAFETY: a mapping of our own, whole, whose bytes stay as they are.
+        match unsafe { madvise(base.as_ptr().cast(), len, advice) } {
+            Ok(()) | Err(Errno::INVAL) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn whole(backing: Backing) -> Self {
         Self::all_of(Arc::new(backing), true)
     }

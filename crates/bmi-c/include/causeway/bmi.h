@@ -681,7 +681,8 @@ int BMI_wait(bmi_t *bmi, bmi_context_t context, int64_t idle_us);
  * BMI_memalloc - a buffer laid out for the method that serves an address
  *
  *     Transfers with it cost fewer copies, with that peer and with any other of the same method. It, and
- *     any part of it, is used like other memory.
+ *     any part of it, is used like other memory. Over shared memory one of up to 64 MiB takes its pages at once,
+ *     not when they are first touched.
  *
  * PARAMETERS
  *     size    bytes, at least 1

@@ -483,6 +483,28 @@ fn the_load_decides_who_copies() {
 }
 
 #[test]
+fn one_stream_does_not_make_a_receiver_busy_where_both_sides_copy() {
+    let config = Config::default();
+    let (mut a, mut b, to, from) = pair_over(Medium::Shm, "one-stream", config);
+    let into: Vec<Memory> = (0..40).map(|_| Memory::zeroed(100_000)).collect();
+    for (user, memory) in into.iter().enumerate() {
+        b.recv(from, std::slice::from_ref(memory), 5, user as u64);
+    }
+    for user in 0..40 {
+        a.send(to, &[memory(user, 100_000)], 5, user as u64);
+    }
+    let mut pushed = false;
+    drive(&mut [&mut a, &mut b], |nodes| {
+        pushed |= nodes[0].bmi.get_info(None).transfers > 0;
+        nodes.iter().all(|node| node.done.len() == 40)
+    });
+    assert!(!pushed, "the receiver starts all of them");
+    for (user, memory) in into.iter().enumerate() {
+        assert_eq!(memory.to_vec(), bytes(user, 100_000), "message {user}");
+    }
+}
+
+#[test]
 fn falls_back_to_the_next_address_and_says_why() {
     let mut server = node("fallback-server");
     let mut a = node("fallback-client");

@@ -14,6 +14,10 @@ use crate::error::PeerError;
 /// with the next export of memory in it.
 const MAX_IMPORTED: usize = 64;
 
+/// Memory of so many bytes is made present when it is allocated, and when it is mapped from a peer. What is larger
+/// would keep the caller waiting, and may be meant to be sparse.
+const PRESENT_BYTES: usize = 64 << 20;
+
 /// Both directions' objects of one pair.
 #[derive(Default)]
 pub(super) struct Objects {
@@ -39,7 +43,11 @@ pub(super) fn allocate(len: usize, object: u64) -> io::Result<Memory> {
         .checked_next_multiple_of(PAGE)
         .ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
     let file = memfd::create_fixed("causeway-memory", whole)?;
-    Ok(Memory::map_object(file, whole, object)?.slice(0..len))
+    let memory = Memory::map_object(file, whole, object)?;
+    if whole <= PRESENT_BYTES {
+        memory.make_present()?;
+    }
+    Ok(memory.slice(0..len))
 }
 
 impl Objects {
@@ -76,6 +84,11 @@ impl Objects {
         let Ok(memory) = Memory::map_import(&file, len) else {
             return Ok(Some(object));
         };
+        // A peer's file with holes would have us pay for its pages, and for their clearing.
+        if len <= PRESENT_BYTES && memfd::has_all_pages(&file) {
+            // It only saves time.
+            let _ = memory.make_present();
+        }
         let mut dropped = None;
         if self.imported.len() >= MAX_IMPORTED && !self.imported.contains_key(&object) {
             let oldest = self.imported.iter().min_by_key(|(_, entry)| entry.last_use);

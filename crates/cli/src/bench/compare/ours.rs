@@ -84,14 +84,13 @@ impl Ours {
         let mut figures = Vec::new();
         for &size in &trial.sizes {
             let rounds = trial.effort.echoes(&trial.method, size);
-            let order = |rounds| worker::Order::Latency {
+            let order = worker::Order::Latency {
                 size: in_memory(size),
                 rounds,
                 allocate: false,
             };
             check(pair, size, false)?;
-            pair.measure(&order(rounds.min(50)))?;
-            let latency = pair.one_way(&order(rounds), rounds)?;
+            let latency = pair.one_way(&order, rounds)?;
             let case = format!("latency/{}", trial.method);
             figures.extend(Figure::new(case, size, "latency_us", latency));
         }
@@ -109,15 +108,13 @@ impl Ours {
         for &allocate in kinds {
             for size in trial.stream_sizes() {
                 let rounds = trial.effort.windows(size);
-                let order = |rounds| worker::Order::Stream {
+                check(pair, size, allocate)?;
+                let seconds = pair.measure(&worker::Order::Stream {
                     size: in_memory(size),
                     window: window(size),
                     rounds,
                     allocate,
-                };
-                check(pair, size, allocate)?;
-                pair.measure(&order(2))?;
-                let seconds = pair.measure(&order(rounds))?;
+                })?;
                 let rate = (window(size) as u64 * rounds) as f64 / seconds;
                 let suffix = if allocate { "/shared-buffers" } else { "" };
                 let case = format!("bandwidth/{}{suffix}", trial.method);

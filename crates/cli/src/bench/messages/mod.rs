@@ -112,12 +112,6 @@ fn latency(
                 rounds,
                 allocate: false,
             };
-            // A first few rounds bring both ends to the place where they wait for each other.
-            pair.measure(&Order::Latency {
-                size: bytes,
-                rounds: rounds.min(50),
-                allocate: false,
-            })?;
             ours.push(pair.one_way(&order, rounds)?);
             if method == "shm" && size <= 64 {
                 let rounds = pair.effort.bounces();

@@ -26,7 +26,7 @@ impl Effort {
     pub(crate) fn rounds(self, size: u64, most: u64) -> u64 {
         let bytes = if self.quick { 4 << 20 } else { 256 << 20 };
         let most = if self.quick { most / 20 } else { most };
-        (bytes / size.max(1)).clamp(if self.quick { 2 } else { 16 }, most.max(2))
+        (bytes / size.max(1)).clamp(if self.quick { 5 } else { 16 }, most.max(5))
     }
 
     /// Messages there and back.

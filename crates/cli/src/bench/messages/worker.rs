@@ -23,6 +23,11 @@ const ECHO: u64 = 1;
 const WINDOW: u64 = 2;
 const ACK: u64 = 3;
 
+/// What goes before each measurement, with the same memory: both ends come to the place where they wait for each
+/// other, and pages and mappings are there. The peers of `bench compare` do as much.
+const WARM_UP_ROUNDS: u64 = 50;
+const WARM_UP_WINDOWS: u64 = 2;
+
 /// Which end, and where.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Assignment {
@@ -56,7 +61,7 @@ pub(crate) enum Order {
     },
     /// Copies inside one process.
     Copy { size: usize, rounds: u64 },
-    /// Bounces messages.
+    /// Bounces messages, after warming up.
     Latency {
         size: usize,
         rounds: u64,
@@ -66,7 +71,7 @@ pub(crate) enum Order {
     Meet { count: usize },
     /// Bounces eight bytes while the second end takes what those others send.
     LatencyInCompany { rounds: u64 },
-    /// Sends windows of messages, each window acknowledged.
+    /// Sends windows of messages, each window acknowledged, after warming up.
     Stream {
         size: usize,
         window: usize,
@@ -315,7 +320,7 @@ fn read_spinning(socket: &mut TcpStream, bytes: &mut [u8]) -> std::io::Result<()
 
 fn copy(size: usize, rounds: u64) -> f64 {
     let from = vec![1_u8; size.max(1)];
-    let mut to = vec![0_u8; size.max(1)];
+    let mut to = vec![2_u8; size.max(1)];
     let mut batches = Batches::start(rounds);
     for _ in 0..rounds {
         std::hint::black_box(&mut to).copy_from_slice(std::hint::black_box(&from));
@@ -358,6 +363,13 @@ impl Turn<'_> {
         })
     }
 
+    /// Memory whose pages are there: what nobody has written would be read from the one page of zeros.
+    fn touched(&mut self, size: usize, allocate: bool) -> Outcome<Memory> {
+        let memory = self.layer.memory(self.peer, size, allocate)?;
+        memory.clear();
+        Ok(memory)
+    }
+
     /// Bounces messages; the second end does something more in each round.
     fn echo(
         &mut self,
@@ -366,21 +378,32 @@ impl Turn<'_> {
         allocate: bool,
         mut besides: impl FnMut(&mut Layer) -> Outcome,
     ) -> Outcome<f64> {
-        let out = self.layer.memory(self.peer, size, allocate)?;
-        let into = self.layer.memory(self.peer, size, allocate)?;
+        let out = self.touched(size, allocate)?;
+        let into = self.touched(size, allocate)?;
+        self.echo_rounds(&out, &into, rounds.min(WARM_UP_ROUNDS), &mut besides)?;
+        self.echo_rounds(&out, &into, rounds, &mut besides)
+    }
+
+    fn echo_rounds(
+        &mut self,
+        out: &Memory,
+        into: &Memory,
+        rounds: u64,
+        mut besides: impl FnMut(&mut Layer) -> Outcome,
+    ) -> Outcome<f64> {
         let mut batches = Batches::start(rounds);
         // Send, then receive, as the usual latency benchmarks do: a receive is posted while the
         // other end's message is on its way.
         for _ in 0..rounds {
             if self.leads {
-                let sent = self.layer.send(self.peer, &out, ECHO)?;
-                let awaited = self.layer.receive(self.peer, &into, ECHO)?;
+                let sent = self.layer.send(self.peer, out, ECHO)?;
+                let awaited = self.layer.receive(self.peer, into, ECHO)?;
                 self.layer.complete(awaited)?;
                 self.layer.complete(sent)?;
             } else {
-                let awaited = self.layer.receive(self.peer, &into, ECHO)?;
+                let awaited = self.layer.receive(self.peer, into, ECHO)?;
                 self.layer.complete(awaited)?;
-                let sent = self.layer.send(self.peer, &out, ECHO)?;
+                let sent = self.layer.send(self.peer, out, ECHO)?;
                 self.layer.complete(sent)?;
                 besides(self.layer)?;
             }
@@ -389,8 +412,13 @@ impl Turn<'_> {
         Ok(batches.seconds())
     }
 
-    fn stream(self, size: usize, window: usize, rounds: u64, allocate: bool) -> Outcome<f64> {
-        let memory = self.layer.memory(self.peer, size, allocate)?;
+    fn stream(mut self, size: usize, window: usize, rounds: u64, allocate: bool) -> Outcome<f64> {
+        let memory = self.touched(size, allocate)?;
+        self.windows(&memory, window, WARM_UP_WINDOWS)?;
+        self.windows(&memory, window, rounds)
+    }
+
+    fn windows(&mut self, memory: &Memory, window: usize, rounds: u64) -> Outcome<f64> {
         let token = Memory::zeroed(8);
         let mut batches = Batches::start(rounds);
         // As MPI programs do, whose requests are words: all are posted, then those in progress waited for.
@@ -398,8 +426,8 @@ impl Turn<'_> {
         for _ in 0..rounds {
             for _ in 0..window {
                 let posted = match self.leads {
-                    true => self.layer.send(self.peer, &memory, WINDOW)?,
-                    false => self.layer.receive(self.peer, &memory, WINDOW)?,
+                    true => self.layer.send(self.peer, memory, WINDOW)?,
+                    false => self.layer.receive(self.peer, memory, WINDOW)?,
                 };
                 match posted {
                     Posted::Pending(op) => pending.push(op),
