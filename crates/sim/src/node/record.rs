@@ -125,6 +125,8 @@ pub struct Sums {
     pub turns: u64,
     /// Frames that left.
     pub frames: u64,
+    /// Frames that the network lost.
+    pub frames_lost: u64,
     /// Times that the program gave an engine more than it holds.
     pub overcommitted: u64,
     /// Completions with an error.

@@ -16,6 +16,9 @@
 //! and what is allowed. `run` makes the measurements; each size is a run of its own.
 
 mod channels;
+mod network;
+#[cfg(test)]
+mod network_tests;
 mod program;
 mod read;
 mod run;
@@ -79,6 +82,17 @@ pub struct Changes {
     pub tailgating: Option<bool>,
     /// Entries of the network send engine's queue.
     pub net_send_queue: Option<u32>,
+}
+
+impl Workload {
+    /// How many nodes it has, and whether all of them are simulated.
+    fn nodes(&self) -> (usize, bool) {
+        match self {
+            Self::PingPong { .. } | Self::PingBulk { .. } => (2, true),
+            Self::Interfaces { nodes, extent, .. } => (*nodes, *extent == Extent::Whole),
+            Self::Channels(experiment) => (experiment.shape.nodes(), true),
+        }
+    }
 }
 
 impl Changes {

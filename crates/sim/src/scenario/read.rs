@@ -1,6 +1,6 @@
 //! Reading a scenario's file.
 
-use super::{Cards, Changes, Scenario, What, Workload, channels, program};
+use super::{Cards, Changes, Scenario, What, Workload, channels, network, program};
 use crate::profile::units::Kind as Unit;
 use crate::profile::{FileError, Profile, SHIPPED, Section, Source};
 use crate::substrates::Costs;
@@ -85,6 +85,11 @@ pub fn read(
     let kind = workload.own_word("kind", NAMES)?.value;
     let what = match kind {
         WorkloadName::Program => {
+            if let Some(section) = root.optional_section("network")? {
+                let wrong = "programs run on one switch without latency (thesis, §2.1), whose link is in their profile; \
+                             `[network]` goes with the other workloads";
+                return Err(section.error(&section.span(), wrong));
+            }
             let costs = costs(&mut root, open)?;
             What::Program(Box::new(program::read(&mut workload, costs)?))
         }
@@ -145,7 +150,7 @@ fn cards(
     kind: WorkloadName,
     open: &dyn Fn(&str) -> Result<String, String>,
 ) -> Result<Cards, FileError> {
-    let profile = profile(root, open)?;
+    let mut profile = profile(root, open)?;
     let design = root.own_word("design", DESIGNS)?;
     let settings = changes(root)?;
     settings
@@ -175,6 +180,8 @@ fn cards(
         WorkloadName::Channels => Workload::Channels(channels::read(workload, seed, open)?),
         kind => interfaces(workload, kind, seed)?,
     };
+    let (nodes, whole) = workload.nodes();
+    network::read(root, &mut profile, nodes, whole)?;
     Ok(Cards {
         profile,
         design: design.value,

@@ -8,7 +8,7 @@ fn nothing(_: &str) -> Result<String, String> {
     Err("no such file".to_owned())
 }
 
-fn scenario(text: &str) -> Result<Scenario, FileError> {
+pub(super) fn scenario(text: &str) -> Result<Scenario, FileError> {
     read(text, "mine.toml", &nothing)
 }
 
@@ -96,7 +96,7 @@ fn seeds_make_a_difference_where_there_is_chance() {
 }
 
 /// `text` with one line replaced; the complaint must name the line and have these words.
-fn refused(text: &str, line: &str, by: &str, at: usize, words: &[&str]) {
+pub(super) fn refused(text: &str, line: &str, by: &str, at: usize, words: &[&str]) {
     assert!(text.contains(line), "{line}");
     let error = scenario(&text.replacen(line, by, 1)).expect_err(by);
     assert_eq!(
