@@ -98,6 +98,8 @@ pub struct Slice {
 /// What a timeline has a line for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Track {
+    /// Doorbells of sends that the card's program has not noticed yet.
+    Doorbell,
     /// A process of the host.
     Process(u32),
     /// One of the card's processors.
@@ -110,6 +112,8 @@ pub enum Track {
     NetSend,
     /// The network receive engine.
     NetReceive,
+    /// The way from node to node.
+    Wire,
 }
 
 /// Sums over a run.

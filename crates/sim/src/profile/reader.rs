@@ -130,7 +130,7 @@ impl<'a> Section<'a> {
             })),
             other => Err(self.error(
                 &span,
-                format!("`{name}` must be a table, and is a {}", other.type_str()),
+                format!("`{name}` must be a table, and is of type {}", other.type_str()),
             )),
         }
     }
@@ -344,6 +344,33 @@ impl<'a> Section<'a> {
         match value.get_ref().as_bool() {
             Some(value) => Ok(Found { value, span }),
             None => Err(self.error(&span, format!("`{}` must be true or false", self.path(key)))),
+        }
+    }
+
+    /// A number of the user's own that need not be whole.
+    pub(crate) fn own_number(
+        &mut self,
+        key: &str,
+        least: f64,
+        most: f64,
+    ) -> Result<Found<f64>, FileError> {
+        let value = self.need(key)?;
+        let span = value.span();
+        let text = match value.get_ref() {
+            DeValue::Float(number) => number.as_str().replace('_', ""),
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str().replace('_', ""),
+            _ => String::new(),
+        };
+        let number = text.parse::<f64>().ok();
+        match number.filter(|number| (least..=most).contains(number)) {
+            Some(value) => Ok(Found { value, span }),
+            None => Err(self.error(
+                &span,
+                format!(
+                    "`{}` must be a number from {least} to {most}",
+                    self.path(key)
+                ),
+            )),
         }
     }
 

@@ -16,6 +16,7 @@
 //! and what is allowed. `run` makes the measurements; each size is a run of its own.
 
 mod channels;
+mod keys;
 mod network;
 #[cfg(test)]
 mod network_tests;
@@ -27,6 +28,7 @@ mod tests;
 
 use causeway_firmware::Settings;
 
+pub use keys::{KEYS, Key};
 pub use program::{ProgramSetup, Runnable};
 pub use read::{WORKLOADS, read};
 
@@ -182,6 +184,14 @@ pub struct Step<'a> {
 }
 
 impl Scenario {
+    /// Whether the same file gives the same values wherever and whenever it is run.
+    pub fn is_reproducible(&self) -> bool {
+        match &self.what {
+            What::Cards(_) => true,
+            What::Program(program) => program.setup.clocking.is_deterministic(),
+        }
+    }
+
     /// The runs: one for each size.
     pub fn steps(&self) -> Vec<Step<'_>> {
         let sizes = match &self.what {
@@ -199,14 +209,20 @@ impl Scenario {
 }
 
 impl Step<'_> {
-    /// Runs it. Of programs there is no record.
+    /// Runs it. Of programs there is a record only if a timeline is wanted.
     pub fn run(&self, keep: Keep) -> Result<(Vec<Measure>, Option<Record>), ScenarioError> {
         match &self.scenario.what {
             What::Cards(cards) => {
                 let (measures, record) = run::cards(cards, self.size_bytes, keep)?;
                 Ok((measures, Some(record)))
             }
-            What::Program(setup) => Ok((setup.run()?, None)),
+            What::Program(setup) => match keep {
+                Keep::Sums => Ok((setup.run()?, None)),
+                Keep::Slices => {
+                    let (measures, record) = setup.traced()?;
+                    Ok((measures, Some(record)))
+                }
+            },
         }
     }
 }

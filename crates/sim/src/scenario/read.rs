@@ -64,6 +64,8 @@ const DESIGNS: &[(&str, Design)] = &[
 
 /// Most bytes of a message.
 const LONGEST_MESSAGE: u64 = 64 << 10;
+/// Most sizes, each of which is a run.
+const MOST_SIZES: usize = 256;
 /// Most rounds.
 const MOST_ROUNDS: u64 = 100_000;
 /// Most interfaces that are simulated: each has queues and buffers.
@@ -219,6 +221,10 @@ fn changes(root: &mut Section<'_>) -> Result<Changes, FileError> {
 fn sizes(root: &mut Section<'_>) -> Result<Vec<u32>, FileError> {
     let mut sizes = Vec::new();
     for found in root.own_quantities("sizes", Unit::Size)? {
+        if sizes.len() == MOST_SIZES {
+            let wrong = format!("`sizes` may have {MOST_SIZES} entries");
+            return Err(root.error(&found.span, wrong));
+        }
         if !(1..=LONGEST_MESSAGE).contains(&found.value) {
             let wrong = format!("a message must have from 1 to {LONGEST_MESSAGE} B");
             return Err(root.error(&found.span, wrong));
