@@ -51,8 +51,8 @@ impl Progress {
     /// Starts with a label and a number of steps, counted by [`Progress::step`].
     pub(crate) fn steps(output: &Output, label: &str, total: u64) -> Self {
         let template = "{prefix:16} {bar:24.cyan/dim} {pos} of {len}, {eta} left  {msg}";
-        let style = ProgressStyle::with_template(template)
-            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style =
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         Self::begin(output, label, total, style)
     }
 
