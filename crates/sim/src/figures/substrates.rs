@@ -238,9 +238,9 @@ fn accounts(
 ) -> Result<Vec<Row>, FigureError> {
     match work(setting, costs) {
         Work::Bare(..) => Ok(Vec::new()),
-        Work::Program(of) => {
-            let outcome = of.program.run(&of.setup)?;
-            Ok(profile(one, x, &outcome))
+        Work::Program(work) => {
+            let ProgramSetup { setup, program } = *work;
+            Ok(profile(one, x, &program.run(&setup)?))
         }
     }
 }
