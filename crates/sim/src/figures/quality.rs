@@ -2,9 +2,10 @@
 
 use causeway_firmware::{DmaQueue, Settings};
 
-use super::{About, Effort, FigureError, Row, Rows, Verdict, Verdicts, microseconds};
+use super::{About, Effort, FigureError, Row, Rows, Traced, Verdict, Verdicts, microseconds};
 use crate::engine::{MICROSECOND, MILLISECOND};
 use crate::profile::Profile;
+use crate::workloads::Keep;
 use crate::workloads::design::Design;
 use crate::workloads::quality::{self, ChannelOutcome, Experiment, Flow, Shape};
 
@@ -267,8 +268,20 @@ pub(super) fn run(setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureE
     run_on(&Profile::shipped("qos")?, setting, effort)
 }
 
-fn run_on(profile: &Profile, setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureError> {
-    let experiment = Experiment {
+/// Runs one point, for a timeline.
+pub(super) fn traced(setting: &Setting, effort: Effort) -> Result<Traced, FigureError> {
+    let profile = Profile::shipped("qos")?;
+    let experiment = experiment(setting, effort);
+    let (_, record) = quality::recorded(&profile, &setting.settings, &experiment, Keep::Slices)?;
+    let (program, suffix) = (setting.program.name(), setting.suffix);
+    Ok(Traced {
+        of: format!("{program}{suffix}, {} MB/s", load(&setting.channels)),
+        record,
+    })
+}
+
+fn experiment(setting: &Setting, effort: Effort) -> Experiment {
+    Experiment {
         shape: setting.shape,
         channels: setting.channels.clone(),
         trace: None,
@@ -280,7 +293,11 @@ fn run_on(profile: &Profile, setting: &Setting, effort: Effort) -> Result<Vec<Ro
         // What a program that reads a clock for each message can tell apart.
         resolution: 10 * MICROSECOND,
         seed: 1,
-    };
+    }
+}
+
+fn run_on(profile: &Profile, setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureError> {
+    let experiment = experiment(setting, effort);
     let outcomes = quality::run(profile, &setting.settings, &experiment)?;
     let x = load(&setting.channels);
     let program = format!("{}{}", setting.program.name(), setting.suffix);

@@ -2,8 +2,9 @@
 
 use causeway_firmware::Settings;
 
-use super::{About, Effort, FigureError, Row, Rows, Verdict, Verdicts, microseconds};
+use super::{About, Effort, FigureError, Row, Rows, Traced, Verdict, Verdicts, microseconds};
 use crate::profile::Profile;
+use crate::workloads::Keep;
 use crate::workloads::design::Design;
 use crate::workloads::scaling::{self, Extent, Kind, Load, PROCESSES};
 
@@ -216,11 +217,9 @@ fn declared(nodes: usize) -> f64 {
     (PROCESSES * (nodes - 1)) as f64
 }
 
-/// Runs one point of a curve.
-pub(super) fn run(curve: &Curve, nodes: usize, effort: Effort) -> Result<Vec<Row>, FigureError> {
-    let profile = Profile::shipped("via")?;
+fn load(curve: &Curve, nodes: usize, effort: Effort) -> Load {
     let all = curve.kind == Kind::Active(ALL);
-    let load = Load {
+    Load {
         nodes,
         kind: curve.kind,
         bytes: curve.bytes,
@@ -234,7 +233,24 @@ pub(super) fn run(curve: &Curve, nodes: usize, effort: Effort) -> Result<Vec<Row
         },
         extent: Extent::Representative,
         seed: 1,
-    };
+    }
+}
+
+/// Runs one point of a curve, for a timeline.
+pub(super) fn traced(curve: &Curve, nodes: usize, effort: Effort) -> Result<Traced, FigureError> {
+    let profile = Profile::shipped("via")?;
+    let load = load(curve, nodes, effort);
+    let (_, record) = scaling::recorded(&profile, &curve.settings, &load, Keep::Slices)?;
+    Ok(Traced {
+        of: format!("{}, {nodes} nodes", curve.series),
+        record,
+    })
+}
+
+/// Runs one point of a curve.
+pub(super) fn run(curve: &Curve, nodes: usize, effort: Effort) -> Result<Vec<Row>, FigureError> {
+    let profile = Profile::shipped("via")?;
+    let load = load(curve, nodes, effort);
     let outcome = scaling::run(&profile, &curve.settings, &load)?;
     let x = declared(nodes);
     let mut rows = Vec::new();

@@ -18,7 +18,12 @@ pub mod scaling;
 
 use std::fmt;
 
+use crate::engine::{SECOND, Time};
+use crate::hardware::TopologyError;
 use crate::node::{BuildError, Ended, Record};
+
+/// When an experiment is given up, in virtual time: long before times no longer fit.
+const LONGEST: Time = 1_000_000 * SECOND;
 
 /// What is noted while an experiment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +57,8 @@ pub enum RunError {
         /// Completions with an error.
         errors: u64,
     },
+    /// Its nodes cannot be joined like this.
+    Topology(TopologyError),
     /// There was nothing to measure.
     Empty(&'static str),
 }
@@ -61,6 +68,7 @@ impl fmt::Display for RunError {
         match self {
             Self::Build(error) => error.fmt(f),
             Self::Ended(ended) => ended.fmt(f),
+            Self::Topology(error) => error.fmt(f),
             Self::Broken {
                 overcommitted,
                 errors,
@@ -74,6 +82,12 @@ impl fmt::Display for RunError {
 }
 
 impl std::error::Error for RunError {}
+
+impl From<TopologyError> for RunError {
+    fn from(error: TopologyError) -> Self {
+        Self::Topology(error)
+    }
+}
 
 impl From<BuildError> for RunError {
     fn from(error: BuildError) -> Self {

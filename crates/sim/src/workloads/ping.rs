@@ -5,9 +5,8 @@ use std::rc::Rc;
 
 use causeway_firmware::{Settings, Side};
 
-use super::{Keep, RunError, check};
+use super::{Keep, LONGEST, RunError, check};
 use crate::engine::Time;
-use crate::hardware::Topology;
 use crate::node::{
     Await, Completed, Do, Mark, Plan, Process, Queues, Record, Stage, ViPlan, World,
 };
@@ -20,7 +19,7 @@ pub const DATA_OFFSET: u32 = 64;
 const WARM_UP: u32 = 4;
 
 fn plan(profile: &Profile, settings: Settings, bytes: u32, depth: u32) -> Result<Plan, RunError> {
-    let topology = Topology::star(2).map_err(|_| RunError::Empty("two nodes"))?;
+    let topology = profile.topology(2)?;
     let mut plan = Plan::new(profile.clone(), settings, topology);
     plan.data_offset = DATA_OFFSET;
     plan.longest_message = bytes;
@@ -136,7 +135,7 @@ pub fn ping_pong_recorded(
     let mut world = World::new(plan)?;
     world.record.keep_marks();
     keep.begin(&mut world.record);
-    let ended = world.run(Time::MAX);
+    let ended = world.run(LONGEST);
     check(ended, &world.record)?;
     let measured = round_trips.borrow()[WARM_UP as usize..].to_vec();
     let one_way = measured.iter().sum::<Time>() / (2 * measured.len() as Time);
@@ -321,7 +320,7 @@ pub fn ping_bulk_recorded(
     }
     let mut world = World::new(plan)?;
     keep.begin(&mut world.record);
-    let finished = world.run(Time::MAX);
+    let finished = world.run(LONGEST);
     check(finished, &world.record)?;
     let times = ended[0].borrow();
     match times.get(WARM_UP as usize - 1..) {

@@ -12,9 +12,8 @@ use std::rc::Rc;
 use causeway_firmware::{Settings, Side};
 
 use super::random::Random;
-use super::{Keep, RunError, check};
+use super::{Keep, LONGEST, RunError, check};
 use crate::engine::{MICROSECOND, Time};
-use crate::hardware::Topology;
 use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, ViPlan, World};
 use crate::profile::Profile;
 
@@ -146,7 +145,9 @@ impl Exchange {
     fn note(&mut self, now: Time, message: u32) {
         if self.round >= WARM_UP {
             let mut sum = self.sum.borrow_mut();
-            sum.latency += now - self.sent_at[message as usize];
+            sum.latency = sum
+                .latency
+                .saturating_add(now - self.sent_at[message as usize]);
             sum.messages += 1;
         }
     }
@@ -264,7 +265,7 @@ impl Process for OneOfAll {
                 };
                 if self.round >= WARM_UP {
                     let mut sum = self.sum.borrow_mut();
-                    sum.latency += now - self.sent_at;
+                    sum.latency = sum.latency.saturating_add(now - self.sent_at);
                     sum.messages += 1;
                 }
                 return self.post(completed.vi, Side::Receive);
@@ -325,7 +326,7 @@ pub fn recorded(
 ) -> Result<(Outcome, Record), RunError> {
     let (mut world, sum) = build(profile, settings, load)?;
     keep.begin(&mut world.record);
-    let ended = world.run(Time::MAX);
+    let ended = world.run(LONGEST);
     check(ended, &world.record)?;
     let sum = sum.borrow();
     let sums = &world.record.sums;
@@ -357,7 +358,7 @@ fn build(
         Extent::Representative => 1,
         Extent::Whole => load.nodes,
     };
-    let topology = Topology::star(simulated).map_err(|_| RunError::Empty("no nodes"))?;
+    let topology = profile.topology(simulated)?;
     let depth = 2 * load.burst;
     let used = match load.kind {
         Kind::OneOfAll => interfaces,
