@@ -24,6 +24,7 @@ mod cancel;
 mod connect;
 mod core;
 mod credit;
+mod crowd;
 mod eager;
 mod fragments;
 mod landing;
@@ -61,6 +62,7 @@ pub use causeway_wire::region::RegionDescriptor;
 pub use types::*;
 
 use crate::core::{Core, NOBODY, Tested, Tuning};
+use crate::crowd::Crowd;
 use crate::fragments::{Fragments, check_writable, total};
 use crate::loopback::Loopback;
 use crate::methods::Methods;
@@ -81,6 +83,7 @@ pub struct Bmi {
     pace: Pace,
     spin: Spin,
     turn: Turn,
+    crowd: Crowd,
     /// Since when nothing has come that a wait was for.
     waiting_since: Option<Instant>,
     sleeper: Sleeper,
@@ -145,6 +148,7 @@ impl Bmi {
             pace: Pace::new(),
             spin: Spin::new(config.spin),
             turn: Turn::new(Instant::now()),
+            crowd: Crowd::default(),
             waiting_since: None,
             sleeper,
             watch: Watch::new(config.stall_after, config.publish),

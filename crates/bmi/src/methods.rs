@@ -35,6 +35,8 @@ pub(crate) struct Slot {
     pub(crate) max_packet: usize,
     /// Likewise.
     pub(crate) eager_bytes: usize,
+    /// Whether it has a quick way to sleep ([`Method::doze`]).
+    pub(crate) dozes: bool,
     /// Polls in vain since something happened.
     pub(crate) quiet: u32,
     pub(crate) polling: Polling,
@@ -47,6 +49,7 @@ impl Methods {
             scheme: method.scheme(),
             max_packet: method.limits().max_packet,
             eager_bytes: method.limits().eager_bytes,
+            dozes: method.rouser().is_some(),
             method,
             quiet: 0,
             polling: Polling::Always,
@@ -90,6 +93,12 @@ impl Methods {
         let always = |index: &usize| self.slots[*index].polling == Polling::Always;
         let mut busy = (0..self.slots.len()).filter(always);
         self.only = busy.next().filter(|_| busy.next().is_none());
+    }
+
+    /// Whether sleeping takes the descriptors of methods: one that is in use has no quicker way, or several are.
+    pub(crate) fn sleep_is_dear(&self) -> bool {
+        let mut used = self.slots.iter().filter(|slot| !slot.method.is_unused());
+        used.next().is_none_or(|slot| !slot.dozes) || used.next().is_some()
     }
 
     /// Arms all that are polled at all. `false` if one of them has something to poll for: then the next

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::Bmi;
 use crate::core::{Core, Delivery};
 use crate::methods::Polling;
-use crate::spin::Next;
+use crate::spin::{LONG_TURN, Next};
 use crate::wait::{DOZE, Woken};
 
 /// Polls of the only busy method in a row while waiting.
@@ -223,7 +223,12 @@ impl Bmi {
     fn let_others_run(&mut self, now: Instant) -> Instant {
         std::thread::yield_now();
         let back = Instant::now();
-        self.spin.yielded(back - now);
+        let took = back - now;
+        if took >= LONG_TURN && self.methods.sleep_is_dear() && self.crowd.explains(took) {
+            self.spin.yielded_to_many();
+        } else {
+            self.spin.yielded(took);
+        }
         self.turn.yielded(now, back);
         back
     }

@@ -31,7 +31,7 @@ const PATIENCE: u32 = 20;
 /// (about 0.4 µs each) if somebody does.
 const LONELY_TURN_NS: u64 = 600;
 /// A turn longer than this is that of somebody who computes, or of so many who wait that sleeping is as well.
-const LONG_TURN: Duration = Duration::from_millis(1);
+pub(crate) const LONG_TURN: Duration = Duration::from_millis(1);
 /// As many waits go without giving up the processor when a long turn follows another; twice as many after the
 /// next. So many short ones in between show that it was an exception.
 const SHY_WAITS: u32 = 16;
@@ -194,6 +194,15 @@ impl Spin {
             self.short_turns = 0;
             return;
         }
+        self.short_turn(took);
+    }
+
+    /// Giving up the processor took long, but only for how many others wait.
+    pub(crate) fn yielded_to_many(&mut self) {
+        self.short_turn(LONG_TURN);
+    }
+
+    fn short_turn(&mut self, took: Duration) {
         self.short_turns = self.short_turns.saturating_add(1);
         // One longer turn must not be remembered for hundreds of short ones.
         const LONGEST: Duration = Duration::from_micros(20);

@@ -25,6 +25,7 @@ pub mod net;
 pub mod nowait;
 pub mod pin;
 pub mod process;
+pub mod runnable;
 pub mod shared;
 pub mod small;
 pub mod socket;
