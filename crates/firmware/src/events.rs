@@ -115,7 +115,7 @@ impl Firmware {
         queue.posted.push_back(Posted {
             address: posted.0,
             handle: posted.1,
-            shadowed,
+            shadowed: shadowed as u32,
             stamp: 0,
             message: 0,
         });

@@ -7,7 +7,7 @@ use causeway_sim::node::{Await, Completed, Do, Ended, Plan, Process, Queues, ViP
 use causeway_sim::profile::Profile;
 use causeway_sim::trace;
 use causeway_sim::workloads::design::Design;
-use causeway_sim::workloads::scaling::{self, Extent, Kind, Load};
+use causeway_sim::workloads::scaling::{self, Extent, Kind, Load, Peers};
 
 use causeway_firmware::Side;
 
@@ -33,6 +33,7 @@ fn one_node_stands_for_all() {
     ] {
         let load = |extent| Load {
             nodes: 8,
+            peers: Peers::All,
             kind: Kind::Active(12),
             bytes,
             burst: 1,

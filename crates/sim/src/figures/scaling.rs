@@ -5,7 +5,7 @@ use causeway_firmware::Settings;
 use super::{About, Effort, FigureError, Row, Rows, Verdict, Verdicts, microseconds};
 use crate::profile::Profile;
 use crate::workloads::design::Design;
-use crate::workloads::scaling::{self, Extent, Kind, Load, PROCESSES};
+use crate::workloads::scaling::{self, Extent, Kind, Load, PROCESSES, Peers};
 
 const X: &str = "declared VIs on a node";
 const LATENCY: &str = "latency in µs";
@@ -222,6 +222,7 @@ pub(super) fn run(curve: &Curve, nodes: usize, effort: Effort) -> Result<Vec<Row
     let all = curve.kind == Kind::Active(ALL);
     let load = Load {
         nodes,
+        peers: Peers::All,
         kind: curve.kind,
         bytes: curve.bytes,
         burst: curve.burst,

@@ -43,6 +43,7 @@ pub(super) fn cards(cards: &Cards, bytes: u32, keep: Keep) -> Result<Measured, R
         }
         Workload::Interfaces {
             nodes,
+            peers,
             kind,
             burst,
             completion_queue,
@@ -52,6 +53,7 @@ pub(super) fn cards(cards: &Cards, bytes: u32, keep: Keep) -> Result<Measured, R
         } => {
             let load = Load {
                 nodes: *nodes,
+                peers: *peers,
                 kind: *kind,
                 bytes,
                 burst: *burst,
@@ -62,7 +64,7 @@ pub(super) fn cards(cards: &Cards, bytes: u32, keep: Keep) -> Result<Measured, R
             };
             let settings = cards.settings.apply(cards.design.settings());
             let (found, record) = scaling::recorded(profile, &settings, &load, keep)?;
-            let vis = scaling::PROCESSES * (nodes - 1);
+            let vis = scaling::PROCESSES * load.interfaces();
             let measures = vec![
                 latency(&format!("vis-{vis}/latency"), found.latency),
                 latency(&format!("vis-{vis}/wait"), found.wait),
