@@ -71,6 +71,9 @@ pub struct Settings {
     pub two_processors: bool,
     /// How doorbells are noticed.
     pub doorbells: Doorbells,
+    /// Event-driven disciplines: doorbells are noticed only when no engine has finished anything, instead of each
+    /// source of events having its turn. (The sequential discipline finishes a message first anyway.)
+    pub doorbells_last: bool,
     /// Where host transfers wait.
     pub host_dma: DmaQueue,
     /// Where frames to be sent wait (fig. 5.8).
@@ -189,6 +192,7 @@ impl Default for Settings {
             discipline: Discipline::Sequential,
             two_processors: false,
             doorbells: Doorbells::Polled,
+            doorbells_last: false,
             host_dma: DmaQueue::Software,
             net_send: DmaQueue::Software,
             net_receive: 1,

@@ -2,7 +2,7 @@
 
 use causeway_firmware::{DmaQueue, Settings};
 
-use super::{About, Effort, FigureError, Row, Rows, Verdict, Verdicts, microseconds};
+use super::{About, Effort, FigureError, Row, Rows, Verdict, Verdicts, microseconds, prefix_of};
 use crate::engine::{MICROSECOND, MILLISECOND};
 use crate::profile::Profile;
 use crate::workloads::design::Design;
@@ -61,6 +61,45 @@ const MESSAGE: u32 = 4_096;
 /// Mean rate of an MPEG-1 stream: 20, 40 and 80 of them make the classes of fig. 5.7.
 const STREAM: u64 = 47_500;
 
+/// What a run assumes of things that the text leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Assumption {
+    /// What the figure assumes.
+    Own,
+    /// A card with a faster processor.
+    Clock(u64),
+    /// So many times larger pictures: fewer streams, each of a higher rate.
+    Pictures(u32),
+    /// Another choice of where in their periods channels begin.
+    Begin(u64),
+}
+
+/// The card's clock in figures 5.4 to 5.7, to see on what they depend.
+const FASTER: Assumption = Assumption::Clock(3);
+/// The pictures of fig. 5.7, for the same.
+const LARGER: Assumption = Assumption::Pictures(4);
+/// How many other choices of channels' beginnings fig. 5.3 is run with.
+const BEGINNINGS: u64 = 20;
+
+impl Assumption {
+    fn assumed(self) -> String {
+        match self {
+            Self::Own => String::new(),
+            Self::Clock(times) => format!("the card's clock is {times} times as high"),
+            Self::Pictures(times) => format!("pictures are {times} times as large"),
+            Self::Begin(seed) => format!("channels begin elsewhere ({seed})"),
+        }
+    }
+
+    /// What the series' names begin with.
+    fn prefix(self) -> String {
+        match self {
+            Self::Own => String::new(),
+            other => prefix_of(&other.assumed()),
+        }
+    }
+}
+
 /// One run: a program, and the channels of one load.
 #[derive(Clone, Debug)]
 pub struct Setting {
@@ -68,6 +107,7 @@ pub struct Setting {
     program: Design,
     /// Added to the program's name in the series.
     suffix: &'static str,
+    assumption: Assumption,
     settings: Settings,
     shape: Shape,
     channels: Vec<Flow>,
@@ -112,6 +152,17 @@ const FEW_MIXES: Mixes = &[
     [8, 2, 2],
     [4, 1, 3],
 ];
+/// The same with 89 and 121 MB/s, where SVIA and PVIA saturate at a receiver.
+const FEW_MIXES_IN: Mixes = &[
+    [4, 2, 0],
+    [8, 2, 0],
+    [4, 2, 1],
+    [8, 2, 1],
+    [8, 3, 1],
+    [4, 2, 2],
+    [8, 2, 2],
+    [4, 1, 3],
+];
 
 fn constant(classes: [u64; 3], counts: [usize; 3]) -> Vec<Flow> {
     let mut flows = Vec::new();
@@ -132,15 +183,24 @@ fn best_effort(rate: u64) -> Flow {
     }
 }
 
-fn video(counts: [usize; 3]) -> Vec<Flow> {
+/// Video streams whose pictures are `times` as large as the thesis's, beside best effort.
+fn video(counts: [usize; 3], times: u32) -> Vec<Flow> {
     let mut flows = Vec::new();
     for (streams, count) in [20, 40, 80].into_iter().zip(counts) {
         let flow = Flow::Video {
-            streams,
-            stream_rate: STREAM,
+            streams: streams / times,
+            stream_rate: STREAM * u64::from(times),
         };
         flows.extend(std::iter::repeat_n(flow, count));
     }
+    flows.push(best_effort(16_700_000));
+    flows
+}
+
+/// The classes of figures 5.4 to 5.6, beside best effort.
+fn beside_best_effort(counts: [usize; 3]) -> Vec<Flow> {
+    let mut flows = constant([2, 8, 32], counts);
+    flows.push(best_effort(33 * MB));
     flows
 }
 
@@ -160,14 +220,17 @@ pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
         .iter()
         .map(|counts| constant([1, 2, 3], *counts))
         .collect(),
-        "5.4" | "5.5" | "5.6" => pick(MIXES, FEW_MIXES)
-            .iter()
-            .map(|counts| {
-                let mut flows = constant([2, 8, 32], *counts);
-                flows.push(best_effort(33 * MB));
-                flows
-            })
-            .collect(),
+        "5.4" | "5.5" | "5.6" => pick(
+            MIXES,
+            if figure == "5.5" {
+                FEW_MIXES_IN
+            } else {
+                FEW_MIXES
+            },
+        )
+        .iter()
+        .map(|counts| beside_best_effort(*counts))
+        .collect(),
         "5.7" => pick(
             &[
                 [4, 2, 1],
@@ -181,11 +244,7 @@ pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
             &[[4, 2, 1], [4, 4, 12], [4, 4, 18], [4, 4, 24]],
         )
         .iter()
-        .map(|counts| {
-            let mut flows = video(*counts);
-            flows.push(best_effort(16_700_000));
-            flows
-        })
+        .map(|counts| video(*counts, 1))
         .collect(),
         "5.8" => pick(
             &[
@@ -227,13 +286,17 @@ pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
         "5.8" => LatencyOf::Reserved,
         _ => LatencyOf::BestEffort,
     };
+    let own = loads
+        .into_iter()
+        .map(|channels| (Assumption::Own, channels));
     let mut all = Vec::new();
-    for channels in loads {
+    for (assumption, channels) in own.chain(otherwise(figure)) {
         for (program, suffix, settings) in &programs {
             all.push(Setting {
                 figure,
                 program: *program,
                 suffix,
+                assumption,
                 settings: settings.clone(),
                 shape,
                 channels: channels.clone(),
@@ -244,46 +307,72 @@ pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
     all
 }
 
+/// What is run on other assumptions: as many loads as show which program carries the highest.
+fn otherwise(figure: &str) -> Vec<(Assumption, Vec<Flow>)> {
+    let mixes: Mixes = match figure {
+        "5.4" | "5.5" => &[
+            [4, 2, 0],
+            [8, 2, 0],
+            [4, 1, 1],
+            [8, 2, 1],
+            [8, 3, 1],
+            [8, 2, 2],
+            [4, 1, 3],
+        ],
+        "5.6" => &[[8, 2, 1], [4, 1, 3], [8, 3, 4], [8, 3, 5], [8, 3, 6]],
+        "5.7" => &[[4, 4, 12], [4, 4, 24], [4, 4, 28], [4, 4, 30], [4, 4, 34]],
+        _ => &[],
+    };
+    let mut all: Vec<(Assumption, Vec<Flow>)> = Vec::new();
+    for counts in mixes {
+        if figure == "5.7" {
+            all.push((FASTER, video(*counts, 1)));
+            let Assumption::Pictures(times) = LARGER else {
+                continue;
+            };
+            all.push((LARGER, video(*counts, times)));
+        } else {
+            all.push((FASTER, beside_best_effort(*counts)));
+        }
+    }
+    if figure == "5.3" {
+        let begin = |seed| (Assumption::Begin(seed), constant([1, 2, 3], [5; 3]));
+        all.extend((2..2 + BEGINNINGS).map(begin));
+    }
+    all
+}
+
 /// The load that a setting injects, in MB/s.
 fn load(channels: &[Flow]) -> f64 {
     channels.iter().map(Flow::rate).sum::<u64>() as f64 / MB as f64
 }
 
-/// Runs a figure on hardware of one's own instead of the profile that is calibrated for it.
-pub fn rows_on(profile: &Profile, number: &str, effort: Effort) -> Result<Vec<Row>, FigureError> {
-    let figure = FIGURES.iter().find(|about| about.number == number);
-    let Some(about) = figure else {
-        return Err(FigureError::Unknown(number.to_owned()));
-    };
-    let mut rows = Vec::new();
-    for setting in settings(about.number, effort) {
-        rows.extend(run_on(profile, &setting, effort)?);
-    }
-    Ok(rows)
-}
-
 /// Runs a setting: θ of each class, and the latency that the figure shows.
 pub(super) fn run(setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureError> {
-    run_on(&Profile::shipped("qos")?, setting, effort)
-}
-
-fn run_on(profile: &Profile, setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureError> {
+    let mut profile = Profile::shipped("qos")?;
+    if let Assumption::Clock(times) = setting.assumption {
+        profile.card.clock_hz *= times;
+    }
     let experiment = Experiment {
         shape: setting.shape,
         channels: setting.channels.clone(),
         trace: None,
         warm_up: 30 * MILLISECOND,
-        measured: match effort {
-            Effort::Quick => 100 * MILLISECOND,
-            Effort::Full => 400 * MILLISECOND,
+        measured: match (effort, setting.assumption) {
+            (Effort::Full, Assumption::Own) => 400 * MILLISECOND,
+            _ => 100 * MILLISECOND,
         },
         // What a program that reads a clock for each message can tell apart.
         resolution: 10 * MICROSECOND,
-        seed: 1,
+        seed: match setting.assumption {
+            Assumption::Begin(seed) => seed,
+            _ => 1,
+        },
     };
-    let outcomes = quality::run(profile, &setting.settings, &experiment)?;
+    let outcomes = quality::run(&profile, &setting.settings, &experiment)?;
     let x = load(&setting.channels);
-    let program = format!("{}{}", setting.program.name(), setting.suffix);
+    let prefix = setting.assumption.prefix();
+    let program = format!("{prefix}{}{}", setting.program.name(), setting.suffix);
     let mut classes: Vec<&Flow> = setting
         .channels
         .iter()
@@ -363,6 +452,9 @@ const MEANINGFUL: f64 = 0.25;
 /// Reserved messages that may be missing, in per cent, when demands count as met: some are always under way.
 const MISSING: f64 = 2.0;
 
+/// Latency of best effort from which on a program counts as saturated: ten times what it is at low loads, and growing.
+const SATURATED_US: f64 = 3_000.0;
+
 /// Whether a program meets the demands of all reserved channels at a load.
 fn meets(rows: Rows<'_>, figure: &str, program: &str, load: f64) -> bool {
     worst(rows, figure, program, |x| x == load) < MEANINGFUL
@@ -423,33 +515,59 @@ fn show(rows: Rows<'_>, figure: &str, programs: &[&str]) -> String {
                 format!("{load:.0}: {worst:.4} ({unmet:.1} %)")
             })
             .collect();
-        format!("{program}: {}", points.join(" "))
+        format!("{}: {}", own_name(program), points.join(" "))
     };
     programs.iter().map(line).collect::<Vec<_>>().join("; ")
 }
 
 /// Holds the figure's rows against the text.
 pub(super) fn judge(figure: &str, rows: Rows<'_>) -> Vec<Verdict> {
+    let judged = |assumption: Assumption| {
+        let names = NAMES.map(|name| format!("{}{name}", assumption.prefix()));
+        judge_programs(figure, rows, names.each_ref().map(String::as_str))
+    };
+    let mut verdicts = judged(Assumption::Own);
+    let assumptions: &[Assumption] = match figure {
+        "5.4" | "5.5" | "5.6" => &[FASTER],
+        "5.7" => &[FASTER, LARGER],
+        _ => &[],
+    };
+    for assumption in assumptions {
+        verdicts.otherwise(&assumption.assumed(), judged(*assumption));
+    }
+    if figure == "5.3" {
+        verdicts.otherwise("channels begin elsewhere", judge_beginnings(rows));
+    }
+    verdicts.0
+}
+
+/// The same of the programs of one assumption, whose series begin with these names.
+fn judge_programs(figure: &str, rows: Rows<'_>, names: [&str; 3]) -> Verdicts {
     let mut verdicts = Verdicts::default();
     match figure {
         "5.2" => judge_low_loads(rows, &mut verdicts),
         "5.3" => judge_packets(rows, &mut verdicts),
         "5.4" => {
-            judge_saturation(rows, &mut verdicts);
-            judge_best_effort(figure, rows, &mut verdicts);
+            judge_saturation(rows, names, &mut verdicts);
+            judge_best_effort(figure, rows, names, &mut verdicts);
         }
         "5.5" | "5.6" => {
-            judge_order(figure, rows, &mut verdicts);
-            judge_best_effort(figure, rows, &mut verdicts);
+            judge_order(figure, rows, names, &mut verdicts);
+            judge_best_effort(figure, rows, names, &mut verdicts);
         }
-        "5.7" => judge_order(figure, rows, &mut verdicts),
+        "5.7" => judge_order(figure, rows, names, &mut verdicts),
         "5.8" => judge_hardware(rows, &mut verdicts),
         _ => {}
     }
-    verdicts.0
+    verdicts
 }
 
 const NAMES: [&str; 3] = ["SVIA", "PVIA", "QoSVIA"];
+
+/// A program's own name, without the assumption.
+fn own_name(program: &str) -> &str {
+    program.rsplit(": ").next().unwrap_or(program)
+}
 
 fn judge_low_loads(rows: Rows<'_>, verdicts: &mut Verdicts) {
     let all = |program| mean(&values(rows, "5.2", program, |_| true));
@@ -481,57 +599,97 @@ fn judge_packets(rows: Rows<'_>, verdicts: &mut Verdicts) {
     let at = |program, load: f64| mean(&values(rows, "5.3", program, |x| x >= load));
     let (pvia, qosvia) = (at("PVIA", 18.0), at("QoSVIA", 18.0));
     verdicts.add(
-        "fewer messages incur jitter with QoSVIA, especially at higher loads",
+        FEWER,
         qosvia <= pvia,
-        format!("from 18 MB/s on: {pvia:.1} % and {qosvia:.1} %"),
+        format!("from 18 MB/s on: PVIA {pvia:.1} %, QoSVIA {qosvia:.1} %"),
     );
 }
 
-fn judge_saturation(rows: Rows<'_>, verdicts: &mut Verdicts) {
-    let evidence = show(rows, "5.4", &NAMES);
-    let all = |program: &str, within: fn(f64) -> bool, wanted: bool| {
-        let loads: Vec<f64> = loads(rows, program)
-            .into_iter()
-            .filter(|x| within(*x))
-            .collect();
-        !loads.is_empty()
-            && loads
-                .iter()
-                .all(|load| meets(rows, "5.4", program, *load) == wanted)
+const FEWER: &str = "fewer messages incur jitter with QoSVIA, especially at higher loads";
+
+/// Figure 5.3's claim for the mean of many choices of where channels begin.
+fn judge_beginnings(rows: Rows<'_>) -> Verdicts {
+    let of = |seed: u64| {
+        let prefix = Assumption::Begin(seed).prefix();
+        ["PVIA", "QoSVIA"].map(|name| {
+            let program = format!("{prefix}{name}");
+            mean(&values(rows, "5.3", &program, |_| true))
+        })
     };
+    let shares: Vec<[f64; 2]> = (2..2 + BEGINNINGS).map(of).collect();
+    let all = |place: usize| {
+        let of_program: Vec<f64> = shares.iter().map(|shares| shares[place]).collect();
+        let least = of_program.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = of_program.iter().copied().fold(0.0, f64::max);
+        (mean(&of_program), least, most)
+    };
+    let (pvia, qosvia) = (all(0), all(1));
+    let fewer = shares
+        .iter()
+        .filter(|shares| shares[1] <= shares[0])
+        .count();
+    let told = |(mean, least, most): (f64, f64, f64)| {
+        format!("{mean:.1} % on average, {least:.1} to {most:.1} %")
+    };
+    let mut verdicts = Verdicts::default();
+    verdicts.add(
+        FEWER,
+        qosvia.0 <= pvia.0,
+        format!(
+            "with {fewer} of {BEGINNINGS} choices at 30 MB/s; PVIA {}, QoSVIA {}",
+            told(pvia),
+            told(qosvia)
+        ),
+    );
+    verdicts
+}
+
+fn judge_saturation(rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
+    let evidence = show(rows, "5.4", &names);
+    let met = |program: &str, within: fn(f64) -> bool| -> Vec<bool> {
+        let mut loads = loads(rows, program);
+        loads.retain(|load| within(*load));
+        let met = loads.iter().map(|load| meets(rows, "5.4", program, *load));
+        met.collect()
+    };
+    let all = |program: &str, within: fn(f64) -> bool, wanted: bool| {
+        let met = met(program, within);
+        !met.is_empty() && met.iter().all(|met| *met == wanted)
+    };
+    let [svia, pvia, qosvia] = names;
     verdicts.add(
         "below 60 MB/s there is little difference between the programs: all meet the demands",
-        NAMES.iter().all(|program| all(program, |x| x < 60.0, true)),
+        names.iter().all(|program| all(program, |x| x < 60.0, true)),
         evidence.clone(),
     );
     verdicts.add(
         "after 62 MB/s SVIA is not able to meet the demands",
-        all("SVIA", |x| x > 62.0, false),
+        all(svia, |x| x > 62.0, false),
         evidence.clone(),
     );
     verdicts.add(
-        "PVIA handles them until the load exceeds 100 MB/s",
-        all("PVIA", |x| x < 100.0, true) && all("PVIA", |x| x > 115.0, false),
+        "PVIA handles them until the load exceeds 100 MB/s, and no more up to where QoSVIA does",
+        all(pvia, |x| x < 100.0, true) && met(pvia, |x| x <= 130.0).contains(&false),
         evidence.clone(),
     );
     verdicts.add(
         "with QoSVIA the load can be 130 MB/s before there is meaningful jitter",
-        all("QoSVIA", |x| x <= 130.0, true),
+        all(qosvia, |x| x <= 130.0, true),
         evidence,
     );
 }
 
 /// PVIA and QoSVIA are better than SVIA, and QoSVIA carries the highest load.
-fn judge_order(figure: &str, rows: Rows<'_>, verdicts: &mut Verdicts) {
-    let evidence = show(rows, figure, &NAMES);
+fn judge_order(figure: &str, rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
+    let evidence = show(rows, figure, &names);
     let all = |program| mean(&values(rows, figure, program, |_| true));
-    let [svia, pvia, qosvia] = NAMES.map(all);
+    let [svia, pvia, qosvia] = names.map(all);
     verdicts.add(
         "PVIA and QoSVIA are better than SVIA",
         pvia < svia && qosvia < svia,
         format!("mean θ {svia:.3}, {pvia:.3}, {qosvia:.3}; {evidence}"),
     );
-    let [svia, pvia, qosvia] = NAMES.map(|program| carries(rows, figure, program));
+    let [svia, pvia, qosvia] = names.map(|program| carries(rows, figure, program));
     let evidence = format!("up to {svia:.0}, {pvia:.0}, {qosvia:.0} MB/s; {evidence}");
     verdicts.add(
         "SVIA sustains the lowest load before there is meaningful jitter",
@@ -544,22 +702,22 @@ fn judge_order(figure: &str, rows: Rows<'_>, verdicts: &mut Verdicts) {
 /// What depends on the speed of the card's processor; see `docs/simulator.md`.
 const SUSTAINS: &str = "QoSVIA sustains the highest load before there is meaningful jitter";
 
-fn judge_best_effort(figure: &str, rows: Rows<'_>, verdicts: &mut Verdicts) {
+fn judge_best_effort(figure: &str, rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
     let series = |program: &str| rows.series(&format!("{program} latency"));
-    let evidence = NAMES
+    let evidence = names
         .map(|program| {
             let points: Vec<String> = series(program)
                 .iter()
                 .map(|(x, value)| format!("{x:.0}: {value:.0}"))
                 .collect();
-            format!("{program}: {}", points.join(" "))
+            format!("{}: {}", own_name(program), points.join(" "))
         })
         .join("; ");
-    let (svia, pvia, qosvia) = (series("SVIA"), series("PVIA"), series("QoSVIA"));
+    let [svia, pvia, qosvia] = names.map(series);
     let saturated = |points: &[(f64, f64)]| {
         points
             .iter()
-            .find(|point| point.1 > 5_000.0)
+            .find(|point| point.1 > SATURATED_US)
             .map_or(f64::INFINITY, |point| point.0)
     };
     verdicts.add(
