@@ -27,12 +27,15 @@ pub(crate) struct Progress {
 impl Progress {
     /// Starts with a label; totals may come later.
     pub(crate) fn new(output: &Output, label: &str, total_bytes: u64) -> Self {
+        Self::begin(output, label, total_bytes, style(total_bytes))
+    }
+
+    fn begin(output: &Output, label: &str, total: u64, style: ProgressStyle) -> Self {
         let bar = output.progress.then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
-            bar.set_style(style(total_bytes));
-            bar.set_prefix(label.to_owned());
-            bar.set_length(total_bytes);
-            bar
+            let target = ProgressDrawTarget::stderr_with_hz(10);
+            ProgressBar::with_draw_target(Some(total), target)
+                .with_style(style)
+                .with_prefix(label.to_owned())
         });
         Self {
             label: label.to_owned(),
@@ -40,22 +43,17 @@ impl Progress {
             bar,
             bytes: AtomicU64::new(0),
             items: AtomicU64::new(0),
-            total_bytes: AtomicU64::new(total_bytes),
+            total_bytes: AtomicU64::new(total),
             last_line: Mutex::new(Instant::now()),
         }
     }
 
     /// Starts with a label and a number of steps, counted by [`Progress::step`].
     pub(crate) fn steps(output: &Output, label: &str, total: u64) -> Self {
-        let progress = Self::new(output, label, total);
-        if let Some(bar) = &progress.bar {
-            let template = "{prefix:16} {bar:24.cyan/dim} {pos} of {len}, {eta} left  {msg}";
-            bar.set_style(
-                ProgressStyle::with_template(template)
-                    .unwrap_or_else(|_| ProgressStyle::default_bar()),
-            );
-        }
-        progress
+        let template = "{prefix:16} {bar:24.cyan/dim} {pos} of {len}, {eta} left  {msg}";
+        let style =
+            ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        Self::begin(output, label, total, style)
     }
 
     /// The next step begins.

@@ -7,6 +7,15 @@ use std::path::{Path, PathBuf};
 use crate::failure::{Doing, Outcome};
 use crate::shutdown;
 
+/// How files are called until they are whole.
+const PREFIX: &str = ".causeway-";
+const SUFFIX: &str = ".partial";
+
+/// Whether a file of this name was begun and never came to its end.
+pub(crate) fn is_partial(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
 /// Writes what `fill` writes to `path`. When the disk is full or the command is ended, what was there before is still
 /// there, and nothing else is left. Something that is no regular file, as `/dev/stdout`, is written to directly.
 pub(crate) fn write_with(
@@ -22,8 +31,8 @@ pub(crate) fn write_with(
     // A link stays one: what it leads to is replaced.
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let temporary = tempfile::Builder::new()
-        .prefix(".causeway-")
-        .suffix(".partial")
+        .prefix(PREFIX)
+        .suffix(SUFFIX)
         .tempfile_in(directory_of(&target))
         .doing(doing)?;
     let registration = shutdown::register_path(temporary.path());

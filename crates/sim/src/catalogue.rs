@@ -4,7 +4,7 @@
 //! in parallel, and what they find is put together in the order of the tasks.
 
 use crate::figures::table::{self, Cell};
-use crate::figures::{self, About, Effort, FigureError, Point, Row, endpoints};
+use crate::figures::{self, About, Effort, FigureError, Point, Row, Traced, endpoints};
 
 /// A table with printed values.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +16,7 @@ pub struct Table {
     /// How far an entry may be from the printed one, as a part of it, unless it is within 2 µs.
     pub tolerance: f64,
     run: fn() -> Result<Vec<Cell>, FigureError>,
+    trace: fn() -> Result<Traced, FigureError>,
 }
 
 impl Table {
@@ -32,24 +33,28 @@ pub const TABLES: &[Table] = &[
         title: "Round trips of MU-Net",
         tolerance: 0.1,
         run: endpoints::table_3_1,
+        trace: endpoints::trace_3_1,
     },
     Table {
         number: "3.2",
         title: "Anatomy of a message in MU-Net",
         tolerance: endpoints::ANATOMY_TOLERANCE,
         run: endpoints::table_3_2,
+        trace: endpoints::trace_3_2,
     },
     Table {
         number: "5.1",
         title: "A message's stages in SVIA, PVIA and QoSVIA",
         tolerance: 0.1,
         run: table::table_5_1,
+        trace: table::trace_5_1,
     },
     Table {
         number: "5.2",
         title: "Average time of a message in ping-bulk",
         tolerance: 0.1,
         run: table::table_5_2,
+        trace: table::trace_5_2,
     },
 ];
 
@@ -146,6 +151,14 @@ impl Task {
         match self {
             Self::Point(point) => point.run().map(Found::Rows),
             Self::Table(table) => (table.run)().map(Found::Cells),
+        }
+    }
+
+    /// Runs it once more, or one of a table's runs, and keeps what a timeline needs.
+    pub fn traced(&self) -> Result<Traced, FigureError> {
+        match self {
+            Self::Point(point) => point.traced(),
+            Self::Table(table) => (table.trace)(),
         }
     }
 

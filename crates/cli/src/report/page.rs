@@ -12,6 +12,9 @@ const NARROW: f64 = 420.0;
 const MIDDLE: f64 = 560.0;
 const WIDE: f64 = 900.0;
 
+/// Evidence of more characters than this is shown when asked for.
+const FOLDED: usize = 160;
+
 const STYLE: &str = include_str!("page.css");
 
 /// A report under construction.
@@ -292,10 +295,16 @@ fn claims_html(claims: &[Claim<'_>]) -> String {
             true => ("yes", "holds"),
             false => ("no", "fails"),
         };
+        let evidence = escape(one.evidence);
+        let evidence = match one.evidence.chars().count() > FOLDED {
+            true => {
+                format!("<details><summary>values</summary><small>{evidence}</small></details>")
+            }
+            false => format!("<small>{evidence}</small>"),
+        };
         out.push_str(&format!(
-            "<li class=\"{class}\"><b>{word}</b> {}<small>{}</small></li>\n",
-            escape(one.claim),
-            escape(one.evidence)
+            "<li class=\"{class}\"><b>{word}</b> {}{evidence}</li>\n",
+            escape(one.claim)
         ));
     }
     out.push_str("</ul>\n");

@@ -1,14 +1,15 @@
-//! `causeway sim list`: figures, tables, profiles, designs and workloads.
+//! `causeway sim list`: figures, tables, profiles, workloads, and the keys of scenarios.
 
 use causeway_sim::catalogue;
 use causeway_sim::profile::{Profile, SHIPPED};
-use causeway_sim::scenario::WORKLOADS;
+use causeway_sim::scenario::{KEYS, WORKLOADS};
 use clap::Args;
 use serde_json::{Value, json};
 
 use crate::output::{Output, Style, paint};
+use crate::rows::Table;
 
-/// Say which figures, tables, profiles and workloads there are
+/// Say which figures, tables, profiles, workloads and keys of scenarios there are
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway sim list
@@ -52,6 +53,7 @@ pub(super) fn run(arguments: &Arguments) {
         }
         output.line("");
     }
+    keys(&output);
     let objects = |key: &str, text: &str, lines: &[Line]| -> Value {
         lines
             .iter()
@@ -63,7 +65,42 @@ pub(super) fn run(arguments: &Arguments) {
         "figures": objects("number", "title", &figures),
         "profiles": objects("name", "summary", &profiles),
         "scenarios": objects("workload", "what", &scenarios),
+        "keys": KEYS.iter().map(|key| json!({
+            "table": key.table, "of": key.of, "key": key.name, "allowed": key.allowed,
+            "default": (!key.default.is_empty()).then_some(key.default) })).collect::<Value>(),
     }));
+}
+
+/// Prints all keys of scenarios.
+fn keys(output: &Output) {
+    output.line(&paint(
+        "Keys of scenarios; examples/*.toml show them in use",
+        Style::Bold,
+    ));
+    let mut table = Table::new(&["key", "of", "what may be written", "if left out"]);
+    let mut last = "";
+    for key in KEYS {
+        if key.table != last {
+            let doubled = ["network.switch", "network.link", "workload.channel"];
+            let head = match doubled.contains(&key.table) {
+                true => format!("[[{}]]", key.table),
+                false => format!("[{}]", key.table),
+            };
+            table.row(vec![head]);
+            last = key.table;
+        }
+        let default = match key.default {
+            "" => "must be there",
+            default => default,
+        };
+        let cells = [key.name, key.of, key.allowed, default];
+        table.row(cells.map(str::to_owned).to_vec());
+    }
+    output.line(&table.text());
+    output.line(
+        "Times are written \"5 us\" (ps, ns, us, ms, s), sizes \"4 KiB\" (B, KiB, MiB, GiB), rates \"8 MB/s\" \
+         (B/s, kB/s, MB/s, GB/s, Mbit/s, Gbit/s).",
+    );
 }
 
 fn profiles() -> Vec<Line> {

@@ -8,7 +8,8 @@
 //! | [`pool`] | independent runs in parallel threads |
 //! | [`store`] | finished runs on disk, so that an interrupted command goes on |
 //! | [`found`] | what was found: verdicts, rows for JSON, files for spreadsheets |
-//! | [`page`] | the report |
+//! | [`page`] | the report of figures and tables |
+//! | [`run_page`] | the report of an experiment of the user's own |
 //!
 //! What is printed and written depends on the program and its input only, not on the machine, the time, or how many threads
 //! there are.
@@ -18,6 +19,7 @@ mod list;
 mod page;
 mod paper;
 mod pool;
+mod run_page;
 mod scenario;
 mod store;
 

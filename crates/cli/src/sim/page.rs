@@ -56,26 +56,27 @@ pub(super) fn write(
         "How many of the thesis's statements hold.",
         &glance(findings, claims),
     );
+    let effort = match effort {
+        Effort::Quick => "quick: fewer points and rounds",
+        Effort::Full => "every point",
+    };
+    made_with(&mut page, &[("effort", effort)]);
+    page.write(path)
+}
+
+/// Adds what the report was made with.
+pub(super) fn made_with(page: &mut Page, more: &[(&str, &str)]) {
     let mut made = Table::new(&["what", "value"]);
-    for (what, value) in [
-        ("program", format!("causeway {VERSION}, commit {COMMIT}")),
-        ("simulator", SIMULATOR.to_owned()),
-        (
-            "effort",
-            match effort {
-                Effort::Quick => "quick: fewer points and rounds".to_owned(),
-                Effort::Full => "every point".to_owned(),
-            },
-        ),
-    ] {
-        made.row(vec![what.to_owned(), value]);
+    let program = format!("causeway {VERSION}, commit {COMMIT}");
+    let first = [("program", program.as_str()), ("simulator", SIMULATOR)];
+    for (what, value) in first.iter().chain(more) {
+        made.row(vec![(*what).to_owned(), (*value).to_owned()]);
     }
     page.table(
         "What this was made with",
-        "The same program makes the same report, wherever and whenever it runs.",
+        "The same program makes the same report of the same values, wherever and whenever it runs.",
         &made,
     );
-    page.write(path)
 }
 
 fn held(claims: &[found::Claim], wanted: impl Fn(&found::Claim) -> bool) -> (usize, usize) {
@@ -141,7 +142,7 @@ fn draw_figure(page: &mut Page, about: &About, points: &[Point], claims: &[Claim
 }
 
 /// The different ones of some names, in the order in which they come.
-fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub(super) fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
     for name in names {
         if !found.contains(&name) {
@@ -151,8 +152,13 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     found
 }
 
-fn colour(place: usize) -> usize {
+pub(super) fn colour(place: usize) -> usize {
     COLOURS.get(place % COLOURS.len()).copied().unwrap_or(0)
+}
+
+/// Colour of a curve, and whether it is dashed: those after the last colour are.
+pub(super) fn style(place: usize) -> (usize, bool) {
+    (colour(place), place >= COLOURS.len())
 }
 
 /// `(C1,NI1) am_poll` taken apart.
@@ -189,6 +195,7 @@ fn stages(points: &[Point]) -> Vec<Panel<'_>> {
             let sum: Vec<String> = sum.collect();
             let shares: Vec<(String, usize, f64, String)> = stages
                 .iter()
+                .filter(|point| point.value > 0.0)
                 .enumerate()
                 .map(|(place, point)| {
                     let stage = parts(point).1.to_owned();
@@ -258,8 +265,10 @@ fn accounts<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
                 let milliseconds = value(name, kind, x)? / 1e3;
                 Some((colour(place), milliseconds))
             });
+            // What is said after a comma explains the axis.
+            let (unit, _) = about.x.split_once(',').unwrap_or((about.x, ""));
             bars.push(Bar {
-                name: format!("{name}, {} {}", count_text(x as u64), about.x),
+                name: format!("{name}, {} {unit}", count_text(x as u64)),
                 parts: lengths.collect(),
                 note: format!("{:.1} ms", total / 1e3),
             });
@@ -289,9 +298,7 @@ fn curves<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
             let mut lines: Vec<Line> = Vec::new();
             for point in of {
                 let place = (point.x, point.value, point.value, point.value);
-                plots::add_point(&mut lines, &point.series, place, |number| {
-                    (colour(number), number >= COLOURS.len())
-                });
+                plots::add_point(&mut lines, &point.series, place, style);
             }
             for line in &mut lines {
                 line.points.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use causeway_sim::catalogue::{self, Entry, Found, Task};
 use causeway_sim::figures::Effort;
+use causeway_sim::trace;
 use clap::Args;
 use serde_json::json;
 
@@ -15,7 +16,7 @@ use crate::machine::COMMIT;
 use crate::output::Output;
 use crate::progress::Progress;
 use crate::rows::Row;
-use crate::shutdown;
+use crate::{shutdown, whole_file};
 
 /// Where `paper` keeps finished runs while it is not through.
 const UNFINISHED: &str = "causeway-paper.unfinished";
@@ -48,6 +49,22 @@ impl Shown {
     }
 }
 
+/// Some figures or tables.
+#[derive(Debug, Args)]
+struct Named {
+    /// Their numbers (`causeway sim list` knows all)
+    #[arg(required = true, value_name = "NUMBER")]
+    numbers: Vec<String>,
+    /// Write a timeline of one run, for Perfetto (ui.perfetto.dev)
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Which of the runs the timeline is of, from 1 [default: the first]
+    #[arg(long, value_name = "N", requires = "trace", value_parser = clap::value_parser!(u32).range(1..))]
+    trace_run: Option<u32>,
+    #[command(flatten)]
+    shown: Shown,
+}
+
 /// Run figures, and hold them against what the thesis says of them
 ///
 /// Each claim is printed with whether it holds, and the values that decided.
@@ -56,13 +73,11 @@ impl Shown {
   causeway sim figure 4.12
   causeway sim figure 5.4 5.7 --html quality.html
   causeway sim figure 2.3 --csv results
+  causeway sim figure 4.12 --quick --trace timeline.json
   causeway sim figure 4.13 --quick --json | jq '.verdicts[] | {claim, holds}'")]
 pub(crate) struct FigureArguments {
-    /// Their numbers: 4.12 (`causeway sim list` knows all)
-    #[arg(required = true, value_name = "NUMBER")]
-    numbers: Vec<String>,
     #[command(flatten)]
-    shown: Shown,
+    named: Named,
 }
 
 /// Run tables, and hold them against what is printed
@@ -72,11 +87,8 @@ pub(crate) struct FigureArguments {
   causeway sim table 5.1 5.2 --html tables.html
   causeway sim table 5.1 --json | jq -c '.rows[] | {case, who, size_bytes, median}'")]
 pub(crate) struct TableArguments {
-    /// Their numbers: 5.1 (`causeway sim list` knows all)
-    #[arg(required = true, value_name = "NUMBER")]
-    numbers: Vec<String>,
     #[command(flatten)]
-    shown: Shown,
+    named: Named,
 }
 
 /// Run all figures and tables, and hold them against the thesis
@@ -96,37 +108,77 @@ pub(crate) struct PaperArguments {
 
 /// Runs some figures.
 pub(super) fn figure(arguments: &FigureArguments) -> Outcome {
-    let find = |number: &String| {
-        catalogue::figure(number)
-            .map(Entry::Figure)
-            .ok_or_else(|| unknown("figure", number))
-    };
-    let entries: Vec<Entry> = arguments.numbers.iter().map(find).collect::<Outcome<_>>()?;
-    show("figure", &entries, &arguments.shown)
+    let find = |number: &str| catalogue::figure(number).map(Entry::Figure);
+    named("figure", &arguments.named, find)
 }
 
 /// Runs some tables.
 pub(super) fn table(arguments: &TableArguments) -> Outcome {
-    let find = |number: &String| {
-        catalogue::table(number)
-            .map(Entry::Table)
-            .ok_or_else(|| unknown("table", number))
-    };
-    let entries: Vec<Entry> = arguments.numbers.iter().map(find).collect::<Outcome<_>>()?;
-    show("table", &entries, &arguments.shown)
+    let find = |number: &str| catalogue::table(number).map(Entry::Table);
+    named("table", &arguments.named, find)
+}
+
+/// Runs the entries of one kind that the user names.
+fn named(kind: &str, named: &Named, find: impl Fn(&str) -> Option<Entry>) -> Outcome {
+    let entries = named.numbers.iter();
+    let entries: Vec<Entry> = entries
+        .map(|number| find(number).ok_or_else(|| unknown(kind, number)))
+        .collect::<Outcome<_>>()?;
+    let tasks = tasks(&entries, named.shown.effort())?;
+    let traced = named.trace.as_ref().map(|path| -> Outcome<_> {
+        let run = named.trace_run.unwrap_or(1);
+        let found = usize::try_from(run).ok().and_then(|run| tasks.get(run - 1));
+        let (_, name, task) = found.ok_or_else(|| {
+            Failure::usage(
+                format!("reading --trace-run {run}"),
+                format!("there are runs 1 to {}", tasks.len()),
+            )
+        })?;
+        Ok((path.as_path(), name.as_str(), task))
+    });
+    let traced = traced.transpose()?;
+    shutdown::on_signals()?;
+    let store = named
+        .shown
+        .results
+        .as_deref()
+        .map(Store::open)
+        .transpose()?;
+    if let Some((path, name, task)) = traced {
+        trace_one(&Output::new(named.shown.options.json), path, name, task)?;
+    }
+    let claims = run(kind, &entries, &tasks, &named.shown, store.as_ref())?;
+    verify(&named.shown, &claims)
+}
+
+/// Runs a task once more, and writes its timeline.
+fn trace_one(output: &Output, path: &Path, name: &str, task: &Task) -> Outcome {
+    let traced = task
+        .traced()
+        .map_err(|error| Failure::new(format!("simulating {name}"), error))?;
+    whole_file::write_with(path, |mut out| trace::write(&traced.record, &mut out))?;
+    output.line(&format!(
+        "timeline of {name}, {}: {}",
+        traced.of,
+        path.display()
+    ));
+    Ok(())
 }
 
 /// Runs everything.
 pub(super) fn everything(arguments: &PaperArguments) -> Outcome {
     let shown = &arguments.shown;
-    if shown.results.is_some() {
-        return show("paper", &catalogue::all(), shown);
-    }
-    let store = Store::open(Path::new(UNFINISHED)).map_err(|failure| {
+    let directory = shown.results.as_deref().unwrap_or(Path::new(UNFINISHED));
+    let store = Store::open(directory).map_err(|failure| {
         failure.hint("--results names a directory where finished runs can be kept")
     })?;
-    let claims = run("paper", &catalogue::all(), shown, Some(&store))?;
-    store.clear();
+    shutdown::on_signals()?;
+    let entries = catalogue::all();
+    let tasks = tasks(&entries, shown.effort())?;
+    let claims = run("paper", &entries, &tasks, shown, Some(&store))?;
+    if shown.results.is_none() {
+        store.clear();
+    }
     verify(shown, &claims)
 }
 
@@ -148,13 +200,6 @@ fn unknown(kind: &str, number: &str) -> Failure {
     }
 }
 
-/// Runs entries, with finished runs where the user wants them.
-fn show(name: &str, entries: &[Entry], shown: &Shown) -> Outcome {
-    let store = shown.results.as_deref().map(Store::open).transpose()?;
-    let claims = run(name, entries, shown, store.as_ref())?;
-    verify(shown, &claims)
-}
-
 /// Fails if the user wants it and a claim does not hold.
 fn verify(shown: &Shown, claims: &[Claim]) -> Outcome {
     let failing = claims.iter().filter(|claim| !claim.holds).count();
@@ -167,11 +212,31 @@ fn verify(shown: &Shown, claims: &[Claim]) -> Outcome {
     Ok(())
 }
 
+/// A run, with the place of its entry among the entries, and that entry's name.
+type Run = (usize, String, Task);
+
+/// All runs of some entries.
+fn tasks(entries: &[Entry], effort: Effort) -> Outcome<Vec<Run>> {
+    let mut tasks = Vec::new();
+    for (place, entry) in entries.iter().enumerate() {
+        let name = format!("{} {}", entry.kind(), entry.number());
+        let of_entry = entry.tasks(effort);
+        let of_entry = of_entry.map_err(|error| Failure::new(format!("planning {name}"), error))?;
+        tasks.extend(of_entry.into_iter().map(|task| (place, name.clone(), task)));
+    }
+    Ok(tasks)
+}
+
 /// Runs entries and shows what came of them.
-fn run(name: &str, entries: &[Entry], shown: &Shown, store: Option<&Store>) -> Outcome<Vec<Claim>> {
-    shutdown::on_signals()?;
+fn run(
+    name: &str,
+    entries: &[Entry],
+    tasks: &[Run],
+    shown: &Shown,
+    store: Option<&Store>,
+) -> Outcome<Vec<Claim>> {
     let output = Output::new(shown.options.json);
-    let findings = find(&output, entries, shown, store)?;
+    let findings = find(&output, entries, tasks, shown, store)?;
     let claims: Vec<Claim> = findings.iter().flat_map(Finding::claims).collect();
     found::print(&output, &findings, &claims);
     if let Some(directory) = &shown.options.csv {
@@ -193,18 +258,12 @@ fn run(name: &str, entries: &[Entry], shown: &Shown, store: Option<&Store>) -> O
 fn find(
     output: &Output,
     entries: &[Entry],
+    tasks: &[Run],
     shown: &Shown,
     store: Option<&Store>,
 ) -> Outcome<Vec<Finding>> {
-    let mut tasks: Vec<(usize, String, Task)> = Vec::new();
-    for (place, entry) in entries.iter().enumerate() {
-        let name = format!("{} {}", entry.kind(), entry.number());
-        let of_entry = entry.tasks(shown.effort());
-        let of_entry = of_entry.map_err(|error| Failure::new(format!("planning {name}"), error))?;
-        tasks.extend(of_entry.into_iter().map(|task| (place, name.clone(), task)));
-    }
     let progress = Progress::steps(output, "simulating", tasks.len() as u64);
-    let run = |(_, name, task): &(usize, String, Task)| -> Outcome<Found> {
+    let run = |(_, name, task): &Run| -> Outcome<Found> {
         progress.step(name);
         if let Some(found) = store.and_then(|store| store.find(task)) {
             return Ok(found);
@@ -217,7 +276,7 @@ fn find(
         }
         Ok(found)
     };
-    let found = pool::map(&tasks, shown.options.jobs(), run)?;
+    let found = pool::map(tasks, shown.options.jobs(), run)?;
     progress.finish();
     let mut by_entry: Vec<Vec<Found>> = entries.iter().map(|_| Vec::new()).collect();
     for ((place, ..), found) in tasks.iter().zip(found) {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use causeway_sim::scenario::{self, Measure, Scenario, Step, What};
+use causeway_sim::scenario::{self, Measure, Scenario, Step};
 use causeway_sim::trace;
 use causeway_sim::workloads::Keep;
 use clap::Args;
@@ -10,10 +10,10 @@ use serde_json::json;
 
 use super::found::line;
 use super::store::SIMULATOR;
-use super::{Options, pool};
+use super::{Options, pool, run_page};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::COMMIT;
-use crate::output::Output;
+use crate::output::{Output, warn};
 use crate::progress::Progress;
 use crate::rows::{Row, Table, figure_text};
 use crate::{shutdown, whole_file};
@@ -29,6 +29,7 @@ const LARGEST_FILE: u64 = 64 << 20;
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway sim run examples/interfaces.toml
+  causeway sim run examples/uplink.toml --html uplink.html
   causeway sim run scenario.toml --trace timeline.json    # open it at ui.perfetto.dev
   causeway sim run scenario.toml --json | jq '.rows[] | {case, size_bytes, median}'")]
 pub(crate) struct Arguments {
@@ -38,6 +39,9 @@ pub(crate) struct Arguments {
     /// Write a timeline of the first size, for Perfetto
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Write a report with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
 }
@@ -45,12 +49,9 @@ pub(crate) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     shutdown::on_signals()?;
     let output = Output::new(arguments.options.json);
-    let scenario = read(&arguments.file)?;
-    if arguments.trace.is_some() && matches!(scenario.what, What::Program(_)) {
-        return Err(
-            Failure::usage("reading --trace", "programs on substrates have no timeline")
-                .hint("workloads on cards have one"),
-        );
+    let (scenario, text) = read(&arguments.file)?;
+    if !scenario.is_reproducible() {
+        warn("native time is charged: values differ from run to run, and from machine to machine");
     }
     let steps: Vec<(usize, Step<'_>)> = scenario.steps().into_iter().enumerate().collect();
     let progress = Progress::steps(&output, "simulating", steps.len() as u64);
@@ -76,12 +77,16 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     if let Some(directory) = &arguments.options.csv {
         write_csv(directory, &arguments.file, &measures)?;
     }
+    if let Some(path) = &arguments.html {
+        run_page::write(path, &scenario, &text, &rows)?;
+        output.line(&format!("report: {}", path.display()));
+    }
     if let Some(path) = &arguments.trace {
         output.line(&format!("timeline: {}", path.display()));
     }
     output.object(&json!({
         "sim": "run", "scenario": scenario.name, "commit": COMMIT, "simulator": SIMULATOR,
-        "rows": rows }));
+        "reproducible": scenario.is_reproducible(), "rows": rows }));
     Ok(())
 }
 
@@ -97,16 +102,18 @@ fn text_of(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| error.to_string())
 }
 
-fn read(path: &Path) -> Outcome<Scenario> {
+/// Reads a scenario, and answers its text too.
+fn read(path: &Path) -> Outcome<(Scenario, String)> {
     let name = path.display().to_string();
     let what = || format!("reading the scenario {name}");
     let text = text_of(path).map_err(|why| Failure::usage(what(), why))?;
     let beside = path.parent().unwrap_or(Path::new(""));
     let open = |file: &str| text_of(&beside.join(file));
-    scenario::read(&text, &name, &open).map_err(|error| {
+    let scenario = scenario::read(&text, &name, &open).map_err(|error| {
         Failure::usage("reading the scenario", error)
-            .hint("`causeway sim list` names profiles and workloads")
-    })
+            .hint("`causeway sim list` names profiles, workloads and all keys")
+    })?;
+    Ok((scenario, text))
 }
 
 fn row(measure: &Measure) -> Option<Row> {
@@ -125,7 +132,7 @@ fn row(measure: &Measure) -> Option<Row> {
     )
 }
 
-fn table(rows: &[Row]) -> Table {
+pub(super) fn table(rows: &[Row]) -> Table {
     let mut table = Table::new(&["case", "size", "what", "value"]);
     table.align_right(&[1, 3]);
     for row in rows {
@@ -133,15 +140,20 @@ fn table(rows: &[Row]) -> Table {
             0 => String::new(),
             bytes => crate::units::bytes_text(bytes),
         };
-        let value = match row.metric.as_str() {
-            "latency_us" | "time_us" => figure_text("latency_us", row.median),
-            "received_mb_s" => figure_text("bandwidth_mb_s", row.median),
-            "count" => crate::units::count_text(row.median as u64),
-            _ => format!("{:.4}", row.median),
-        };
+        let value = value_text(&row.metric, row.median);
         table.row(vec![row.case.clone(), size, row.metric.clone(), value]);
     }
     table
+}
+
+/// A value with its unit.
+pub(super) fn value_text(metric: &str, value: f64) -> String {
+    match metric {
+        "latency_us" | "time_us" => figure_text("latency_us", value),
+        "received_mb_s" => figure_text("bandwidth_mb_s", value),
+        "count" => crate::units::count_text(value as u64),
+        _ => format!("{value:.4}"),
+    }
 }
 
 fn write_csv(directory: &Path, scenario: &Path, measures: &[Measure]) -> Outcome {

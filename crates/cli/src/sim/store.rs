@@ -137,13 +137,13 @@ impl Store {
         let entries = std::fs::read_dir(&self.directory);
         for entry in entries.into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let is_ours = name
-                .to_str()
-                .and_then(|name| name.strip_suffix(".json"))
-                .is_some_and(|stem| {
-                    stem.len() == DIGEST && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
-                });
-            if is_ours {
+            let name = name.to_str().unwrap_or_default();
+            let is_finished = name.strip_suffix(".json").is_some_and(|stem| {
+                stem.len() == DIGEST && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
+            });
+            // Left by a command that was killed.
+            let is_partial = whole_file::is_partial(name);
+            if is_finished || is_partial {
                 // What cannot be removed is left; nothing depends on it.
                 let _ = std::fs::remove_file(entry.path());
             }
@@ -186,6 +186,7 @@ mod tests {
         std::fs::write(store.path(&tasks[0].parameters()), b"{").unwrap();
         assert_eq!(store.find(&tasks[0]), None);
         std::fs::write(directory.path().join("a/b/note"), b"mine").unwrap();
+        std::fs::write(directory.path().join("a/b/.causeway-x.partial"), b"half").unwrap();
         store.clear();
         let left = std::fs::read_dir(directory.path().join("a/b")).unwrap();
         assert_eq!(left.count(), 1);

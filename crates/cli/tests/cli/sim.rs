@@ -281,16 +281,344 @@ fn a_wrong_scenario_is_refused_with_its_line() {
     super::stand::one_object(&left.out);
 }
 
+const PING: &str = "profile = \"substrates\"\n[workload]\nkind = \"program\"\nprogram = \"ping\"\n\
+                    substrate = \"(C3,NI3)\"\nprocesses = 2\niterations = 16\n";
+
+/// The timeline's events of a kind.
+fn events(path: &Path, kind: &str) -> Vec<Value> {
+    let trace: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap().iter();
+    events
+        .filter(|event| event["ph"] == kind)
+        .cloned()
+        .collect()
+}
+
+/// Each flow begins once and ends once, later.
+fn check_flows(path: &Path) {
+    let (begun, ended) = (events(path, "s"), events(path, "f"));
+    assert!(
+        !begun.is_empty() && begun.len() == ended.len(),
+        "{}",
+        begun.len()
+    );
+    for begin in &begun {
+        let end: Vec<&Value> = ended
+            .iter()
+            .filter(|end| end["id"] == begin["id"])
+            .collect();
+        assert_eq!(end.len(), 1, "{begin}");
+        assert!(begin["ts"].as_f64() <= end[0]["ts"].as_f64(), "{begin}");
+    }
+}
+
 #[test]
-fn programs_have_no_timeline() {
+fn programs_figures_and_tables_are_traced() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    let text = "profile = \"substrates\"\n[workload]\nkind = \"program\"\nprogram = \"ping\"\n\
-                substrate = \"(C3,NI3)\"\nprocesses = 2\niterations = 16\n";
-    std::fs::write(here.join("p.toml"), text).unwrap();
+    std::fs::write(here.join("p.toml"), PING).unwrap();
     let said = sim(here, "run p.toml --json").json();
     assert!(median(&said, "(C3,NI3)/ping/ended", "causeway", 0).is_some());
-    let said = sim(here, "run p.toml --trace t.json").fails(2);
-    assert!(said.contains("--trace"), "{said}");
-    assert_eq!(names(here), ["p.toml"]);
+    assert_eq!(sim(here, "run p.toml --json --trace t.json").json(), said);
+    check_flows(&here.join("t.json"));
+    let wires = events(&here.join("t.json"), "X");
+    assert!(
+        wires.iter().any(|event| event["name"] == "wire"),
+        "{wires:?}"
+    );
+    for what in ["figure 4.12", "figure 2.4", "table 3.2", "table 5.1"] {
+        let plain = sim(here, &format!("{what} --quick --json")).json();
+        let traced = sim(here, &format!("{what} --quick --json --trace f.json")).json();
+        assert_eq!(plain, traced, "{what}");
+        check_flows(&here.join("f.json"));
+        std::fs::remove_file(here.join("f.json")).unwrap();
+    }
+    let doorbells = |run: u32| {
+        let command = format!("figure 4.4 --quick --trace {run}.json --trace-run {run}");
+        let said = String::from_utf8(sim(here, &command).ok()).unwrap();
+        assert!(said.contains("timeline of figure 4.4, "), "{said}");
+        let slices = events(&here.join(format!("{run}.json")), "X");
+        slices
+            .iter()
+            .filter(|event| event["name"] == "doorbell")
+            .count()
+    };
+    assert!(doorbells(1) > 0 && doorbells(2) > 0);
+    let said = sim(here, "figure 4.4 --quick --trace x.json --trace-run 99").fails(2);
+    assert!(said.contains("there are runs 1 to 5"), "{said}");
+    assert_eq!(names(here), ["1.json", "2.json", "p.toml", "t.json"]);
+}
+
+#[test]
+fn a_run_has_a_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    for file in ["interfaces.toml", "uplink.toml", "channels.toml"] {
+        let path = example(file);
+        let said = sim(
+            here,
+            &format!("run {} --json --html r.html", path.display()),
+        )
+        .json();
+        assert_eq!(said["reproducible"], true);
+        let html = std::fs::read_to_string(here.join("r.html")).unwrap();
+        check_report(&html);
+        for row in said["rows"].as_array().unwrap() {
+            assert!(html.contains(row["case"].as_str().unwrap()), "{row}");
+        }
+        assert!(html.contains("[workload]"), "the scenario itself is shown");
+    }
+}
+
+#[test]
+fn the_uplink_of_the_example_limits_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let received = |text: &str| {
+        std::fs::write(here.join("u.toml"), text).unwrap();
+        let said = sim(here, "run u.toml --json").json();
+        let rows = said["rows"].as_array().unwrap().iter();
+        let rates = rows.filter(|row| row["metric"] == "received_mb_s");
+        rates
+            .map(|row| row["median"].as_f64().unwrap())
+            .sum::<f64>()
+    };
+    let text = std::fs::read_to_string(example("uplink.toml")).unwrap();
+    let narrow = received(&text);
+    assert!((19.4..20.0).contains(&narrow), "{narrow}");
+    let wide = received(&text.replace("20 MB/s", "60 MB/s"));
+    assert!((39.0..41.0).contains(&wide), "{wide}");
+}
+
+#[test]
+fn native_time_is_said_to_differ() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    std::fs::write(here.join("n.toml"), format!("{PING}time = \"native\"\n")).unwrap();
+    let left = sim(here, "run n.toml --json").left();
+    assert_eq!(left.code, Some(0), "{}", left.err);
+    assert!(left.err.contains("differ from run to run"), "{}", left.err);
+    let said: Value = serde_json::from_slice(&left.out).unwrap();
+    assert_eq!(said["reproducible"], false);
+}
+
+/// Interrupted again and again, `paper` goes on where it was, and says in the end what it says without interruption.
+#[test]
+fn an_interrupted_paper_goes_on_and_finds_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let paper = |results: &str, jobs: u32| {
+        let outputs = format!("--html {results}.html --csv {results}-csv --results {results}");
+        sim(
+            here,
+            &format!("paper --quick --json --jobs {jobs} {outputs}"),
+        )
+    };
+    let whole = paper("whole", 2).ok();
+    let finished = || -> Vec<(String, u64, std::time::SystemTime)> {
+        use std::os::unix::fs::MetadataExt;
+        let Ok(entries) = std::fs::read_dir(here.join("parts")) else {
+            return Vec::new();
+        };
+        let mut found: Vec<_> = entries
+            .map(|entry| entry.unwrap())
+            .filter_map(|entry| {
+                let name = entry.file_name().into_string().unwrap();
+                let known = entry.metadata().ok()?;
+                let is_finished = name.ends_with(".json");
+                is_finished.then(|| (name, known.ino(), known.modified().unwrap()))
+            })
+            .collect();
+        found.sort();
+        found
+    };
+    let mut before = finished();
+    for (signal, more) in [(Signal::INT, 5), (Signal::KILL, 5), (Signal::TERM, 5)] {
+        let mut child = paper("parts", 2).start();
+        until("more runs are finished", || {
+            finished().len() >= before.len() + more
+        });
+        send(child.id() as i32, signal);
+        assert!(!child.wait().unwrap().success());
+        assert!(!here.join("parts.html").exists() && !here.join("parts-csv").exists());
+        let now = finished();
+        assert!(
+            before.iter().all(|one| now.contains(one)),
+            "one was measured again"
+        );
+        before = now;
+    }
+    assert_eq!(paper("parts", 1).ok(), whole);
+    let after = finished();
+    assert!(
+        before.iter().all(|one| after.contains(one)),
+        "one was measured again"
+    );
+    let read = |path: &str| std::fs::read(here.join(path)).unwrap();
+    assert_eq!(read("whole.html"), read("parts.html"));
+    assert_eq!(
+        names(&here.join("whole-csv")),
+        names(&here.join("parts-csv"))
+    );
+    for name in names(&here.join("whole-csv")) {
+        let of = |directory: &str| read(&format!("{directory}-csv/{name}"));
+        assert_eq!(of("whole"), of("parts"), "{name}");
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_no_half_a_result() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let interfaces = example("interfaces.toml");
+    let run = format!("run {} --trace t.json", interfaces.display());
+    for (blocks, command, place) in [
+        (0, "figure 2.3 --results kept", "kept"),
+        (0, "figure 2.3 --csv csv", "csv"),
+        (8, run.as_str(), "t.json"),
+        (8, "figure 4.12 --quick --trace t.json", "t.json"),
+    ] {
+        let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" sim {command}");
+        let left = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_causeway")])
+            .current_dir(here)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&left.stderr).into_owned();
+        assert_eq!(left.status.code(), Some(1), "{command}: {said}");
+        assert!(said.contains(place), "{command}: {said}");
+    }
+    // The directories are there, and nothing is in them.
+    assert_eq!(names(here), ["csv", "kept"]);
+    assert!(names(&here.join("csv")).is_empty() && names(&here.join("kept")).is_empty());
+}
+
+/// Files as somebody writes them who wants to see what happens.
+#[test]
+fn hostile_scenarios_are_refused_where_they_are_wrong() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    std::fs::create_dir(here.join("d.toml")).unwrap();
+    std::fs::write(here.join("film.txt"), "100\n-5\n").unwrap();
+    let ping = "profile = \"via\"\ndesign = \"Base\"\nsizes = [\"4 B\"]\n[workload]\nkind = \"ping-pong\"\nrounds = 3\n";
+    let exchange = ping.replace("ping-pong", "exchange");
+    let all = exchange.clone() + "nodes = 4\nsimulate = \"all nodes\"\n";
+    let channels = "profile = \"qos\"\ndesign = \"PVIA\"\n[workload]\nkind = \"channels\"\nshape = \"both ways\"\n\
+                    warm_up = \"0 ms\"\nmeasured = \"1 ms\"\n[[workload.channel]]\nkind = \"video\"\nrate = \"1 MB/s\"\nstreams = 1\n";
+    let deep = format!("name = {}{}\n", "[".repeat(20_000), "]".repeat(20_000));
+    let cases: Vec<(String, usize, &str)> = vec![
+        (String::new(), 1, "lacks `[workload]`"),
+        ("\u{0}\u{1}\u{2}".to_owned(), 1, "key"),
+        (deep, 1, ""),
+        (ping.replace("sizes = [", "sizes = [["), 3, ""),
+        (ping.replace("[\"4 B\"]", "\"4 B\""), 3, "a list"),
+        (ping.replace("\"4 B\"", "4"), 3, "a number and its unit"),
+        (ping.replace("4 B", "-4 B"), 3, "B, bit, KiB"),
+        (ping.replace("4 B", "4 QB"), 3, "B, bit, KiB"),
+        (ping.replace("4 B", "99999999999999999999 GiB"), 3, "a size"),
+        (
+            ping.replace("rounds = 3", "rounds = -3"),
+            6,
+            "from 1 to 100000",
+        ),
+        (
+            ping.replace("rounds = 3", "rounds = 3\nrounds = 3"),
+            7,
+            "duplicate",
+        ),
+        (
+            ping.replace("rounds = 3", "rounds = 3.5"),
+            6,
+            "whole number",
+        ),
+        (ping.replace("\"via\"", "\"d.toml\""), 1, "it is no file"),
+        (
+            ping.replace("\"via\"", "\"/dev/zero.toml\""),
+            1,
+            "No such file",
+        ),
+        (ping.replace("\"via\"", "7"), 1, "must be text"),
+        (ping.replace("\"Base\"", "\"base\""), 2, "\"Base\""),
+        (
+            ping.replace("[workload]", "[[workload]]"),
+            4,
+            "must be a table",
+        ),
+        (
+            ping.replace("ping-pong", "ping-pong\u{202e}"),
+            5,
+            "ping-pong",
+        ),
+        (exchange.clone() + "nodes = 3\n", 7, "even"),
+        (
+            exchange.clone() + "nodes = 4294967298\n",
+            7,
+            "from 2 to 4096",
+        ),
+        (
+            exchange + "nodes = 4096\nsimulate = \"all nodes\"\n",
+            7,
+            "65536",
+        ),
+        (
+            all.clone() + "[network]\ntopology = \"ring\"\n",
+            10,
+            "\"tree\"",
+        ),
+        (
+            all + "[[network.switch]]\nname = \"a\"\nnodes = [\"0-3\"]\n[[network.link]]\nends = [\"a\", \"a\"]\n",
+            13,
+            "cycle",
+        ),
+        (channels.replace("\"video\"", "\"audio\""), 9, "best effort"),
+        (channels.replace("streams = 1", "streams = 0"), 11, "from 1"),
+        (
+            channels.replace(
+                "[[workload.channel]]",
+                "trace = \"film.txt\"\n[[workload.channel]]",
+            ),
+            0,
+            "film.txt:2",
+        ),
+        (
+            channels.replace("\"1 ms\"", "\"1 year\""),
+            7,
+            "units are ps",
+        ),
+        (PING.replace("processes = 2", "processes = 3"), 6, "2"),
+        (PING.replace("substrates", "via"), 1, "\"substrates\""),
+        (PING.replace("iterations", "iteration"), 2, "iterations"),
+    ];
+    for (number, (text, line, wanted)) in cases.iter().enumerate() {
+        let name = format!("{number}.toml");
+        std::fs::write(here.join(&name), text).unwrap();
+        let said = sim(here, &format!("run {name}")).fails(2);
+        let place = match line {
+            0 => String::new(),
+            line => format!("{name}:{line}: "),
+        };
+        let start: String = text.chars().take(300).collect();
+        assert!(
+            said.contains(&place) && said.contains(wanted),
+            "{start}: {said}"
+        );
+        assert!(said.len() < 2_000, "{said}");
+    }
+    for missing in ["none.toml", "d.toml", "/dev/zero"] {
+        let said = sim(here, &format!("run {missing}")).fails(2);
+        assert!(said.contains(missing), "{said}");
+    }
+}
+
+/// A network that loses what a process waits for.
+#[test]
+fn who_waits_for_whom_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let text = "profile = \"via\"\ndesign = \"Base\"\nsizes = [\"4 KiB\"]\n[workload]\nkind = \"exchange\"\nnodes = 4\n\
+                simulate = \"all nodes\"\nrounds = 20\n[network]\ntopology = \"tree\"\nfan_out = 2\nwhen_full = \"drop\"\n\
+                buffer = \"1 B\"\nuplink_rate = \"1 MB/s\"\n";
+    std::fs::write(here.join("lossy.toml"), text).unwrap();
+    let said = sim(here, "run lossy.toml").fails(1);
+    assert!(said.contains("node") && said.contains("wait"), "{said}");
 }

@@ -1,8 +1,9 @@
 //! Tables 3.1 and 3.2: MU-Net's messages, printed values beside simulated ones.
 
 use super::table::Cell;
-use super::{FigureError, microseconds};
+use super::{FigureError, Traced, microseconds};
 use crate::substrates::munet::{self, MuNet};
+use crate::substrates::timeline;
 
 /// Columns of Table 3.2: bytes, and active endpoints.
 pub const COLUMNS: [(u32, usize); 6] = [(8, 1), (8, 2), (8, 4), (8, 8), (1_024, 1), (4_096, 1)];
@@ -63,6 +64,28 @@ pub fn table_3_2() -> Result<Vec<Cell>, FigureError> {
         }
     }
     Ok(cells)
+}
+
+/// Rounds of a timeline.
+const SHOWN: u32 = 8;
+
+/// The run of Table 3.1's first column, for a timeline.
+pub fn trace_3_1() -> Result<Traced, FigureError> {
+    traced(ROUND_TRIPS[0].0, 1)
+}
+
+/// The run of Table 3.2's last column, for a timeline.
+pub fn trace_3_2() -> Result<Traced, FigureError> {
+    let (bytes, endpoints) = COLUMNS[5];
+    traced(bytes, endpoints)
+}
+
+fn traced(bytes: u32, endpoints: usize) -> Result<Traced, FigureError> {
+    let ways = munet::ways(MuNet::shipped()?, bytes as usize, endpoints, SHOWN)?;
+    Ok(Traced {
+        of: format!("{bytes} B, active endpoints: {endpoints}"),
+        record: timeline::record(&ways, 1),
+    })
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ pub mod substrates;
 pub mod table;
 
 use crate::engine::{MICROSECOND, Time};
+use crate::node::Record;
 use crate::profile::FileError;
 use crate::substrates::SimError;
 use crate::workloads::RunError;
@@ -118,6 +119,15 @@ enum Run {
     Scaling(Box<scaling::Curve>, usize, Effort),
     Quality(Box<quality::Setting>, Effort),
     Substrates(substrates::Setting),
+}
+
+/// A run with what a timeline needs.
+#[derive(Debug)]
+pub struct Traced {
+    /// What it is of.
+    pub of: String,
+    /// What was noted.
+    pub record: Record,
 }
 
 /// A figure's number, what it shows, and its axes.
@@ -224,6 +234,17 @@ impl Point {
             Run::Scaling(curve, nodes, effort) => scaling::run(curve, *nodes, *effort),
             Run::Quality(setting, effort) => quality::run(setting, *effort),
             Run::Substrates(setting) => substrates::run(*setting),
+        }
+    }
+}
+
+impl Point {
+    /// Runs it once more and keeps what a timeline needs, which takes memory with each message.
+    pub fn traced(&self) -> Result<Traced, FigureError> {
+        match &self.run {
+            Run::Scaling(curve, nodes, effort) => scaling::traced(curve, *nodes, *effort),
+            Run::Quality(setting, effort) => quality::traced(setting, *effort),
+            Run::Substrates(setting) => substrates::traced(*setting),
         }
     }
 }

@@ -2,9 +2,12 @@
 
 use causeway_firmware::{DmaQueue, Settings};
 
-use super::{About, Effort, FigureError, Row, Rows, Verdict, Verdicts, microseconds, prefix_of};
+use super::{
+    About, Effort, FigureError, Row, Rows, Traced, Verdict, Verdicts, microseconds, prefix_of,
+};
 use crate::engine::{MICROSECOND, MILLISECOND};
 use crate::profile::Profile;
+use crate::workloads::Keep;
 use crate::workloads::design::Design;
 use crate::workloads::quality::{self, ChannelOutcome, Experiment, Flow, Shape};
 
@@ -349,11 +352,37 @@ fn load(channels: &[Flow]) -> f64 {
 
 /// Runs a setting: θ of each class, and the latency that the figure shows.
 pub(super) fn run(setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureError> {
+    let experiment = experiment(setting, effort);
+    let outcomes = quality::run(&profile(setting)?, &setting.settings, &experiment)?;
+    Ok(rows_of(setting, &outcomes))
+}
+
+/// Runs one point, for a timeline.
+pub(super) fn traced(setting: &Setting, effort: Effort) -> Result<Traced, FigureError> {
+    let profile = profile(setting)?;
+    let experiment = experiment(setting, effort);
+    let (_, record) = quality::recorded(&profile, &setting.settings, &experiment, Keep::Slices)?;
+    let prefix = setting.assumption.prefix();
+    let (program, suffix) = (setting.program.name(), setting.suffix);
+    Ok(Traced {
+        of: format!(
+            "{prefix}{program}{suffix}, {} MB/s",
+            load(&setting.channels)
+        ),
+        record,
+    })
+}
+
+fn profile(setting: &Setting) -> Result<Profile, FigureError> {
     let mut profile = Profile::shipped("qos")?;
     if let Assumption::Clock(times) = setting.assumption {
         profile.card.clock_hz *= times;
     }
-    let experiment = Experiment {
+    Ok(profile)
+}
+
+fn experiment(setting: &Setting, effort: Effort) -> Experiment {
+    Experiment {
         shape: setting.shape,
         channels: setting.channels.clone(),
         trace: None,
@@ -368,8 +397,10 @@ pub(super) fn run(setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureE
             Assumption::Begin(seed) => seed,
             _ => 1,
         },
-    };
-    let outcomes = quality::run(&profile, &setting.settings, &experiment)?;
+    }
+}
+
+fn rows_of(setting: &Setting, outcomes: &[ChannelOutcome]) -> Vec<Row> {
     let x = load(&setting.channels);
     let prefix = setting.assumption.prefix();
     let program = format!("{prefix}{}{}", setting.program.name(), setting.suffix);
@@ -384,7 +415,7 @@ pub(super) fn run(setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureE
         let members: Vec<&ChannelOutcome> = setting
             .channels
             .iter()
-            .zip(&outcomes)
+            .zip(outcomes)
             .filter(|(flow, _)| *flow == class)
             .map(|(_, outcome)| outcome)
             .collect();
@@ -408,7 +439,7 @@ pub(super) fn run(setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureE
     let reserved = setting
         .channels
         .iter()
-        .zip(&outcomes)
+        .zip(outcomes)
         .filter(|(flow, _)| !matches!(flow, Flow::BestEffort { .. }));
     let (mut injected, mut received) = (0, 0);
     for (_, outcome) in reserved {
@@ -423,7 +454,7 @@ pub(super) fn run(setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureE
     let measured: Vec<&ChannelOutcome> = setting
         .channels
         .iter()
-        .zip(&outcomes)
+        .zip(outcomes)
         .filter(|(flow, _)| {
             let best_effort = matches!(flow, Flow::BestEffort { .. });
             match setting.latency_of {
@@ -443,7 +474,7 @@ pub(super) fn run(setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureE
             value: microseconds(latency / received.max(1)),
         });
     }
-    Ok(rows)
+    rows
 }
 
 /// θ above which jitter counts as meaningful: a quarter of the interval. The figures' scale, on which it would be

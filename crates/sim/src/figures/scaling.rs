@@ -2,9 +2,12 @@
 
 use causeway_firmware::Settings;
 
-use super::{About, Effort, FigureError, Row, Rows, Verdict, Verdicts, microseconds, prefix_of};
+use super::{
+    About, Effort, FigureError, Row, Rows, Traced, Verdict, Verdicts, microseconds, prefix_of,
+};
 use crate::engine::{MICROSECOND, Time};
 use crate::profile::Profile;
+use crate::workloads::Keep;
 use crate::workloads::design::Design;
 use crate::workloads::scaling::{self, Extent, Kind, Load, PROCESSES, Peers};
 
@@ -262,14 +265,9 @@ fn declared(nodes: usize) -> f64 {
     (PROCESSES * (nodes - 1)) as f64
 }
 
-/// Runs one point of a curve.
-pub(super) fn run(curve: &Curve, nodes: usize, effort: Effort) -> Result<Vec<Row>, FigureError> {
-    let mut profile = Profile::shipped("via")?;
-    if let Some(posting) = curve.posting {
-        profile.library.post = posting;
-    }
+fn load(curve: &Curve, nodes: usize, effort: Effort) -> Load {
     let all = curve.kind == Kind::Active(ALL);
-    let load = Load {
+    Load {
         nodes,
         peers: Peers::All,
         kind: curve.kind,
@@ -284,7 +282,32 @@ pub(super) fn run(curve: &Curve, nodes: usize, effort: Effort) -> Result<Vec<Row
         },
         extent: Extent::Representative,
         seed: 1,
-    };
+    }
+}
+
+fn profile(curve: &Curve) -> Result<Profile, FigureError> {
+    let mut profile = Profile::shipped("via")?;
+    if let Some(posting) = curve.posting {
+        profile.library.post = posting;
+    }
+    Ok(profile)
+}
+
+/// Runs one point of a curve, for a timeline.
+pub(super) fn traced(curve: &Curve, nodes: usize, effort: Effort) -> Result<Traced, FigureError> {
+    let profile = profile(curve)?;
+    let load = load(curve, nodes, effort);
+    let (_, record) = scaling::recorded(&profile, &curve.settings, &load, Keep::Slices)?;
+    Ok(Traced {
+        of: format!("{}, {nodes} nodes", curve.series),
+        record,
+    })
+}
+
+/// Runs one point of a curve.
+pub(super) fn run(curve: &Curve, nodes: usize, effort: Effort) -> Result<Vec<Row>, FigureError> {
+    let profile = profile(curve)?;
+    let load = load(curve, nodes, effort);
     let outcome = scaling::run(&profile, &curve.settings, &load)?;
     let x = declared(nodes);
     let mut rows = Vec::new();

@@ -2,15 +2,17 @@
 //!
 //! The text prints no values but §2.3's latencies; it states orders, crossings and knees.
 
-use super::{About, FigureError, Row, Rows, Verdict, Verdicts, microseconds};
+use super::{About, FigureError, Row, Rows, Traced, Verdict, Verdicts, microseconds};
 use crate::am::port::Function;
 use crate::engine::Time;
-use crate::programs::fft::Fft;
 use crate::programs::is::IntegerSort;
 use crate::programs::matmul::Matmul;
 use crate::programs::ping::{BULK_BYTES, ITERATIONS, Ping};
+use crate::scenario::{ProgramSetup, Runnable};
 use crate::substrates::one_way::{self, SHORT_BYTES};
-use crate::substrates::{Combination, Costs, Done, Outcome, Setup, SimError, run as simulate};
+use crate::substrates::{
+    Combination, Costs, Done, Outcome, Setup, SimError, run as simulate, timeline,
+};
 
 use Combination::{C1Ni1, C1Ni2, C2Ni3, C3Ni3};
 
@@ -203,27 +205,10 @@ pub(super) fn run(setting: Setting) -> Result<Vec<Row>, FigureError> {
             let bulk = ping(costs, one, Ping::bulk(ITERATIONS, BULK_BYTES))?;
             vec![row("Ping_Pong", x, pong), row("Ping_Bulk", x, bulk)]
         }
-        Setting::Fft(one, points, ranks) => {
-            let outcome = simulate(&Setup::new(one, costs, ranks), &fft(points)?)?;
-            profile(one, f64::from(ranks), &outcome)
+        Setting::Fft(one, _, x) | Setting::Matmul(one, x) | Setting::Sort(one, x) => {
+            accounts(setting, costs, one, f64::from(x))?
         }
-        Setting::Growth(one, points) => {
-            let setup = Setup::new(one, costs, FFT_GROWTH_RANKS);
-            profile(one, points as f64, &simulate(&setup, &fft(points)?)?)
-        }
-        Setting::Matmul(one, side) => {
-            let setup = Setup {
-                processes_per_host: side,
-                ..Setup::new(one, costs, side * side)
-            };
-            let program = Matmul { size: MATMUL_SIZE };
-            profile(one, f64::from(side), &simulate(&setup, &program)?)
-        }
-        Setting::Sort(one, ranks) => {
-            let setup = Setup::new(one, costs, ranks);
-            let outcome = simulate(&setup, &IntegerSort::SAMPLE)?;
-            profile(one, f64::from(ranks), &outcome)
-        }
+        Setting::Growth(one, points) => accounts(setting, costs, one, points as f64)?,
         Setting::Clock(one, iterations, clock) => {
             let costs = with_clocks(costs, CLOCK_HOST * MHZ, clock * MHZ);
             let time = ping(costs, one, Ping::pong(iterations))?;
@@ -244,8 +229,80 @@ pub(super) fn run(setting: Setting) -> Result<Vec<Row>, FigureError> {
     })
 }
 
-fn fft(points: usize) -> Result<Fft, FigureError> {
-    Fft::new(points).map_err(|error| SimError::Program { rank: 0, error }.into())
+/// Where the time of a program goes.
+fn accounts(
+    setting: Setting,
+    costs: Costs,
+    one: Combination,
+    x: f64,
+) -> Result<Vec<Row>, FigureError> {
+    match work(setting, costs) {
+        Work::Bare(..) => Ok(Vec::new()),
+        Work::Program(ProgramSetup { setup, program }) => {
+            Ok(profile(one, x, &program.run(&setup)?))
+        }
+    }
+}
+
+/// What a point runs.
+enum Work {
+    /// Messages of so many bytes, without Active Messages.
+    Bare(Combination, usize),
+    /// A program.
+    Program(ProgramSetup),
+}
+
+/// What a point runs; of several programs the first.
+fn work(setting: Setting, costs: Costs) -> Work {
+    let (setup, program) = match setting {
+        Setting::OneWay(one) => return Work::Bare(one, SHORT_BYTES),
+        Setting::RoundTrip(one, bytes) => return Work::Bare(one, bytes),
+        Setting::Ping(one) => {
+            let ping = Ping::pong(ITERATIONS);
+            (Setup::new(one, costs, 2), Runnable::Ping(ping))
+        }
+        Setting::Fft(one, points, ranks) => (Setup::new(one, costs, ranks), Runnable::Fft(points)),
+        Setting::Growth(one, points) => {
+            let setup = Setup::new(one, costs, FFT_GROWTH_RANKS);
+            (setup, Runnable::Fft(points))
+        }
+        Setting::Matmul(one, side) => {
+            let setup = Setup {
+                processes_per_host: side,
+                ..Setup::new(one, costs, side * side)
+            };
+            (setup, Runnable::Matmul(Matmul { size: MATMUL_SIZE }))
+        }
+        Setting::Sort(one, ranks) => {
+            let sort = Runnable::Sort(IntegerSort::SAMPLE);
+            (Setup::new(one, costs, ranks), sort)
+        }
+        Setting::Clock(one, iterations, clock) => {
+            let costs = with_clocks(costs, CLOCK_HOST * MHZ, clock * MHZ);
+            let ping = Runnable::Ping(Ping::pong(iterations));
+            (Setup::new(one, costs, 2), ping)
+        }
+        Setting::Knee(one, host, place) => {
+            let np_hz = host * MHZ * knee_clock(place) / 1_000;
+            let costs = with_clocks(costs, host * MHZ, np_hz);
+            let ping = Runnable::Ping(Ping::bulk(KNEE_ITERATIONS, KNEE_BYTES));
+            (Setup::new(one, costs, 2), ping)
+        }
+    };
+    Work::Program(ProgramSetup { setup, program })
+}
+
+/// Runs one point, for a timeline.
+pub(super) fn traced(setting: Setting) -> Result<Traced, FigureError> {
+    let costs = Costs::psnow()?;
+    let record = match work(setting, costs) {
+        Work::Bare(one, bytes) => timeline::record(&one_way::ways(one, costs, bytes)?, 1),
+        Work::Program(program) => program.traced()?.1,
+    };
+    Ok(Traced {
+        of: format!("{setting:?}"),
+        record,
+    })
 }
 
 fn knee_series(one: Combination, host: u64) -> String {

@@ -1,10 +1,10 @@
 //! Tables 5.1 and 5.2: printed values beside simulated ones.
 
-use super::{FigureError, microseconds};
+use super::{FigureError, Traced, microseconds};
 use crate::engine::{Time, duration_at};
 use crate::profile::Profile;
 use crate::workloads::design::Design;
-use crate::workloads::ping;
+use crate::workloads::{Keep, ping};
 
 /// The programs of chapter 5, in the tables' order.
 pub const PROGRAMS: [Design; 3] = [Design::Svia, Design::Pvia, Design::QosVia];
@@ -181,6 +181,32 @@ const BULK_ROUNDS: u32 = 12;
 /// Table 5.2 on the same profile.
 pub fn table_5_2() -> Result<Vec<Cell>, FigureError> {
     table_5_2_on(&Profile::shipped("qos")?)
+}
+
+/// A run of Table 5.1, for a timeline: the program that does the most, with a message of several pages.
+pub fn trace_5_1() -> Result<Traced, FigureError> {
+    let profile = Profile::shipped("qos")?;
+    let (program, bytes) = (PROGRAMS[2], SIZES[3]);
+    let settings = program.roomy(4);
+    let (_, record) = ping::ping_pong_recorded(&profile, settings, bytes, ROUNDS, Keep::Slices)?;
+    Ok(Traced {
+        of: format!("{}, {bytes} B", program.name()),
+        record,
+    })
+}
+
+/// A run of Table 5.2, for a timeline.
+pub fn trace_5_2() -> Result<Traced, FigureError> {
+    let profile = Profile::shipped("qos")?;
+    let (program, bytes, window) = (PROGRAMS[2], SIZES[3], WINDOWS[2]);
+    let settings = program.roomy(2 * window);
+    let keep = Keep::Slices;
+    let (_, record) =
+        ping::ping_bulk_recorded(&profile, settings, bytes, window, BULK_ROUNDS, keep)?;
+    Ok(Traced {
+        of: format!("{}, {bytes} B, windows of {window}", program.name()),
+        record,
+    })
 }
 
 /// Table 5.2 on other hardware.

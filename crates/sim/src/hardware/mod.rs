@@ -13,7 +13,7 @@
 //! | [`IoBus`] | PCI and its kin: arbitration, address cycles, bursts, reads that are refused once and tried again, the bridge's latency, programmed reads and writes |
 //! | [`HostDma`] | a DMA engine between host memory and the card, with or without a queue, with one or several channels |
 //! | [`HostCpu`] | a processor of the host: computation, system calls, context switches, interrupts |
-//! | [`Network`] | links, output-queued switches that stop the sender or drop, routes over a tree |
+//! | [`Network`] | links, output-queued switches that stop the sender or drop, routes over a [`Topology`], which is a tree |
 //!
 //! A DMA transfer in short: [`HostDma::start`] takes a job and answers when to call
 //! [`HostDma::advance`] for which channel; each call does the next step of a burst on the bus
@@ -22,16 +22,19 @@
 mod bus;
 mod dma;
 mod host;
+mod lane;
 mod memory;
 mod network;
 mod shared;
+mod topology;
 
 pub use bus::{IoBus, IoBusSpec, Posted};
 pub use dma::{Advance, Channels, Direction, DmaFull, HostDma, HostDmaSpec, Job, Wake};
 pub use host::{HostCpu, HostSpec};
 pub use memory::{Memory, MemorySpec};
-pub use network::{LinkSpec, Network, NodeId, Sent, SwitchSpec, Topology, TopologyError, WhenFull};
+pub use network::{LinkSpec, Network, NodeId, Sent, SwitchSpec, WhenFull};
 pub use shared::{Shared, Span};
+pub use topology::{LinkChange, SwitchChange, Topology, TopologyError};
 
 #[cfg(test)]
 mod tests;

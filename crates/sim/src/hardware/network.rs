@@ -3,14 +3,14 @@
 //! A frame's head goes on as soon as the next link is free (cut-through), its tail follows at the link's speed.
 //! Each output of a switch serves frames in the order in which their heads arrive. Frames that wait there lie in the
 //! output's buffer; when it is full, the sender is stopped ([`WhenFull::Stop`]: nothing is lost, and the
-//! link behind is held) or the frame is lost ([`WhenFull::Drop`]).
+//! link behind is held) or the frame is lost ([`WhenFull::Drop`]). A link that is faster than the one before begins
+//! a frame when it will not run dry, and the buffer holds what has come until then.
 //!
-//! Cables form a tree. Stopping senders around a cycle of links could wait for itself for ever, so that a
-//! topology with a cycle is refused.
+//! A frame's whole way is reserved when it is sent. Two frames that are to meet at an output far from
+//! both senders may therefore be served in the order of their sending where that of their coming differs by less than a frame.
 
-use std::fmt;
-
-use super::Shared;
+use super::lane::Lane;
+use super::topology::{LinkChange, Topology};
 use crate::engine::{Time, duration_at};
 
 /// One of the computers, from 0.
@@ -36,6 +36,15 @@ pub enum WhenFull {
     Drop,
 }
 
+impl WhenFull {
+    /// How files say it. Credits and stop signals differ in who counts the room, and not in when there is none.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("stop", Self::Stop),
+        ("credit", Self::Stop),
+        ("drop", Self::Drop),
+    ];
+}
+
 /// What a switch is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchSpec {
@@ -47,107 +56,6 @@ pub struct SwitchSpec {
     pub when_full: WhenFull,
 }
 
-/// Why a topology is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TopologyError {
-    /// There is no node, or no switch.
-    Empty,
-    /// A cable or node names a switch that does not exist.
-    NoSuchSwitch(usize),
-    /// This cable joins two switches that are already joined.
-    Cycle(usize, usize),
-    /// No cables lead from switch 0 to this one.
-    Apart(usize),
-}
-
-impl fmt::Display for TopologyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => write!(f, "there must be at least one node and one switch"),
-            Self::NoSuchSwitch(switch) => write!(f, "there is no switch {switch}"),
-            Self::Cycle(a, b) => write!(
-                f,
-                "the cable between switches {a} and {b} closes a cycle; cables must form a tree, as stopped \
-                 senders could wait for each other around a cycle for ever"
-            ),
-            Self::Apart(switch) => write!(f, "no cables lead from switch 0 to switch {switch}"),
-        }
-    }
-}
-
-impl std::error::Error for TopologyError {}
-
-/// Which node hangs on which switch, and how the switches are joined.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Topology {
-    /// For each node its switch.
-    switch_of: Vec<usize>,
-    /// For each switch its neighbour on the way to switch 0, and how many cables that is.
-    above: Vec<(usize, usize)>,
-}
-
-impl Topology {
-    /// All nodes on one switch.
-    pub fn star(nodes: usize) -> Result<Self, TopologyError> {
-        Self::tree(vec![0; nodes], 1, &[])
-    }
-
-    /// Nodes on the switches that `switch_of` names, and cables between `switches` switches.
-    pub fn tree(
-        switch_of: Vec<usize>,
-        switches: usize,
-        cables: &[(usize, usize)],
-    ) -> Result<Self, TopologyError> {
-        if switch_of.is_empty() || switches == 0 {
-            return Err(TopologyError::Empty);
-        }
-        let named = cables.iter().flat_map(|&(a, b)| [a, b]);
-        if let Some(missing) = switch_of
-            .iter()
-            .copied()
-            .chain(named)
-            .find(|&switch| switch >= switches)
-        {
-            return Err(TopologyError::NoSuchSwitch(missing));
-        }
-        let mut neighbours = vec![Vec::new(); switches];
-        let mut group: Vec<usize> = (0..switches).collect();
-        for &(a, b) in cables {
-            if group[a] == group[b] {
-                return Err(TopologyError::Cycle(a, b));
-            }
-            let (old, new) = (group[a], group[b]);
-            for of in &mut group {
-                if *of == old {
-                    *of = new;
-                }
-            }
-            neighbours[a].push(b);
-            neighbours[b].push(a);
-        }
-        let mut above = vec![(0, usize::MAX); switches];
-        above[0].1 = 0;
-        let mut to_visit = vec![0];
-        while let Some(switch) = to_visit.pop() {
-            for &neighbour in &neighbours[switch] {
-                if above[neighbour].1 == usize::MAX {
-                    above[neighbour] = (switch, above[switch].1 + 1);
-                    to_visit.push(neighbour);
-                }
-            }
-        }
-        if let Some(apart) = above.iter().position(|&(_, depth)| depth == usize::MAX) {
-            return Err(TopologyError::Apart(apart));
-        }
-        Ok(Self { switch_of, above })
-    }
-
-    /// How many nodes there are.
-    pub fn nodes(&self) -> usize {
-        self.switch_of.len()
-    }
-}
-
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
@@ -157,34 +65,75 @@ pub struct Sent {
     pub arrives: Option<Time>,
 }
 
+/// One direction of a link, with the output that feeds it.
+#[derive(Clone, Debug)]
+struct Leg {
+    bytes_per_second: u64,
+    /// Of the link.
+    latency: Time,
+    /// Of the switch whose output it is; 0 for a node's own.
+    switch_latency: Time,
+    /// How long the output's buffer takes to run dry.
+    slack: Time,
+    when_full: WhenFull,
+    lane: Lane,
+}
+
+/// What a frame does on a leg.
+#[derive(Clone, Copy, Debug)]
+struct Hop {
+    leg: usize,
+    start: Time,
+    end: Time,
+}
+
 /// All links and switches.
 #[derive(Clone, Debug)]
 pub struct Network {
-    link: LinkSpec,
-    switch: SwitchSpec,
+    framing_bytes: u64,
     topology: Topology,
     /// From each node to its switch, then from each switch to its node, then from each switch upwards, then down to it.
-    legs: Vec<Shared>,
-    /// The legs of the present frame's way.
-    way: Vec<usize>,
-    /// Those of them that lead down, last first.
+    legs: Vec<Leg>,
+    /// The present frame's way.
+    way: Vec<Hop>,
+    /// Those of its legs that lead down, last first.
     descents: Vec<usize>,
-    starts: Vec<Time>,
     lost: u64,
 }
 
 impl Network {
-    /// An idle network.
+    /// An idle network. What the topology does not change of a link or switch is as here.
     pub fn new(link: LinkSpec, switch: SwitchSpec, topology: Topology) -> Self {
-        let legs = 2 * (topology.nodes() + topology.above.len());
+        let leg = |change: LinkChange, of: Option<usize>| {
+            let rate = change.bytes_per_second.unwrap_or(link.bytes_per_second);
+            let changed = of.map(|of| topology.switch(of)).unwrap_or_default();
+            let buffer = changed.buffer_bytes.unwrap_or(switch.buffer_bytes);
+            Leg {
+                bytes_per_second: rate,
+                latency: change.latency.unwrap_or(link.latency),
+                switch_latency: match of {
+                    None => 0,
+                    Some(_) => changed.latency.unwrap_or(switch.latency),
+                },
+                slack: duration_at(buffer, rate),
+                when_full: changed.when_full.unwrap_or(switch.when_full),
+                lane: Lane::default(),
+            }
+        };
+        let nodes = (0..topology.nodes()).map(|node| topology.node(node));
+        let cables = (0..topology.switches()).map(|switch| topology.above(switch));
+        let out = nodes.clone().map(|(_, link)| leg(link, None));
+        let to_nodes = nodes.map(|(switch, link)| leg(link, Some(switch)));
+        let up = cables.clone().enumerate();
+        let up = up.map(|(switch, (.., link))| leg(link, Some(switch)));
+        let down = cables.map(|(above, _, link)| leg(link, Some(above)));
+        let legs = out.chain(to_nodes).chain(up).chain(down).collect();
         Self {
-            link,
-            switch,
+            framing_bytes: link.framing_bytes,
+            legs,
             topology,
-            legs: vec![Shared::default(); legs],
             way: Vec::new(),
             descents: Vec::new(),
-            starts: Vec::new(),
             lost: 0,
         }
     }
@@ -199,97 +148,110 @@ impl Network {
         self.lost
     }
 
-    /// The link's speed and latency.
-    pub fn link(&self) -> &LinkSpec {
-        &self.link
-    }
-
-    /// The use of the link from `node` to its switch.
-    pub fn outward(&self, node: NodeId) -> Option<&Shared> {
-        (node < self.nodes()).then(|| &self.legs[node])
-    }
-
     /// Collects the legs from `from` to `to`, which both exist.
     fn find_way(&mut self, from: NodeId, to: NodeId) {
         let nodes = self.nodes();
-        let switches = self.topology.above.len();
-        let (up, down) = (2 * nodes, 2 * nodes + switches);
+        let (up, down) = (2 * nodes, 2 * nodes + self.topology.switches());
+        let hop = |leg| Hop {
+            leg,
+            start: 0,
+            end: 0,
+        };
         self.way.clear();
-        self.way.push(from);
-        let mut here = self.topology.switch_of[from];
-        let mut there = self.topology.switch_of[to];
+        self.way.push(hop(from));
+        let (mut here, _) = self.topology.node(from);
+        let (mut there, _) = self.topology.node(to);
         self.descents.clear();
         while here != there {
-            let (here_above, here_depth) = self.topology.above[here];
-            let (there_above, there_depth) = self.topology.above[there];
+            let (here_above, here_depth, _) = self.topology.above(here);
+            let (there_above, there_depth, _) = self.topology.above(there);
             if here_depth >= there_depth {
-                self.way.push(up + here);
+                self.way.push(hop(up + here));
                 here = here_above;
             } else {
                 self.descents.push(down + there);
                 there = there_above;
             }
         }
-        self.way.extend(self.descents.iter().rev());
-        self.way.push(nodes + to);
+        self.way
+            .extend(self.descents.iter().rev().map(|&leg| hop(leg)));
+        self.way.push(hop(nodes + to));
     }
 
     /// Sends a frame of `bytes`, whose first byte leaves at `now` at the earliest.
     ///
     /// A frame for a node that does not exist is lost.
     pub fn send(&mut self, now: Time, from: NodeId, to: NodeId, bytes: u64) -> Sent {
-        let Self { link, switch, .. } = &*self;
-        let rate = link.bytes_per_second;
-        let length = duration_at(bytes.saturating_add(link.framing_bytes), rate);
-        let slack = duration_at(switch.buffer_bytes, rate);
-        let (hop, link_latency) = (link.latency + switch.latency, link.latency);
-        let when_full = switch.when_full;
+        let bytes = bytes.saturating_add(self.framing_bytes);
         if from.max(to) >= self.nodes() {
             self.lost += 1;
+            let left = self.legs.get(from).map_or(now, |leg| {
+                now.saturating_add(duration_at(bytes, leg.bytes_per_second))
+            });
             return Sent {
-                left: now + length,
+                left,
                 arrives: None,
             };
         }
         self.find_way(from, to);
-        self.starts.clear();
-        let mut head = now;
-        for (place, &leg) in self.way.iter().enumerate() {
-            let shared = &mut self.legs[leg];
-            let wait = shared.free_at().saturating_sub(head);
-            if place > 0 && when_full == WhenFull::Drop && wait + length > slack.max(length) {
+        // When the frame's head and tail come to the present leg's beginning.
+        let (mut head, mut tail) = (now, now);
+        let mut left = now;
+        for place in 0..self.way.len() {
+            let hop = &mut self.way[place];
+            let leg = &mut self.legs[hop.leg];
+            let length = duration_at(bytes, leg.bytes_per_second);
+            let ready = head.max(tail.saturating_sub(length));
+            let ready = ready.saturating_add(leg.switch_latency);
+            let gap = leg.lane.gap(now, ready, length);
+            let queued = (gap.start - ready).saturating_add(length);
+            if place > 0 && leg.when_full == WhenFull::Drop && queued > leg.slack.max(length) {
                 self.lost += 1;
                 return Sent {
-                    left: self.starts[0] + length,
+                    left,
                     arrives: None,
                 };
             }
-            let start = shared.occupy(head, length).start;
-            self.starts.push(start);
-            head = start + hop;
-        }
-        let Some(&last) = self.starts.last() else {
-            return Sent {
-                left: now,
-                arrives: Some(now),
-            };
-        };
-        let mut end = last + length;
-        let arrives = end + link_latency;
-        // Backwards: a leg's tail leaves no earlier than the next output's buffer can take it.
-        for (&leg, &start) in self.way.iter().zip(&self.starts).rev().skip(1) {
-            end = (start + length).max(end.saturating_sub(slack + hop));
-            self.legs[leg].hold_until(end);
+            leg.lane.take(gap);
+            (hop.start, hop.end) = (gap.start, gap.end);
+            head = gap.start.saturating_add(leg.latency);
+            tail = gap.end.saturating_add(leg.latency);
+            if place == 0 {
+                left = gap.end;
+            }
         }
         Sent {
-            left: end,
-            arrives: Some(arrives),
+            left: self.hold_back().unwrap_or(left),
+            arrives: Some(tail),
         }
+    }
+
+    /// Holds the frame on each leg until the next output's buffer can take its tail; answers when that has left its
+    /// sender.
+    fn hold_back(&mut self) -> Option<Time> {
+        let last = self.way.last()?;
+        let mut end = last.end;
+        let mut next = last.leg;
+        for hop in self.way.iter().rev().skip(1) {
+            let (slack, switch_latency) = {
+                let next = &self.legs[next];
+                (next.slack, next.switch_latency)
+            };
+            let leg = &mut self.legs[hop.leg];
+            let before = slack
+                .saturating_add(switch_latency)
+                .saturating_add(leg.latency);
+            end = hop.end.max(end.saturating_sub(before));
+            leg.lane.hold(hop.start, end);
+            next = hop.leg;
+        }
+        Some(end)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::topology::SwitchChange;
     use super::*;
 
     fn network(when_full: WhenFull, topology: Topology) -> Network {
@@ -334,25 +296,101 @@ mod tests {
     }
 
     #[test]
-    fn trees_are_walked_and_cycles_refused() {
+    fn trees_are_walked() {
         let tree = Topology::tree(vec![1, 2, 2], 3, &[(0, 1), (0, 2)]).expect("a tree");
         let mut network = network(WhenFull::Stop, tree);
         let far = network.send(0, 0, 1, 1_000).arrives.expect("arrives");
-        let near = network.send(0, 2, 1, 0).arrives.expect("arrives");
+        let near = network.send(0, 2, 1, 1_000).arrives.expect("arrives");
         assert_eq!(far, 1_000_000 + 4 * 10_000 + 3 * 100_000);
-        assert!(near >= far, "the output is taken until then");
         assert_eq!(
-            Topology::tree(vec![0], 3, &[(0, 1), (1, 2), (2, 0)]),
-            Err(TopologyError::Cycle(2, 0))
+            near,
+            far + 1_000_000,
+            "the output is taken before it is through"
+        );
+    }
+
+    /// Two switches with two nodes each, and a cable of a quarter of the usual rate.
+    fn narrow(when_full: WhenFull) -> Network {
+        let mut tree = Topology::tree(vec![0, 0, 1, 1], 2, &[(0, 1)]).expect("a tree");
+        let quarter = LinkChange {
+            bytes_per_second: Some(250_000_000),
+            latency: Some(20_000),
+        };
+        tree.change_cable(1, 0, quarter);
+        network(when_full, tree)
+    }
+
+    #[test]
+    fn a_narrow_cable_slows_down_what_crosses_it_and_nothing_else() {
+        let mut network = narrow(WhenFull::Stop);
+        let across = network.send(0, 0, 2, 1_000);
+        // 4 µs on the cable; the last link begins when it will not run dry.
+        assert_eq!(
+            across.arrives,
+            Some(4_000_000 + 10_000 + 20_000 + 10_000 + 2 * 100_000)
         );
         assert_eq!(
-            Topology::tree(vec![0], 2, &[]),
-            Err(TopologyError::Apart(1))
+            across.left, 1_000_000,
+            "the buffer takes what the cable does not"
         );
+        let second = network.send(0, 1, 2, 1_000);
+        assert_eq!(second.arrives, across.arrives.map(|at| at + 4_000_000));
+        // Of 1,000 bytes, 8 µs from now, 1,500 may still wait: 6 µs.
         assert_eq!(
-            Topology::tree(vec![5], 2, &[(0, 1)]),
-            Err(TopologyError::NoSuchSwitch(5))
+            second.left,
+            8_000_000 + 10_000 + 100_000 - 6_000_000 - 110_000
         );
-        assert_eq!(Topology::star(0), Err(TopologyError::Empty));
+        let near = network.send(0, 3, 2, 1_000);
+        let alone = 1_000_000 + 20_000 + 100_000;
+        assert_eq!(
+            near.arrives,
+            Some(alone),
+            "there is a gap before the others come"
+        );
+    }
+
+    #[test]
+    fn frames_are_lost_where_the_narrow_cable_begins() {
+        let mut network = narrow(WhenFull::Drop);
+        let mut sent: Vec<Sent> = Vec::new();
+        for _ in 0..6 {
+            let now = sent.last().map_or(0, |sent| sent.left);
+            sent.push(network.send(now, 0, 2, 500));
+        }
+        let arrived = sent.iter().filter(|sent| sent.arrives.is_some()).count();
+        // One on the cable and two in the buffer, before the first one is through.
+        assert_eq!((arrived, network.lost()), (4, 2));
+        let near = network.send(0, 1, 0, 500);
+        assert!(near.arrives.is_some());
+    }
+
+    #[test]
+    fn stopping_reaches_back_over_several_switches() {
+        let cables = [(0, 1), (1, 2), (2, 3)];
+        let mut tree = Topology::tree(vec![0, 0, 3], 4, &cables).expect("a tree");
+        let slow = LinkChange {
+            bytes_per_second: Some(100_000_000),
+            latency: None,
+        };
+        tree.change_node_link(2, slow);
+        for switch in 0..4 {
+            let small = SwitchChange {
+                buffer_bytes: Some(500),
+                ..SwitchChange::default()
+            };
+            tree.change_switch(switch, small);
+        }
+        let mut network = network(WhenFull::Stop, tree);
+        let mut now = 0;
+        for _ in 0..20 {
+            let sent = network.send(now, 0, 2, 1_000);
+            assert!(sent.left > now && sent.arrives.is_some());
+            now = sent.left;
+        }
+        // 10 µs each at the end; what the buffers hold leaves its sender earlier.
+        assert!((180_000_000..=200_000_000).contains(&now), "{now}");
+        let other = network.send(0, 1, 0, 1_000);
+        assert!(other.arrives.is_some_and(|at| at < 2_000_000), "{other:?}");
+        assert_eq!(network.lost(), 0);
     }
 }

@@ -98,6 +98,8 @@ pub struct Slice {
 /// What a timeline has a line for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Track {
+    /// Doorbells of sends that the card's program has not noticed yet.
+    Doorbell,
     /// A process of the host.
     Process(u32),
     /// One of the card's processors.
@@ -110,6 +112,8 @@ pub enum Track {
     NetSend,
     /// The network receive engine.
     NetReceive,
+    /// The way from node to node.
+    Wire,
 }
 
 /// Sums over a run.
@@ -125,6 +129,8 @@ pub struct Sums {
     pub turns: u64,
     /// Frames that left.
     pub frames: u64,
+    /// Frames that the network lost.
+    pub frames_lost: u64,
     /// Times that the program gave an engine more than it holds.
     pub overcommitted: u64,
     /// Completions with an error.

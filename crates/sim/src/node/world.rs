@@ -420,6 +420,7 @@ impl World {
             self.events.at(arrives, event);
         } else if let Some(frame) = self.frames.get_mut(number) {
             frame.lost = true;
+            self.record.sums.frames_lost += 1;
         }
     }
 

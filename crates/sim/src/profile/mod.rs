@@ -17,7 +17,9 @@ pub(crate) use reader::{Section, Source};
 use causeway_firmware::Step;
 
 use crate::engine::{Time, duration_at};
-use crate::hardware::{HostDmaSpec, HostSpec, IoBusSpec, LinkSpec, MemorySpec, SwitchSpec};
+use crate::hardware::{
+    HostDmaSpec, HostSpec, IoBusSpec, LinkSpec, MemorySpec, SwitchSpec, Topology, TopologyError,
+};
 
 /// Everything about the hardware of a cluster whose nodes are alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +46,8 @@ pub struct Profile {
     pub link: LinkSpec,
     /// Switches.
     pub switch: SwitchSpec,
+    /// How nodes and switches are joined; all nodes on one switch if nothing is said.
+    pub topology: Option<Topology>,
 }
 
 /// What the user-level library costs a process.
@@ -115,6 +119,15 @@ pub const SHIPPED: &[(&str, &str)] = &[
 ];
 
 impl Profile {
+    /// How `nodes` nodes are joined.
+    pub fn topology(&self, nodes: usize) -> Result<Topology, TopologyError> {
+        match &self.topology {
+            Some(topology) if topology.nodes() == nodes => Ok(topology.clone()),
+            Some(topology) => Err(TopologyError::OtherNodes(topology.nodes(), nodes)),
+            None => Topology::star(nodes),
+        }
+    }
+
     /// Reads a profile's text; `file` is its name for complaints.
     pub fn parse(text: &str, file: &str) -> Result<Self, FileError> {
         read::profile(text, file)

@@ -52,12 +52,7 @@ pub(super) fn profile(text: &str, file: &str) -> Result<Profile, FileError> {
     let switch = SwitchSpec {
         latency: switch_section.quantity("latency", Kind::Time)?.value,
         buffer_bytes: switch_section.positive("buffer", Kind::Size)?.value,
-        when_full: switch_section
-            .word(
-                "when_full",
-                &[("stop", WhenFull::Stop), ("drop", WhenFull::Drop)],
-            )?
-            .value,
+        when_full: switch_section.word("when_full", WhenFull::WORDS)?.value,
     };
     switch_section.finish()?;
     root.finish()?;
@@ -73,6 +68,7 @@ pub(super) fn profile(text: &str, file: &str) -> Result<Profile, FileError> {
         net_dma,
         link,
         switch,
+        topology: None,
     })
 }
 

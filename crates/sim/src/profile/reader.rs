@@ -35,11 +35,16 @@ pub(crate) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    pub(crate) fn error(&self, span: &Range<usize>, message: impl Into<String>) -> FileError {
+    /// The line, from 1, on which something begins.
+    fn line(&self, span: &Range<usize>) -> usize {
         let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
+        1 + before.iter().filter(|&&byte| byte == b'\n').count()
+    }
+
+    pub(crate) fn error(&self, span: &Range<usize>, message: impl Into<String>) -> FileError {
         FileError {
             file: self.file.to_owned(),
-            line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(),
+            line: self.line(span),
             message: message.into(),
         }
     }
@@ -125,7 +130,10 @@ impl<'a> Section<'a> {
             })),
             other => Err(self.error(
                 &span,
-                format!("`{name}` must be a table, and is a {}", other.type_str()),
+                format!(
+                    "`{name}` must be a table, and is of type {}",
+                    other.type_str()
+                ),
             )),
         }
     }
@@ -342,6 +350,33 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// A number of the user's own that need not be whole.
+    pub(crate) fn own_number(
+        &mut self,
+        key: &str,
+        least: f64,
+        most: f64,
+    ) -> Result<Found<f64>, FileError> {
+        let value = self.need(key)?;
+        let span = value.span();
+        let text = match value.get_ref() {
+            DeValue::Float(number) => number.as_str().replace('_', ""),
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str().replace('_', ""),
+            _ => String::new(),
+        };
+        let number = text.parse::<f64>().ok();
+        match number.filter(|number| (least..=most).contains(number)) {
+            Some(value) => Ok(Found { value, span }),
+            None => Err(self.error(
+                &span,
+                format!(
+                    "`{}` must be a number from {least} to {most}",
+                    self.path(key)
+                ),
+            )),
+        }
+    }
+
     /// A list of quantities of the user's own, with at least one.
     pub(crate) fn own_quantities(
         &mut self,
@@ -365,6 +400,52 @@ impl<'a> Section<'a> {
                 Err(self.error(&span, message))
             }
         }
+    }
+
+    /// A quantity of the user's own from a least to a most value; what is allowed stands in words beside them.
+    pub(crate) fn own_within(
+        &mut self,
+        key: &str,
+        kind: Kind,
+        (least, most, allowed): (u64, u64, &str),
+    ) -> Result<u64, FileError> {
+        let found = self.own_quantity(key, kind)?;
+        match (least..=most).contains(&found.value) {
+            true => Ok(found.value),
+            false => {
+                let wrong = format!("`{}` {allowed}", self.path(key));
+                Err(self.error(&found.span, wrong))
+            }
+        }
+    }
+
+    /// A list of names of the user's own, with at least one. Whole numbers are names too.
+    pub(crate) fn own_texts(&mut self, key: &str) -> Result<Vec<Found<String>>, FileError> {
+        let value = self.need(key)?;
+        let path = self.path(key);
+        let wrong = format!("`{path}` must be a list of names or numbers with at least one entry");
+        let list = value.get_ref().as_array().filter(|list| !list.is_empty());
+        let Some(list) = list else {
+            return Err(self.error(&value.span(), wrong));
+        };
+        list.iter()
+            .map(|entry| {
+                let text = match entry.get_ref() {
+                    DeValue::String(text) => text.to_string(),
+                    DeValue::Integer(number) => number.as_str().to_owned(),
+                    _ => return Err(self.error(&entry.span(), wrong.clone())),
+                };
+                Ok(Found {
+                    value: text,
+                    span: entry.span(),
+                })
+            })
+            .collect()
+    }
+
+    /// The line on which something is.
+    pub(crate) fn line(&self, span: &Range<usize>) -> usize {
+        self.source.line(span)
     }
 
     /// A list of tables, `[[key]]`, with at least one.

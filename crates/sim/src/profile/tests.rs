@@ -109,6 +109,6 @@ fn impossible_hardware_is_refused() {
             "when_full",
             "when_full = { value = \"wait\", source = \"x\" }"
         )
-        .contains("\"stop\" or \"drop\"")
+        .contains("\"stop\" or \"credit\" or \"drop\"")
     );
 }

@@ -1,5 +1,6 @@
 //! Channels of a scenario: who sends what to whom.
 
+use super::network::RATES;
 use crate::engine::MILLISECOND;
 use crate::profile::units::Kind as Unit;
 use crate::profile::{FileError, Section};
@@ -8,12 +9,16 @@ use crate::workloads::quality::{Experiment, Flow, Shape};
 
 /// Most channels of a node; each has an interface and 64 posted receives.
 const MOST_CHANNELS: u64 = 256;
-/// Longest time that is measured, in milliseconds.
-const LONGEST_MS: u64 = 100_000;
-/// Most bytes of a message on a channel.
-const LONGEST_MESSAGE: u64 = 16_384;
-/// Fastest channel: what no hardware here carries, and what no sum of channels overflows with.
-const FASTEST: u64 = 1_000_000_000_000;
+/// How long may be measured.
+const MEASURED: (u64, u64, &str) = (
+    MILLISECOND,
+    100_000 * MILLISECOND,
+    "must be from 1 ms to 100 s",
+);
+/// How long may pass before measuring, and how short jitter may be that counts.
+const SPANS: (u64, u64, &str) = (0, 100_000 * MILLISECOND, "must be at most 100 s");
+/// Bytes of a message on a channel.
+const SIZES: (u64, u64, &str) = (1, 16_384, "must be from 1 B to 16 KiB");
 
 #[derive(Clone, Copy)]
 enum ShapeName {
@@ -50,23 +55,10 @@ pub(super) fn read(
         ShapeName::ManyToOne => Shape::ManyToOne(others()?),
         ShapeName::BothWays => Shape::BothWays,
     };
-    let span = |workload: &mut Section<'_>, key: &str, least: u64| {
-        let found = workload.own_quantity(key, Unit::Time)?;
-        match (least..=LONGEST_MS * MILLISECOND).contains(&found.value) {
-            true => Ok(found.value),
-            false => {
-                let wrong = match least {
-                    0 => format!("`workload.{key}` must be at most {LONGEST_MS} ms"),
-                    _ => format!("`workload.{key}` must be from 1 ms to {LONGEST_MS} ms"),
-                };
-                Err(workload.error(&found.span, wrong))
-            }
-        }
-    };
-    let warm_up = span(workload, "warm_up", 0)?;
-    let measured = span(workload, "measured", MILLISECOND)?;
+    let warm_up = workload.own_within("warm_up", Unit::Time, SPANS)?;
+    let measured = workload.own_within("measured", Unit::Time, MEASURED)?;
     let resolution = match workload.has("resolution") {
-        true => span(workload, "resolution", 0)?,
+        true => workload.own_within("resolution", Unit::Time, SPANS)?,
         false => 0,
     };
     let trace = match workload.has("trace") {
@@ -118,24 +110,14 @@ fn channel(section: &mut Section<'_>) -> Result<(Flow, usize), FileError> {
         true => section.own_count("count", 1, MOST_CHANNELS)?.value as usize,
         false => 1,
     };
-    let rate = section.own_quantity("rate", Unit::Rate)?;
-    if !(1_000..=FASTEST).contains(&rate.value) {
-        let wrong = "a channel's rate must be from 1 kB/s to 1000 GB/s";
-        return Err(section.error(&rate.span, wrong));
-    }
-    let rate = rate.value;
+    let rate = section.own_within("rate", Unit::Rate, RATES)?;
     let flow = match kind.value {
         FlowName::Video => Flow::Video {
             streams: section.own_count("streams", 1, 10_000)?.value as u32,
             stream_rate: rate,
         },
         kind => {
-            let size = section.own_quantity("size", Unit::Size)?;
-            if !(1..=LONGEST_MESSAGE).contains(&size.value) {
-                let wrong = format!("a channel's messages must have from 1 to {LONGEST_MESSAGE} B");
-                return Err(section.error(&size.span, wrong));
-            }
-            let message_bytes = size.value as u32;
+            let message_bytes = section.own_within("size", Unit::Size, SIZES)? as u32;
             match kind {
                 FlowName::BestEffort => Flow::BestEffort {
                     rate,

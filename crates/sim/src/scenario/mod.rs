@@ -16,6 +16,10 @@
 //! and what is allowed. `run` makes the measurements; each size is a run of its own.
 
 mod channels;
+mod keys;
+mod network;
+#[cfg(test)]
+mod network_tests;
 mod program;
 mod read;
 mod run;
@@ -24,6 +28,7 @@ mod tests;
 
 use causeway_firmware::Settings;
 
+pub use keys::{KEYS, Key};
 pub use program::{ProgramSetup, Runnable};
 pub use read::{WORKLOADS, read};
 
@@ -79,6 +84,17 @@ pub struct Changes {
     pub tailgating: Option<bool>,
     /// Entries of the network send engine's queue.
     pub net_send_queue: Option<u32>,
+}
+
+impl Workload {
+    /// How many nodes it has, and whether all of them are simulated.
+    fn nodes(&self) -> (usize, bool) {
+        match self {
+            Self::PingPong { .. } | Self::PingBulk { .. } => (2, true),
+            Self::Interfaces { nodes, extent, .. } => (*nodes, *extent == Extent::Whole),
+            Self::Channels(experiment) => (experiment.shape.nodes(), true),
+        }
+    }
 }
 
 impl Changes {
@@ -170,6 +186,14 @@ pub struct Step<'a> {
 }
 
 impl Scenario {
+    /// Whether the same file gives the same values wherever and whenever it is run.
+    pub fn is_reproducible(&self) -> bool {
+        match &self.what {
+            What::Cards(_) => true,
+            What::Program(program) => program.setup.clocking.is_deterministic(),
+        }
+    }
+
     /// The runs: one for each size.
     pub fn steps(&self) -> Vec<Step<'_>> {
         let sizes = match &self.what {
@@ -187,14 +211,20 @@ impl Scenario {
 }
 
 impl Step<'_> {
-    /// Runs it. Of programs there is no record.
+    /// Runs it. Of programs there is a record only if a timeline is wanted.
     pub fn run(&self, keep: Keep) -> Result<(Vec<Measure>, Option<Record>), ScenarioError> {
         match &self.scenario.what {
             What::Cards(cards) => {
                 let (measures, record) = run::cards(cards, self.size_bytes, keep)?;
                 Ok((measures, Some(record)))
             }
-            What::Program(setup) => Ok((setup.run()?, None)),
+            What::Program(setup) => match keep {
+                Keep::Sums => Ok((setup.run()?, None)),
+                Keep::Slices => {
+                    let (measures, record) = setup.traced()?;
+                    Ok((measures, Some(record)))
+                }
+            },
         }
     }
 }

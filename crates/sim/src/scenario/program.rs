@@ -1,15 +1,17 @@
 //! Parallel programs on the substrates of chapter 2.
 
 use super::Measure;
+use crate::am::AmError;
 use crate::am::port::Function;
 use crate::figures::microseconds;
+use crate::node::Record;
 use crate::profile::{FileError, Section};
 use crate::programs::Program;
 use crate::programs::fft::Fft;
 use crate::programs::is::IntegerSort;
 use crate::programs::matmul::Matmul;
 use crate::programs::ping::Ping;
-use crate::substrates::{Combination, Costs, Outcome, Setup, SimError, run};
+use crate::substrates::{Clocking, Combination, Costs, Outcome, Setup, SimError, run, timeline};
 
 /// A program and what it runs on.
 #[derive(Clone, Debug)]
@@ -55,6 +57,12 @@ const SUBSTRATES: &[(&str, Combination)] = &[
     ("(C3,NI3)", Combination::C3Ni3),
 ];
 
+/// Whether time is native.
+const TIMES: &[(&str, bool)] = &[("model", false), ("native", true)];
+/// How many times slower than the machine that simulates the simulated one may be.
+const LEAST_SCALE: f64 = 0.1;
+const LARGEST_SCALE: f64 = 1e6;
+
 /// Most processes of a program.
 const MOST_PROCESSES: u64 = 4_096;
 
@@ -65,6 +73,7 @@ pub(super) fn read(workload: &mut Section<'_>, costs: Costs) -> Result<ProgramSe
     let processes = workload.own_count("processes", 1, MOST_PROCESSES)?;
     let ranks = processes.value as u32;
     let mut setup = Setup::new(combination, costs, ranks);
+    setup.clocking = clocking(workload, costs.hardware.host_clock)?;
     if workload.has("processes_per_host") {
         let count = workload.own_count("processes_per_host", 1, u64::from(ranks))?;
         setup.processes_per_host = count.value as u32;
@@ -100,29 +109,58 @@ pub(super) fn read(workload: &mut Section<'_>, costs: Costs) -> Result<ProgramSe
         Runnable::Sort(program) => program.begin(0, ranks).err(),
     };
     match refused {
+        Some(AmError::WrongResult(why)) => Err(workload.error(&processes.span, why)),
         Some(error) => Err(workload.error(&processes.span, error.to_string())),
         None => Ok(ProgramSetup { setup, program }),
+    }
+}
+
+impl Runnable {
+    /// Its name in files.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Ping(_) => "ping",
+            Self::Fft(_) => "fft",
+            Self::Matmul(_) => "matmul",
+            Self::Sort(_) => "is",
+        }
+    }
+
+    /// Runs it on every process.
+    pub fn run(&self, setup: &Setup) -> Result<Outcome<()>, SimError> {
+        Ok(match self {
+            Self::Ping(program) => run(setup, program)?.without_outputs(),
+            Self::Fft(points) => {
+                let program = Fft::new(*points);
+                let program = program.map_err(|error| SimError::Program { rank: 0, error })?;
+                run(setup, &program)?.without_outputs()
+            }
+            Self::Matmul(program) => run(setup, program)?.without_outputs(),
+            Self::Sort(program) => run(setup, program)?.without_outputs(),
+        })
     }
 }
 
 impl ProgramSetup {
     /// Runs it: how long it took, and where the processes' time went on average.
     pub(super) fn run(&self) -> Result<Vec<Measure>, SimError> {
-        match &self.program {
-            Runnable::Ping(program) => self.measure("ping", program),
-            Runnable::Fft(points) => {
-                let program = Fft::new(*points);
-                let program = program.map_err(|error| SimError::Program { rank: 0, error })?;
-                self.measure("fft", &program)
-            }
-            Runnable::Matmul(program) => self.measure("matmul", program),
-            Runnable::Sort(program) => self.measure("is", program),
-        }
+        Ok(self.measures(&self.program.run(&self.setup)?))
     }
 
-    fn measure<P: Program>(&self, name: &str, program: &P) -> Result<Vec<Measure>, SimError> {
-        let outcome: Outcome<P::Output> = run(&self.setup, program)?;
-        let case = |what: &str| format!("{}/{name}/{what}", self.setup.combination.name());
+    /// The same, with what a timeline needs.
+    pub(crate) fn traced(&self) -> Result<(Vec<Measure>, Record), SimError> {
+        let setup = Setup {
+            keeps_journeys: true,
+            ..self.setup
+        };
+        let outcome = self.program.run(&setup)?;
+        let record = timeline::record(&outcome.journeys, setup.processes_per_host);
+        Ok((self.measures(&outcome), record))
+    }
+
+    fn measures(&self, outcome: &Outcome<()>) -> Vec<Measure> {
+        let (combination, name) = (self.setup.combination.name(), self.program.name());
+        let case = |what: &str| format!("{combination}/{name}/{what}");
         let time = |what: &str, value| Measure {
             case: case(what),
             size_bytes: 0,
@@ -141,6 +179,28 @@ impl ProgramSetup {
             metric: "count",
             value: outcome.tlb_misses as f64,
         });
-        Ok(measures)
+        measures
     }
+}
+
+/// How the programs' own work is charged: `time`, and with native time `scale`.
+fn clocking(workload: &mut Section<'_>, host_hz: u64) -> Result<Clocking, FileError> {
+    let is_native = match workload.has("time") {
+        true => workload.own_word("time", TIMES)?.value,
+        false => false,
+    };
+    if !is_native {
+        return Ok(Clocking::Counted);
+    }
+    let scale = match workload.has("scale") {
+        true => {
+            workload
+                .own_number("scale", LEAST_SCALE, LARGEST_SCALE)?
+                .value
+        }
+        false => 1.0,
+    };
+    Ok(Clocking::Measured {
+        cycles_per_microsecond: (host_hz as f64 / 1e6 * scale).round().max(1.0) as u64,
+    })
 }

@@ -1,6 +1,6 @@
 //! Reading a scenario's file.
 
-use super::{Cards, Changes, Scenario, What, Workload, channels, program};
+use super::{Cards, Changes, Scenario, What, Workload, channels, network, program};
 use crate::profile::units::Kind as Unit;
 use crate::profile::{FileError, Profile, SHIPPED, Section, Source};
 use crate::substrates::Costs;
@@ -64,6 +64,8 @@ const DESIGNS: &[(&str, Design)] = &[
 
 /// Most bytes of a message.
 const LONGEST_MESSAGE: u64 = 64 << 10;
+/// Most sizes, each of which is a run.
+const MOST_SIZES: usize = 256;
 /// Most rounds.
 const MOST_ROUNDS: u64 = 100_000;
 /// Most interfaces that are simulated: each has queues and buffers.
@@ -85,6 +87,11 @@ pub fn read(
     let kind = workload.own_word("kind", NAMES)?.value;
     let what = match kind {
         WorkloadName::Program => {
+            if let Some(section) = root.optional_section("network")? {
+                let wrong = "programs run on one switch without latency (thesis, §2.1), whose link is in their profile; \
+                             `[network]` goes with the other workloads";
+                return Err(section.error(&section.span(), wrong));
+            }
             let costs = costs(&mut root, open)?;
             What::Program(Box::new(program::read(&mut workload, costs)?))
         }
@@ -145,7 +152,7 @@ fn cards(
     kind: WorkloadName,
     open: &dyn Fn(&str) -> Result<String, String>,
 ) -> Result<Cards, FileError> {
-    let profile = profile(root, open)?;
+    let mut profile = profile(root, open)?;
     let design = root.own_word("design", DESIGNS)?;
     let settings = changes(root)?;
     settings
@@ -175,6 +182,8 @@ fn cards(
         WorkloadName::Channels => Workload::Channels(channels::read(workload, seed, open)?),
         kind => interfaces(workload, kind, seed)?,
     };
+    let (nodes, whole) = workload.nodes();
+    network::read(root, &mut profile, nodes, whole)?;
     Ok(Cards {
         profile,
         design: design.value,
@@ -212,6 +221,10 @@ fn changes(root: &mut Section<'_>) -> Result<Changes, FileError> {
 fn sizes(root: &mut Section<'_>) -> Result<Vec<u32>, FileError> {
     let mut sizes = Vec::new();
     for found in root.own_quantities("sizes", Unit::Size)? {
+        if sizes.len() == MOST_SIZES {
+            let wrong = format!("`sizes` may have {MOST_SIZES} entries");
+            return Err(root.error(&found.span, wrong));
+        }
         if !(1..=LONGEST_MESSAGE).contains(&found.value) {
             let wrong = format!("a message must have from 1 to {LONGEST_MESSAGE} B");
             return Err(root.error(&found.span, wrong));

@@ -3,6 +3,7 @@
 use super::{Cards, Measure, Workload};
 use crate::engine::{SECOND, Time};
 use crate::figures::microseconds;
+use crate::hardware::{Topology, WhenFull};
 use crate::node::Record;
 use crate::workloads::quality::{self, ChannelOutcome, Experiment, Flow};
 use crate::workloads::scaling::{self, Load};
@@ -15,6 +16,21 @@ type Measured = (Vec<Measure>, Record);
 
 pub(super) fn cards(cards: &Cards, bytes: u32, keep: Keep) -> Result<Measured, RunError> {
     let name = cards.design.name().to_lowercase();
+    let (mut measures, record) = workload(cards, &name, bytes, keep)?;
+    let profile = &cards.profile;
+    let drops = profile.switch.when_full == WhenFull::Drop;
+    if drops || profile.topology.as_ref().is_some_and(Topology::drops) {
+        measures.push(Measure {
+            case: format!("{name}/network/frames-lost"),
+            size_bytes: bytes,
+            metric: "count",
+            value: record.sums.frames_lost as f64,
+        });
+    }
+    Ok((measures, record))
+}
+
+fn workload(cards: &Cards, name: &str, bytes: u32, keep: Keep) -> Result<Measured, RunError> {
     let roomy = |depth| cards.settings.apply(cards.design.roomy(depth));
     let latency = |case: &str, time: Time| Measure {
         case: format!("{name}/{case}"),
@@ -74,7 +90,7 @@ pub(super) fn cards(cards: &Cards, bytes: u32, keep: Keep) -> Result<Measured, R
         Workload::Channels(experiment) => {
             let settings = roomy(SHALLOW);
             let (outcomes, record) = quality::recorded(profile, &settings, experiment, keep)?;
-            Ok((channel_measures(&name, experiment, &outcomes), record))
+            Ok((channel_measures(name, experiment, &outcomes), record))
         }
     }
 }

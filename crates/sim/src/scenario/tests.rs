@@ -8,7 +8,7 @@ fn nothing(_: &str) -> Result<String, String> {
     Err("no such file".to_owned())
 }
 
-fn scenario(text: &str) -> Result<Scenario, FileError> {
+pub(super) fn scenario(text: &str) -> Result<Scenario, FileError> {
     read(text, "mine.toml", &nothing)
 }
 
@@ -85,6 +85,36 @@ fn each_workload_runs_and_does_so_alike() {
 }
 
 #[test]
+fn native_time_may_be_charged_and_is_no_promise() {
+    let counted = scenario(FFT).expect("it is right");
+    assert!(counted.is_reproducible());
+    let text = format!("{FFT}time = \"native\"\nscale = 2.5\n");
+    let native = scenario(&text).expect("it is right");
+    assert!(!native.is_reproducible());
+    let (found, _) = native.steps()[0].run(Keep::Sums).expect("it runs");
+    assert!(found[0].value > 0.0, "{found:?}");
+    assert!(scenario(&format!("{FFT}time = \"model\"\n")).is_ok_and(|one| one.is_reproducible()));
+}
+
+#[test]
+fn programs_have_timelines_too() {
+    let scenario = scenario(FFT).expect("it is right");
+    let (measures, record) = scenario.steps()[0].run(Keep::Slices).expect("it runs");
+    assert_eq!(
+        measures,
+        scenario.steps()[0].run(Keep::Sums).expect("it runs").0
+    );
+    let slices = record.and_then(|record| record.slices).expect("slices");
+    let wire = slices.iter().filter(|slice| slice.name == "wire").count();
+    assert!(wire > 12, "each process sends to each other one");
+    for one in &slices {
+        let of_message = slices.iter().filter(|other| other.message == one.message);
+        let times: Vec<_> = of_message.map(|slice| (slice.start, slice.end)).collect();
+        assert!(times.is_sorted() && times.len() > 3, "{one:?}");
+    }
+}
+
+#[test]
 fn seeds_make_a_difference_where_there_is_chance() {
     let found = |seed: &str| {
         let text = CHANNELS.replace("seed = 7", seed);
@@ -96,7 +126,7 @@ fn seeds_make_a_difference_where_there_is_chance() {
 }
 
 /// `text` with one line replaced; the complaint must name the line and have these words.
-fn refused(text: &str, line: &str, by: &str, at: usize, words: &[&str]) {
+pub(super) fn refused(text: &str, line: &str, by: &str, at: usize, words: &[&str]) {
     assert!(text.contains(line), "{line}");
     let error = scenario(&text.replacen(line, by, 1)).expect_err(by);
     assert_eq!(
@@ -134,6 +164,14 @@ fn what_is_wrong_is_refused_with_its_line_and_what_is_allowed() {
     );
     refused(EXCHANGE, "128 B", "128 ns", 3, &["a size", "KiB"]);
     refused(EXCHANGE, "128 B", "0 B", 3, &["from 1 to 65536"]);
+    let many = format!("[{}]", "\"4 B\",\n".repeat(300));
+    refused(
+        EXCHANGE,
+        "[\"128 B\", \"4 KiB\"]",
+        &many,
+        3 + 256,
+        &["256 entries"],
+    );
     refused(
         EXCHANGE,
         "[\"128 B\", \"4 KiB\"]",
@@ -188,6 +226,14 @@ fn what_is_wrong_is_refused_with_its_line_and_what_is_allowed() {
     refused(FFT, "processes = 4", "processes = 0", 6, &["from 1"]);
     refused(FFT, "points = 1024", "points = 1000", 6, &["power of two"]);
     refused(FFT, "\"substrates\"", "\"via\"", 1, &["substrates"]);
+    let scale = "points = 1024\nscale = 2";
+    refused(FFT, "points = 1024", scale, 8, &["scale", "time"]);
+    let time = "points = 1024\ntime = \"real\"";
+    refused(FFT, "points = 1024", time, 8, &["\"model\" or \"native\""]);
+    for scale in ["0", "\"2\"", "nan", "0x10", "1e9"] {
+        let native = format!("points = 1024\ntime = \"native\"\nscale = {scale}");
+        refused(FFT, "points = 1024", &native, 9, &["from 0.1 to 1000000"]);
+    }
 }
 
 #[test]

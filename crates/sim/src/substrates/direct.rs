@@ -41,6 +41,7 @@ impl Substrate for Direct {
                     message,
                     called,
                     stages: Vec::new(),
+                    begins: Vec::new(),
                     slot: None,
                 });
                 world.at(called + self.latency, id);

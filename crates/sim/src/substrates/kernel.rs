@@ -221,6 +221,7 @@ impl KernelPath {
             message,
             called,
             stages: Vec::new(),
+            begins: Vec::new(),
             slot: None,
         });
         for (name, cycles) in stages {
@@ -250,9 +251,10 @@ impl KernelPath {
         let stages = self.return_stages(packet.message.bytes());
         let after = stages.iter().map(|(_, cycles)| cycles).sum();
         if world.settings.keeps_journeys {
-            packet.stages.push(("receive call", world.cycles(before)));
+            let calling = world.cycles(before);
+            packet.stage(world.now().saturating_sub(calling), "receive call", calling);
             for (name, cycles) in stages {
-                packet.stages.push((name, world.cycles(cycles)));
+                packet.stage(world.now(), name, world.cycles(cycles));
             }
         }
         let returned = world.now() + world.cycles(after);

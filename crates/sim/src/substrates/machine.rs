@@ -181,6 +181,26 @@ pub struct Done<R> {
     pub in_vain: Time,
 }
 
+impl<R> Outcome<R> {
+    /// The same without what the programs have returned.
+    pub fn without_outputs(self) -> Outcome<()> {
+        let processes = self.processes.into_iter().map(|done| Done {
+            output: (),
+            ended: done.ended,
+            accounts: done.accounts,
+            in_vain: done.in_vain,
+        });
+        Outcome {
+            processes: processes.collect(),
+            ended: self.ended,
+            events: self.events,
+            journeys: self.journeys,
+            interrupted: self.interrupted,
+            tlb_misses: self.tlb_misses,
+        }
+    }
+}
+
 impl<R> Done<R> {
     /// Its processor time in `function`.
     pub fn time_in(&self, function: Function) -> Time {

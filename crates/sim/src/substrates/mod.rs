@@ -24,6 +24,7 @@ pub mod one_way;
 mod poll_loop;
 mod process;
 mod processor;
+pub mod timeline;
 mod tlb;
 mod user;
 mod world;

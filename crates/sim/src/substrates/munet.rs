@@ -18,7 +18,7 @@ use super::one_way::{self, OneWay};
 use super::poll_loop::{NetworkProcessor, Notice, PollLoop};
 use super::process::{Answer, Call, Clocking, PortCosts, SimPort};
 use super::processor::HostTimes;
-use super::world::{Packet, PacketId, World, WorldSettings};
+use super::world::{Journey, Packet, PacketId, World, WorldSettings};
 use crate::am::AmError;
 use crate::am::port::{Message, Rank};
 use crate::engine::{MICROSECOND, SECOND, Time, duration_at};
@@ -348,13 +348,15 @@ fn plan(world: &mut World<MuEvent>, host: u32, notice: Option<Notice>) {
 
 /// The packet has reached a row of the table: what it took since the row before is a stage.
 fn reach(world: &mut World<MuEvent>, id: PacketId, row: usize) {
-    let now = world.now();
+    let (now, keeps) = (world.now(), world.settings.keeps_journeys);
     let (Some(name), Some(packet)) = (ROWS.get(row), world.packet(id)) else {
         return;
     };
     let known: Time = packet.stages.iter().map(|(_, time)| time).sum();
     let time = (now - packet.called).saturating_sub(known);
-    world.stage(id, name, time);
+    if keeps {
+        packet.stage(now.saturating_sub(time), name, time);
+    }
 }
 
 impl Substrate for Endpoints {
@@ -392,6 +394,7 @@ impl Substrate for Endpoints {
                     message,
                     called,
                     stages: Vec::new(),
+                    begins: Vec::new(),
                     slot: None,
                 });
                 let host = world.host_of(process);
@@ -515,13 +518,25 @@ where
 /// How often the table's message goes there and back.
 const ITERATIONS: u32 = 200;
 
-/// One way of a message with `bytes` of data, on average over where in their rounds the cards' programs are.
-pub fn one_way(settings: MuNet, bytes: usize, endpoints: usize) -> Result<OneWay, SimError> {
+/// The ways of a ping-pong's messages with `bytes` of data.
+pub fn ways(
+    settings: MuNet,
+    bytes: usize,
+    endpoints: usize,
+    iterations: u32,
+) -> Result<Vec<Journey>, SimError> {
     let outcome = run_pair(settings, endpoints, |rank| {
         // Pauses that share no factor with the programs' rounds.
-        move |port: SimPort<'_>| one_way::ping_pong(port, rank, bytes, ITERATIONS, 37)
+        move |port: SimPort<'_>| one_way::ping_pong(port, rank, bytes, iterations, 37)
     })?;
-    Ok(one_way::average(&outcome.journeys))
+    Ok(outcome.journeys)
+}
+
+/// One way of a message with `bytes` of data, on average over where in their rounds the cards' programs are.
+pub fn one_way(settings: MuNet, bytes: usize, endpoints: usize) -> Result<OneWay, SimError> {
+    Ok(one_way::average(&ways(
+        settings, bytes, endpoints, ITERATIONS,
+    )?))
 }
 
 /// One column of Table 3.2: cumulative times of [`ROWS`].

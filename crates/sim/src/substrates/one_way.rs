@@ -77,6 +77,15 @@ pub(super) fn ping_pong(
     Ok(())
 }
 
+/// The ways of the messages of a short ping-pong with `bytes` of data, for a timeline.
+pub fn ways(
+    combination: Combination,
+    costs: Costs,
+    bytes: usize,
+) -> Result<Vec<Journey>, SimError> {
+    journeys(&pair(combination, costs), bytes, 8)
+}
+
 /// The ways of all messages of a ping-pong with `bytes` of data.
 fn journeys(setup: &Setup, bytes: usize, iterations: u32) -> Result<Vec<Journey>, SimError> {
     let outcome = run_on_ports(setup, |rank| {

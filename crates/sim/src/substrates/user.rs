@@ -448,6 +448,7 @@ impl UserPath {
             message,
             called,
             stages: Vec::new(),
+            begins: Vec::new(),
             slot: None,
         });
         for (name, cycles) in stages {
@@ -479,7 +480,7 @@ impl UserPath {
         let after = self.costs.library.receive + reading;
         if world.settings.keeps_journeys {
             let time = world.cycles(after);
-            packet.stages.push(("receive: library", time));
+            packet.stage(world.now(), "receive: library", time);
         }
         let returned = world.now() + world.cycles(after);
         world.arrived(&mut packet, returned);

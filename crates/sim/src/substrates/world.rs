@@ -32,6 +32,8 @@ pub(super) struct Packet {
     /// When its sender called.
     pub(super) called: Time,
     pub(super) stages: Vec<Stage>,
+    /// When each of them began.
+    pub(super) begins: Vec<Time>,
     /// The buffer at the receiver that holds its data.
     pub(super) slot: Option<u32>,
 }
@@ -49,6 +51,18 @@ pub struct Journey {
     pub returned: Time,
     /// Its stages in order; what they leave of the whole is waiting.
     pub stages: Vec<Stage>,
+    /// When each of them began.
+    pub begins: Vec<Time>,
+}
+
+impl Packet {
+    /// Adds a stage that begins at `begin`, or when the one before is over.
+    pub(super) fn stage(&mut self, begin: Time, name: &'static str, time: Time) {
+        let before = self.begins.last().zip(self.stages.last());
+        let free = before.map_or(0, |(begin, (_, time))| begin + time);
+        self.begins.push(begin.max(free));
+        self.stages.push((name, time));
+    }
 }
 
 /// A packet by its place in [`World`].
@@ -210,12 +224,13 @@ impl<E: Copy> World<E> {
         packet
     }
 
-    /// Adds a stage to a packet's journey.
+    /// Adds a stage that begins now, or when the one before is over, to a packet's journey.
     pub(super) fn stage(&mut self, id: PacketId, name: &'static str, time: Time) {
+        let now = self.now();
         if self.settings.keeps_journeys
             && let Some(packet) = self.packet(id)
         {
-            packet.stages.push((name, time));
+            packet.stage(now, name, time);
         }
     }
 
@@ -302,6 +317,7 @@ impl<E: Copy> World<E> {
                 called: packet.called,
                 returned,
                 stages: std::mem::take(&mut packet.stages),
+                begins: std::mem::take(&mut packet.begins),
             });
         }
     }

@@ -18,6 +18,7 @@ pub mod scaling;
 
 use std::fmt;
 
+use crate::hardware::TopologyError;
 use crate::node::{BuildError, Ended, Record};
 
 /// What is noted while an experiment runs.
@@ -52,6 +53,8 @@ pub enum RunError {
         /// Completions with an error.
         errors: u64,
     },
+    /// Its nodes cannot be joined like this.
+    Topology(TopologyError),
     /// There was nothing to measure.
     Empty(&'static str),
 }
@@ -61,6 +64,7 @@ impl fmt::Display for RunError {
         match self {
             Self::Build(error) => error.fmt(f),
             Self::Ended(ended) => ended.fmt(f),
+            Self::Topology(error) => error.fmt(f),
             Self::Broken {
                 overcommitted,
                 errors,
@@ -74,6 +78,12 @@ impl fmt::Display for RunError {
 }
 
 impl std::error::Error for RunError {}
+
+impl From<TopologyError> for RunError {
+    fn from(error: TopologyError) -> Self {
+        Self::Topology(error)
+    }
+}
 
 impl From<BuildError> for RunError {
     fn from(error: BuildError) -> Self {

@@ -7,7 +7,6 @@ use causeway_firmware::{Settings, Side};
 
 use super::{Keep, RunError, check};
 use crate::engine::Time;
-use crate::hardware::Topology;
 use crate::node::{
     Await, Completed, Do, Mark, Plan, Process, Queues, Record, Stage, ViPlan, World,
 };
@@ -20,7 +19,7 @@ pub const DATA_OFFSET: u32 = 64;
 const WARM_UP: u32 = 4;
 
 fn plan(profile: &Profile, settings: Settings, bytes: u32, depth: u32) -> Result<Plan, RunError> {
-    let topology = Topology::star(2).map_err(|_| RunError::Empty("two nodes"))?;
+    let topology = profile.topology(2)?;
     let mut plan = Plan::new(profile.clone(), settings, topology);
     plan.data_offset = DATA_OFFSET;
     plan.longest_message = bytes;

@@ -20,7 +20,6 @@ use super::mpeg::{PICTURES_PER_SECOND, Pictures};
 use super::random::Random;
 use super::{Keep, RunError, sound};
 use crate::engine::{MICROSECOND, SECOND, Time, duration_at};
-use crate::hardware::Topology;
 use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, Room, ViPlan, World};
 use crate::profile::Profile;
 
@@ -392,6 +391,16 @@ pub fn recorded(
     Ok((outcomes, world.record))
 }
 
+impl Shape {
+    /// How many nodes there are.
+    pub fn nodes(self) -> usize {
+        match self {
+            Self::OneToMany(others) | Self::ManyToOne(others) => 1 + others,
+            Self::BothWays => 2,
+        }
+    }
+}
+
 /// The sending and the receiving node of channel `number`.
 fn ends(shape: Shape, number: usize) -> (usize, usize) {
     match shape {
@@ -406,15 +415,12 @@ fn build(
     settings: &Settings,
     experiment: &Experiment,
 ) -> Result<(World, Logs, Time), RunError> {
-    let nodes = match experiment.shape {
-        Shape::OneToMany(others) | Shape::ManyToOne(others) => 1 + others,
-        Shape::BothWays => 2,
-    };
+    let nodes = experiment.shape.nodes();
     let channels = &experiment.channels;
     if channels.is_empty() || nodes < 2 {
         return Err(RunError::Empty("no channels, or nobody to send to"));
     }
-    let topology = Topology::star(nodes).map_err(|_| RunError::Empty("no nodes"))?;
+    let topology = profile.topology(nodes)?;
     let mut settings = settings.clone();
     settings.limits.posted_per_queue = SEND_DEPTH;
     settings.limits.descriptors_per_queue = 16;

@@ -15,7 +15,6 @@ use causeway_firmware::{Settings, Side};
 use super::random::Random;
 use super::{Keep, RunError, check};
 use crate::engine::{MICROSECOND, Time};
-use crate::hardware::Topology;
 use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, ViPlan, World};
 use crate::profile::Profile;
 
@@ -396,7 +395,7 @@ fn build(
         Extent::Representative => 1,
         Extent::Whole => load.nodes,
     };
-    let topology = Topology::star(simulated).map_err(|_| RunError::Empty("no nodes"))?;
+    let topology = profile.topology(simulated)?;
     let depth = 2 * load.burst;
     let used = match load.kind {
         Kind::OneOfAll => interfaces,

@@ -1,0 +1,109 @@
+//! One direction of a link: who has it when.
+
+use std::collections::VecDeque;
+
+use crate::engine::Time;
+
+/// Reservations of one direction of a link.
+///
+/// A frame's way is reserved as a whole when it is sent, so that a frame that will come late, after waiting elsewhere, may
+/// have its place before one that comes early. The early one takes the gap before it, if it fits in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lane {
+    /// When it is taken: in order, apart from each other.
+    taken: VecDeque<(Time, Time)>,
+    /// What was taken before this is forgotten.
+    forgotten: Time,
+}
+
+/// A gap in a lane's reservations.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gap {
+    place: usize,
+    pub(super) start: Time,
+    pub(super) end: Time,
+}
+
+impl Lane {
+    /// The first gap of `length` from `earliest` on. Nobody asks for what is before `now` any more.
+    pub(super) fn gap(&mut self, now: Time, earliest: Time, length: Time) -> Gap {
+        while let Some(&(_, end)) = self.taken.front().filter(|(_, end)| *end <= now) {
+            self.forgotten = end;
+            self.taken.pop_front();
+        }
+        let mut start = earliest.max(self.forgotten);
+        let mut place = 0;
+        for &(from, to) in &self.taken {
+            if start.saturating_add(length) <= from {
+                break;
+            }
+            start = start.max(to);
+            place += 1;
+        }
+        Gap {
+            place,
+            start,
+            end: start.saturating_add(length),
+        }
+    }
+
+    /// Takes a gap that has just been found.
+    pub(super) fn take(&mut self, gap: Gap) {
+        self.taken.insert(gap.place, (gap.start, gap.end));
+        self.join(gap.place);
+    }
+
+    /// Keeps the frame that began at `start` on it until `end`, when that is later than was reserved.
+    pub(super) fn hold(&mut self, start: Time, end: Time) {
+        let found = self
+            .taken
+            .iter()
+            .position(|&(from, to)| (from..to).contains(&start));
+        if let Some(place) = found {
+            self.taken[place].1 = self.taken[place].1.max(end);
+            self.join(place);
+        }
+    }
+
+    /// Makes one of the entry at `place` and those that it touches.
+    fn join(&mut self, place: usize) {
+        let mut place = place;
+        if place > 0 && self.taken[place - 1].1 >= self.taken[place].0 {
+            place -= 1;
+        }
+        while let Some(&(from, to)) = self.taken.get(place + 1) {
+            if self.taken[place].1 < from {
+                break;
+            }
+            self.taken[place].1 = self.taken[place].1.max(to);
+            self.taken.remove(place + 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_are_found_and_neighbours_joined() {
+        let mut lane = Lane::default();
+        let take = |lane: &mut Lane, now, earliest, length| {
+            let gap = lane.gap(now, earliest, length);
+            lane.take(gap);
+            gap.start
+        };
+        assert_eq!(take(&mut lane, 0, 100, 50), 100);
+        assert_eq!(take(&mut lane, 0, 0, 40), 0, "before it");
+        assert_eq!(take(&mut lane, 0, 20, 60), 40, "between them");
+        assert_eq!(take(&mut lane, 0, 20, 1), 150, "all is one now");
+        assert_eq!(lane.taken, [(0, 151)]);
+        assert_eq!(take(&mut lane, 0, 200, 10), 200);
+        lane.hold(151, 160);
+        lane.hold(200, 230);
+        assert_eq!(lane.taken, [(0, 151), (200, 230)]);
+        lane.hold(100, 190);
+        assert_eq!(take(&mut lane, 195, 150, 10), 190);
+        assert_eq!(lane.taken, [(190, 230)]);
+    }
+}

@@ -1,0 +1,434 @@
+//! The network of a scenario: what its links and switches are like, and how they are joined.
+//!
+//! Without `[network]` all nodes hang on one switch, and links are the profile's. Keys of the section itself change all links
+//! and switches; `tree` builds switches over each other, and `[[network.switch]]` with `[[network.link]]` names
+//! each. Everything that is no tree over exactly the workload's nodes is refused where it is written.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::engine::{SECOND, Time};
+use crate::hardware::{LinkChange, SwitchChange, Topology, TopologyError, WhenFull};
+use crate::profile::units::Kind as Unit;
+use crate::profile::{FileError, Profile, Section};
+
+/// Most ports of a switch, and most switches.
+const MOST: u64 = 4_096;
+/// Slowest and fastest link.
+pub(super) const RATES: (u64, u64, &str) =
+    (1_000, 1_000_000_000_000, "must be from 1 kB/s to 1000 GB/s");
+const LATENCIES: (u64, u64, &str) = (0, SECOND, "must be at most 1 s");
+const BUFFERS: (u64, u64, &str) = (1, 1 << 30, "must be from 1 B to 1 GiB");
+
+#[derive(Clone, Copy)]
+enum Shape {
+    Star,
+    Tree,
+    Switches,
+}
+
+const SHAPES: &[(&str, Shape)] = &[
+    ("star", Shape::Star),
+    ("tree", Shape::Tree),
+    ("switches", Shape::Switches),
+];
+
+/// Reads `[network]`, if it is there, into the profile. The workload has `nodes` nodes; of these only one is simulated if not
+/// `whole`.
+pub(super) fn read(
+    root: &mut Section<'_>,
+    profile: &mut Profile,
+    nodes: usize,
+    whole: bool,
+) -> Result<(), FileError> {
+    let Some(mut section) = root.optional_section("network")? else {
+        return Ok(());
+    };
+    let link = link(&mut section, "rate", "latency")?;
+    let switch = switch(&mut section, "switch_latency")?;
+    source(&mut section)?;
+    change(profile, link, switch);
+    let explicit = section.has("switch") || section.has("link");
+    let (shape, place) = match section.has("topology") {
+        true => {
+            let found = section.own_word("topology", SHAPES)?;
+            (found.value, found.span)
+        }
+        false if explicit => (Shape::Switches, section.span()),
+        false => (Shape::Star, section.span()),
+    };
+    if !whole && !matches!(shape, Shape::Star) {
+        let wrong = "one node stands for all of them here, and hangs on one switch; with other topologies \
+                     `workload.simulate` must be \"all nodes\"";
+        return Err(section.error(&place, wrong));
+    }
+    profile.topology = match shape {
+        Shape::Star => {
+            if section.has("ports") {
+                let ports = section.own_count("ports", 1, MOST)?;
+                if (ports.value as usize) < nodes {
+                    let wrong = format!("the switch has too few ports for {nodes} nodes");
+                    return Err(section.error(&ports.span, wrong));
+                }
+            }
+            None
+        }
+        Shape::Tree => {
+            let fan_out = section.own_count("fan_out", 2, MOST)?;
+            let uplink = self::link(&mut section, "uplink_rate", "uplink_latency")?;
+            let tree = Topology::regular(nodes, fan_out.value as usize, uplink);
+            Some(tree.map_err(|error| section.error(&fan_out.span, error.to_string()))?)
+        }
+        Shape::Switches => Some(switches(&mut section, nodes)?),
+    };
+    section.finish()
+}
+
+fn change(profile: &mut Profile, link: LinkChange, switch: SwitchChange) {
+    let set = |value: &mut u64, new: Option<u64>| *value = new.unwrap_or(*value);
+    set(&mut profile.link.bytes_per_second, link.bytes_per_second);
+    set(&mut profile.link.latency, link.latency);
+    set(&mut profile.switch.latency, switch.latency);
+    set(&mut profile.switch.buffer_bytes, switch.buffer_bytes);
+    profile.switch.when_full = switch.when_full.unwrap_or(profile.switch.when_full);
+}
+
+/// A value that may be missing.
+fn within(
+    section: &mut Section<'_>,
+    key: &str,
+    unit: Unit,
+    range: (u64, u64, &str),
+) -> Result<Option<u64>, FileError> {
+    match section.has(key) {
+        true => section.own_within(key, unit, range).map(Some),
+        false => Ok(None),
+    }
+}
+
+fn link(section: &mut Section<'_>, rate: &str, latency: &str) -> Result<LinkChange, FileError> {
+    Ok(LinkChange {
+        bytes_per_second: within(section, rate, Unit::Rate, RATES)?,
+        latency: within(section, latency, Unit::Time, LATENCIES)?,
+    })
+}
+
+fn switch(section: &mut Section<'_>, latency: &str) -> Result<SwitchChange, FileError> {
+    let latency: Option<Time> = within(section, latency, Unit::Time, LATENCIES)?;
+    Ok(SwitchChange {
+        latency,
+        buffer_bytes: within(section, "buffer", Unit::Size, BUFFERS)?,
+        when_full: match section.has("when_full") {
+            true => Some(section.own_word("when_full", WhenFull::WORDS)?.value),
+            false => None,
+        },
+    })
+}
+
+/// Where values are from, which may be said and is for readers only.
+fn source(section: &mut Section<'_>) -> Result<(), FileError> {
+    match section.has("source") {
+        true => section.text("source").map(|_| ()),
+        false => Ok(()),
+    }
+}
+
+/// A switch that the file names.
+struct Named {
+    name: String,
+    place: Range<usize>,
+    ports: u64,
+    used: u64,
+    change: SwitchChange,
+}
+
+/// What is joined so far.
+struct Joined {
+    switches: Vec<Named>,
+    /// For each node its switch, how its link differs, and where that is said.
+    nodes: Vec<Option<(usize, LinkChange, Range<usize>)>>,
+    cables: Vec<(usize, usize, LinkChange)>,
+}
+
+/// One end of a link.
+enum End {
+    Node(usize),
+    Switch(usize),
+}
+
+/// Reads `[[network.switch]]` and `[[network.link]]`.
+fn switches(section: &mut Section<'_>, nodes: usize) -> Result<Topology, FileError> {
+    let mut joined = Joined {
+        switches: Vec::new(),
+        nodes: (0..nodes).map(|_| None).collect(),
+        cables: Vec::new(),
+    };
+    let mut sections = section.sections("switch")?;
+    if sections.len() as u64 > MOST {
+        let wrong = format!("there may be {MOST} switches");
+        return Err(section.error(&section.span(), wrong));
+    }
+    for one in &mut sections {
+        let named = joined.named(one)?;
+        joined.switches.push(named);
+    }
+    for (number, mut one) in sections.into_iter().enumerate() {
+        if one.has("nodes") {
+            for found in one.own_texts("nodes")? {
+                for node in joined.range(&one, &found.value, &found.span)? {
+                    joined.attach(&one, node, number, LinkChange::default(), &found.span)?;
+                }
+            }
+        }
+        one.finish()?;
+    }
+    if section.has("link") {
+        for mut one in section.sections("link")? {
+            joined.link(&mut one)?;
+            one.finish()?;
+        }
+    }
+    joined.finish(section)
+}
+
+impl Joined {
+    /// Reads a switch, without the nodes on it.
+    fn named(&self, section: &mut Section<'_>) -> Result<Named, FileError> {
+        let name = section.text("name")?;
+        if name.value.trim().is_empty() || name.value.starts_with("node ") {
+            let wrong = "a switch's name must not be empty, nor begin with \"node \"";
+            return Err(section.error(&name.span, wrong));
+        }
+        if let Some(other) = self.switches.iter().find(|other| other.name == name.value) {
+            let wrong = format!(
+                "there is a switch `{}` already, on line {}; each needs a name of its own",
+                name.value,
+                section.line(&other.place)
+            );
+            return Err(section.error(&name.span, wrong));
+        }
+        let ports = match section.has("ports") {
+            true => section.own_count("ports", 1, MOST)?.value,
+            false => u64::MAX,
+        };
+        source(section)?;
+        Ok(Named {
+            name: name.value,
+            place: name.span,
+            ports,
+            used: 0,
+            change: switch(section, "latency")?,
+        })
+    }
+
+    /// The nodes that `3` or `0-7` means.
+    fn range(
+        &self,
+        section: &Section<'_>,
+        text: &str,
+        place: &Range<usize>,
+    ) -> Result<std::ops::RangeInclusive<usize>, FileError> {
+        let count = self.nodes.len();
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let number = |text: &str| text.trim().parse::<usize>().ok();
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last && last < count => Ok(first..=last),
+            _ => {
+                let wrong = format!(
+                    "`{text}` names no nodes; the workload has nodes 0 to {}, written 3 or \"0-{}\"",
+                    count - 1,
+                    count - 1
+                );
+                Err(section.error(place, wrong))
+            }
+        }
+    }
+
+    fn take_port(
+        &mut self,
+        section: &Section<'_>,
+        switch: usize,
+        place: &Range<usize>,
+    ) -> Result<(), FileError> {
+        let named = &mut self.switches[switch];
+        named.used += 1;
+        match named.used <= named.ports {
+            true => Ok(()),
+            false => {
+                let wrong = format!(
+                    "switch `{}` (line {}) has {} ports, and this takes one more",
+                    named.name,
+                    section.line(&named.place),
+                    named.ports
+                );
+                Err(section.error(place, wrong))
+            }
+        }
+    }
+
+    fn attach(
+        &mut self,
+        section: &Section<'_>,
+        node: usize,
+        switch: usize,
+        link: LinkChange,
+        place: &Range<usize>,
+    ) -> Result<(), FileError> {
+        if let Some((other, _, before)) = &self.nodes[node] {
+            let wrong = format!(
+                "node {node} hangs on switch `{}` already (line {}); it can hang on one only",
+                self.switches[*other].name,
+                section.line(before)
+            );
+            return Err(section.error(place, wrong));
+        }
+        self.take_port(section, switch, place)?;
+        self.nodes[node] = Some((switch, link, place.clone()));
+        Ok(())
+    }
+
+    fn end(
+        &self,
+        section: &Section<'_>,
+        text: &str,
+        place: &Range<usize>,
+    ) -> Result<End, FileError> {
+        if let Some(number) = text.strip_prefix("node ") {
+            let nodes = self.range(section, number, place)?;
+            if nodes.clone().count() > 1 {
+                return Err(section.error(place, "a link has one node at its end"));
+            }
+            return Ok(End::Node(*nodes.start()));
+        }
+        let found = self.switches.iter().position(|one| one.name == text);
+        found.map(End::Switch).ok_or_else(|| {
+            let names: Vec<String> = self
+                .switches
+                .iter()
+                .take(16)
+                .map(|one| format!("`{}`", one.name))
+                .collect();
+            let wrong = format!(
+                "there is no switch `{text}`; there are {}; a node is written \"node 3\"",
+                names.join(", ")
+            );
+            section.error(place, wrong)
+        })
+    }
+
+    /// Reads `[[network.link]]`.
+    fn link(&mut self, section: &mut Section<'_>) -> Result<(), FileError> {
+        let ends = section.own_texts("ends")?;
+        let change = link(section, "rate", "latency")?;
+        source(section)?;
+        let place = section.span();
+        let [a, b] = ends.as_slice() else {
+            let wrong = "a link has two ends: two switches, or a node and a switch";
+            return Err(section.error(&place, wrong));
+        };
+        match (
+            self.end(section, &a.value, &a.span)?,
+            self.end(section, &b.value, &b.span)?,
+        ) {
+            (End::Node(node), End::Switch(switch)) | (End::Switch(switch), End::Node(node)) => {
+                self.attach(section, node, switch, change, &a.span)
+            }
+            (End::Node(_), End::Node(_)) => {
+                let wrong = "a link joins two switches, or a node and a switch; not two nodes";
+                Err(section.error(&a.span, wrong))
+            }
+            (End::Switch(one), End::Switch(other)) => {
+                if let Some(way) = self.way(one, other) {
+                    let names: Vec<String> = way
+                        .iter()
+                        .map(|&switch| format!("`{}`", self.switches[switch].name))
+                        .collect();
+                    let wrong = format!(
+                        "this link closes a cycle: {} are joined already; links between switches must form a tree, as \
+                         stopped senders could wait for each other around a cycle for ever. Leave one of them out",
+                        names.join(" - ")
+                    );
+                    return Err(section.error(&a.span, wrong));
+                }
+                self.take_port(section, one, &a.span)?;
+                self.take_port(section, other, &b.span)?;
+                self.cables.push((one, other, change));
+                Ok(())
+            }
+        }
+    }
+
+    /// The switches on the way between two, if there is one.
+    fn way(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        let mut before: Vec<Option<usize>> = vec![None; self.switches.len()];
+        before[to] = Some(to);
+        let mut to_visit = VecDeque::from([to]);
+        while let Some(here) = to_visit.pop_front() {
+            for &(a, b, _) in &self.cables {
+                for (one, other) in [(a, b), (b, a)] {
+                    if one == here && before[other].is_none() {
+                        before[other] = Some(here);
+                        to_visit.push_back(other);
+                    }
+                }
+            }
+        }
+        let mut way = vec![from];
+        let mut here = from;
+        while let Some(next) = before[here] {
+            if next == here {
+                return Some(way);
+            }
+            way.push(next);
+            here = next;
+        }
+        None
+    }
+
+    fn finish(self, section: &Section<'_>) -> Result<Topology, FileError> {
+        let apart = (1..self.switches.len()).find(|&switch| self.way(switch, 0).is_none());
+        if let Some(apart) = apart {
+            let wrong = format!(
+                "no links lead from switch `{}` to switch `{}`; all switches must hang together",
+                self.switches[apart].name, self.switches[0].name
+            );
+            return Err(section.error(&self.switches[apart].place, wrong));
+        }
+        let alone: Vec<String> = (0..self.nodes.len())
+            .filter(|&node| self.nodes[node].is_none())
+            .map(|node| node.to_string())
+            .collect();
+        if !alone.is_empty() {
+            let more = match alone.len() {
+                0..=8 => String::new(),
+                all => format!(" and {} more", all - 8),
+            };
+            let wrong = format!(
+                "each of the workload's {} nodes must hang on a switch, by its `nodes` or by a link; not so: {}{more}",
+                self.nodes.len(),
+                alone[..alone.len().min(8)].join(", ")
+            );
+            return Err(section.error(&self.switches[0].place, wrong));
+        }
+        let nodes: Vec<(usize, LinkChange)> = self
+            .nodes
+            .into_iter()
+            .flatten()
+            .map(|(switch, link, _)| (switch, link))
+            .collect();
+        let switch_of = nodes.iter().map(|&(switch, _)| switch).collect();
+        let cables: Vec<(usize, usize)> = self.cables.iter().map(|&(a, b, _)| (a, b)).collect();
+        let refused = |error: TopologyError| section.error(&section.span(), error.to_string());
+        let mut tree = Topology::tree(switch_of, self.switches.len(), &cables).map_err(refused)?;
+        for (node, (_, link)) in nodes.into_iter().enumerate() {
+            tree.change_node_link(node, link);
+        }
+        for (a, b, link) in self.cables {
+            tree.change_cable(a, b, link);
+        }
+        for (number, named) in self.switches.into_iter().enumerate() {
+            tree.change_switch(number, named.change);
+        }
+        Ok(tree)
+    }
+}

@@ -1,0 +1,256 @@
+//! Networks of several switches: what they carry, and what is refused.
+
+use super::tests::{refused, scenario};
+use super::{Measure, Scenario};
+use crate::workloads::Keep;
+
+/// Nodes 1 to 4 send to node 0, over an uplink if `network` says so.
+fn many_to_one(network: &str) -> String {
+    format!(
+        "profile = \"qos\"
+design = \"SVIA\"
+[workload]
+kind = \"channels\"
+shape = \"many to one\"
+others = 4
+warm_up = \"5 ms\"
+measured = \"50 ms\"
+[[workload.channel]]
+kind = \"constant\"
+count = 4
+rate = \"10 MB/s\"
+size = \"4 KiB\"
+{network}"
+    )
+}
+
+/// Senders behind one switch, the receiver behind another one.
+const TWO_SWITCHES: &str = "[[network.switch]]
+name = \"near\"
+nodes = [0]
+[[network.switch]]
+name = \"far\"
+nodes = [\"1-4\"]
+ports = 5
+[[network.link]]
+ends = [\"near\", \"far\"]
+rate = \"20 MB/s\"
+";
+
+fn run(scenario: &Scenario) -> Vec<Measure> {
+    scenario.steps()[0].run(Keep::Sums).expect("it runs").0
+}
+
+fn sum(measures: &[Measure], metric: &str) -> f64 {
+    let wanted = measures.iter().filter(|one| one.metric == metric);
+    wanted.map(|one| one.value).sum()
+}
+
+/// What is received in all, in MB/s, and how many frames are lost.
+fn carried(network: &str) -> (f64, f64) {
+    let text = many_to_one(network);
+    let measures = run(&scenario(&text).unwrap_or_else(|error| panic!("{error}")));
+    (sum(&measures, "received_mb_s"), sum(&measures, "count"))
+}
+
+#[test]
+fn an_uplink_limits_what_crosses_it() {
+    let (star, _) = carried("");
+    assert!((39.0..41.0).contains(&star), "{star}");
+    let narrow = carried(TWO_SWITCHES).0;
+    // Of 20 MB/s, a frame's header and framing take less than 3 %.
+    assert!((19.4..20.0).contains(&narrow), "{narrow}");
+    let wide = carried(&TWO_SWITCHES.replace("20 MB/s", "100 MB/s")).0;
+    assert!((39.0..41.0).contains(&wide), "{wide}");
+    let tree = "[network]\ntopology = \"tree\"\nfan_out = 2\nuplink_rate = \"20 MB/s\"\n";
+    // Nodes 0 and 1 share a switch; the others come through one uplink.
+    let tree = carried(tree).0;
+    assert!((29.4..30.0).contains(&tree), "{tree}");
+}
+
+#[test]
+fn stopped_senders_lose_nothing_and_full_switches_drop() {
+    let three = "[network]
+buffer = \"16 KiB\"
+when_full = \"credit\"
+[[network.switch]]
+name = \"a\"
+nodes = [0]
+[[network.switch]]
+name = \"b\"
+[[network.switch]]
+name = \"c\"
+nodes = [\"1-4\"]
+[[network.link]]
+ends = [\"a\", \"b\"]
+rate = \"20 MB/s\"
+[[network.link]]
+ends = [\"c\", \"b\"]
+";
+    let (stopped, lost) = carried(three);
+    assert!((19.4..20.0).contains(&stopped) && lost == 0.0, "{stopped}");
+    let (dropped, lost) = carried(&three.replace("credit", "drop"));
+    // The uplink stays busy, and what it cannot take is lost: half of 40 MB/s in frames of 4 KiB.
+    assert!((19.0..20.0).contains(&dropped), "{dropped}");
+    let expected = 20e6 / 4_096.0 * 0.055;
+    assert!((0.9 * expected..1.1 * expected).contains(&lost), "{lost}");
+    // Only what goes through the switch that drops is lost.
+    let one = three.replace("name = \"b\"", "name = \"b\"\nwhen_full = \"drop\"");
+    assert_eq!(carried(&one), (dropped, lost));
+}
+
+#[test]
+fn all_nodes_of_an_exchange_may_hang_on_a_tree() {
+    let text = |network: &str| {
+        format!(
+            "profile = \"via\"\ndesign = \"Base+O\"\nsizes = [\"1 KiB\"]\n[workload]\nkind = \"exchange\"\nnodes = 4\n\
+             rounds = 5\nsimulate = \"all nodes\"\n{network}"
+        )
+    };
+    let latency = |network: &str| {
+        let scenario = scenario(&text(network)).unwrap_or_else(|error| panic!("{error}"));
+        run(&scenario)[0].value
+    };
+    let tree = "[network]\ntopology = \"tree\"\nfan_out = 2\n";
+    let (star, tree_of_two) = (latency(""), latency(tree));
+    let about = 0.9 * star..1.1 * star;
+    assert!(about.contains(&tree_of_two), "{star} {tree_of_two}");
+    let far = latency(&format!("{tree}uplink_latency = \"1 ms\"\n"));
+    assert!(far > star + 1_000.0, "{star} {far}");
+    let one = text(tree).replace("all nodes", "one node");
+    refused(&one, "tree", "tree", 10, &["all nodes"]);
+}
+
+#[test]
+fn what_is_no_tree_over_the_nodes_is_refused() {
+    let text = many_to_one(TWO_SWITCHES);
+    let mut cases: Vec<(&str, &str, usize, &[&str])> = vec![
+        ("\"far\"\n", "\"near\"\n", 18, &["already, on line 15"]),
+        ("\"far\"\n", "\"\"\n", 18, &["empty"]),
+        ("[\"1-4\"]", "[\"1-3\"]", 15, &["not so: 4", "hang"]),
+        ("[\"1-4\"]", "[\"1-5\"]", 19, &["1-5", "0 to 4"]),
+        ("[\"1-4\"]", "[\"4-1\"]", 19, &["4-1"]),
+        (
+            "[\"1-4\"]",
+            "[1, 2, 3, 4, 0]",
+            19,
+            &["node 0", "`near`", "line 16"],
+        ),
+        ("[\"1-4\"]", "[]", 19, &["at least one"]),
+        ("[\"1-4\"]", "[1.5]", 19, &["names or numbers"]),
+        (
+            "ports = 5",
+            "ports = 4",
+            22,
+            &["`far` (line 18)", "4 ports"],
+        ),
+        ("ports = 5", "ports = 3", 19, &["3 ports"]),
+        ("ports = 5", "ports = 0", 20, &["from 1 to 4096"]),
+        ("ports = 5", "port = 5", 20, &["port", "knows", "ports"]),
+        (
+            "\"near\", \"far\"",
+            "\"near\", \"fur\"",
+            22,
+            &["`fur`", "`near`, `far`"],
+        ),
+        ("\"near\", \"far\"", "\"near\"", 21, &["two ends"]),
+        (
+            "\"near\", \"far\"",
+            "\"far\", \"far\"",
+            22,
+            &["cycle", "far"],
+        ),
+        (
+            "\"near\", \"far\"",
+            "\"node 1\", \"near\"",
+            22,
+            &["node 1", "`far`", "line 19"],
+        ),
+        (
+            "\"near\", \"far\"",
+            "\"node 1\", \"node 2\"",
+            22,
+            &["two nodes"],
+        ),
+        (
+            "\"near\", \"far\"",
+            "\"node 0-1\", \"near\"",
+            22,
+            &["one node"],
+        ),
+        ("\"20 MB/s\"", "\"20 MB\"", 23, &["a rate", "Gbit/s"]),
+        ("\"20 MB/s\"", "\"0 MB/s\"", 23, &["1 kB/s"]),
+        (
+            "rate = \"20 MB/s\"",
+            "latency = \"2 s\"",
+            23,
+            &["at most 1 s"],
+        ),
+        (
+            "rate = \"20 MB/s\"",
+            "speed = \"20 MB/s\"",
+            23,
+            &["speed", "rate"],
+        ),
+        (
+            "name = \"near\"",
+            "name = \"near\"\nbuffer = \"0 B\"",
+            16,
+            &["from 1 B"],
+        ),
+        (
+            "name = \"near\"",
+            "name = \"near\"\nwhen_full = \"wait\"",
+            16,
+            &["\"credit\"", "\"drop\""],
+        ),
+    ];
+    let again = "[[network.switch]]\nname = \"c\"\n[[network.link]]\nends = [\"c\", \"far\"]\n\
+                 [[network.link]]\nends = [\"c\", \"near\"]\n[[network.link]]";
+    cases.push((
+        "[[network.link]]",
+        again,
+        28,
+        &["cycle", "`near` - `c` - `far`", "tree"],
+    ));
+    let apart = "[[network.switch]]\nname = \"c\"\n[[network.link]]";
+    cases.push(("[[network.link]]", apart, 22, &["`c`", "`near`"]));
+    for (line, by, at, words) in cases {
+        refused(&text, line, by, at, words);
+    }
+}
+
+#[test]
+fn shapes_have_keys_of_their_own() {
+    let star = many_to_one("[network]\nports = 8\nlatency = \"1 us\"\nsource = \"a guess\"\n");
+    assert!(scenario(&star).is_ok());
+    refused(&star, "ports = 8", "ports = 4", 15, &["too few ports", "5"]);
+    refused(&star, "ports = 8", "fan_out = 8", 15, &["fan_out", "ports"]);
+    refused(
+        &star,
+        "ports = 8",
+        "topology = \"ring\"",
+        15,
+        &["\"star\"", "\"tree\"", "\"switches\""],
+    );
+    refused(
+        &star,
+        "ports = 8",
+        "topology = \"switches\"",
+        14,
+        &["lacks `switch`"],
+    );
+    refused(
+        &star,
+        "ports = 8",
+        "topology = \"tree\"",
+        14,
+        &["lacks `fan_out`"],
+    );
+    let tree = "topology = \"tree\"\nfan_out = 1";
+    refused(&star, "ports = 8", tree, 16, &["from 2 to 4096"]);
+    let links = star.clone() + "[[network.link]]\nends = [\"a\", \"b\"]\n";
+    refused(&links, "ports = 8", "", 14, &["lacks `switch`"]);
+    let program = "profile = \"substrates\"\n[workload]\nkind = \"program\"\n[network]\n";
+    refused(program, "[network]", "[network]", 4, &["one switch"]);
+}
