@@ -298,7 +298,10 @@ fn claims_html(claims: &[Claim<'_>]) -> String {
         let evidence = escape(one.evidence);
         let evidence = match one.evidence.chars().count() > FOLDED {
             true => {
-                format!("<details><summary>values</summary><small>{evidence}</small></details>")
+                let open = if one.holds { "" } else { " open" };
+                format!(
+                    "<details{open}><summary>values</summary><small>{evidence}</small></details>"
+                )
             }
             false => format!("<small>{evidence}</small>"),
         };

@@ -510,7 +510,7 @@ fn hostile_scenarios_are_refused_where_they_are_wrong() {
         (String::new(), 1, "lacks `[workload]`"),
         ("\u{0}\u{1}\u{2}".to_owned(), 1, "key"),
         (deep, 1, ""),
-        (ping.replace("sizes = [", "sizes = [["), 3, ""),
+        (ping.replace("sizes = [", "sizes = [["), 4, "expected `,`"),
         (ping.replace("[\"4 B\"]", "\"4 B\""), 3, "a list"),
         (ping.replace("\"4 B\"", "4"), 3, "a number and its unit"),
         (ping.replace("4 B", "-4 B"), 3, "B, bit, KiB"),

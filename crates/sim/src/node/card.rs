@@ -265,7 +265,7 @@ impl CardState {
         let outcome = firmware.turn(now, which, &mut taken);
         let charged = taken.charged;
         record.sums.turns += 1;
-        record.sums.processor_busy += charged;
+        record.sums.processor_busy = record.sums.processor_busy.saturating_add(charged);
         let end = now + charged;
         record.slice(Slice {
             node: self.node,
@@ -333,7 +333,8 @@ impl CardState {
     fn detected(&mut self, vi: u32, at: Time, record: &mut Record) {
         let rung = self.rung.get_mut(vi as usize).and_then(VecDeque::pop_front);
         if let Some(rung) = rung {
-            record.sums.send_wait += at.saturating_sub(rung);
+            let waited = at.saturating_sub(rung);
+            record.sums.send_wait = record.sums.send_wait.saturating_add(waited);
             record.sums.sends_noticed += 1;
         }
     }

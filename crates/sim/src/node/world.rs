@@ -54,7 +54,7 @@ impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Finished => f.write_str("finished"),
-            Self::TimeUp => f.write_str("the time was over"),
+            Self::TimeUp => f.write_str("it takes more virtual time than is simulated"),
             Self::Stuck(who) => write!(f, "nothing can happen any more: {}", who.join("; ")),
         }
     }

@@ -12,6 +12,8 @@ use crate::hardware::{
 
 /// Most processors of a host, channels of an engine, and such.
 const MOST: u64 = 4_096;
+/// Most bytes that a frame takes on a link besides its own.
+const LONGEST_FRAMING: u64 = 65_536;
 
 pub(super) fn profile(text: &str, file: &str) -> Result<Profile, FileError> {
     let mut root = Source { file, text }.document()?;
@@ -42,11 +44,7 @@ pub(super) fn profile(text: &str, file: &str) -> Result<Profile, FileError> {
     };
     net_section.finish()?;
     let mut link_section = root.section("link")?;
-    let link = LinkSpec {
-        bytes_per_second: link_section.positive("rate", Kind::Rate)?.value,
-        latency: link_section.quantity("latency", Kind::Time)?.value,
-        framing_bytes: link_section.quantity("framing", Kind::Size)?.value,
-    };
+    let link = link(&mut link_section)?;
     link_section.finish()?;
     let mut switch_section = root.section("switch")?;
     let switch = SwitchSpec {
@@ -69,6 +67,19 @@ pub(super) fn profile(text: &str, file: &str) -> Result<Profile, FileError> {
         link,
         switch,
         topology: None,
+    })
+}
+
+fn link(section: &mut Section<'_>) -> Result<LinkSpec, FileError> {
+    let framing = section.quantity("framing", Kind::Size)?;
+    if framing.value > LONGEST_FRAMING {
+        let wrong = format!("`link.framing` must be at most {LONGEST_FRAMING} B");
+        return Err(section.error(&framing.span, wrong));
+    }
+    Ok(LinkSpec {
+        bytes_per_second: section.positive("rate", Kind::Rate)?.value,
+        latency: section.quantity("latency", Kind::Time)?.value,
+        framing_bytes: framing.value,
     })
 }
 
@@ -102,10 +113,10 @@ fn library(section: &mut Section<'_>, clock_hz: u64) -> Result<LibrarySpec, File
 
 fn memory(section: &mut Section<'_>) -> Result<MemorySpec, FileError> {
     let page = section.positive("page", Kind::Size)?;
-    if !page.value.is_power_of_two() || !(512..=1 << 30).contains(&page.value) {
+    if !page.value.is_power_of_two() || !(512..=1 << 20).contains(&page.value) {
         return Err(section.error(
             &page.span,
-            "a page must have a power of two of bytes, from 512 B to 1 GiB",
+            "a page must have a power of two of bytes, from 512 B to 1 MiB",
         ));
     }
     Ok(MemorySpec {

@@ -200,7 +200,15 @@ impl<'a> Section<'a> {
     /// A quantity with its source.
     pub(crate) fn quantity(&mut self, key: &str, kind: Kind) -> Result<Found<u64>, FileError> {
         let value = self.sourced(key)?;
-        self.as_quantity(key, &value, kind)
+        let found = self.as_quantity(key, &value, kind)?;
+        let (least, most, allowed) = kind.of_hardware();
+        // Whether there may be none is for who reads it to say.
+        if found.value > 0 && !(least..=most).contains(&found.value) {
+            let path = self.path(key);
+            let wrong = format!("`{path}` is beyond what is simulated: it must be {allowed}");
+            return Err(self.error(&found.span, wrong));
+        }
+        Ok(found)
     }
 
     /// A quantity with its source that must not be 0.

@@ -112,3 +112,51 @@ fn impossible_hardware_is_refused() {
         .contains("\"stop\" or \"credit\" or \"drop\"")
     );
 }
+
+#[test]
+fn what_would_not_fit_in_picoseconds_is_refused() {
+    let (_, via) = super::SHIPPED[2];
+    for (from, to, allowed) in [
+        (
+            "clock = { value = \"132 MHz\"",
+            "clock = { value = \"1 Hz\"",
+            "from 1 MHz",
+        ),
+        (
+            "latency = { value = \"0 ns\"",
+            "latency = { value = \"2 s\"",
+            "at most 1 s",
+        ),
+        (
+            "rate = { value = \"85 MB/s\"",
+            "rate = { value = \"1 B/s\"",
+            "from 100 kB/s",
+        ),
+        (
+            "post = { value = \"400 cycles\"",
+            "post = { value = \"9000000000 cycles\"",
+            "1000000 cycles",
+        ),
+        (
+            "framing = { value = \"8 B\"",
+            "framing = { value = \"1 MiB\"",
+            "at most 65536 B",
+        ),
+        (
+            "memory = { value = \"2 MiB\"",
+            "memory = { value = \"99999 GiB\"",
+            "at most 1024 GiB",
+        ),
+    ] {
+        assert!(via.contains(from), "{from}");
+        let text = via.replacen(from, to, 1);
+        let error = Profile::parse(&text, "via.toml").expect_err(to);
+        let (short, _) = to.split_once(" =").unwrap_or((to, ""));
+        assert!(
+            error.message.contains(allowed) && error.message.contains(short),
+            "{error}"
+        );
+        let line = text.lines().nth(error.line - 1).unwrap_or_default();
+        assert!(line.contains(to), "{error}");
+    }
+}

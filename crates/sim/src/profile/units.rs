@@ -1,6 +1,6 @@
 //! Quantities as people write them: a number and its unit.
 
-use crate::engine::Time;
+use crate::engine::{SECOND, Time};
 
 /// What kind of quantity a key wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,22 @@ impl Kind {
             Self::Rate => RATES,
             Self::Frequency => FREQUENCIES,
             Self::Cycles => CYCLES,
+        }
+    }
+
+    /// The least and the most of it, besides none, that hardware may have here, and how that is said. With more, times would
+    /// not fit in what counts picoseconds.
+    pub fn of_hardware(self) -> (u64, u64, &'static str) {
+        match self {
+            Self::Time => (0, SECOND, "at most 1 s"),
+            Self::Size => (0, 1 << 40, "at most 1024 GiB"),
+            Self::Rate => (
+                100_000,
+                1_000_000_000_000_000,
+                "from 100 kB/s to 1000000 GB/s",
+            ),
+            Self::Frequency => (1_000_000, 1_000_000_000_000, "from 1 MHz to 1000 GHz"),
+            Self::Cycles => (0, 1_000_000, "at most 1000000 cycles"),
         }
     }
 

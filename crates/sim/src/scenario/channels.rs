@@ -1,6 +1,5 @@
 //! Channels of a scenario: who sends what to whom.
 
-use super::network::RATES;
 use crate::engine::MILLISECOND;
 use crate::profile::units::Kind as Unit;
 use crate::profile::{FileError, Section};
@@ -17,6 +16,8 @@ const MEASURED: (u64, u64, &str) = (
 );
 /// How long may pass before measuring, and how short jitter may be that counts.
 const SPANS: (u64, u64, &str) = (0, 100_000 * MILLISECOND, "must be at most 100 s");
+/// Slowest and fastest channel.
+const RATES: (u64, u64, &str) = (1_000, 1_000_000_000_000, "must be from 1 kB/s to 1000 GB/s");
 /// Bytes of a message on a channel.
 const SIZES: (u64, u64, &str) = (1, 16_384, "must be from 1 B to 16 KiB");
 

@@ -99,7 +99,7 @@ pub const KEYS: &[Key] = &[
         "network",
         CARDS,
         "rate",
-        "rate of links, 1 kB/s to 1000 GB/s",
+        "rate of links, 100 kB/s to 1000 GB/s",
         "the profile's",
     ),
     key(

@@ -15,8 +15,11 @@ use crate::profile::{FileError, Profile, Section};
 /// Most ports of a switch, and most switches.
 const MOST: u64 = 4_096;
 /// Slowest and fastest link.
-pub(super) const RATES: (u64, u64, &str) =
-    (1_000, 1_000_000_000_000, "must be from 1 kB/s to 1000 GB/s");
+const RATES: (u64, u64, &str) = (
+    100_000,
+    1_000_000_000_000,
+    "must be from 100 kB/s to 1000 GB/s",
+);
 const LATENCIES: (u64, u64, &str) = (0, SECOND, "must be at most 1 s");
 const BUFFERS: (u64, u64, &str) = (1, 1 << 30, "must be from 1 B to 1 GiB");
 

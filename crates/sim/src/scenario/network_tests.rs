@@ -179,7 +179,7 @@ fn what_is_no_tree_over_the_nodes_is_refused() {
             &["one node"],
         ),
         ("\"20 MB/s\"", "\"20 MB\"", 23, &["a rate", "Gbit/s"]),
-        ("\"20 MB/s\"", "\"0 MB/s\"", 23, &["1 kB/s"]),
+        ("\"20 MB/s\"", "\"0 MB/s\"", 23, &["100 kB/s"]),
         (
             "rate = \"20 MB/s\"",
             "latency = \"2 s\"",

@@ -2,7 +2,7 @@
 
 use super::processor::HostTimes;
 use super::world::Cells;
-use crate::engine::{SECOND, Time, duration_at};
+use crate::engine::{Time, duration_at};
 use crate::profile::units::Kind;
 use crate::profile::{FileError, Section, Source};
 
@@ -32,17 +32,12 @@ macro_rules! section {
 
 pub(super) use section;
 
-/// Reads a quantity that sums and products stay finite with.
+/// Reads a quantity. Sizes are those of what a message may need, so that sums and products of them stay finite.
 pub(super) fn quantity(section: &mut Section<'_>, key: &str, kind: Kind) -> Result<u64, FileError> {
-    let most = match kind {
-        Kind::Time => 1_000 * SECOND,
-        Kind::Size => 1 << 30,
-        Kind::Rate | Kind::Frequency => 1 << 50,
-        Kind::Cycles => 1 << 30,
-    };
     let found = section.quantity(key, kind)?;
-    if found.value > most {
-        return Err(section.error(&found.span, format!("`{key}` is out of all proportion")));
+    if kind == Kind::Size && found.value > 1 << 30 {
+        let wrong = format!("`{key}` must be at most 1 GiB");
+        return Err(section.error(&found.span, wrong));
     }
     Ok(found.value)
 }

@@ -18,8 +18,12 @@ pub mod scaling;
 
 use std::fmt;
 
+use crate::engine::{SECOND, Time};
 use crate::hardware::TopologyError;
 use crate::node::{BuildError, Ended, Record};
+
+/// When an experiment is given up, in virtual time: long before times no longer fit.
+const LONGEST: Time = 1_000_000 * SECOND;
 
 /// What is noted while an experiment runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

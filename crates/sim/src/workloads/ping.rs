@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use causeway_firmware::{Settings, Side};
 
-use super::{Keep, RunError, check};
+use super::{Keep, LONGEST, RunError, check};
 use crate::engine::Time;
 use crate::node::{
     Await, Completed, Do, Mark, Plan, Process, Queues, Record, Stage, ViPlan, World,
@@ -135,7 +135,7 @@ pub fn ping_pong_recorded(
     let mut world = World::new(plan)?;
     world.record.keep_marks();
     keep.begin(&mut world.record);
-    let ended = world.run(Time::MAX);
+    let ended = world.run(LONGEST);
     check(ended, &world.record)?;
     let measured = round_trips.borrow()[WARM_UP as usize..].to_vec();
     let one_way = measured.iter().sum::<Time>() / (2 * measured.len() as Time);
@@ -320,7 +320,7 @@ pub fn ping_bulk_recorded(
     }
     let mut world = World::new(plan)?;
     keep.begin(&mut world.record);
-    let finished = world.run(Time::MAX);
+    let finished = world.run(LONGEST);
     check(finished, &world.record)?;
     let times = ended[0].borrow();
     match times.get(WARM_UP as usize - 1..) {

@@ -347,10 +347,10 @@ impl Process for Sink {
         }
         log.outcome.received += 1;
         log.outcome.bytes += u64::from(completed.bytes);
-        log.outcome.latency += now - injected;
+        log.outcome.latency = log.outcome.latency.saturating_add(now - injected);
         if let Some((before, received)) = last {
             let jitter = (now - received).saturating_sub(injected.saturating_sub(before));
-            log.outcome.jitter += jitter;
+            log.outcome.jitter = log.outcome.jitter.saturating_add(jitter);
             log.outcome.jittered += u64::from(jitter > self.resolution);
         }
     }

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use causeway_firmware::{Settings, Side};
 
 use super::random::Random;
-use super::{Keep, RunError, check};
+use super::{Keep, LONGEST, RunError, check};
 use crate::engine::{MICROSECOND, Time};
 use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, ViPlan, World};
 use crate::profile::Profile;
@@ -179,7 +179,9 @@ impl Exchange {
     fn note(&mut self, now: Time, message: u32) {
         if self.round >= WARM_UP {
             let mut sum = self.sum.borrow_mut();
-            sum.latency += now - self.sent_at[message as usize];
+            sum.latency = sum
+                .latency
+                .saturating_add(now - self.sent_at[message as usize]);
             sum.messages += 1;
         }
     }
@@ -297,7 +299,7 @@ impl Process for OneOfAll {
                 };
                 if self.round >= WARM_UP {
                     let mut sum = self.sum.borrow_mut();
-                    sum.latency += now - self.sent_at;
+                    sum.latency = sum.latency.saturating_add(now - self.sent_at);
                     sum.messages += 1;
                 }
                 return self.post(completed.vi, Side::Receive);
@@ -358,7 +360,7 @@ pub fn recorded(
 ) -> Result<(Outcome, Record), RunError> {
     let (mut world, sum) = build(profile, settings, load)?;
     keep.begin(&mut world.record);
-    let ended = world.run(Time::MAX);
+    let ended = world.run(LONGEST);
     check(ended, &world.record)?;
     let sum = sum.borrow();
     let sums = &world.record.sums;
