@@ -238,7 +238,8 @@ fn accounts(
 ) -> Result<Vec<Row>, FigureError> {
     match work(setting, costs) {
         Work::Bare(..) => Ok(Vec::new()),
-        Work::Program(ProgramSetup { setup, program }) => {
+        Work::Program(work) => {
+            let ProgramSetup { setup, program } = *work;
             Ok(profile(one, x, &program.run(&setup)?))
         }
     }
@@ -249,7 +250,7 @@ enum Work {
     /// Messages of so many bytes, without Active Messages.
     Bare(Combination, usize),
     /// A program.
-    Program(ProgramSetup),
+    Program(Box<ProgramSetup>),
 }
 
 /// What a point runs; of several programs the first.
@@ -289,7 +290,7 @@ fn work(setting: Setting, costs: Costs) -> Work {
             (Setup::new(one, costs, 2), ping)
         }
     };
-    Work::Program(ProgramSetup { setup, program })
+    Work::Program(Box::new(ProgramSetup { setup, program }))
 }
 
 /// Runs one point, for a timeline.
