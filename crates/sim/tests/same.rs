@@ -158,7 +158,8 @@ fn who_waits_for_ever_is_told() {
     };
     assert_eq!(who.len(), 2);
     assert!(
-        who[0].contains("process 0 of node 0 waits since"),
+        who[0].contains("process 0 of node 0 waits since")
+            && who[0].contains("for a message from node 1 on its interface 0"),
         "{}",
         who[0]
     );

@@ -620,5 +620,7 @@ fn who_waits_for_whom_is_said() {
                 buffer = \"1 B\"\nuplink_rate = \"1 MB/s\"\n";
     std::fs::write(here.join("lossy.toml"), text).unwrap();
     let said = sim(here, "run lossy.toml").fails(1);
-    assert!(said.contains("node") && said.contains("wait"), "{said}");
+    assert!(said.contains(" of node 1 waits since "), "{said}");
+    assert!(said.contains("for a message from node "), "{said}");
+    assert!(said.contains("and 8 more processes"), "{said}");
 }

@@ -120,6 +120,8 @@ pub(crate) struct Vi {
     /// Nobody waits for completions of this side.
     counted: [bool; 2],
     sides: [WorkQueue; 2],
+    /// The node at the other end.
+    pub(crate) peer: Option<u32>,
 }
 
 impl Vi {
@@ -137,6 +139,7 @@ impl Vi {
                 landed: 0,
                 taken: 0,
             }),
+            peer: None,
         }
     }
 }
@@ -184,6 +187,28 @@ impl ProcessState {
             entries: VecDeque::new(),
             found: None,
             scan: 0,
+        }
+    }
+}
+
+impl Host {
+    /// What `process` waits for, in words.
+    pub(crate) fn awaited(&self, process: usize, what: Await) -> String {
+        let peer = |vi: u32| {
+            let mine = self.processes.get(process);
+            let vi = mine.and_then(|mine| mine.vis.get(vi as usize));
+            let peer = vi.and_then(|&vi| self.vis.get(vi as usize)?.peer);
+            peer.map_or_else(String::new, |peer| format!(" node {peer}"))
+        };
+        match what {
+            Await::One(vi, Side::Receive) => {
+                format!("a message from{} on its interface {vi}", peer(vi))
+            }
+            Await::One(vi, Side::Send) => {
+                format!("its message to{} on its interface {vi} to leave", peer(vi))
+            }
+            Await::AnyReceive => "a message on any of its interfaces".to_owned(),
+            Await::Queue => "an entry of its completion queue".to_owned(),
         }
     }
 }

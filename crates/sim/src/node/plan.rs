@@ -225,6 +225,12 @@ impl Plan {
             self.profile.switch.clone(),
             self.topology,
         );
+        for &(a, b) in &self.connections {
+            for (here, there) in [(a, b), (b, a)] {
+                let vis = &mut built[self.vis[here].node].host.vis;
+                vis[ids[here].0 as usize].peer = Some(self.vis[there].node as u32);
+            }
+        }
         Ok((self.profile, network, built))
     }
 }

@@ -50,12 +50,22 @@ pub enum Ended {
     Stuck(Vec<String>),
 }
 
+/// Processes that a message about a standstill names.
+const MOST_SHOWN: usize = 8;
+
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Finished => f.write_str("finished"),
             Self::TimeUp => f.write_str("it takes more virtual time than is simulated"),
-            Self::Stuck(who) => write!(f, "nothing can happen any more: {}", who.join("; ")),
+            Self::Stuck(who) => {
+                let shown = who.get(..MOST_SHOWN).unwrap_or(who);
+                write!(f, "nothing can happen any more: {}", shown.join("; "))?;
+                match who.len() - shown.len() {
+                    0 => Ok(()),
+                    more => write!(f, "; and {more} more processes"),
+                }
+            }
         }
     }
 }
@@ -148,7 +158,8 @@ impl World {
                     State::Ended => continue,
                     State::Awaiting { what, since, .. } => {
                         let since = crate::profile::units::show_time(since);
-                        format!("waits since {since} for {what:?}")
+                        let what = node.host.awaited(index, what);
+                        format!("waits since {since} for {what}")
                     }
                     State::Overrun => "posted more than its work queue holds".to_owned(),
                     State::Running | State::Ringing { .. } => "has no event".to_owned(),
