@@ -1,8 +1,7 @@
-//! Card buffers: one recycle queue for sending and receiving, with a count of owners for each, so that
+//! Card buffers: one recycle pool for sending and receiving, with a count of owners for each, so that
 //! a frame may be queued more than once (sent again, forwarded to several) and its buffer comes back when
-//! the last has done with it.
+//! the last has done with it. What was freed last is used next: it is the likeliest to be in a cache.
 
-use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -18,7 +17,7 @@ pub(crate) enum Use {
 /// Who owns which buffer.
 #[derive(Debug)]
 pub(crate) struct Buffers {
-    recycle: VecDeque<u32>,
+    recycle: Vec<u32>,
     owners: Vec<u16>,
     uses: Vec<Use>,
     /// How many more may be taken for sending, so that receiving never waits for sending.
@@ -28,7 +27,7 @@ pub(crate) struct Buffers {
 impl Buffers {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            recycle: (0..limits.buffers).collect(),
+            recycle: (0..limits.buffers).rev().collect(),
             owners: vec![0; limits.buffers as usize],
             uses: vec![Use::Receiving; limits.buffers as usize],
             sending_left: limits.buffers - limits.receive_buffers,
@@ -44,7 +43,7 @@ impl Buffers {
         if purpose == Use::Sending && !self.has_for_sending() {
             return None;
         }
-        let buffer = self.recycle.pop_front()?;
+        let buffer = self.recycle.pop()?;
         if purpose == Use::Sending {
             self.sending_left -= 1;
         }
@@ -67,7 +66,7 @@ impl Buffers {
             if self.uses[buffer as usize] == Use::Sending {
                 self.sending_left += 1;
             }
-            self.recycle.push_back(buffer);
+            self.recycle.push(buffer);
         }
     }
 }

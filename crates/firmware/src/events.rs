@@ -36,6 +36,16 @@ const ORIGINS: [Origin; 6] = [
     Origin::Timers,
 ];
 
+/// The same where doorbells come last: what was begun is brought to its end before anything new.
+const DOORBELLS_LAST: [Origin; 6] = [
+    Origin::NetReceive,
+    Origin::HostDma,
+    Origin::NetSend,
+    Origin::Leftovers,
+    Origin::Timers,
+    Origin::Doorbells,
+];
+
 fn number(processor: Processor) -> usize {
     match processor {
         Processor::First => 0,
@@ -115,7 +125,7 @@ impl Firmware {
         queue.posted.push_back(Posted {
             address: posted.0,
             handle: posted.1,
-            shadowed,
+            shadowed: shadowed as u32,
             stamp: 0,
             message: 0,
         });
@@ -224,10 +234,13 @@ impl Firmware {
         }
         // Either processor may have freed a buffer that the other would not hear of.
         self.arm_receives(card);
-        let start = self.rotation[processor];
+        let (origins, start) = match self.settings.doorbells_last {
+            true => (DOORBELLS_LAST, 0),
+            false => (ORIGINS, self.rotation[processor]),
+        };
         for step in 0..ORIGINS.len() {
             let at = (start + step) % ORIGINS.len();
-            if self.handle(ORIGINS[at], processor, card) {
+            if self.handle(origins[at], processor, card) {
                 self.rotation[processor] = (at + 1) % ORIGINS.len();
                 return Turn::Worked;
             }

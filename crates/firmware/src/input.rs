@@ -43,7 +43,11 @@ pub enum Input<'a> {
         /// The descriptor that was read, if one was.
         bytes: &'a [u8],
     },
-    /// While it had nothing else to do, this processor polled so many doorbells in vain: see [`Turn`].
+    /// While it had nothing else to do, this processor polled so many doorbells in vain: the next that it polls lies so
+    /// many further on. Told before whatever ends the polling: another input, or the turn that is due when the rung
+    /// doorbell's turn has come (then as many as [`Turn::Polling`] said were ahead). Whoever tells fewer makes the processor
+    /// find the doorbell later, and the polls between are charged to it; more lead it past the doorbell, once round all of
+    /// them. Of no consequence where hardware queues doorbells.
     Polled(Processor, u32),
 }
 
@@ -53,7 +57,7 @@ pub enum Input<'a> {
 /// - [`Waiting`](Turn::Waiting): after the next input from that engine. No other input wakes it.
 /// - [`Polling`](Turn::Polling): doorbells are polled, and the rung one is `ahead` polls away: after the
 ///   time of so many polls, or at the next input of any kind if that comes first. Before that
-///   input, tell with [`Input::Polled`] how many polls were made; they cost what the driver says.
+///   turn or that input, tell with [`Input::Polled`] how many polls were made; they cost what the driver says.
 /// - [`Idle`](Turn::Idle): after the next input. If doorbells are polled, the processor does so
 ///   meanwhile: [`Input::Polled`] first, as above.
 ///

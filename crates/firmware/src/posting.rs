@@ -169,7 +169,7 @@ impl Firmware {
         }
         self.stamp_best_effort(op, card);
         if posted.shadowed > 0 {
-            self.take_shadow(op, place, posted.shadowed, card);
+            self.take_shadow(op, place, posted.shadowed as usize, card);
         } else if side == Side::Send && self.rides_behind(before) {
             self.ops[op].phase = Phase::Tailgating;
             if let Some(before) = before {

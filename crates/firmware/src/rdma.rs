@@ -30,11 +30,8 @@ impl Firmware {
             if self.vi(vi).rx.writes_open > 0 {
                 return Processed::Later;
             }
-            op = match self.receive_descriptor(vi, card) {
+            op = match self.descriptor_for(vi, buffer, card) {
                 Ok(op) => op,
-                Err(Processed::Yes) if self.vi(vi).rx.incoming.first() == buffer => {
-                    return self.misfit(vi, buffer, card);
-                }
                 Err(processed) => return processed,
             };
         }
@@ -148,14 +145,7 @@ impl Firmware {
         };
         self.take_incoming(vi);
         self.advance_read(vi, op, bytes);
-        self.arrivals[buffer].destination = Destination::Segments {
-            op,
-            offset: header.offset,
-        };
-        self.ops[op].writes_open += 1;
-        self.ops[op].touched = true;
-        let stamp = self.arrivals[buffer].stamp;
-        self.submit_host(HostWork::WriteData { buffer }, stamp, card);
+        self.place(buffer, op, header.offset, card);
         self.advance_sends(vi, card);
         Processed::Yes
     }

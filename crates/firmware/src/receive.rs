@@ -192,11 +192,7 @@ impl Firmware {
     }
 
     /// The receive descriptor that comes next, if it is on the card.
-    pub(crate) fn receive_descriptor(
-        &mut self,
-        vi: u32,
-        card: &mut impl Card,
-    ) -> Result<u32, Processed> {
+    fn receive_descriptor(&mut self, vi: u32, card: &mut impl Card) -> Result<u32, Processed> {
         loop {
             let owner = self.vi(vi);
             if let Some(&op) = owner.receive.ops.get(owner.rx.filled) {
@@ -221,6 +217,21 @@ impl Firmware {
         }
     }
 
+    /// The receive descriptor for the frame that comes next. If nothing is posted, the message is dropped (§4.1.2).
+    pub(crate) fn descriptor_for(
+        &mut self,
+        vi: u32,
+        buffer: u32,
+        card: &mut impl Card,
+    ) -> Result<u32, Processed> {
+        match self.receive_descriptor(vi, card) {
+            Err(Processed::Yes) if self.vi(vi).rx.incoming.first() == buffer => {
+                Err(self.misfit(vi, buffer, card))
+            }
+            found => found,
+        }
+    }
+
     /// Whether a frame begins a message or continues the one that is coming in, and stays within it.
     pub(crate) fn follows(&self, vi: u32, header: &FrameHeader, bytes: u32) -> bool {
         let expected = self.vi(vi).rx.assembling;
@@ -241,12 +252,8 @@ impl Firmware {
         if !self.follows(vi, header, bytes) {
             return self.misfit(vi, buffer, card);
         }
-        let op = match self.receive_descriptor(vi, card) {
+        let op = match self.descriptor_for(vi, buffer, card) {
             Ok(op) => op,
-            // Nothing is posted: the message is dropped (§4.1.2).
-            Err(Processed::Yes) if self.vi(vi).rx.incoming.first() == buffer => {
-                return self.misfit(vi, buffer, card);
-            }
             Err(processed) => return processed,
         };
         if header.offset == 0 && self.ops[op].writes_open > 0 {
@@ -277,16 +284,19 @@ impl Firmware {
             self.nothing_to_place(vi, buffer, header, card);
             self.settle_op(op, card);
         } else {
-            let destination = Destination::Segments {
-                op,
-                offset: header.offset,
-            };
-            self.arrivals[buffer].destination = destination;
-            self.ops[op].writes_open += 1;
-            self.ops[op].touched = true;
-            self.submit_host(HostWork::WriteData { buffer }, stamp, card);
+            self.place(buffer, op, header.offset, card);
         }
         Processed::Yes
+    }
+
+    /// Sends an arrived frame's data on its way to an operation's segments.
+    pub(crate) fn place(&mut self, buffer: u32, op: u32, offset: u32, card: &mut impl Card) {
+        let arrival = &mut self.arrivals[buffer];
+        arrival.destination = Destination::Segments { op, offset };
+        let stamp = arrival.stamp;
+        self.ops[op].writes_open += 1;
+        self.ops[op].touched = true;
+        self.submit_host(HostWork::WriteData { buffer }, stamp, card);
     }
 
     /// A receive descriptor's message has come completely.

@@ -1,5 +1,6 @@
 //! A virtual interface: two work queues, a connection, and where both stand.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -33,7 +34,7 @@ pub(crate) struct Posted {
     pub(crate) address: u64,
     pub(crate) handle: u32,
     /// So many bytes of it lie in its place of the shadow queue.
-    pub(crate) shadowed: usize,
+    pub(crate) shadowed: u32,
     /// Given when the doorbell was noticed.
     pub(crate) stamp: Time,
     /// Number of the doorbell.
@@ -110,12 +111,12 @@ pub(crate) struct Sending {
 }
 
 /// What the receiving half knows.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Receiving {
     /// The next sequence number.
     pub(crate) expected: u32,
-    /// Buffers of frames that came ahead of `expected + 1 + i`.
-    pub(crate) held: [u32; MAX_WINDOW as usize],
+    /// Buffers of frames that came ahead of `expected + 1 + i`; places for them where a connection is reliable.
+    pub(crate) held: Box<[u32]>,
     /// Accepted frames whose data is not yet in place: the first, and which behind it are.
     pub(crate) unplaced: u32,
     pub(crate) placed: u32,
@@ -179,28 +180,6 @@ pub(crate) struct Vi {
     pub(crate) overrun: bool,
 }
 
-impl Default for Receiving {
-    fn default() -> Self {
-        Self {
-            expected: 0,
-            held: [NONE; MAX_WINDOW as usize],
-            unplaced: 0,
-            placed: 0,
-            incoming: List::default(),
-            assembling: None,
-            stamp: 0,
-            filled: 0,
-            taken: 0,
-            offered: 0,
-            told: 0,
-            writes_open: 0,
-            reads: VecDeque::new(),
-            ack_at: None,
-            unacknowledged: 0,
-        }
-    }
-}
-
 impl Vi {
     /// An idle one with all the memory that it will need, `shadow_bytes` for each place of the
     /// shadow queues.
@@ -211,18 +190,28 @@ impl Vi {
             ops: VecDeque::with_capacity(limits.descriptors_per_queue as usize),
             ..WorkQueue::default()
         };
+        // Only reliable connections hold frames and have reads. A peer that asks for more than it may gets no
+        // further than its window.
+        let (held, own_reads, reads) = match attributes.reliability {
+            Reliability::Unreliable => (0, 0, 0),
+            Reliability::Delivery | Reliability::Reception => (
+                MAX_WINDOW as usize,
+                limits.descriptors_per_queue as usize,
+                (limits.reads + MAX_WINDOW) as usize,
+            ),
+        };
         Self {
             state: State::Idle,
             attributes,
             send: queue(),
             receive: queue(),
             tx: Sending {
-                reads: VecDeque::with_capacity(limits.descriptors_per_queue as usize),
+                reads: VecDeque::with_capacity(own_reads),
                 ..Sending::default()
             },
             rx: Receiving {
-                // A peer that asks for more than it may gets no further than its window.
-                reads: VecDeque::with_capacity((limits.reads + MAX_WINDOW) as usize),
+                reads: VecDeque::with_capacity(reads),
+                held: vec![NONE; held].into(),
                 ..Receiving::default()
             },
             ..Self::default()
@@ -293,8 +282,11 @@ impl Vi {
             ..Sending::default()
         };
         let reads = core::mem::take(&mut self.rx.reads);
+        let mut held = core::mem::take(&mut self.rx.held);
+        held.fill(NONE);
         self.rx = Receiving {
             reads,
+            held,
             offered: (self.receive.noticed + self.receive.ops.len()) as u32,
             ..Receiving::default()
         };

@@ -2,7 +2,6 @@
 //! values of its tables.
 
 use causeway_sim::figures::{self, Effort, table};
-use causeway_sim::profile::Profile;
 
 /// Claims that do not hold on the calibrated profiles, or only just, and why; `docs/simulator.md` says more.
 const OPEN: &[(&str, &str, &str)] = &[
@@ -14,23 +13,19 @@ const OPEN: &[(&str, &str, &str)] = &[
     (
         "4.14",
         "the wait gains more than the latency",
-        "needs a card that takes a chained descriptor before it has noticed its doorbell",
+        "needs a card that brings what was begun to its end before it looks at doorbells",
     ),
     (
         "5.3",
         "fewer messages incur jitter with QoSVIA, especially at higher loads",
-        "depends on the noise of the workload generator",
+        "holds on no assumption that was tried",
     ),
+    ("5.4", SLIGHT, PROCESSOR),
     ("5.5", HIGHEST, PROCESSOR),
-    (
-        "5.5",
-        "the latency of best effort is much worse with SVIA, which saturates first",
-        PROCESSOR,
-    ),
     ("5.6", HIGHEST, PROCESSOR),
     ("5.7", HIGHEST, PROCESSOR),
 ];
-const LOWEST: &str = "SVIA sustains the lowest load before there is meaningful jitter";
+const SLIGHT: &str = "the difference is slight (up to 70 % of the load that saturates PVIA)";
 const HIGHEST: &str = "QoSVIA sustains the highest load before there is meaningful jitter";
 const PROCESSOR: &str = "needs a card whose processor is not what saturates";
 
@@ -119,19 +114,61 @@ fn is_open(cell: &table::Cell) -> bool {
     cell.case == "svia/bulk/0"
 }
 
-/// What figure 5.5 leaves open depends on the card's processor: at twice the clock the engines saturate first, and
-/// the programs come in the order that the text gives.
+/// Each claim that is open holds on another assumption about what the text leaves open, but for one; the report shows it.
 #[test]
-fn a_faster_processor_lets_qosvia_sustain_the_highest_load() {
-    let mut profile = Profile::shipped("qos").unwrap_or_else(|error| panic!("{error}"));
-    profile.card.clock_hz *= 2;
-    let rows = figures::quality::rows_on(&profile, "5.5", Effort::Quick)
-        .unwrap_or_else(|error| panic!("{error}"));
-    for claim in [LOWEST, HIGHEST] {
-        let verdicts = figures::judge("5.5", &rows);
-        let verdict = verdicts.iter().find(|verdict| verdict.claim == claim);
+fn open_claims_depend_on_what_the_text_leaves_open() {
+    for (figure, claim, why) in OPEN {
+        // The gains of fig. 4.14 are so near each other that few rounds do not decide; few loads of fig. 5.4 hide that
+        // the claim is open.
+        let effort = match *figure {
+            "4.14" | "5.4" => Effort::Full,
+            _ => Effort::Quick,
+        };
+        let rows = figures::rows(figure, effort).unwrap_or_else(|error| panic!("{error}"));
+        let verdicts = figures::judge(figure, &rows);
+        let verdict = verdicts.iter().find(|verdict| verdict.claim == *claim);
         let verdict = verdict.expect("it is judged");
-        assert!(verdict.holds, "{claim}: {}", verdict.evidence);
+        assert!(!verdict.holds, "figure {figure}: {claim}: open no more");
+        let holds = |other: &&figures::Otherwise| other.holds;
+        let found = verdict.otherwise.iter().find(holds);
+        match *figure {
+            "5.3" => assert!(
+                !verdict.otherwise.is_empty(),
+                "the other beginnings are there"
+            ),
+            _ => assert!(
+                found.is_some(),
+                "figure {figure}: {claim}: {why}: {}",
+                verdict.told()
+            ),
+        }
+        let told = verdict.told();
+        assert!(
+            verdict
+                .otherwise
+                .iter()
+                .all(|other| told.contains(&other.assumed)),
+            "{told}"
+        );
+    }
+}
+
+/// Posting has to take about as long as the card takes for a message: then messages of 32 or 64 bytes are faster than
+/// those of 8.
+#[test]
+fn fig_4_6_holds_from_a_margin_of_posting_on() {
+    let rows = figures::rows("4.6", Effort::Full).unwrap_or_else(|error| panic!("{error}"));
+    let verdicts = figures::judge("4.6", &rows);
+    let holds: Vec<(&str, bool)> = verdicts[0]
+        .otherwise
+        .iter()
+        .map(|other| (other.assumed.as_str(), other.holds))
+        .collect();
+    for (assumed, holds) in holds {
+        let expected = ["15", "16", "17", "18"]
+            .iter()
+            .any(|us| assumed.contains(us));
+        assert_eq!(holds, expected, "{assumed}");
     }
 }
 
@@ -159,7 +196,7 @@ fn every_entry_of_table_5_1_agrees() {
 #[test]
 fn the_entries_of_table_5_2_agree() {
     let cells = table::table_5_2().unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(cells.len(), 4 * 3);
+    assert_eq!(cells.len(), 4 * 3 + 4 * 2);
     let apart = disagreements(&cells);
     assert!(apart.is_empty(), "{}", apart.join("\n"));
 }
@@ -185,6 +222,19 @@ fn table_5_2_of_svia_is_what_its_stages_add_up_to() {
         assert!(
             (stages..stages * 1.1 + 4.0).contains(&simulated),
             "{bytes} bytes: {simulated:.1} µs, stages {stages:.1} µs"
+        );
+        // Long messages cost what they do without the wait for the network engine, short ones what they do without
+        // descriptors besides.
+        let case = match bytes {
+            4_096.. => "svia/bulk-without-net-wait/0",
+            _ => "svia/bulk-without-net-wait-and-descriptors/0",
+        };
+        let (overlapped, _) = value(case, bytes, &bulk);
+        let apart = (overlapped - printed).abs();
+        assert!(
+            // The stages themselves are only within a tenth of the printed ones.
+            apart <= 2.0 || apart <= printed / 8.0,
+            "{bytes} bytes: {printed} µs printed, {overlapped:.1} µs with overlap"
         );
     }
 }

@@ -7,7 +7,7 @@ use causeway_sim::node::{Await, Completed, Do, Ended, Plan, Process, Queues, ViP
 use causeway_sim::profile::Profile;
 use causeway_sim::trace;
 use causeway_sim::workloads::design::Design;
-use causeway_sim::workloads::scaling::{self, Extent, Kind, Load};
+use causeway_sim::workloads::scaling::{self, Extent, Kind, Load, Peers};
 
 use causeway_firmware::Side;
 
@@ -26,13 +26,17 @@ fn a_figure_runs_twice_to_the_same_bytes() {
 #[test]
 fn one_node_stands_for_all() {
     let profile = Profile::shipped("via").unwrap_or_else(|error| panic!("{error}"));
-    for (design, bytes) in [
-        (Design::Base, 128),
-        (Design::BaseO, 4_096),
-        (Design::DoorODmaq2Cpu, 128),
+    for (design, bytes, peers) in [
+        (Design::Base, 128, Peers::All),
+        (Design::BaseO, 4_096, Peers::All),
+        (Design::DoorODmaq2Cpu, 128, Peers::All),
+        (Design::Base, 128, Peers::Some(3)),
+        (Design::DoorODmaq2Cpu, 4_096, Peers::Some(2)),
+        (Design::BaseO, 128, Peers::Some(1)),
     ] {
         let load = |extent| Load {
             nodes: 8,
+            peers,
             kind: Kind::Active(12),
             bytes,
             burst: 1,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use causeway_sim::catalogue::{Entry, Found, Table};
-use causeway_sim::figures::table::Cell;
+use causeway_sim::figures::table::{Cell, otherwise};
 use causeway_sim::figures::{self, About, Row as Point};
 use serde::Serialize;
 
@@ -79,9 +79,9 @@ impl Finding {
                 .into_iter()
                 .map(|verdict| Claim {
                     of: of.clone(),
+                    evidence: verdict.told(),
                     claim: verdict.claim,
                     holds: verdict.holds,
-                    evidence: verdict.evidence,
                 })
                 .collect(),
             Self::Table(table, cells) => vec![table_claim(of, table, cells)],
@@ -165,6 +165,9 @@ fn table_claim(of: String, table: &Table, cells: &[Cell]) -> Claim {
             evidence,
             "{before}{case} at {size_bytes} B ({causeway:.1} for {paper} µs)"
         );
+    }
+    for told in otherwise(cells) {
+        let _ = write!(evidence, "; {told}");
     }
     Claim {
         of,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use causeway_sim::catalogue::Table as PaperTable;
 use causeway_sim::figures::table::{Cell, RECEIVE_ROWS, SEND_ROWS};
-use causeway_sim::figures::{About, Effort, Row as Point};
+use causeway_sim::figures::{self, About, Effort, Row as Point};
 use causeway_sim::substrates::{Combination, munet};
 
 use super::found::{self, Finding};
@@ -293,6 +293,7 @@ fn curves<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
             let of = points
                 .iter()
                 .filter(|point| found::metric(about, &point.series) == metric)
+                .filter(|point| !figures::is_otherwise(&point.series))
                 .filter(|point| point.value.is_finite());
             let mut lines: Vec<Line> = Vec::new();
             for point in of {

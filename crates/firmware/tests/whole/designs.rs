@@ -66,6 +66,13 @@ pub(crate) fn designs() -> Vec<(&'static str, Settings)> {
             },
         ),
         (
+            "doorbells last",
+            Settings {
+                doorbells_last: true,
+                ..pvia.clone()
+            },
+        ),
+        (
             "two processors",
             Settings {
                 two_processors: true,

@@ -53,6 +53,56 @@ pub struct Verdict {
     pub holds: bool,
     /// The values that decided.
     pub evidence: String,
+    /// What a claim that does not hold comes to on other assumptions about what the text leaves open.
+    pub otherwise: Vec<Otherwise>,
+}
+
+/// A claim on another assumption.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Otherwise {
+    /// What is assumed: "posting takes 14 µs".
+    pub assumed: String,
+    /// Whether the claim then holds.
+    pub holds: bool,
+    /// The values that decided.
+    pub evidence: String,
+}
+
+impl Verdict {
+    /// The evidence, and how it depends on assumptions.
+    pub fn told(&self) -> String {
+        let mut told = self.evidence.clone();
+        for Otherwise {
+            assumed,
+            holds,
+            evidence,
+        } in &self.otherwise
+        {
+            let so = match holds {
+                true => "it holds",
+                false => "it does not hold either",
+            };
+            told.push_str(&format!("; if {assumed}, {so} ({evidence})"));
+        }
+        told
+    }
+}
+
+/// Rows of runs on other assumptions have series that begin with this word.
+const IF: &str = "if ";
+
+/// The beginning of such series' names.
+fn prefix_of(assumed: &str) -> String {
+    format!("{IF}{assumed}: ")
+}
+
+/// Whether a series belongs to another assumption than the figure's own: it decides no claim, and shows how one that does
+/// not hold depends on what the text leaves open.
+pub fn is_otherwise(series: &str) -> bool {
+    series
+        .strip_prefix("wait ")
+        .unwrap_or(series)
+        .starts_with(IF)
 }
 
 /// One independent run of a figure.
@@ -258,6 +308,22 @@ impl Verdicts {
             claim: claim.to_owned(),
             holds,
             evidence,
+            otherwise: Vec::new(),
         });
+    }
+
+    /// Adds what the same claims come to on another assumption to those that do not hold.
+    fn otherwise(&mut self, assumed: &str, others: Self) {
+        let open = self.0.iter_mut().filter(|verdict| !verdict.holds);
+        for verdict in open {
+            let other = others.0.iter().find(|other| other.claim == verdict.claim);
+            if let Some(other) = other {
+                verdict.otherwise.push(Otherwise {
+                    assumed: assumed.to_owned(),
+                    holds: other.holds,
+                    evidence: other.evidence.clone(),
+                });
+            }
+        }
     }
 }

@@ -1,8 +1,12 @@
 //! Figures 5.2 to 5.8.
 
+mod judge;
+
+pub(super) use judge::judge;
+
 use causeway_firmware::{DmaQueue, Settings};
 
-use super::{About, Effort, FigureError, Row, Rows, Traced, Verdict, Verdicts, microseconds};
+use super::{About, Effort, FigureError, Row, Traced, microseconds, prefix_of};
 use crate::engine::{MICROSECOND, MILLISECOND};
 use crate::profile::Profile;
 use crate::workloads::Keep;
@@ -62,6 +66,45 @@ const MESSAGE: u32 = 4_096;
 /// Mean rate of an MPEG-1 stream: 20, 40 and 80 of them make the classes of fig. 5.7.
 const STREAM: u64 = 47_500;
 
+/// What a run assumes of things that the text leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Assumption {
+    /// What the figure assumes.
+    Own,
+    /// A card with a faster processor.
+    Clock(u64),
+    /// So many times larger pictures: fewer streams, each of a higher rate.
+    Pictures(u32),
+    /// Another choice of where in their periods channels begin.
+    Begin(u64),
+}
+
+/// The card's clock in figures 5.4 to 5.7, to see on what they depend.
+const FASTER: Assumption = Assumption::Clock(3);
+/// The pictures of fig. 5.7, for the same.
+const LARGER: Assumption = Assumption::Pictures(4);
+/// How many other choices of channels' beginnings fig. 5.3 is run with.
+const BEGINNINGS: u64 = 20;
+
+impl Assumption {
+    fn assumed(self) -> String {
+        match self {
+            Self::Own => String::new(),
+            Self::Clock(times) => format!("the card's clock is {times} times as high"),
+            Self::Pictures(times) => format!("pictures are {times} times as large"),
+            Self::Begin(seed) => format!("channels begin elsewhere ({seed})"),
+        }
+    }
+
+    /// What the series' names begin with.
+    fn prefix(self) -> String {
+        match self {
+            Self::Own => String::new(),
+            other => prefix_of(&other.assumed()),
+        }
+    }
+}
+
 /// One run: a program, and the channels of one load.
 #[derive(Clone, Debug)]
 pub struct Setting {
@@ -69,6 +112,7 @@ pub struct Setting {
     program: Design,
     /// Added to the program's name in the series.
     suffix: &'static str,
+    assumption: Assumption,
     settings: Settings,
     shape: Shape,
     channels: Vec<Flow>,
@@ -113,6 +157,17 @@ const FEW_MIXES: Mixes = &[
     [8, 2, 2],
     [4, 1, 3],
 ];
+/// The same with 89 and 121 MB/s, where SVIA and PVIA saturate at a receiver.
+const FEW_MIXES_IN: Mixes = &[
+    [4, 2, 0],
+    [8, 2, 0],
+    [4, 2, 1],
+    [8, 2, 1],
+    [8, 3, 1],
+    [4, 2, 2],
+    [8, 2, 2],
+    [4, 1, 3],
+];
 
 fn constant(classes: [u64; 3], counts: [usize; 3]) -> Vec<Flow> {
     let mut flows = Vec::new();
@@ -133,15 +188,24 @@ fn best_effort(rate: u64) -> Flow {
     }
 }
 
-fn video(counts: [usize; 3]) -> Vec<Flow> {
+/// Video streams whose pictures are `times` as large as the thesis's, beside best effort.
+fn video(counts: [usize; 3], times: u32) -> Vec<Flow> {
     let mut flows = Vec::new();
     for (streams, count) in [20, 40, 80].into_iter().zip(counts) {
         let flow = Flow::Video {
-            streams,
-            stream_rate: STREAM,
+            streams: streams / times,
+            stream_rate: STREAM * u64::from(times),
         };
         flows.extend(std::iter::repeat_n(flow, count));
     }
+    flows.push(best_effort(16_700_000));
+    flows
+}
+
+/// The classes of figures 5.4 to 5.6, beside best effort.
+fn beside_best_effort(counts: [usize; 3]) -> Vec<Flow> {
+    let mut flows = constant([2, 8, 32], counts);
+    flows.push(best_effort(33 * MB));
     flows
 }
 
@@ -161,14 +225,17 @@ pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
         .iter()
         .map(|counts| constant([1, 2, 3], *counts))
         .collect(),
-        "5.4" | "5.5" | "5.6" => pick(MIXES, FEW_MIXES)
-            .iter()
-            .map(|counts| {
-                let mut flows = constant([2, 8, 32], *counts);
-                flows.push(best_effort(33 * MB));
-                flows
-            })
-            .collect(),
+        "5.4" | "5.5" | "5.6" => pick(
+            MIXES,
+            if figure == "5.5" {
+                FEW_MIXES_IN
+            } else {
+                FEW_MIXES
+            },
+        )
+        .iter()
+        .map(|counts| beside_best_effort(*counts))
+        .collect(),
         "5.7" => pick(
             &[
                 [4, 2, 1],
@@ -182,11 +249,7 @@ pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
             &[[4, 2, 1], [4, 4, 12], [4, 4, 18], [4, 4, 24]],
         )
         .iter()
-        .map(|counts| {
-            let mut flows = video(*counts);
-            flows.push(best_effort(16_700_000));
-            flows
-        })
+        .map(|counts| video(*counts, 1))
         .collect(),
         "5.8" => pick(
             &[
@@ -228,13 +291,17 @@ pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
         "5.8" => LatencyOf::Reserved,
         _ => LatencyOf::BestEffort,
     };
+    let own = loads
+        .into_iter()
+        .map(|channels| (Assumption::Own, channels));
     let mut all = Vec::new();
-    for channels in loads {
+    for (assumption, channels) in own.chain(otherwise(figure)) {
         for (program, suffix, settings) in &programs {
             all.push(Setting {
                 figure,
                 program: *program,
                 suffix,
+                assumption,
                 settings: settings.clone(),
                 shape,
                 channels: channels.clone(),
@@ -245,39 +312,75 @@ pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
     all
 }
 
+/// What is run on other assumptions: as many loads as show which program carries the highest.
+fn otherwise(figure: &str) -> Vec<(Assumption, Vec<Flow>)> {
+    let mixes: Mixes = match figure {
+        "5.4" | "5.5" => &[
+            [4, 2, 0],
+            [8, 2, 0],
+            [4, 1, 1],
+            [8, 2, 1],
+            [8, 3, 1],
+            [8, 2, 2],
+            [4, 1, 3],
+        ],
+        "5.6" => &[[8, 2, 1], [4, 1, 3], [8, 3, 4], [8, 3, 5], [8, 3, 6]],
+        "5.7" => &[[4, 4, 12], [4, 4, 24], [4, 4, 28], [4, 4, 30], [4, 4, 34]],
+        _ => &[],
+    };
+    let mut all: Vec<(Assumption, Vec<Flow>)> = Vec::new();
+    for counts in mixes {
+        if figure == "5.7" {
+            all.push((FASTER, video(*counts, 1)));
+            let Assumption::Pictures(times) = LARGER else {
+                continue;
+            };
+            all.push((LARGER, video(*counts, times)));
+        } else {
+            all.push((FASTER, beside_best_effort(*counts)));
+        }
+    }
+    if figure == "5.3" {
+        let begin = |seed| (Assumption::Begin(seed), constant([1, 2, 3], [5; 3]));
+        all.extend((2..2 + BEGINNINGS).map(begin));
+    }
+    all
+}
+
 /// The load that a setting injects, in MB/s.
 fn load(channels: &[Flow]) -> f64 {
     channels.iter().map(Flow::rate).sum::<u64>() as f64 / MB as f64
 }
 
-/// Runs a figure on hardware of one's own instead of the profile that is calibrated for it.
-pub fn rows_on(profile: &Profile, number: &str, effort: Effort) -> Result<Vec<Row>, FigureError> {
-    let figure = FIGURES.iter().find(|about| about.number == number);
-    let Some(about) = figure else {
-        return Err(FigureError::Unknown(number.to_owned()));
-    };
-    let mut rows = Vec::new();
-    for setting in settings(about.number, effort) {
-        rows.extend(run_on(profile, &setting, effort)?);
-    }
-    Ok(rows)
-}
-
 /// Runs a setting: θ of each class, and the latency that the figure shows.
 pub(super) fn run(setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureError> {
-    run_on(&Profile::shipped("qos")?, setting, effort)
+    let experiment = experiment(setting, effort);
+    let outcomes = quality::run(&profile(setting)?, &setting.settings, &experiment)?;
+    Ok(rows_of(setting, &outcomes))
 }
 
 /// Runs one point, for a timeline.
 pub(super) fn traced(setting: &Setting, effort: Effort) -> Result<Traced, FigureError> {
-    let profile = Profile::shipped("qos")?;
+    let profile = profile(setting)?;
     let experiment = experiment(setting, effort);
     let (_, record) = quality::recorded(&profile, &setting.settings, &experiment, Keep::Slices)?;
+    let prefix = setting.assumption.prefix();
     let (program, suffix) = (setting.program.name(), setting.suffix);
     Ok(Traced {
-        of: format!("{program}{suffix}, {} MB/s", load(&setting.channels)),
+        of: format!(
+            "{prefix}{program}{suffix}, {} MB/s",
+            load(&setting.channels)
+        ),
         record,
     })
+}
+
+fn profile(setting: &Setting) -> Result<Profile, FigureError> {
+    let mut profile = Profile::shipped("qos")?;
+    if let Assumption::Clock(times) = setting.assumption {
+        profile.card.clock_hz *= times;
+    }
+    Ok(profile)
 }
 
 fn experiment(setting: &Setting, effort: Effort) -> Experiment {
@@ -286,21 +389,23 @@ fn experiment(setting: &Setting, effort: Effort) -> Experiment {
         channels: setting.channels.clone(),
         trace: None,
         warm_up: 30 * MILLISECOND,
-        measured: match effort {
-            Effort::Quick => 100 * MILLISECOND,
-            Effort::Full => 400 * MILLISECOND,
+        measured: match (effort, setting.assumption) {
+            (Effort::Full, Assumption::Own) => 400 * MILLISECOND,
+            _ => 100 * MILLISECOND,
         },
         // What a program that reads a clock for each message can tell apart.
         resolution: 10 * MICROSECOND,
-        seed: 1,
+        seed: match setting.assumption {
+            Assumption::Begin(seed) => seed,
+            _ => 1,
+        },
     }
 }
 
-fn run_on(profile: &Profile, setting: &Setting, effort: Effort) -> Result<Vec<Row>, FigureError> {
-    let experiment = experiment(setting, effort);
-    let outcomes = quality::run(profile, &setting.settings, &experiment)?;
+fn rows_of(setting: &Setting, outcomes: &[ChannelOutcome]) -> Vec<Row> {
     let x = load(&setting.channels);
-    let program = format!("{}{}", setting.program.name(), setting.suffix);
+    let prefix = setting.assumption.prefix();
+    let program = format!("{prefix}{}{}", setting.program.name(), setting.suffix);
     let mut classes: Vec<&Flow> = setting
         .channels
         .iter()
@@ -312,7 +417,7 @@ fn run_on(profile: &Profile, setting: &Setting, effort: Effort) -> Result<Vec<Ro
         let members: Vec<&ChannelOutcome> = setting
             .channels
             .iter()
-            .zip(&outcomes)
+            .zip(outcomes)
             .filter(|(flow, _)| *flow == class)
             .map(|(_, outcome)| outcome)
             .collect();
@@ -336,7 +441,7 @@ fn run_on(profile: &Profile, setting: &Setting, effort: Effort) -> Result<Vec<Ro
     let reserved = setting
         .channels
         .iter()
-        .zip(&outcomes)
+        .zip(outcomes)
         .filter(|(flow, _)| !matches!(flow, Flow::BestEffort { .. }));
     let (mut injected, mut received) = (0, 0);
     for (_, outcome) in reserved {
@@ -351,7 +456,7 @@ fn run_on(profile: &Profile, setting: &Setting, effort: Effort) -> Result<Vec<Ro
     let measured: Vec<&ChannelOutcome> = setting
         .channels
         .iter()
-        .zip(&outcomes)
+        .zip(outcomes)
         .filter(|(flow, _)| {
             let best_effort = matches!(flow, Flow::BestEffort { .. });
             match setting.latency_of {
@@ -371,273 +476,5 @@ fn run_on(profile: &Profile, setting: &Setting, effort: Effort) -> Result<Vec<Ro
             value: microseconds(latency / received.max(1)),
         });
     }
-    Ok(rows)
-}
-
-/// θ above which jitter counts as meaningful: a quarter of the interval. The figures' scale, on which it would be
-/// seen, is not in the text.
-const MEANINGFUL: f64 = 0.25;
-/// Reserved messages that may be missing, in per cent, when demands count as met: some are always under way.
-const MISSING: f64 = 2.0;
-
-/// Whether a program meets the demands of all reserved channels at a load.
-fn meets(rows: Rows<'_>, figure: &str, program: &str, load: f64) -> bool {
-    worst(rows, figure, program, |x| x == load) < MEANINGFUL
-        && rows.at(&format!("{program} unmet %"), load) < MISSING
-}
-
-/// The loads of a figure.
-fn loads(rows: Rows<'_>, program: &str) -> Vec<f64> {
-    let points = rows.series(&format!("{program} unmet %"));
-    points.iter().map(|point| point.0).collect()
-}
-
-/// The highest load up to which a program meets all demands.
-fn carries(rows: Rows<'_>, figure: &str, program: &str) -> f64 {
-    loads(rows, program)
-        .into_iter()
-        .take_while(|load| meets(rows, figure, program, *load))
-        .fold(0.0, f64::max)
-}
-
-/// The classes of a figure, as the series name them.
-fn classes(figure: &str) -> [&'static str; 3] {
-    match figure {
-        "5.2" | "5.3" => ["1 MB/s", "2 MB/s", "3 MB/s"],
-        "5.7" => ["0.95 MB/s", "1.9 MB/s", "3.8 MB/s"],
-        _ => ["2 MB/s", "8 MB/s", "32 MB/s"],
-    }
-}
-
-/// The largest value of any class of a program at the loads that `within` takes.
-fn worst(rows: Rows<'_>, figure: &str, program: &str, within: impl Fn(f64) -> bool) -> f64 {
-    values(rows, figure, program, within)
-        .into_iter()
-        .fold(f64::NAN, f64::max)
-}
-
-fn values(rows: Rows<'_>, figure: &str, program: &str, within: impl Fn(f64) -> bool) -> Vec<f64> {
-    classes(figure)
-        .iter()
-        .flat_map(|class| rows.series(&format!("{program} {class}")))
-        .filter(|point| within(point.0))
-        .map(|point| point.1)
-        .collect()
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len() as f64
-}
-
-/// Each program's worst value at each load, and what it does not deliver.
-fn show(rows: Rows<'_>, figure: &str, programs: &[&str]) -> String {
-    let line = |program: &&str| {
-        let points: Vec<String> = loads(rows, program)
-            .into_iter()
-            .map(|load| {
-                let worst = worst(rows, figure, program, |x| x == load);
-                let unmet = rows.at(&format!("{program} unmet %"), load);
-                format!("{load:.0}: {worst:.4} ({unmet:.1} %)")
-            })
-            .collect();
-        format!("{program}: {}", points.join(" "))
-    };
-    programs.iter().map(line).collect::<Vec<_>>().join("; ")
-}
-
-/// Holds the figure's rows against the text.
-pub(super) fn judge(figure: &str, rows: Rows<'_>) -> Vec<Verdict> {
-    let mut verdicts = Verdicts::default();
-    match figure {
-        "5.2" => judge_low_loads(rows, &mut verdicts),
-        "5.3" => judge_packets(rows, &mut verdicts),
-        "5.4" => {
-            judge_saturation(rows, &mut verdicts);
-            judge_best_effort(figure, rows, &mut verdicts);
-        }
-        "5.5" | "5.6" => {
-            judge_order(figure, rows, &mut verdicts);
-            judge_best_effort(figure, rows, &mut verdicts);
-        }
-        "5.7" => judge_order(figure, rows, &mut verdicts),
-        "5.8" => judge_hardware(rows, &mut verdicts),
-        _ => {}
-    }
-    verdicts.0
-}
-
-const NAMES: [&str; 3] = ["SVIA", "PVIA", "QoSVIA"];
-
-fn judge_low_loads(rows: Rows<'_>, verdicts: &mut Verdicts) {
-    let all = |program| mean(&values(rows, "5.2", program, |_| true));
-    let [svia, pvia, qosvia] = NAMES.map(all);
-    let evidence = format!(
-        "mean θ {svia:.5}, {pvia:.5}, {qosvia:.5}; {}",
-        show(rows, "5.2", &NAMES)
-    );
-    verdicts.add(
-        "at these loads θ is very low with every program",
-        NAMES
-            .iter()
-            .all(|program| worst(rows, "5.2", program, |_| true) < MEANINGFUL),
-        evidence.clone(),
-    );
-    verdicts.add(
-        "SVIA has a slightly higher θ than the other two",
-        svia > pvia && svia > qosvia,
-        evidence.clone(),
-    );
-    verdicts.add(
-        "between PVIA and QoSVIA there is hardly a difference",
-        (pvia - qosvia).abs() < 0.01,
-        evidence,
-    );
-}
-
-fn judge_packets(rows: Rows<'_>, verdicts: &mut Verdicts) {
-    let at = |program, load: f64| mean(&values(rows, "5.3", program, |x| x >= load));
-    let (pvia, qosvia) = (at("PVIA", 18.0), at("QoSVIA", 18.0));
-    verdicts.add(
-        "fewer messages incur jitter with QoSVIA, especially at higher loads",
-        qosvia <= pvia,
-        format!("from 18 MB/s on: {pvia:.1} % and {qosvia:.1} %"),
-    );
-}
-
-fn judge_saturation(rows: Rows<'_>, verdicts: &mut Verdicts) {
-    let evidence = show(rows, "5.4", &NAMES);
-    let all = |program: &str, within: fn(f64) -> bool, wanted: bool| {
-        let loads: Vec<f64> = loads(rows, program)
-            .into_iter()
-            .filter(|x| within(*x))
-            .collect();
-        !loads.is_empty()
-            && loads
-                .iter()
-                .all(|load| meets(rows, "5.4", program, *load) == wanted)
-    };
-    verdicts.add(
-        "below 60 MB/s there is little difference between the programs: all meet the demands",
-        NAMES.iter().all(|program| all(program, |x| x < 60.0, true)),
-        evidence.clone(),
-    );
-    verdicts.add(
-        "after 62 MB/s SVIA is not able to meet the demands",
-        all("SVIA", |x| x > 62.0, false),
-        evidence.clone(),
-    );
-    verdicts.add(
-        "PVIA handles them until the load exceeds 100 MB/s",
-        all("PVIA", |x| x < 100.0, true) && all("PVIA", |x| x > 115.0, false),
-        evidence.clone(),
-    );
-    verdicts.add(
-        "with QoSVIA the load can be 130 MB/s before there is meaningful jitter",
-        all("QoSVIA", |x| x <= 130.0, true),
-        evidence,
-    );
-}
-
-/// PVIA and QoSVIA are better than SVIA, and QoSVIA carries the highest load.
-fn judge_order(figure: &str, rows: Rows<'_>, verdicts: &mut Verdicts) {
-    let evidence = show(rows, figure, &NAMES);
-    let all = |program| mean(&values(rows, figure, program, |_| true));
-    let [svia, pvia, qosvia] = NAMES.map(all);
-    verdicts.add(
-        "PVIA and QoSVIA are better than SVIA",
-        pvia < svia && qosvia < svia,
-        format!("mean θ {svia:.3}, {pvia:.3}, {qosvia:.3}; {evidence}"),
-    );
-    let [svia, pvia, qosvia] = NAMES.map(|program| carries(rows, figure, program));
-    let evidence = format!("up to {svia:.0}, {pvia:.0}, {qosvia:.0} MB/s; {evidence}");
-    verdicts.add(
-        "SVIA sustains the lowest load before there is meaningful jitter",
-        svia < pvia && svia < qosvia,
-        evidence.clone(),
-    );
-    verdicts.add(SUSTAINS, qosvia > pvia, evidence);
-}
-
-/// What depends on the speed of the card's processor; see `docs/simulator.md`.
-const SUSTAINS: &str = "QoSVIA sustains the highest load before there is meaningful jitter";
-
-fn judge_best_effort(figure: &str, rows: Rows<'_>, verdicts: &mut Verdicts) {
-    let series = |program: &str| rows.series(&format!("{program} latency"));
-    let evidence = NAMES
-        .map(|program| {
-            let points: Vec<String> = series(program)
-                .iter()
-                .map(|(x, value)| format!("{x:.0}: {value:.0}"))
-                .collect();
-            format!("{program}: {}", points.join(" "))
-        })
-        .join("; ");
-    let (svia, pvia, qosvia) = (series("SVIA"), series("PVIA"), series("QoSVIA"));
-    let saturated = |points: &[(f64, f64)]| {
-        points
-            .iter()
-            .find(|point| point.1 > 5_000.0)
-            .map_or(f64::INFINITY, |point| point.0)
-    };
-    verdicts.add(
-        "the latency of best effort is much worse with SVIA, which saturates first",
-        saturated(&svia) < saturated(&pvia) && saturated(&svia) < saturated(&qosvia),
-        evidence.clone(),
-    );
-    if figure == "5.4" {
-        verdicts.add(
-            "SVIA saturates when the load exceeds 60 MB/s",
-            (60.0..=66.0).contains(&saturated(&svia)),
-            evidence.clone(),
-        );
-    }
-    let before = saturated(&pvia);
-    let pairs: Vec<(f64, f64)> = pvia
-        .iter()
-        .zip(&qosvia)
-        .filter(|(pvia, _)| pvia.0 < before)
-        .map(|(pvia, qosvia)| (pvia.1, qosvia.1))
-        .collect();
-    verdicts.add(
-        "PVIA gives best effort a lower latency than QoSVIA, which penalizes it",
-        !pairs.is_empty() && pairs.iter().all(|(pvia, qosvia)| pvia < qosvia),
-        evidence.clone(),
-    );
-    let light: Vec<(f64, f64)> = pvia
-        .iter()
-        .zip(&qosvia)
-        .filter(|(pvia, _)| pvia.0 < before * 0.7)
-        .map(|(pvia, qosvia)| (pvia.1, qosvia.1))
-        .collect();
-    verdicts.add(
-        "the difference is slight (up to 70 % of the load that saturates PVIA)",
-        !light.is_empty() && light.iter().all(|(pvia, qosvia)| *qosvia < pvia * 1.5),
-        evidence,
-    );
-}
-
-fn judge_hardware(rows: Rows<'_>, verdicts: &mut Verdicts) {
-    let (plain, queued) = (
-        rows.series("QoSVIA latency"),
-        rows.series("QoSVIA w/HNS latency"),
-    );
-    let evidence = format!(
-        "latency {plain:.0?} and {queued:.0?}; θ {}",
-        show(rows, "5.8", &["QoSVIA", "QoSVIA w/HNS"])
-    );
-    verdicts.add(
-        "a hardware queue of the network send engine improves the latency of messages",
-        !plain.is_empty()
-            && plain
-                .iter()
-                .zip(&queued)
-                .all(|(plain, queued)| queued.1 < plain.1),
-        evidence.clone(),
-    );
-    let theta = |program| mean(&values(rows, "5.8", program, |_| true));
-    verdicts.add(
-        "it also reduces the jitter fraction",
-        theta("QoSVIA w/HNS") < theta("QoSVIA"),
-        evidence,
-    );
+    rows
 }

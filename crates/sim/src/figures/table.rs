@@ -1,6 +1,7 @@
 //! Tables 5.1 and 5.2: printed values beside simulated ones.
 
 use super::{FigureError, Traced, microseconds};
+use crate::engine::{Time, duration_at};
 use crate::profile::Profile;
 use crate::workloads::design::Design;
 use crate::workloads::{Keep, ping};
@@ -227,5 +228,51 @@ pub fn table_5_2_on(profile: &Profile) -> Result<Vec<Cell>, FigureError> {
             });
         }
     }
+    for bytes in SIZES {
+        cells.extend(overlapped(profile, bytes)?);
+    }
     Ok(cells)
+}
+
+/// What SVIA's stages add up to when its program does not wait for everything that Fig. 4.3 has it wait for: not for the
+/// network send engine, and neither for that nor for descriptors.
+fn overlapped(profile: &Profile, bytes: u32) -> Result<[Cell; 2], FigureError> {
+    let found = ping::ping_pong(profile, Design::Svia.roomy(4), bytes, ROUNDS)?;
+    let [_, descriptor, .., send] = found.send;
+    let [_, wanted, .., receive] = found.receive;
+    let on_wire = duration_at(u64::from(bytes), profile.link.bytes_per_second);
+    // A node that sends a message for each one that it receives spends half of both on each.
+    let without_wait = (send + receive).saturating_sub(on_wire);
+    let without_both = without_wait.saturating_sub(descriptor + wanted);
+    let cell = |case: &str, time: Time| Cell {
+        case: format!("svia/{case}/0"),
+        size_bytes: bytes,
+        paper: None,
+        causeway: microseconds(time / 2),
+    };
+    Ok([
+        cell("bulk-without-net-wait", without_wait),
+        cell("bulk-without-net-wait-and-descriptors", without_both),
+    ])
+}
+
+/// How the cells of a table that have nothing printed beside them show on what the others depend: a line for each case.
+pub fn otherwise(cells: &[Cell]) -> Vec<String> {
+    let assumed = |cell: &&Cell| cell.case.contains("-without-");
+    let mut cases: Vec<&str> = cells
+        .iter()
+        .filter(assumed)
+        .map(|cell| &*cell.case)
+        .collect();
+    cases.sort_unstable();
+    cases.dedup();
+    let told = |case: &str| {
+        let values: Vec<String> = cells
+            .iter()
+            .filter(|cell| cell.case == case)
+            .map(|cell| format!("{:.1}", cell.causeway))
+            .collect();
+        format!("{case} would be {} µs", values.join(", "))
+    };
+    cases.into_iter().map(told).collect()
 }

@@ -15,17 +15,15 @@ use causeway_firmware::{
 use causeway_wire::vi::{Completion, FRAME_HEADER_BYTES};
 
 use super::record::{Mark, Record, Slice, Stage, Track, Unnoticed};
-use super::{Event, Slab, engine_name};
-use crate::engine::{Engine, Time};
+use super::{Event, Events, Slab, engine_name};
+use crate::engine::Time;
 use crate::hardware::{Direction, HostDma, IoBus, Job, Memory};
 use crate::profile::Profile;
 
-/// Descriptors and completions are short, and cross at most this many pages.
-const SHORT_PIECES: usize = 4;
 /// Longest status or entry.
 const SHORT_BYTES: usize = 16;
-/// How many numbers of messages are remembered at a time.
-const REMEMBERED: usize = 1 << 14;
+/// Most numbers of messages that are remembered at a time.
+const MOST_REMEMBERED: usize = 1 << 14;
 
 /// A frame on its way.
 #[derive(Clone, Copy, Debug)]
@@ -64,11 +62,12 @@ pub(crate) struct HostTransfer {
     pub(crate) stamp: Time,
     pub(crate) pieces_left: u32,
     pub(crate) started: Time,
-    /// Pieces whose bytes the program wants to read.
-    pub(crate) read: [Option<Piece>; SHORT_PIECES],
+    /// What the program wants to read: so many bytes from here on. Descriptors lie on pages that follow each other.
+    pub(crate) read_at: u64,
+    pub(crate) read_bytes: u32,
     /// Bytes that are written.
     pub(crate) written: [u8; SHORT_BYTES],
-    pub(crate) written_bytes: u32,
+    pub(crate) written_bytes: u8,
 }
 
 /// What a processor does.
@@ -120,11 +119,10 @@ pub(crate) struct CardState {
     most_in: [usize; 2],
     given: [usize; 2],
     idle_loop: Time,
-    /// When each message's doorbell was noticed, by its number.
-    noticed_at: Vec<Time>,
+    /// By a message's number, as many as can be on the card: when its doorbell was noticed, and the latest message
+    /// of those numbers whose first transfer has been seen.
+    remembered: Vec<(Time, u64)>,
     noticed: u64,
-    /// The latest message of those numbers whose first transfer has been seen.
-    seen: Vec<u64>,
     /// For timelines: messages that have come in on each interface, and what fills which receive.
     pub(crate) incoming: BTreeMap<u32, VecDeque<(u32, u64)>>,
     filled_by: BTreeMap<u64, (u32, u64)>,
@@ -168,9 +166,8 @@ impl CardState {
                 Discipline::Sequential => profile.card.sequential_idle_loop_cycles,
                 Discipline::EventDriven | Discipline::QosAware => profile.card.idle_loop_cycles,
             }),
-            noticed_at: vec![0; REMEMBERED],
+            remembered: vec![(0, 0); remembered(settings, vis)],
             noticed: 0,
-            seen: vec![0; REMEMBERED],
             incoming: BTreeMap::new(),
             filled_by: BTreeMap::new(),
         }
@@ -189,7 +186,7 @@ impl CardState {
     }
 
     /// Asks for a turn at `at`.
-    fn schedule(&mut self, events: &mut Engine<Event>, processor: usize, at: Time, doing: Doing) {
+    fn schedule(&mut self, events: &mut Events, processor: usize, at: Time, doing: Doing) {
         let state = &mut self.processors[processor];
         state.generation = state.generation.wrapping_add(1);
         state.doing = doing;
@@ -203,7 +200,7 @@ impl CardState {
 
     /// Before an input that comes from an engine, or from elsewhere: wakes whoever it concerns. Answers how many
     /// doorbells each processor has polled while it had nothing else to do.
-    pub(crate) fn wake(&mut self, events: &mut Engine<Event>, from: Option<DmaEngine>) -> [u32; 2] {
+    pub(crate) fn wake(&mut self, events: &mut Events, from: Option<DmaEngine>) -> [u32; 2] {
         let now = events.now();
         let poll = self.poll_time();
         let mut polls = [0; 2];
@@ -239,7 +236,7 @@ impl CardState {
     pub(crate) fn turn(
         &mut self,
         firmware: &mut Firmware,
-        events: &mut Engine<Event>,
+        events: &mut Events,
         frames: &mut Slab<Frame>,
         record: &mut Record,
         processor: u8,
@@ -345,11 +342,12 @@ impl CardState {
     /// The program gives the next number to a doorbell.
     fn notice(&mut self, now: Time) {
         self.noticed += 1;
-        self.noticed_at[self.noticed as usize % REMEMBERED] = now;
+        let place = self.noticed as usize % self.remembered.len();
+        self.remembered[place].0 = now;
     }
 
     /// Gives every processor that does not spin a turn: a deadline has passed.
-    pub(crate) fn deadline(&mut self, events: &mut Engine<Event>) {
+    pub(crate) fn deadline(&mut self, events: &mut Events) {
         let now = events.now();
         for processor in 0..self.processors.len() {
             let state = self.processors[processor];
@@ -381,7 +379,7 @@ impl CardState {
     }
 
     /// Starts a piece on the host DMA engine.
-    pub(crate) fn start_piece(&mut self, events: &mut Engine<Event>, number: u32, bytes: u32) {
+    pub(crate) fn start_piece(&mut self, events: &mut Events, number: u32, bytes: u32) {
         let now = events.now();
         let Some(transfer) = self.transfers.get_mut(number) else {
             return;
@@ -405,10 +403,19 @@ impl CardState {
     }
 }
 
+/// How many messages' numbers a card has to remember: what can be posted, and what has been taken up of it.
+fn remembered(settings: &Settings, vis: usize) -> usize {
+    let limits = &settings.limits;
+    let queue = limits.posted_per_queue as usize + limits.descriptors_per_queue as usize;
+    (2 * vis * queue)
+        .next_power_of_two()
+        .clamp(1, MOST_REMEMBERED)
+}
+
 /// The [`Card`] of one turn.
 struct TurnCard<'a> {
     card: &'a mut CardState,
-    events: &'a mut Engine<Event>,
+    events: &'a mut Events,
     frames: &'a mut Slab<Frame>,
     record: &'a mut Record,
     now: Time,
@@ -436,12 +443,13 @@ impl TurnCard<'_> {
 
     /// The first transfer for a message tells whose doorbell it was that was noticed.
     fn first_of(&mut self, vi: u32, side: Side, message: u64) {
-        let remembered = message as usize % REMEMBERED;
-        if message == 0 || self.card.seen[remembered] == message {
+        let place = message as usize % self.card.remembered.len();
+        let (noticed, seen) = &mut self.card.remembered[place];
+        if message == 0 || *seen == message {
             return;
         }
-        self.card.seen[remembered] = message;
-        let noticed = self.card.noticed_at[remembered];
+        *seen = message;
+        let noticed = *noticed;
         if side == Side::Send {
             self.card.detected(vi, noticed, self.record);
         }
@@ -467,7 +475,8 @@ impl TurnCard<'_> {
             stamp: request.stamp,
             pieces_left: 0,
             started: Time::MAX,
-            read: [None; SHORT_PIECES],
+            read_at: 0,
+            read_bytes: 0,
             written: [0; SHORT_BYTES],
             written_bytes: 0,
         };
@@ -546,8 +555,10 @@ impl TurnCard<'_> {
 }
 
 fn read_later(transfer: &mut HostTransfer, pieces: &[Piece]) {
-    for (place, piece) in transfer.read.iter_mut().zip(pieces) {
-        *place = Some(*piece);
+    transfer.read_at = pieces.first().map_or(0, |first| first.bus);
+    for piece in pieces {
+        debug_assert_eq!(piece.bus, transfer.read_at + u64::from(transfer.read_bytes));
+        transfer.read_bytes += piece.bytes;
     }
 }
 
@@ -556,7 +567,7 @@ fn write_later(transfer: &mut HostTransfer, bytes: &[u8]) {
         .get(..bytes.len().min(SHORT_BYTES))
         .unwrap_or_default();
     transfer.written[..bytes.len()].copy_from_slice(bytes);
-    transfer.written_bytes = bytes.len() as u32;
+    transfer.written_bytes = bytes.len() as u8;
 }
 
 impl Card for TurnCard<'_> {

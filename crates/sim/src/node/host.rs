@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use causeway_firmware::{QueueId, Side};
-use causeway_wire::vi::{Control, STATUS_OFFSET, Segment, Status, control, status};
+use causeway_wire::vi::{Control, STATUS_BYTES, STATUS_OFFSET, Segment, Status, control, status};
 
 use super::plan::{DESCRIPTORS_AT, ViPlan};
 use super::side_index;
@@ -69,10 +69,22 @@ pub struct Completed {
     pub bytes: u32,
     /// The sender's immediate data: the number of its message on this virtual interface.
     pub immediate: u32,
-    /// When its status was in memory.
-    pub landed: Time,
     /// Whether it failed.
     pub failed: bool,
+}
+
+impl Completed {
+    /// What the bytes of a descriptor's status say.
+    fn new(local: u32, side: Side, bytes: &[u8]) -> Self {
+        let completion = Status::decode(bytes).unwrap_or_default();
+        Self {
+            vi: local,
+            side,
+            bytes: completion.length,
+            immediate: completion.immediate,
+            failed: completion.bits & status::ERRORS != 0 || completion.bits & status::DONE == 0,
+        }
+    }
 }
 
 /// One work queue as its process sees it.
@@ -83,8 +95,18 @@ struct WorkQueue {
     posted: u32,
     landed: u32,
     taken: u32,
-    /// What has landed and not been taken, oldest first.
-    ready: VecDeque<Completed>,
+}
+
+impl WorkQueue {
+    /// Whether something has landed and not been taken.
+    fn has_completions(&self) -> bool {
+        self.landed != self.taken
+    }
+
+    /// Where in the host's memory the status of its descriptor in `slot` is.
+    fn status_at(&self, slot: u32, stride: u64) -> usize {
+        (self.at + u64::from(slot) * stride - DESCRIPTORS_AT) as usize + STATUS_OFFSET
+    }
 }
 
 /// A virtual interface as its process sees it.
@@ -116,7 +138,6 @@ impl Vi {
                 posted: 0,
                 landed: 0,
                 taken: 0,
-                ready: VecDeque::new(),
             }),
             peer: None,
         }
@@ -347,29 +368,16 @@ impl Host {
         bytes: &[u8],
         polling: Polling,
     ) -> Option<(u32, Time)> {
-        let completion = Status::decode(bytes).unwrap_or_default();
         let there = self.vis.get_mut(vi as usize)?;
         let queue = &mut there.sides[side_index(side)];
-        let slot = u64::from(queue.landed % there.depth);
-        let at = (queue.at + slot * self.stride - DESCRIPTORS_AT) as usize + STATUS_OFFSET;
+        let at = queue.status_at(queue.landed % there.depth, self.stride);
         if let Some(place) = self.memory.get_mut(at..at + bytes.len()) {
             place.copy_from_slice(bytes);
         }
         queue.landed += 1;
-        let completed = Completed {
-            vi: there.local,
-            side,
-            bytes: completion.length,
-            immediate: completion.immediate,
-            landed: now,
-            failed: completion.bits & status::ERRORS != 0 || completion.bits & status::DONE == 0,
-        };
+        let completed = Completed::new(there.local, side, bytes);
         let counted = there.counted[side_index(side)];
-        if counted {
-            queue.taken += 1;
-        } else {
-            queue.ready.push_back(completed);
-        }
+        queue.taken += u32::from(counted);
         let process = there.process;
         let looks_at_descriptors = !there.queued[side_index(side)];
         let state = self.processes.get_mut(process as usize)?;
@@ -430,17 +438,23 @@ impl Host {
                 let ahead = (0..count).find(|ahead| {
                     let local = ((next + ahead) % count) as usize;
                     let vi = state.vis[local] as usize;
-                    !self.vis[vi].sides[1].ready.is_empty()
+                    self.vis[vi].sides[1].has_completions()
                 })?;
                 let local = (next + ahead) % count;
                 state.scan = ((local + 1) % count) as u32;
                 (round + ahead, state.vis[local as usize], Side::Receive)
             }
         };
-        let queue = &mut self.vis.get_mut(vi as usize)?.sides[side_index(side)];
-        let completed = queue.ready.pop_front()?;
+        let there = self.vis.get_mut(vi as usize)?;
+        let queue = &mut there.sides[side_index(side)];
+        if !queue.has_completions() {
+            return None;
+        }
+        // What was written of it stays until the place is posted again.
+        let at = queue.status_at(queue.taken % there.depth, self.stride);
+        let status = self.memory.get(at..at + STATUS_BYTES).unwrap_or_default();
         queue.taken += 1;
-        state.found = Some(completed);
+        state.found = Some(Completed::new(there.local, side, status));
         state.state = State::Running;
         state.clock = since + (polls + 1) * polling.poll + polling.complete;
         Some(state.clock)

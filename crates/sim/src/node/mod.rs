@@ -22,11 +22,13 @@ pub mod record;
 pub mod world;
 
 pub use host::{Await, Completed, Do, Process};
-pub use plan::{BuildError, Plan, Queues, ViPlan};
+pub use plan::{BuildError, Plan, Queues, Room, ViPlan};
 pub use record::{Mark, Record, Stage};
 pub use world::{Ended, World};
 
 use causeway_firmware::{Engine as DmaEngine, Side, Token};
+
+use crate::engine::{Engine, Time};
 
 /// What happens at some time.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +68,139 @@ pub(crate) enum Event {
     Process { node: u32, process: u32 },
     /// The program asked to be called by now.
     Deadline { node: u32 },
+}
+
+/// An event as the queue keeps it: two words that are made and taken apart in registers. (An `Event` is written
+/// field by field and copied as a whole, for which a processor has to wait until all that it wrote before is in its
+/// cache: that cost more than the queue itself.)
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packed(u64, u64);
+
+impl Packed {
+    const fn new(kind: u8, small: u8, node: u32, a: u32, b: u32) -> Self {
+        Self(
+            (node as u64) << 32 | (small as u64) << 8 | kind as u64,
+            (b as u64) << 32 | a as u64,
+        )
+    }
+}
+
+impl From<Event> for Packed {
+    #[inline]
+    fn from(event: Event) -> Self {
+        match event {
+            Event::Turn {
+                node,
+                processor,
+                generation,
+            } => Self::new(0, processor, node, generation, 0),
+            Event::Doorbell {
+                node,
+                vi,
+                side,
+                slot,
+            } => Self::new(1, side_index(side) as u8, node, vi, slot),
+            Event::HostDmaPiece {
+                node,
+                transfer,
+                bytes,
+            } => Self::new(2, 0, node, transfer, bytes),
+            Event::HostDma { node, channel } => Self::new(3, 0, node, channel, 0),
+            Event::NetSend { node, frame } => Self::new(4, 0, node, frame, 0),
+            Event::NetSent { node, token } => Self::new(5, 0, node, token.0, 0),
+            Event::NetReceive { node, buffer } => Self::new(6, 0, node, buffer, 0),
+            Event::Arrived { node, frame } => Self::new(7, 0, node, frame, 0),
+            Event::Received {
+                node,
+                frame,
+                buffer,
+            } => Self::new(8, 0, node, frame, buffer),
+            Event::Process { node, process } => Self::new(9, 0, node, process, 0),
+            Event::Deadline { node } => Self::new(10, 0, node, 0, 0),
+        }
+    }
+}
+
+impl From<Packed> for Event {
+    #[inline]
+    fn from(packed: Packed) -> Self {
+        let node = (packed.0 >> 32) as u32;
+        let small = (packed.0 >> 8) as u8;
+        let (a, b) = (packed.1 as u32, (packed.1 >> 32) as u32);
+        match packed.0 as u8 {
+            0 => Self::Turn {
+                node,
+                processor: small,
+                generation: a,
+            },
+            1 => Self::Doorbell {
+                node,
+                vi: a,
+                side: match small {
+                    0 => Side::Send,
+                    _ => Side::Receive,
+                },
+                slot: b,
+            },
+            2 => Self::HostDmaPiece {
+                node,
+                transfer: a,
+                bytes: b,
+            },
+            3 => Self::HostDma { node, channel: a },
+            4 => Self::NetSend { node, frame: a },
+            5 => Self::NetSent {
+                node,
+                token: Token(a),
+            },
+            6 => Self::NetReceive { node, buffer: a },
+            7 => Self::Arrived { node, frame: a },
+            8 => Self::Received {
+                node,
+                frame: a,
+                buffer: b,
+            },
+            9 => Self::Process { node, process: a },
+            _ => Self::Deadline { node },
+        }
+    }
+}
+
+/// The queue of a world's events.
+#[derive(Default)]
+pub(crate) struct Events(Engine<Packed>);
+
+impl Events {
+    #[inline]
+    pub(crate) fn at(&mut self, at: Time, event: Event) {
+        self.0.at(at, event.into());
+    }
+
+    #[inline]
+    pub(crate) fn after(&mut self, after: Time, event: Event) {
+        self.0.after(after, event.into());
+    }
+
+    /// Goes on to the next event, if it happens by `end`.
+    #[inline]
+    pub(crate) fn next_by(&mut self, end: Time) -> Option<Event> {
+        match self.0.next_time() {
+            Some(at) if at <= end => self.0.next().map(Event::from),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.0.now()
+    }
+
+    pub(crate) fn handled(&self) -> u64 {
+        self.0.handled()
+    }
+
+    pub(crate) fn pending(&self) -> usize {
+        self.0.pending()
+    }
 }
 
 /// A place for things that have numbers, which are given out again.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use causeway_firmware::{
-    CompletionQueue, Connection, Direction, Firmware, NodeId, Region, SetUpError, Settings,
+    CompletionQueue, Connection, Direction, Firmware, Limits, NodeId, Region, SetUpError, Settings,
     SettingsError, Side, Traffic, ViAttributes, ViId,
 };
 use causeway_wire::vi::{COMPLETION_BYTES, CONTROL_BYTES, DESCRIPTOR_ALIGN, SEGMENT_BYTES};
@@ -46,6 +46,28 @@ pub struct ViPlan {
     pub sends_counted: bool,
     /// What is reserved for its messages, and which way they go.
     pub reserved: Option<(Direction, Traffic)>,
+}
+
+/// Card memory that follows from how many virtual interfaces a node has, up to the limits of the settings: in a star, what
+/// the middle needs would be far too much for all others.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Buffers and frames for sending, for each interface.
+    pub sending: u32,
+    /// Buffers for receiving, for each interface.
+    pub receiving: u32,
+}
+
+impl Room {
+    fn limit(self, limits: &mut Limits, vis: u32) {
+        let most_sending = limits.buffers - limits.receive_buffers;
+        let sending = most_sending.min(self.sending.saturating_mul(vis));
+        limits.receive_buffers = limits
+            .receive_buffers
+            .min(self.receiving.saturating_mul(vis));
+        limits.buffers = limits.receive_buffers + sending;
+        limits.frames = limits.frames.min(2 * sending);
+    }
 }
 
 /// Why a world cannot be.
@@ -91,6 +113,8 @@ pub struct Plan {
     pub settings: Settings,
     /// Nodes and cables.
     pub topology: Topology,
+    /// How much card memory a node has for its interfaces; as much as the settings say if nothing is set.
+    pub room: Option<Room>,
     /// Where in its page a message's data begins.
     pub data_offset: u32,
     /// Longest message.
@@ -116,6 +140,7 @@ impl Plan {
             profile,
             settings,
             topology,
+            room: None,
             data_offset: 0,
             longest_message: 4_096,
             processes: Vec::new(),
@@ -160,30 +185,31 @@ impl Plan {
             ));
         }
         let stride = self.stride();
+        let mut vis_of: Vec<Vec<usize>> = vec![Vec::new(); nodes];
+        for (index, vi) in self.vis.iter().enumerate() {
+            vis_of[vi.node].push(index);
+        }
         let mut processes: Vec<Vec<ProcessState>> = (0..nodes).map(|_| Vec::new()).collect();
         for (node, process) in self.processes {
             processes[node].push(ProcessState::new(process));
         }
         let mut built = Vec::with_capacity(nodes);
         let mut ids = vec![ViId(0); self.vis.len()];
-        for (node, processes) in processes.into_iter().enumerate() {
+        for (node, (processes, mine)) in processes.into_iter().zip(&vis_of).enumerate() {
             let build = NodeBuild {
                 profile: &self.profile,
                 settings: &self.settings,
+                room: self.room,
                 stride,
                 data_offset: self.data_offset,
                 longest_message: self.longest_message,
                 vis: self.vis.as_slice(),
             };
-            built.push(build.node(node, processes, &mut ids)?);
+            built.push(build.node(node, processes, mine, &mut ids)?);
         }
         for (key, &(a, b)) in self.connections.iter().enumerate() {
-            let ends = if a == b {
-                vec![(a, b)]
-            } else {
-                vec![(a, b), (b, a)]
-            };
-            for (here, there) in ends {
+            let ends = [(a, b), (b, a)];
+            for &(here, there) in &ends[..1 + usize::from(a != b)] {
                 let connection = Connection {
                     node: NodeId(self.vis[there].node as u32),
                     vi: ids[there],
@@ -213,6 +239,7 @@ impl Plan {
 struct NodeBuild<'a> {
     profile: &'a Profile,
     settings: &'a Settings,
+    room: Option<Room>,
     stride: u64,
     data_offset: u32,
     longest_message: u32,
@@ -224,25 +251,22 @@ impl NodeBuild<'_> {
         &self,
         node: usize,
         mut processes: Vec<ProcessState>,
+        mine: &[usize],
         ids: &mut [ViId],
     ) -> Result<Built, BuildError> {
-        let mine = || {
-            self.vis
-                .iter()
-                .enumerate()
-                .filter(|(_, vi)| vi.node == node)
-        };
+        let mine = || mine.iter().map(|&index| (index, &self.vis[index]));
         if mine().any(|(_, vi)| vi.process >= processes.len()) {
             return Err(BuildError::Plan("it names a process that does not exist"));
         }
         let page = self.profile.memory.page_bytes;
         let slots: u64 = mine().map(|(_, vi)| 2 * u64::from(vi.depth)).sum();
         let entries = slots as u32 + 1;
-        let with_queue: Vec<usize> = (0..processes.len())
-            .filter(|&process| {
-                mine().any(|(_, vi)| vi.process == process && vi.queues != Queues::None)
-            })
+        let mut with_queue: Vec<usize> = mine()
+            .filter(|(_, vi)| vi.queues != Queues::None)
+            .map(|(_, vi)| vi.process)
             .collect();
+        with_queue.sort_unstable();
+        with_queue.dedup();
         let queue_bytes = u64::from(entries) * COMPLETION_BYTES as u64;
         let memory = slots * self.stride + with_queue.len() as u64 * queue_bytes + DESCRIPTOR_ALIGN;
         let data = u64::from(self.data_offset) + u64::from(self.longest_message.max(1));
@@ -251,6 +275,9 @@ impl NodeBuild<'_> {
         settings.node = NodeId(node as u32);
         settings.page_bytes = page as u32;
         settings.limits.vis = count.max(1);
+        if let Some(room) = self.room {
+            room.limit(&mut settings.limits, count.max(1));
+        }
         settings.limits.regions = 2;
         settings.limits.pages = (memory.max(1).div_ceil(page) + data.div_ceil(page) + 2) as u32;
         settings.limits.completion_queues = with_queue.len() as u32;

@@ -9,8 +9,8 @@ use super::card::{CardState, Frame, HostTransfer, Purpose};
 use super::host::{Host, Next, Polling, State};
 use super::plan::{BuildError, Plan};
 use super::record::{Mark, Record, Slice, Stage, Track};
-use super::{Event, Slab};
-use crate::engine::{Engine, Time};
+use super::{Event, Events, Slab};
+use crate::engine::Time;
 use crate::hardware::{HostCpu, Network};
 use crate::profile::Profile;
 
@@ -29,7 +29,7 @@ struct Node {
 /// Nodes, their network, and what is going to happen.
 pub struct World {
     profile: Profile,
-    events: Engine<Event>,
+    events: Events,
     network: Network,
     nodes: Vec<Node>,
     frames: Slab<Frame>,
@@ -75,7 +75,7 @@ impl World {
     pub fn new(plan: Plan) -> Result<Self, BuildError> {
         let settings = plan.settings.clone();
         let (profile, network, built) = plan.build()?;
-        let mut events = Engine::new();
+        let mut events = Events::default();
         let mut nodes = Vec::with_capacity(built.len());
         for (number, built) in built.into_iter().enumerate() {
             let node = number as u32;
@@ -145,10 +145,8 @@ impl World {
 
     /// Lets things happen until `end`, or until nothing is left.
     pub fn run(&mut self, end: Time) -> Ended {
-        while self.events.next_time().is_some_and(|at| at <= end) {
-            if let Some(event) = self.events.next() {
-                self.handle(event);
-            }
+        while let Some(event) = self.events.next_by(end) {
+            self.handle(event);
         }
         if self.events.pending() > 0 {
             return Ended::TimeUp;
@@ -364,10 +362,8 @@ impl World {
             });
         }
         self.read_bytes.clear();
-        for piece in transfer.read.iter().flatten() {
-            let bytes = place.host.bytes_at(piece.bus, piece.bytes);
-            self.read_bytes.extend_from_slice(bytes);
-        }
+        let bytes = place.host.bytes_at(transfer.read_at, transfer.read_bytes);
+        self.read_bytes.extend_from_slice(bytes);
         let written = &transfer.written[..transfer.written_bytes as usize];
         let found = match transfer.purpose {
             Purpose::WriteStatus => {

@@ -239,6 +239,13 @@ pub const KEYS: &[Key] = &[
     key(
         "workload",
         INTERFACES,
+        "peers",
+        "1 to all other nodes that a process has an interface to",
+        "all",
+    ),
+    key(
+        "workload",
+        INTERFACES,
         "simulate",
         "\"one node\" (all are alike), \"all nodes\"",
         "one node",

@@ -37,7 +37,7 @@ use crate::profile::Profile;
 use crate::substrates::SimError;
 use crate::workloads::design::Design;
 use crate::workloads::quality::Experiment;
-use crate::workloads::scaling::{Extent, Kind};
+use crate::workloads::scaling::{Extent, Kind, Peers};
 use crate::workloads::{Keep, RunError};
 
 /// An experiment.
@@ -134,6 +134,8 @@ pub enum Workload {
     Interfaces {
         /// Nodes of the cluster.
         nodes: usize,
+        /// Other nodes that each process has an interface to.
+        peers: Peers,
         /// Pattern of use.
         kind: Kind,
         /// Messages on each interface before the process waits.

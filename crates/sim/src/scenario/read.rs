@@ -5,7 +5,7 @@ use crate::profile::units::Kind as Unit;
 use crate::profile::{FileError, Profile, SHIPPED, Section, Source};
 use crate::substrates::Costs;
 use crate::workloads::design::Design;
-use crate::workloads::scaling::{Extent, Kind, PROCESSES};
+use crate::workloads::scaling::{Extent, Kind, PROCESSES, Peers};
 
 /// The kinds of workloads, and what each is.
 pub const WORKLOADS: &[(&str, &str)] = &[
@@ -255,15 +255,24 @@ fn interfaces(
         false => Extent::Representative,
     };
     let count = nodes.value as usize;
-    let of_a_node = PROCESSES * (count - 1);
+    let others = count - 1;
+    let peers = match workload.has("peers") {
+        true => Peers::Some(workload.own_count("peers", 1, others as u64)?.value as usize),
+        false => Peers::All,
+    };
+    let of_a_process = match peers {
+        Peers::Some(peers) => peers,
+        Peers::All => others,
+    };
+    let of_a_node = PROCESSES * of_a_process;
     let all = match extent {
         Extent::Representative => of_a_node,
         Extent::Whole => of_a_node * count,
     };
     if all > MOST_INTERFACES {
         let wrong = format!(
-            "these nodes have {all} interfaces, {PROCESSES} to each other node on each; {MOST_INTERFACES} can be \
-             simulated"
+            "these nodes have {all} interfaces, {PROCESSES} to each of {of_a_process} others on each; \
+             {MOST_INTERFACES} can be simulated; `workload.peers` makes them fewer"
         );
         return Err(workload.error(&nodes.span, wrong));
     }
@@ -284,6 +293,7 @@ fn interfaces(
     let rounds = workload.own_count("rounds", 1, MOST_ROUNDS)?.value as u32;
     Ok(Workload::Interfaces {
         nodes: count,
+        peers,
         kind,
         burst,
         completion_queue,

@@ -59,6 +59,7 @@ fn workload(cards: &Cards, name: &str, bytes: u32, keep: Keep) -> Result<Measure
         }
         Workload::Interfaces {
             nodes,
+            peers,
             kind,
             burst,
             completion_queue,
@@ -68,6 +69,7 @@ fn workload(cards: &Cards, name: &str, bytes: u32, keep: Keep) -> Result<Measure
         } => {
             let load = Load {
                 nodes: *nodes,
+                peers: *peers,
                 kind: *kind,
                 bytes,
                 burst: *burst,
@@ -78,7 +80,7 @@ fn workload(cards: &Cards, name: &str, bytes: u32, keep: Keep) -> Result<Measure
             };
             let settings = cards.settings.apply(cards.design.settings());
             let (found, record) = scaling::recorded(profile, &settings, &load, keep)?;
-            let vis = scaling::PROCESSES * (nodes - 1);
+            let vis = scaling::PROCESSES * load.interfaces();
             let measures = vec![
                 latency(&format!("vis-{vis}/latency"), found.latency),
                 latency(&format!("vis-{vis}/wait"), found.wait),

@@ -4,7 +4,7 @@
 
 use super::machine::{Substrate, Taken};
 use super::process::{Answer, Call};
-use super::world::{Packet, PacketId, World};
+use super::world::{PacketId, World};
 use crate::am::port::Rank;
 use crate::engine::Time;
 
@@ -28,35 +28,17 @@ impl Substrate for Direct {
         _before: u64,
     ) -> Taken {
         match call {
-            Call::Send { to, message } if !world.has_room(process, to) => {
-                world.refuse(process);
-                Taken::Then(0, Answer::NoRoom(message))
-            }
             Call::Send { to, message } => {
-                world.take_room(process, to);
-                let called = world.now();
-                let id = world.keep(Packet {
-                    from: process,
-                    to,
-                    message,
-                    called,
-                    stages: Vec::new(),
-                    begins: Vec::new(),
-                    slot: None,
-                });
-                world.at(called + self.latency, id);
-                Taken::Then(0, Answer::Done)
+                world.admit((process, to), message, 0, &[], |world, id| {
+                    world.at(world.now() + self.latency, id);
+                    Taken::Then(0, Answer::Done)
+                })
             }
-            Call::Receive => {
-                let received = world.consume(process).map(|mut packet| {
-                    let now = world.now();
-                    world.arrived(&mut packet, now);
-                    (packet.from, packet.message)
-                });
-                Taken::Then(0, Answer::Received(received))
-            }
-            Call::Wait(_) if !world.need_not_wait(process) => Taken::Wait,
-            Call::Wait(_) | Call::Attach { .. } | Call::Pass => Taken::Then(0, Answer::Done),
+            Call::Receive => match world.consume(process) {
+                Some(packet) => world.hand_over(packet, 0),
+                None => Taken::Then(0, Answer::Received(None)),
+            },
+            Call::Wait(_) | Call::Attach { .. } | Call::Pass => world.simple_call(process, &call),
         }
     }
 

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use super::costs::{Costs, words};
 use super::machine::{Substrate, Taken};
 use super::process::{Answer, Call};
-use super::world::{Packet, PacketId, World};
+use super::world::{PacketId, World};
 use crate::am::port::{Message, Rank};
 use crate::engine::Time;
 
@@ -207,41 +207,21 @@ impl KernelPath {
         message: Message,
         before: u64,
     ) -> Taken {
-        if !world.has_room(process, to) {
-            world.refuse(process);
-            return Taken::Then(0, Answer::NoRoom(message));
-        }
-        world.take_room(process, to);
         let bytes = message.bytes();
-        let called = world.now().saturating_sub(world.cycles(before));
         let stages = self.send_stages(&message);
-        let id = world.keep(Packet {
-            from: process,
-            to,
-            message,
-            called,
-            stages: Vec::new(),
-            begins: Vec::new(),
-            slot: None,
-        });
-        for (name, cycles) in stages {
-            let time = world.cycles(cycles);
-            world.stage(id, name, time);
-        }
-        let host = world.host_of(process);
-        let is_busy = self
-            .devices
-            .get(host as usize)
-            .is_some_and(|device| device.is_busy);
-        if is_busy {
-            if let Some(device) = self.devices.get_mut(host as usize) {
-                device.waiting.push_back(id);
+        world.admit((process, to), message, before, &stages, |world, id| {
+            let host = world.host_of(process);
+            match self.devices.get_mut(host as usize) {
+                Some(device) if device.is_busy => {
+                    device.waiting.push_back(id);
+                    Taken::Then(0, Answer::Done)
+                }
+                _ => {
+                    self.launch(world, host, id);
+                    Taken::Then(self.launch_cycles(bytes), Answer::Done)
+                }
             }
-            Taken::Then(0, Answer::Done)
-        } else {
-            self.launch(world, host, id);
-            Taken::Then(self.launch_cycles(bytes), Answer::Done)
-        }
+        })
     }
 
     fn receive(&mut self, world: &mut World<KernelEvent>, process: Rank, before: u64) -> Taken {
@@ -257,9 +237,7 @@ impl KernelPath {
                 packet.stage(world.now(), name, world.cycles(cycles));
             }
         }
-        let returned = world.now() + world.cycles(after);
-        world.arrived(&mut packet, returned);
-        Taken::Then(after, Answer::Received(Some((packet.from, packet.message))))
+        world.hand_over(packet, after)
     }
 }
 
@@ -291,8 +269,7 @@ impl Substrate for KernelPath {
         match call {
             Call::Send { to, message } => self.send(world, process, to, message, before),
             Call::Receive => self.receive(world, process, before),
-            Call::Wait(_) if !world.need_not_wait(process) => Taken::Wait,
-            Call::Wait(_) | Call::Attach { .. } | Call::Pass => Taken::Then(0, Answer::Done),
+            Call::Wait(_) | Call::Attach { .. } | Call::Pass => world.simple_call(process, &call),
         }
     }
 

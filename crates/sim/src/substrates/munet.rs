@@ -18,7 +18,7 @@ use super::one_way::{self, OneWay};
 use super::poll_loop::{NetworkProcessor, Notice, PollLoop};
 use super::process::{Answer, Call, Clocking, PortCosts, SimPort};
 use super::processor::HostTimes;
-use super::world::{Journey, Packet, PacketId, World, WorldSettings};
+use super::world::{Journey, PacketId, World, WorldSettings};
 use crate::am::AmError;
 use crate::am::port::{Message, Rank};
 use crate::engine::{MICROSECOND, SECOND, Time, duration_at};
@@ -381,41 +381,25 @@ impl Substrate for Endpoints {
         before: u64,
     ) -> Taken {
         match call {
-            Call::Send { to, message } if !world.has_room(process, to) => {
-                world.refuse(process);
-                Taken::Then(0, Answer::NoRoom(message))
-            }
             Call::Send { to, message } => {
-                world.take_room(process, to);
-                let called = world.now().saturating_sub(world.cycles(before));
-                let id = world.keep(Packet {
-                    from: process,
-                    to,
-                    message,
-                    called,
-                    stages: Vec::new(),
-                    begins: Vec::new(),
-                    slot: None,
-                });
-                let host = world.host_of(process);
-                if let Some(card) = self.cards.get_mut(host as usize) {
-                    card.queue.push_back(id);
-                }
-                self.rouse(world, host, USED);
-                Taken::Then(0, Answer::Done)
+                world.admit((process, to), message, before, &[], |world, id| {
+                    let host = world.host_of(process);
+                    if let Some(card) = self.cards.get_mut(host as usize) {
+                        card.queue.push_back(id);
+                    }
+                    self.rouse(world, host, USED);
+                    Taken::Then(0, Answer::Done)
+                })
             }
             Call::Receive => {
-                let Some(mut packet) = world.consume(process) else {
+                let Some(packet) = world.consume(process) else {
                     return Taken::Then(0, Answer::Received(None));
                 };
                 let time = self.settings.receive_time(data(&packet.message));
                 let after = self.settings.host_cycles(time);
-                let returned = world.now() + world.cycles(after);
-                world.arrived(&mut packet, returned);
-                Taken::Then(after, Answer::Received(Some((packet.from, packet.message))))
+                world.hand_over(packet, after)
             }
-            Call::Wait(_) if !world.need_not_wait(process) => Taken::Wait,
-            Call::Wait(_) | Call::Attach { .. } | Call::Pass => Taken::Then(0, Answer::Done),
+            Call::Wait(_) | Call::Attach { .. } | Call::Pass => world.simple_call(process, &call),
         }
     }
 

@@ -335,10 +335,8 @@ impl Host {
         clocks: &mut [Clock],
         alarms: &mut Vec<Alarm>,
     ) {
-        self.settle(now, clocks);
-        self.release(process);
+        self.vacate(now, process, clocks);
         self.waiting.push(process);
-        self.round = now;
         if let Some(clock) = clocks.get_mut(process as usize) {
             clock.waits_since = Some(now);
             clock.waits = clock.waits.wrapping_add(1);
@@ -355,10 +353,15 @@ impl Host {
         clocks: &mut [Clock],
         alarms: &mut Vec<Alarm>,
     ) {
+        self.vacate(now, process, clocks);
+        self.dispatch(now, clocks, alarms);
+    }
+
+    /// `process` gives up the processor that it holds; those that wait poll from now on.
+    fn vacate(&mut self, now: Time, process: u32, clocks: &mut [Clock]) {
         self.settle(now, clocks);
         self.release(process);
         self.round = now;
-        self.dispatch(now, clocks, alarms);
     }
 
     /// What `process` may wait for has come.

@@ -435,32 +435,18 @@ impl UserPath {
         let is_full = self.endpoints.get(process as usize).is_none_or(|endpoint| {
             endpoint.send_queue.len() >= self.costs.room.send_queue as usize
         });
-        if is_full || !world.has_room(process, to) {
-            world.refuse(process);
-            return Taken::Then(0, Answer::NoRoom(message));
+        if is_full {
+            return world.refuse(process, message);
         }
-        world.take_room(process, to);
-        let called = world.now().saturating_sub(world.cycles(before));
         let stages = self.send_stages(&message);
-        let id = world.keep(Packet {
-            from: process,
-            to,
-            message,
-            called,
-            stages: Vec::new(),
-            begins: Vec::new(),
-            slot: None,
-        });
-        for (name, cycles) in stages {
-            let time = world.cycles(cycles);
-            world.stage(id, name, time);
-        }
-        if let Some(endpoint) = self.endpoints.get_mut(process as usize) {
-            endpoint.send_queue.push_back(id);
-        }
-        let (host, source) = (world.host_of(process), self.source_of(process));
-        self.rouse(world, host, source);
-        Taken::Then(0, Answer::Done)
+        world.admit((process, to), message, before, &stages, |world, id| {
+            if let Some(endpoint) = self.endpoints.get_mut(process as usize) {
+                endpoint.send_queue.push_back(id);
+            }
+            let (host, source) = (world.host_of(process), self.source_of(process));
+            self.rouse(world, host, source);
+            Taken::Then(0, Answer::Done)
+        })
     }
 
     fn receive(&mut self, world: &mut World<UserEvent>, process: Rank) -> Taken {
@@ -482,9 +468,7 @@ impl UserPath {
             let time = world.cycles(after);
             packet.stage(world.now(), "receive: library", time);
         }
-        let returned = world.now() + world.cycles(after);
-        world.arrived(&mut packet, returned);
-        Taken::Then(after, Answer::Received(Some((packet.from, packet.message))))
+        world.hand_over(packet, after)
     }
 
     /// The region's pages get addresses of their own.
@@ -538,12 +522,11 @@ impl Substrate for UserPath {
         match call {
             Call::Send { to, message } => self.send(world, process, to, message, before),
             Call::Receive => self.receive(world, process),
-            Call::Wait(_) if !world.need_not_wait(process) => Taken::Wait,
             Call::Attach { bytes } => {
                 self.attach(process, bytes);
                 Taken::Then(0, Answer::Done)
             }
-            Call::Wait(_) | Call::Pass => Taken::Then(0, Answer::Done),
+            Call::Wait(_) | Call::Pass => world.simple_call(process, &call),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::machine::Taken;
+use super::process::{Answer, Call};
 use super::processor::{Alarm, Clock, Host, HostTimes, Wakes};
 use crate::am::port::{Message, Rank};
 use crate::engine::{Engine, Time, duration_at};
@@ -197,7 +199,7 @@ impl<E: Copy> World<E> {
     }
 
     /// Keeps a packet while events about it are to come.
-    pub(super) fn keep(&mut self, packet: Packet) -> PacketId {
+    fn keep(&mut self, packet: Packet) -> PacketId {
         match self.free.pop() {
             Some(place) => {
                 if let Some(slot) = self.packets.get_mut(place as usize) {
@@ -240,14 +242,62 @@ impl<E: Copy> World<E> {
     }
 
     /// A packet takes its place in the window.
-    pub(super) fn take_room(&mut self, from: Rank, to: Rank) {
+    fn take_room(&mut self, from: Rank, to: Rank) {
         *self.in_flight.entry((from, to)).or_insert(0) += 1;
     }
 
-    /// `from` has been refused, and wants to know when there is room again.
-    pub(super) fn refuse(&mut self, from: Rank) {
+    /// `from` has been refused, and wants to know when there is room again. It has its message back.
+    pub(super) fn refuse(&mut self, from: Rank, message: Message) -> Taken {
         set(&mut self.refused, from, true);
         set(&mut self.room_came, from, false);
+        Taken::Then(0, Answer::NoRoom(message))
+    }
+
+    /// A process's message takes its room and goes on as a packet, unless there is none. The call began `before` cycles ago;
+    /// `stages` say what the processor's cycles were for.
+    pub(super) fn admit(
+        &mut self,
+        (from, to): (Rank, Rank),
+        message: Message,
+        before: u64,
+        stages: &[(&'static str, u64)],
+        go_on: impl FnOnce(&mut Self, PacketId) -> Taken,
+    ) -> Taken {
+        if !self.has_room(from, to) {
+            return self.refuse(from, message);
+        }
+        self.take_room(from, to);
+        let called = self.now().saturating_sub(self.cycles(before));
+        let id = self.keep(Packet {
+            from,
+            to,
+            message,
+            called,
+            stages: Vec::new(),
+            begins: Vec::new(),
+            slot: None,
+        });
+        for &(name, cycles) in stages {
+            let time = self.cycles(cycles);
+            self.stage(id, name, time);
+        }
+        go_on(self, id)
+    }
+
+    /// A call to receive gives the program its packet, after so many cycles.
+    pub(super) fn hand_over(&mut self, mut packet: Packet, after: u64) -> Taken {
+        let returned = self.now() + self.cycles(after);
+        self.arrived(&mut packet, returned);
+        Taken::Then(after, Answer::Received(Some((packet.from, packet.message))))
+    }
+
+    /// Calls that are the same on every substrate: a process waits, unless it need not, and everything else is done at
+    /// once.
+    pub(super) fn simple_call(&mut self, process: Rank, call: &Call) -> Taken {
+        match call {
+            Call::Wait(_) if !self.need_not_wait(process) => Taken::Wait,
+            _ => Taken::Then(0, Answer::Done),
+        }
     }
 
     /// There may be room again for `from`.
@@ -298,7 +348,7 @@ impl<E: Copy> World<E> {
     }
 
     /// Whether a process that is about to wait need not.
-    pub(super) fn need_not_wait(&mut self, process: Rank) -> bool {
+    fn need_not_wait(&mut self, process: Rank) -> bool {
         let has_mail = self
             .inboxes
             .get(process as usize)
@@ -309,7 +359,7 @@ impl<E: Copy> World<E> {
     }
 
     /// Notes that `packet` has been received by a call that returns at `returned`.
-    pub(super) fn arrived(&mut self, packet: &mut Packet, returned: Time) {
+    fn arrived(&mut self, packet: &mut Packet, returned: Time) {
         if self.settings.keeps_journeys {
             self.journeys.push(Journey {
                 from: packet.from,

@@ -20,7 +20,7 @@ use super::mpeg::{PICTURES_PER_SECOND, Pictures};
 use super::random::Random;
 use super::{Keep, RunError, sound};
 use crate::engine::{MICROSECOND, SECOND, Time, duration_at};
-use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, ViPlan, World};
+use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, Room, ViPlan, World};
 use crate::profile::Profile;
 
 /// Who sends to whom.
@@ -450,6 +450,11 @@ fn build(
     ));
     let mut plan = Plan::new(profile.clone(), settings, topology);
     plan.longest_message = LONGEST;
+    plan.room = Some(Room {
+        // What an interface can have in progress at most: all its descriptors on the card, with a frame each.
+        sending: 64,
+        receiving: 512,
+    });
     plan.data_offset = super::ping::DATA_OFFSET;
     let trace: Option<Rc<[u32]>> = experiment.trace.clone().map(Into::into);
     for node in 0..nodes {

@@ -5,6 +5,7 @@
 //! *N − k − 1* there. Nodes are thus alike up to their numbers: a frame that leaves a node by some interface comes in by the
 //! interface's mirror image on all nodes at once. A cluster can therefore be represented by one node whose
 //! interfaces are connected to their own mirror images ([`Extent::Representative`]), which is checked against whole clusters in a test.
+//! Processes that know fewer nodes ([`Peers::Some`]) have the first and the last of these interfaces, and the middle one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,6 +26,8 @@ pub const PROCESSES: usize = 4;
 pub struct Load {
     /// Nodes of the cluster, at least 2 and even.
     pub nodes: usize,
+    /// Other nodes to which each process has an interface; the thesis's clusters have one to every other node.
+    pub peers: Peers,
     /// Pattern of use.
     pub kind: Kind,
     /// Bytes of a message.
@@ -39,6 +42,16 @@ pub struct Load {
     pub extent: Extent,
     /// Where random numbers begin (type I).
     pub seed: u64,
+}
+
+/// Which other nodes a node knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peers {
+    /// All of them.
+    All,
+    /// So many, half of them the next in the order of nodes and half those before, and the one opposite if the
+    /// number is odd: clusters of thousands of nodes, whose processes talk to a few others.
+    Some(usize),
 }
 
 /// Types I to IV.
@@ -70,6 +83,27 @@ pub struct Outcome {
     pub messages: u64,
     /// Events that happened.
     pub events: u64,
+}
+
+impl Load {
+    /// How many interfaces a process has.
+    pub fn interfaces(&self) -> usize {
+        match self.peers {
+            Peers::All => self.nodes.saturating_sub(1),
+            Peers::Some(peers) => peers,
+        }
+    }
+
+    /// How many nodes ahead the other end of a process's interface is.
+    fn ahead(&self, interface: usize) -> usize {
+        let interfaces = self.interfaces();
+        let from_end = interfaces - interface;
+        match interface < from_end {
+            true if interface + 1 == from_end => self.nodes / 2,
+            true => interface + 1,
+            false => self.nodes - from_end,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -353,7 +387,12 @@ fn build(
             "the number of nodes must be even, bursts not empty",
         ));
     }
-    let interfaces = load.nodes - 1;
+    let interfaces = load.interfaces();
+    if interfaces == 0 || interfaces >= load.nodes {
+        return Err(RunError::Empty(
+            "each process must know one other node, and at most all",
+        ));
+    }
     let simulated = match load.extent {
         Extent::Representative => 1,
         Extent::Whole => load.nodes,
@@ -431,7 +470,7 @@ fn build(
     for node in 0..simulated {
         for process in 0..PROCESSES {
             for vi in 0..interfaces {
-                let peer = (node + vi + 1) % load.nodes % simulated;
+                let peer = (node + load.ahead(vi)) % load.nodes % simulated;
                 let index = |node: usize, vi: usize| (node * PROCESSES + process) * interfaces + vi;
                 let (here, there) = (index(node, vi), index(peer, interfaces - 1 - vi));
                 if here <= there {

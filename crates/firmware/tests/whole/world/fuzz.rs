@@ -92,6 +92,7 @@ fn settings(bytes: &mut Bytes<'_>) -> Settings {
             false => ReceiveDescriptors::OnArrival,
         },
         tailgating: flag(6) && !sequential,
+        doorbells_last: bytes.below(2) == 1,
         shadow_queues: flag(7),
         payload_bytes: 48,
         frame_bytes: 256,

@@ -1,0 +1,70 @@
+//! Writes what the simulator finds: rows and verdicts of all figures, entries of all tables, measures and a
+//! timeline of the scenarios that are named. `make same` compares what a debug build writes with what a release
+//! build does: the same input gives the same bytes, however the simulator was compiled.
+//!
+//! Values are written in as many digits as tell them apart from all others.
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::io::{BufWriter, Write};
+
+use causeway_sim::catalogue::{self, Entry, Found};
+use causeway_sim::figures::{self, Effort};
+use causeway_sim::scenario;
+use causeway_sim::trace;
+use causeway_sim::workloads::Keep;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let build = match cfg!(debug_assertions) {
+        true => "debug",
+        false => "release",
+    };
+    eprintln!("outputs of a {build} build");
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    for entry in catalogue::all() {
+        write_entry(&entry, &mut out)?;
+    }
+    for file in std::env::args().skip(1) {
+        write_scenario(&file, &mut out)?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn write_entry(entry: &Entry, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+    writeln!(out, "{} {}", entry.kind(), entry.number())?;
+    let mut rows = Vec::new();
+    for task in entry.tasks(Effort::Quick)? {
+        match task.run()? {
+            Found::Rows(found) => rows.extend(found),
+            Found::Cells(cells) => {
+                for cell in cells {
+                    writeln!(out, "{cell:?}")?;
+                }
+            }
+        }
+    }
+    for row in &rows {
+        writeln!(out, "{row:?}")?;
+    }
+    for verdict in figures::judge(entry.number(), &rows) {
+        writeln!(out, "{verdict:?}")?;
+    }
+    Ok(())
+}
+
+fn write_scenario(file: &str, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+    let read = |file: &str| std::fs::read_to_string(file).map_err(|error| error.to_string());
+    let scenario = scenario::read(&read(file)?, file, &read)?;
+    writeln!(out, "scenario {}", scenario.name)?;
+    for step in scenario.steps() {
+        let (measures, record) = step.run(Keep::Slices)?;
+        for measure in measures {
+            writeln!(out, "{} bytes: {measure:?}", step.size_bytes)?;
+        }
+        if let Some(record) = record {
+            trace::write(&record, out)?;
+        }
+    }
+    Ok(())
+}
