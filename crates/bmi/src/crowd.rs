@@ -9,8 +9,8 @@ use std::time::Duration;
 use causeway_sys::runnable::Runnable;
 
 /// Somebody who computes keeps the processor until the kernel takes it away, 3 ms later or more; who waits gives it up
-/// after some 50 µs.
-const LONG_SHARE: Duration = Duration::from_micros(300);
+/// after one answer, or a turn of 200 µs at the most, if it does not hear of the others at once.
+const LONG_SHARE: Duration = Duration::from_micros(700);
 /// Asking takes about 2 µs: an answer holds for so many turns.
 const TURNS_PER_ANSWER: u32 = 16;
 

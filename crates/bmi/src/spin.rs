@@ -27,6 +27,8 @@ const MIN_SPIN: Duration = Duration::from_micros(2);
 /// Where others wait as well, the limit is so many times longer: as long as a few dozen
 /// processes need to wake one after the other.
 const PATIENCE: u32 = 20;
+/// Where so many wait that a turn of all is long, and sleeping is dear: a few such turns.
+const PATIENCE_AMONG_MANY: u32 = 200;
 /// Giving up the processor takes a system call's time if nobody else wants it, and two switches or more
 /// (about 0.4 µs each) if somebody does.
 const LONELY_TURN_NS: u64 = 600;
@@ -81,6 +83,8 @@ pub(crate) struct Spin {
     shy_next: u32,
     /// Turns since the last long one.
     short_turns: u32,
+    /// Turns until it is forgotten that a turn was long for how many wait.
+    many: u32,
 }
 
 impl Spin {
@@ -94,6 +98,7 @@ impl Spin {
             shy: 0,
             shy_next: SHY_WAITS,
             short_turns: FORGIVING_TURNS,
+            many: 0,
         }
     }
 
@@ -107,7 +112,10 @@ impl Spin {
     }
 
     fn patience(&self) -> Duration {
-        self.limit * PATIENCE
+        match self.many {
+            0 => self.limit * PATIENCE,
+            _ => self.limit * PATIENCE_AMONG_MANY,
+        }
     }
 
     fn company(&self) -> Company {
@@ -197,13 +205,17 @@ impl Spin {
         self.short_turn(took);
     }
 
-    /// Giving up the processor took long, but only for how many others wait.
+    /// Giving up the processor took long, but only for how many others wait: who was taken to compute did not.
     pub(crate) fn yielded_to_many(&mut self) {
+        self.many = FORGIVING_TURNS;
+        self.shy = 0;
+        self.shy_next = SHY_WAITS;
         self.short_turn(LONG_TURN);
     }
 
     fn short_turn(&mut self, took: Duration) {
         self.short_turns = self.short_turns.saturating_add(1);
+        self.many = self.many.saturating_sub(1);
         // One longer turn must not be remembered for hundreds of short ones.
         const LONGEST: Duration = Duration::from_micros(20);
         let took_ns = took.min(LONGEST).as_nanos() as u64;
@@ -335,6 +347,27 @@ mod tests {
         assert_eq!(shy_for(&mut spin), 0);
         spin.yielded(LONG_TURN);
         assert_eq!(shy_for(&mut spin), SHY_WAITS);
+    }
+
+    #[test]
+    fn a_turn_that_was_long_for_many_ends_shyness_and_makes_patient() {
+        let mut spin = crowded();
+        spin.yielded(LONG_TURN);
+        spin.yielded(LONG_TURN);
+        assert_eq!(spin.company(), Company::Computing);
+        spin.yielded_to_many();
+        assert_eq!(spin.company(), Company::Waiting);
+        let long = 2 * PATIENCE * LIMIT;
+        for _ in 0..20 {
+            spin.came_after(long);
+        }
+        assert_eq!(spin.next(long, false), Next::Yield);
+        assert_eq!(spin.next(PATIENCE_AMONG_MANY * LIMIT, false), Next::Sleep);
+        // They leave.
+        for _ in 0..FORGIVING_TURNS {
+            spin.yielded(3 * US);
+        }
+        assert_eq!(spin.next(long, false), Next::Sleep);
     }
 
     #[test]
