@@ -19,9 +19,9 @@ pub const MAX_PIECES: usize = 64;
 
 /// What a connection within the host may have on its way: enough for a receiver that is busy for some
 /// ten microseconds, little enough to stay in a cache of 1 MiB together with what it is copied from.
-const LOOPBACK_SEND_BYTES: usize = 256 * 1024;
+const LOOPBACK_SEND_BYTES: usize = 192 * 1024;
 
-/// The receiver's window then: four times as much.
+/// The receiver's window then: some five times as much.
 const LOOPBACK_WINDOW_BYTES: libc::c_int = 1024 * 1024;
 
 /// Bytes to send, wherever they are.
