@@ -125,7 +125,7 @@ impl Firmware {
             let frame_ref = &mut self.frames[frame];
             frame_ref.cancelled = true;
             frame_ref.unacked = false;
-            if !frame_ref.queued && !frame_ref.reading {
+            if frame_ref.is_over() {
                 self.release_frame(frame, card);
             }
         }

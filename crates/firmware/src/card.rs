@@ -266,6 +266,11 @@ pub enum Transfer<'a> {
         header: &'a [u8],
         /// What follows it.
         body: Body<'a>,
+        /// The host engine's transfer that fills the body's buffer, if that still goes on
+        /// ([`Settings::cut_through`](crate::Settings::cut_through)). The network engine sends no byte that is not
+        /// there yet, so that it has done with the frame after that transfer has done with the data. Known
+        /// when the transfer is handed over: it may be over when the engine takes the frame up.
+        follows: Option<Token>,
     },
     /// Lets the next frame from the wire come into a buffer.
     Receive {

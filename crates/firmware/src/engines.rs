@@ -104,6 +104,8 @@ pub(crate) struct Frame {
     pub(crate) last: bool,
     /// Its data is being read, or waits for that.
     pub(crate) reading: bool,
+    /// The transfer that is reading it, if the frame may follow that; else [`NONE`].
+    pub(crate) fill: u32,
     /// It is in the network engine's queue or being sent.
     pub(crate) queued: bool,
     /// It is being sent.
@@ -134,6 +136,7 @@ impl Default for Frame {
             message: 0,
             last: false,
             reading: false,
+            fill: NONE,
             queued: false,
             running: false,
             unacked: false,
@@ -143,6 +146,19 @@ impl Default for Frame {
             moved: false,
             next: NONE,
         }
+    }
+}
+
+impl Frame {
+    /// Its data is on the card, or comes fast enough.
+    pub(crate) fn may_leave(&self) -> bool {
+        !self.reading || self.fill != NONE
+    }
+
+    /// Nobody will send it or waits for its acknowledgement, and no engine has its buffer.
+    pub(crate) fn is_over(&self) -> bool {
+        let wanted = !(self.cancelled || self.moved);
+        !(wanted || self.reading || self.queued || self.unacked)
     }
 }
 
@@ -160,15 +176,15 @@ pub(crate) struct Lane<T> {
     pub(crate) entries: usize,
     pub(crate) hardware: bool,
     pub(crate) busy: usize,
-    /// Stamps of the transfers that it holds, kept if they matter.
-    stamps: Option<Vec<Time>>,
+    /// The transfers that it holds with their stamps, in the engine's order; kept if that matters.
+    held: Option<Vec<(Time, T)>>,
     /// What it has finished and the processors have not noticed.
     pub(crate) finished: [VecDeque<T>; 2],
 }
 
-impl<T: Copy> Lane<T> {
-    /// `limit` is how many transfers there can ever be.
-    pub(crate) fn new(queue: DmaQueue, limit: usize, stamped: bool) -> Self {
+impl<T: Copy + PartialEq> Lane<T> {
+    /// `limit` is how many transfers there can ever be; `followed` says whether somebody asks which is in service.
+    pub(crate) fn new(queue: DmaQueue, limit: usize, stamped: bool, followed: bool) -> Self {
         let (entries, hardware) = match queue {
             DmaQueue::Software => (1, false),
             DmaQueue::Hardware(entries) => (entries as usize, true),
@@ -178,7 +194,7 @@ impl<T: Copy> Lane<T> {
             entries,
             hardware,
             busy: 0,
-            stamps: (stamped && hardware).then(|| Vec::with_capacity(entries)),
+            held: (followed || (stamped && hardware)).then(|| Vec::with_capacity(entries)),
             finished: [
                 VecDeque::with_capacity(limit),
                 VecDeque::with_capacity(limit),
@@ -191,23 +207,30 @@ impl<T: Copy> Lane<T> {
     }
 
     /// The engine takes a transfer; tells how many of those that it holds come after it.
-    pub(crate) fn begin(&mut self, stamp: Time) -> u32 {
+    pub(crate) fn begin(&mut self, stamp: Time, value: T) -> u32 {
         self.busy += 1;
-        let Some(stamps) = &mut self.stamps else {
+        let Some(held) = &mut self.held else {
             return 0;
         };
-        let passed = stamps.iter().filter(|&&other| other > stamp).count();
-        stamps.push(stamp);
+        let passed = held.iter().filter(|(other, _)| *other > stamp).count();
+        let behind = held.iter().skip(1).position(|(other, _)| *other > stamp);
+        held.insert(behind.map_or(held.len(), |at| at + 1), (stamp, value));
         passed as u32
     }
 
+    /// The transfer in service, if that is kept. An engine with several channels may serve others besides.
+    pub(crate) fn in_service(&self) -> Option<T> {
+        let first = self.held.as_ref()?.first()?;
+        Some(first.1)
+    }
+
     /// The engine has finished a transfer.
-    pub(crate) fn end(&mut self, stamp: Time, processor: usize, value: T) {
+    pub(crate) fn end(&mut self, processor: usize, value: T) {
         self.busy -= 1;
-        if let Some(stamps) = &mut self.stamps
-            && let Some(at) = stamps.iter().position(|&other| other == stamp)
+        if let Some(held) = &mut self.held
+            && let Some(at) = held.iter().position(|(_, other)| *other == value)
         {
-            stamps.swap_remove(at);
+            held.remove(at);
         }
         self.finished[processor].push_back(value);
     }

@@ -183,7 +183,10 @@ impl Firmware {
         if !core::mem::take(&mut ended.running) {
             return false;
         }
-        let (stamp, processor) = (ended.stamp, ended.processor);
+        let processor = ended.processor;
+        if let HostWork::ReadData { frame, .. } = ended.work {
+            self.frames[frame].fill = NONE;
+        }
         let op = match ended.work {
             HostWork::ReadDescriptor { op } => op,
             HostWork::ReadData { tail, .. } => tail,
@@ -195,7 +198,7 @@ impl Firmware {
             let filled = self.slots.fill(op, self.ops[op].fetched, bytes);
             self.ops[op].fetched += filled;
         }
-        self.host.end(stamp, processor, job);
+        self.host.end(processor, job);
         true
     }
 
@@ -203,20 +206,20 @@ impl Firmware {
         let place = match work {
             NetWork::Frame(frame) => {
                 let frame = self.frames.get_mut(frame);
-                frame.map(|frame| (frame.stamp, &mut frame.running))
+                frame.map(|frame| &mut frame.running)
             }
             NetWork::Control(vi) => {
-                let control = self.vis.get_mut(vi as usize).map(|vi| &mut vi.control);
-                control.map(|control| (control.stamp, &mut control.running))
+                let vi = self.vis.get_mut(vi as usize);
+                vi.map(|vi| &mut vi.control.running)
             }
         };
-        let Some((stamp, running)) = place else {
+        let Some(running) = place else {
             return false;
         };
         if !core::mem::take(running) {
             return false;
         }
-        self.net.end(stamp, 0, work);
+        self.net.end(0, work);
         true
     }
 

@@ -124,6 +124,25 @@ impl Firmware {
             transfer,
         };
         card.start_dma(Engine::Host, request);
+        self.follow_fill(card);
+    }
+
+    /// Cut-through: if the engine is reading a frame's data now, the frame may leave behind it. What only waits in
+    /// the engine's own queue is not followed: it would keep the network engine from what overtakes it there.
+    fn follow_fill(&mut self, card: &mut impl Card) {
+        if !self.settings.cut_through {
+            return;
+        }
+        let Some(job) = self.host.in_service() else {
+            return;
+        };
+        let HostWork::ReadData { frame, .. } = self.host_jobs[job].work else {
+            return;
+        };
+        if self.frames[frame].fill == NONE {
+            self.frames[frame].fill = job;
+            self.pump(self.frames[frame].vi, card);
+        }
     }
 
     /// If a descriptor waits to come along with the last of this message's data, it does.
@@ -203,7 +222,7 @@ impl Firmware {
         let pieces = (self.pieces.len() + self.tail_pieces.len()) as u32;
         card.charge(Step::TranslatePage, pieces);
         card.charge(Step::ProgramPiece, pieces);
-        let passed = self.host.begin(self.host_jobs[job].stamp);
+        let passed = self.host.begin(self.host_jobs[job].stamp, job);
         if !self.host.hardware {
             card.charge(Step::ProgramHostDma, 1);
             return;
@@ -299,6 +318,7 @@ impl Firmware {
                 self.close_op(op, card);
             }
         }
+        self.follow_fill(card);
     }
 
     /// A suspended message is taken up again, where messages are suspended.

@@ -19,7 +19,9 @@
 //! Sending: doorbell → descriptor down (host DMA) → data down, a frame at a time (host DMA) → frame out
 //! (network send DMA) → status up (host DMA) → entry of the completion queue up, if there is one (host
 //! DMA). Receiving: frame in (network receive DMA) → descriptor down, unless it is there already →
-//! data up → status up → entry up. Stages that have nothing to do are skipped. [`Discipline`] says in
+//! data up → status up → entry up. Stages that have nothing to do are skipped. With cut-through
+//! ([`Settings::cut_through`]) a frame goes out while its data still comes down: both engines have its buffer then,
+//! and it is free when both have done with it. [`Discipline`] says in
 //! which order stages of different messages take their turns; the stages are the same.
 //!
 //! # Where to read

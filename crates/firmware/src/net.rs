@@ -69,7 +69,7 @@ impl Firmware {
         let mut header = frame.header;
         self.carry_ack(vi, &mut header);
         let header = header.to_bytes();
-        self.charge_net(stamp, card);
+        self.charge_net(stamp, NetWork::Frame(number), card);
         self.frames[number].running = true;
         let frame = &self.frames[number];
         let body = match frame.source {
@@ -82,6 +82,7 @@ impl Firmware {
                 Body::Buffer(BufferId(frame.buffer), frame.bytes)
             }
         };
+        let follows = (frame.fill != NONE).then_some(Token(frame.fill));
         let request = DmaRequest {
             token: Token(NetWork::Frame(number).token()),
             stamp,
@@ -91,6 +92,7 @@ impl Firmware {
                 to: self.peer_of(vi),
                 header: &header,
                 body,
+                follows,
             },
         };
         card.start_dma(Engine::NetSend, request);
@@ -133,7 +135,7 @@ impl Firmware {
         let stamp = control.stamp;
         self.carry_ack(vi, &mut header);
         let header = header.to_bytes();
-        self.charge_net(stamp, card);
+        self.charge_net(stamp, NetWork::Control(vi), card);
         let request = DmaRequest {
             token: Token(NetWork::Control(vi).token()),
             stamp,
@@ -143,6 +145,7 @@ impl Firmware {
                 to: connection.node,
                 header: &header,
                 body: Body::Inline(&[]),
+                follows: None,
             },
         };
         card.start_dma(Engine::NetSend, request);
@@ -154,9 +157,9 @@ impl Firmware {
             .map_or(NodeId(NONE), |connection| connection.node)
     }
 
-    fn charge_net(&mut self, stamp: u64, card: &mut impl Card) {
+    fn charge_net(&mut self, stamp: u64, work: NetWork, card: &mut impl Card) {
         card.charge(Step::BuildHeader, 1);
-        let passed = self.net.begin(stamp);
+        let passed = self.net.begin(stamp, work);
         if !self.net.hardware {
             card.charge(Step::ProgramNetSend, 1);
             return;
@@ -196,9 +199,9 @@ impl Firmware {
         }
         self.frame_moved(number);
         let frame = &self.frames[number];
-        if frame.cancelled || !frame.unacked {
+        if frame.is_over() {
             self.release_frame(number, card);
-        } else {
+        } else if frame.unacked {
             self.await_ack(vi);
             self.advance_sends(vi, card);
         }

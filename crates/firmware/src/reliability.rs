@@ -155,7 +155,7 @@ impl Firmware {
             }
             tx.unacked.pop(&mut self.frames);
             self.frames[first].unacked = false;
-            if !self.frames[first].queued {
+            if self.frames[first].is_over() {
                 self.release_frame(first, card);
             }
         }
@@ -213,7 +213,7 @@ impl Firmware {
                 frame.ahead = false;
             }
             let spared = selective && (frame.ahead || frame.resent);
-            if within && !frame.queued && !spared {
+            if within && !frame.queued && !frame.reading && !spared {
                 frame.resent = true;
                 frame.header.flags |= flag::HURRY;
                 card.charge(Step::Retransmit, 1);
@@ -249,7 +249,7 @@ impl Firmware {
         let nothing_to_resend = at == NONE;
         let mut all_queued = at != NONE;
         while at != NONE {
-            all_queued &= self.frames[at].queued;
+            all_queued &= self.frames[at].queued || self.frames[at].reading;
             at = self.frames[at].next;
         }
         if all_queued {

@@ -134,7 +134,7 @@ impl Firmware {
     /// A frame's data is on the card.
     pub(crate) fn data_here(&mut self, frame: u32, card: &mut impl Card) {
         self.frames[frame].reading = false;
-        if self.frames[frame].cancelled {
+        if self.frames[frame].is_over() {
             self.release_frame(frame, card);
             return;
         }
@@ -143,10 +143,10 @@ impl Firmware {
     }
 
     /// Gives frames to the network engine's queue in the order in which they were made.
-    fn pump(&mut self, vi: u32, card: &mut impl Card) {
+    pub(crate) fn pump(&mut self, vi: u32, card: &mut impl Card) {
         loop {
             let first = self.vi(vi).tx.unsent.first();
-            if first == NONE || self.frames[first].reading {
+            if first == NONE || !self.frames[first].may_leave() {
                 return;
             }
             let reliable = self.vi(vi).is_reliable();

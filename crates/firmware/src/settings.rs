@@ -84,6 +84,9 @@ pub struct Settings {
     pub receive_descriptors: ReceiveDescriptors,
     /// Reads the next descriptor together with the data of the one before (§4.3.9).
     pub tailgating: bool,
+    /// Hands a frame to the network send engine while its data still comes from host memory (§7.2), instead of
+    /// when all of it has come.
+    pub cut_through: bool,
     /// Takes descriptors from the shadow queue on the card (§4.3.11).
     pub shadow_queues: bool,
     /// Message bytes that a descriptor can carry itself (§4.3.4); at most 1024.
@@ -198,6 +201,7 @@ impl Default for Settings {
             net_receive: 1,
             receive_descriptors: ReceiveDescriptors::OnArrival,
             tailgating: false,
+            cut_through: false,
             shadow_queues: false,
             payload_bytes: 0,
             frame_bytes: 16 * 1024,

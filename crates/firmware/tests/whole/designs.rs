@@ -118,11 +118,30 @@ pub(crate) fn designs() -> Vec<(&'static str, Settings)> {
         ("Base", base),
         ("Base+O", overlapped),
         ("Base+O+DMAQ", queued),
-        ("Door+O+DMAQ", doorbells),
-        ("SVIA", svia),
-        ("PVIA", pvia),
-        ("QoSVIA", qosvia),
+        ("Door+O+DMAQ", doorbells.clone()),
+        ("SVIA", svia.clone()),
+        ("PVIA", pvia.clone()),
+        ("QoSVIA", qosvia.clone()),
+        ("SVIA cutting through", cutting(svia)),
+        ("PVIA cutting through", cutting(pvia)),
+        ("QoSVIA cutting through", cutting(qosvia)),
+        (
+            "tailgating and cutting through",
+            Settings {
+                tailgating: true,
+                two_processors: true,
+                ..cutting(doorbells)
+            },
+        ),
     ]
+}
+
+/// The same with cut-through.
+fn cutting(settings: Settings) -> Settings {
+    Settings {
+        cut_through: true,
+        ..settings
+    }
 }
 
 /// The design of this name.

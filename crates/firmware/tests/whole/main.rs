@@ -4,6 +4,7 @@
 mod actions;
 mod admission;
 mod allocation;
+mod cut_through;
 mod designs;
 mod fuzz;
 mod lossy;

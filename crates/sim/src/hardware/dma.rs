@@ -103,7 +103,10 @@ enum Step {
 #[derive(Clone, Copy, Debug)]
 struct Active {
     job: Job,
+    /// Bytes that it has not asked for.
     left: u64,
+    /// Bytes that are being put away.
+    moving: u64,
     step: Step,
 }
 
@@ -170,10 +173,18 @@ impl HostDma {
         Ok(None)
     }
 
+    /// How many bytes this job has, and how many of them have not come, if a channel has taken it up.
+    pub fn left(&self, token: u64) -> Option<(u64, u64)> {
+        let mut active = self.channels.iter().flatten();
+        let active = active.find(|active| active.job.token == token)?;
+        Some((active.job.bytes, active.left + active.moving))
+    }
+
     fn begin(&mut self, now: Time, channel: usize, job: Job) -> Wake {
         self.channels[channel] = Some(Active {
             job,
             left: job.bytes,
+            moving: 0,
             step: Step::Ask,
         });
         Wake {
@@ -197,6 +208,7 @@ impl HostDma {
             };
         };
         let bytes = active.left.min(bus.spec().burst_bytes);
+        active.moving = 0;
         let at = match active.step {
             Step::Settle => return self.finish(now, channel, active.job),
             Step::Ask if active.left == 0 => return self.finish(now, channel, active.job),
@@ -235,6 +247,7 @@ impl HostDma {
     ) -> Time {
         let own_side = asked + duration_at(bytes, self.spec.bytes_per_second);
         active.left -= bytes;
+        active.moving = bytes;
         if active.left == 0 {
             active.step = Step::Settle;
             landed.max(own_side)

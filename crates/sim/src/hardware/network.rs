@@ -148,6 +148,14 @@ impl Network {
         self.lost
     }
 
+    /// How long a frame of `bytes` takes to leave `from`, if nothing stops it.
+    pub fn leaving_time(&self, from: NodeId, bytes: u64) -> Time {
+        let bytes = bytes.saturating_add(self.framing_bytes);
+        self.legs
+            .get(from)
+            .map_or(0, |leg| duration_at(bytes, leg.bytes_per_second))
+    }
+
     /// Collects the legs from `from` to `to`, which both exist.
     fn find_way(&mut self, from: NodeId, to: NodeId) {
         let nodes = self.nodes();

@@ -16,7 +16,7 @@ use causeway_wire::vi::{Completion, FRAME_HEADER_BYTES};
 
 use super::record::{Mark, Record, Slice, Stage, Track, Unnoticed};
 use super::{Event, Events, Slab, engine_name};
-use crate::engine::Time;
+use crate::engine::{Time, duration_at};
 use crate::hardware::{Direction, HostDma, IoBus, Job, Memory};
 use crate::profile::Profile;
 
@@ -35,10 +35,22 @@ pub(crate) struct Frame {
     pub(crate) to: NodeId,
     /// It never arrives.
     pub(crate) lost: bool,
+    /// The host transfer that still brings its data.
+    pub(crate) fill: Option<u32>,
+    /// Begun to be sent while that goes on.
+    pub(crate) begun: Option<Begun>,
     pub(crate) token: Token,
     pub(crate) stamp: Time,
     pub(crate) vi: u32,
     pub(crate) message: u64,
+}
+
+/// How a frame goes if its data comes in time: since when, until when it leaves, and when it has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Begun {
+    pub(crate) start: Time,
+    pub(crate) left: Time,
+    pub(crate) arrives: Option<Time>,
 }
 
 /// What a host transfer does when it is over.
@@ -61,6 +73,11 @@ pub(crate) struct HostTransfer {
     pub(crate) message: u64,
     pub(crate) stamp: Time,
     pub(crate) pieces_left: u32,
+    /// Of a frame's data, before what comes along behind it: pieces and bytes that have not come.
+    pub(crate) data_pieces: u32,
+    pub(crate) data_bytes: u64,
+    /// The frame that follows it.
+    pub(crate) follower: Option<u32>,
     pub(crate) started: Time,
     /// What the program wants to read: so many bytes from here on. Descriptors lie on pages that follow each other.
     pub(crate) read_at: u64,
@@ -364,6 +381,40 @@ impl CardState {
         }
     }
 
+    /// The frame goes behind the transfer that brings its data, unless all of that has come.
+    fn follow(&mut self, frames: &mut Slab<Frame>, number: u32, token: Token) {
+        let of_it = |transfer: &HostTransfer| transfer.token == token && transfer.data_pieces > 0;
+        if let Some(fill) = self.transfers.position(of_it)
+            && let Some(transfer) = self.transfers.get_mut(fill)
+            && let Some(frame) = frames.get_mut(number)
+        {
+            transfer.follower = Some(number);
+            frame.fill = Some(fill);
+        }
+    }
+
+    /// A piece of a transfer has come; answers the frame that followed it if that was the last of its data.
+    pub(crate) fn piece_done(&mut self, number: u32, bytes: u64) -> Option<u32> {
+        let transfer = self.transfers.get_mut(number)?;
+        transfer.pieces_left = transfer.pieces_left.saturating_sub(1);
+        transfer.data_pieces = transfer.data_pieces.saturating_sub(1);
+        transfer.data_bytes = transfer.data_bytes.saturating_sub(bytes);
+        match transfer.data_pieces {
+            0 => transfer.follower.take(),
+            _ => None,
+        }
+    }
+
+    /// When all data of a transfer will have come, as far as its engine can say; none if it has not begun it.
+    pub(crate) fn filled_at(&self, now: Time, number: u32) -> Option<Time> {
+        let transfer = self.transfers.get(number)?;
+        let (moving, left) = self.host_dma.left(u64::from(number))?;
+        let spec = self.host_dma.spec();
+        let bytes = transfer.data_bytes.saturating_sub(moving) + left;
+        let between = spec.startup * Time::from(transfer.data_pieces);
+        Some(now + between + duration_at(bytes, spec.bytes_per_second))
+    }
+
     /// Puts a frame where its stamp belongs in the net send engine's queue.
     pub(crate) fn queue_frame(&mut self, frames: &Slab<Frame>, frame: u32) {
         let stamp = |number: u32| frames.get(number).map_or(0, |frame| frame.stamp);
@@ -474,6 +525,9 @@ impl TurnCard<'_> {
             message: request.message,
             stamp: request.stamp,
             pieces_left: 0,
+            data_pieces: 0,
+            data_bytes: 0,
+            follower: None,
             started: Time::MAX,
             read_at: 0,
             read_bytes: 0,
@@ -487,6 +541,8 @@ impl TurnCard<'_> {
                 (pieces, &[])
             }
             Transfer::ReadData { pieces, tail, .. } => {
+                transfer.data_pieces = pieces.len() as u32;
+                transfer.data_bytes = pieces.iter().map(|piece| u64::from(piece.bytes)).sum();
                 read_later(&mut transfer, tail);
                 (pieces, tail)
             }
@@ -610,7 +666,12 @@ impl Card for TurnCard<'_> {
     fn start_dma(&mut self, engine: DmaEngine, request: DmaRequest<'_>) {
         let (at, node) = (self.at(), self.card.node);
         match request.transfer {
-            Transfer::Transmit { to, header, body } => {
+            Transfer::Transmit {
+                to,
+                header,
+                body,
+                follows,
+            } => {
                 self.given(engine);
                 self.first_of(request.vi.0, Side::Send, request.message);
                 self.mark(
@@ -625,6 +686,8 @@ impl Card for TurnCard<'_> {
                     from: node,
                     to,
                     lost: false,
+                    fill: None,
+                    begun: None,
                     token: request.token,
                     stamp: request.stamp,
                     vi: request.vi.0,
@@ -633,6 +696,9 @@ impl Card for TurnCard<'_> {
                 let bytes = header.len().min(FRAME_HEADER_BYTES);
                 frame.header[..bytes].copy_from_slice(&header[..bytes]);
                 let frame = self.frames.insert(frame);
+                if let Some(token) = follows {
+                    self.card.follow(self.frames, frame, token);
+                }
                 self.events.at(at, Event::NetSend { node, frame });
             }
             Transfer::Receive { into } => {

@@ -241,6 +241,12 @@ impl<T> Slab<T> {
         self.items.get_mut(place as usize)?.as_mut()
     }
 
+    /// The first place whose item is as wanted.
+    pub(crate) fn position(&self, wanted: impl Fn(&T) -> bool) -> Option<u32> {
+        let found = |item: &Option<T>| item.as_ref().is_some_and(&wanted);
+        self.items.iter().position(found).map(|place| place as u32)
+    }
+
     pub(crate) fn remove(&mut self, place: u32) -> Option<T> {
         let item = self.items.get_mut(place as usize)?.take()?;
         self.free.push(place);

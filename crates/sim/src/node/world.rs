@@ -5,7 +5,7 @@ use std::fmt;
 use causeway_firmware::{BufferId, Engine as DmaEngine, Firmware, Input, Processor, Side};
 use causeway_wire::vi::{Completion, FrameHeader};
 
-use super::card::{CardState, Frame, HostTransfer, Purpose};
+use super::card::{Begun, CardState, Frame, HostTransfer, Purpose};
 use super::host::{Host, Next, Polling, State};
 use super::plan::{BuildError, Plan};
 use super::record::{Mark, Record, Slice, Stage, Track};
@@ -196,14 +196,16 @@ impl World {
                 nodes[node as usize]
                     .card
                     .start_piece(events, transfer, bytes);
+                self.send_if_idle(node);
             }
-            Event::HostDma { node, channel } => self.host_dma(node, channel),
+            Event::HostDma { node, channel } => {
+                self.host_dma(node, channel);
+                self.send_if_idle(node);
+            }
             Event::NetSend { node, frame } => {
                 let card = &mut self.nodes[node as usize].card;
                 card.queue_frame(&self.frames, frame);
-                if !card.sending {
-                    self.send(node);
-                }
+                self.send_if_idle(node);
             }
             Event::NetSent { node, token } => self.sent(node, token),
             Event::NetReceive { node, buffer } => {
@@ -315,11 +317,14 @@ impl World {
             return;
         };
         let number = job.token as u32;
-        let Some(transfer) = card.transfers.get_mut(number) else {
-            return;
-        };
-        transfer.pieces_left = transfer.pieces_left.saturating_sub(1);
-        if transfer.pieces_left == 0
+        if let Some(frame) = card.piece_done(number, job.bytes) {
+            self.filled(node, frame);
+        }
+        let card = &mut self.nodes[node as usize].card;
+        if card
+            .transfers
+            .get(number)
+            .is_some_and(|of| of.pieces_left == 0)
             && let Some(transfer) = card.transfers.remove(number)
         {
             self.host_transfer_done(node, &transfer);
@@ -397,7 +402,41 @@ impl World {
         self.read_bytes = bytes;
     }
 
-    /// Sends the frame that is first in the queue.
+    /// Frames may wait although the engine is idle: for their data, which comes fast enough by now or does not.
+    fn send_if_idle(&mut self, node: u32) {
+        let card = &self.nodes[node as usize].card;
+        if !card.sending && !card.net_queue.is_empty() {
+            self.send(node);
+        }
+    }
+
+    /// All data of a frame has come that followed it. If the frame has begun, its last burst can leave now; what it
+    /// was on its way without a pause would have been over then, or is late by as much.
+    fn filled(&mut self, node: u32, number: u32) {
+        let now = self.events.now();
+        let Some(frame) = self.frames.get_mut(number) else {
+            return;
+        };
+        frame.fill = None;
+        let Some(begun) = frame.begun else {
+            return;
+        };
+        let burst = u64::from(frame.bytes).min(self.profile.io_bus.burst_bytes);
+        let last = now + self.network.leaving_time(node as usize, burst);
+        let late = last.saturating_sub(begun.left);
+        self.leaves(
+            node,
+            number,
+            Begun {
+                left: begun.left + late,
+                arrives: begun.arrives.map(|at| at + late),
+                ..begun
+            },
+        );
+    }
+
+    /// Sends the frame that is first in the queue. One whose data still comes begins when it will not run dry, if
+    /// its data goes on coming as fast as the host DMA engine moves it.
     fn send(&mut self, node: u32) {
         let now = self.events.now();
         let card = &mut self.nodes[node as usize].card;
@@ -407,23 +446,47 @@ impl World {
         let Some(frame) = self.frames.get(number).copied() else {
             return;
         };
-        card.sending = true;
         let start = now + self.profile.net_dma.send_startup;
         let bytes = frame.header.len() as u64 + u64::from(frame.bytes);
+        if let Some(fill) = frame.fill {
+            let burst = u64::from(frame.bytes).min(self.profile.io_bus.burst_bytes);
+            let time = |bytes| self.network.leaving_time(node as usize, bytes);
+            match card.filled_at(now, fill) {
+                Some(filled) if filled + time(burst) <= start + time(bytes) => {}
+                _ => return,
+            }
+        }
+        card.sending = true;
         let to = frame.to.0 as usize;
         let sent = self.network.send(start, node as usize, to, bytes);
         self.record.sums.frames += 1;
+        let begun = Begun {
+            start,
+            left: sent.left,
+            arrives: sent.arrives,
+        };
+        match (frame.fill, self.frames.get_mut(number)) {
+            (Some(_), Some(frame)) => frame.begun = Some(begun),
+            _ => self.leaves(node, number, begun),
+        }
+    }
+
+    /// It is certain when a frame leaves and arrives.
+    fn leaves(&mut self, node: u32, number: u32, begun: Begun) {
+        let Some(frame) = self.frames.get(number).copied() else {
+            return;
+        };
         self.record.slice(Slice {
             node,
             track: Track::NetSend,
             name: "send frame",
-            start,
-            end: sent.left,
+            start: begun.start,
+            end: begun.left,
             message: (frame.message != 0).then_some((node, frame.message)),
         });
         let token = frame.token;
-        self.events.at(sent.left, Event::NetSent { node, token });
-        if let Some(arrives) = sent.arrives {
+        self.events.at(begun.left, Event::NetSent { node, token });
+        if let Some(arrives) = begun.arrives {
             let event = Event::Arrived {
                 node: frame.to.0,
                 frame: number,

@@ -81,6 +81,7 @@ pub const KEYS: &[Key] = &[
         "true or false",
         "the design's",
     ),
+    key("settings", CARDS, "cut_through", "true or false", "false"),
     key(
         "settings",
         CARDS,

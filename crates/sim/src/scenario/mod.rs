@@ -82,6 +82,8 @@ pub struct Changes {
     pub shadow_queues: Option<bool>,
     /// Tailgating.
     pub tailgating: Option<bool>,
+    /// Cut-through from host memory to the network.
+    pub cut_through: Option<bool>,
     /// Entries of the network send engine's queue.
     pub net_send_queue: Option<u32>,
 }
@@ -107,6 +109,9 @@ impl Changes {
         }
         if let Some(tailgating) = self.tailgating {
             settings.tailgating = tailgating;
+        }
+        if let Some(cut_through) = self.cut_through {
+            settings.cut_through = cut_through;
         }
         if let Some(entries) = self.net_send_queue {
             settings.net_send = causeway_firmware::DmaQueue::Hardware(entries);

@@ -211,6 +211,9 @@ fn changes(root: &mut Section<'_>) -> Result<Changes, FileError> {
     if section.has("tailgating") {
         changes.tailgating = Some(section.own_flag("tailgating")?.value);
     }
+    if section.has("cut_through") {
+        changes.cut_through = Some(section.own_flag("cut_through")?.value);
+    }
     if section.has("net_send_queue") {
         changes.net_send_queue = Some(section.own_count("net_send_queue", 1, 4_096)?.value as u32);
     }

@@ -84,6 +84,30 @@ fn each_workload_runs_and_does_so_alike() {
     assert_eq!(scenario(EXCHANGE).expect("it is right").steps().len(), 2);
 }
 
+/// What a scenario's first step measures, without and with cut-through.
+fn with_cut_through(text: &str, metric: &str) -> [Vec<f64>; 2] {
+    let with = text.replace("[workload]", "[settings]\ncut_through = true\n[workload]");
+    [text, &with].map(|text| {
+        let scenario = scenario(text).expect(text);
+        let (found, _) = scenario.steps()[0].run(Keep::Sums).expect(text);
+        let of_it = found.iter().filter(|one| one.metric == metric);
+        of_it.map(|one| one.value).collect()
+    })
+}
+
+#[test]
+fn frames_follow_their_data_if_the_file_says_so() {
+    let ping = "profile = \"qos\"\ndesign = \"QoSVIA\"\nsizes = [\"16 KiB\"]\n[workload]\nkind = \"ping-pong\"\nrounds = 3\n";
+    let [without, with] = with_cut_through(ping, "latency_us");
+    assert!(with.last() < without.last(), "{without:?} {with:?}");
+    let crowd = CHANNELS.replace("count = 2", "count = 10");
+    let [without, with] = with_cut_through(&crowd, "latency_us");
+    assert_eq!(without.len(), 12);
+    for (without, with) in without.iter().zip(&with) {
+        assert!(with < without, "{without} {with}");
+    }
+}
+
 #[test]
 fn native_time_may_be_charged_and_is_no_promise() {
     let counted = scenario(FFT).expect("it is right");

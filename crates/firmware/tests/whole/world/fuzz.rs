@@ -72,6 +72,7 @@ fn settings(bytes: &mut Bytes<'_>) -> Settings {
     let sequential = discipline == Discipline::Sequential;
     let flags = bytes.next();
     let flag = |bit: u8| flags >> bit & 1 == 1;
+    let more = bytes.next();
     let queue = |hardware: bool| match hardware && !sequential {
         true => DmaQueue::Hardware(3),
         false => DmaQueue::Software,
@@ -92,7 +93,8 @@ fn settings(bytes: &mut Bytes<'_>) -> Settings {
             false => ReceiveDescriptors::OnArrival,
         },
         tailgating: flag(6) && !sequential,
-        doorbells_last: bytes.below(2) == 1,
+        cut_through: more >> 1 & 1 == 1,
+        doorbells_last: more & 1 == 1,
         shadow_queues: flag(7),
         payload_bytes: 48,
         frame_bytes: 256,
@@ -263,6 +265,7 @@ impl<'a> Player<'a> {
         queue.is_some_and(|queue| queue.len() >= 4)
     }
 
+    /// An engine finishes: the network's also before the data has come that it should have waited for.
     fn finish(&mut self, engine: usize) {
         if !self.world.nodes[0].running[engine].is_empty() {
             self.world.nodes[0].concurrent = self.bytes.below(2) == 1;

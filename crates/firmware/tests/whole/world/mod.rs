@@ -174,7 +174,8 @@ impl World {
                 }
             }
             for engine in 0..2 {
-                if !node.running[engine].is_empty() {
+                let waits = engine == 1 && node.send_waits();
+                if !waits && !node.running[engine].is_empty() {
                     possible.push((1, at, engine));
                 }
             }

@@ -1,6 +1,6 @@
 //! One node: the card's engines and buffers around the program, and the host's memory.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use causeway_firmware::{
     Body, BufferId, Card, DmaRequest, Engine, Firmware, Input, Piece, Processor, Report, Settings,
@@ -40,6 +40,8 @@ enum Work {
         to: u32,
         header: Vec<u8>,
         body: Sent,
+        /// The transfer that fills the body's buffer, while that goes on.
+        follows: Option<Token>,
     },
 }
 
@@ -70,6 +72,7 @@ pub(crate) struct Engines {
     entries: [usize; 2],
     receives: usize,
     stamped: bool,
+    cuts_through: bool,
 }
 
 /// A node.
@@ -159,14 +162,23 @@ impl Card for Engines {
                 pieces: pieces.into(),
                 bytes: entry.into(),
             },
-            Transfer::Transmit { to, header, body } => Work::Transmit {
-                to: to.0,
-                header: header.into(),
-                body: match body {
-                    Body::Inline(bytes) => Sent::Inline(bytes.into()),
-                    Body::Buffer(buffer, bytes) => Sent::Buffer(buffer, bytes),
-                },
-            },
+            Transfer::Transmit {
+                to,
+                header,
+                body,
+                follows,
+            } => {
+                self.check_fill(follows, body);
+                Work::Transmit {
+                    to: to.0,
+                    header: header.into(),
+                    body: match body {
+                        Body::Inline(bytes) => Sent::Inline(bytes.into()),
+                        Body::Buffer(buffer, bytes) => Sent::Buffer(buffer, bytes),
+                    },
+                    follows,
+                }
+            }
         };
         let running = &mut self.running[index(engine)];
         let same = running.iter().any(|other| other.token == request.token);
@@ -198,12 +210,48 @@ impl Card for Engines {
 }
 
 impl Engines {
+    /// What a frame follows goes on, and fills the frame's buffer.
+    fn check_fill(&self, follows: Option<Token>, body: Body<'_>) {
+        let Some(token) = follows else { return };
+        assert!(self.cuts_through, "a frame follows without reason");
+        let followed = self.running[0].iter().find(|of| of.token == token);
+        let fills = match followed.map(|of| &of.work) {
+            Some(Work::Data { into, .. }) => *into,
+            other => panic!("a frame follows {other:?}"),
+        };
+        assert!(matches!(body, Body::Buffer(buffer, _) if buffer == fills));
+    }
+
+    /// The transfer that the frame in service of the network send engine waits for.
+    pub(crate) fn followed(&self) -> Option<Token> {
+        match self.running[1].front()?.work {
+            Work::Transmit { follows, .. } => follows,
+            _ => None,
+        }
+    }
+
+    /// Whether it waits for one.
+    pub(crate) fn send_waits(&self) -> bool {
+        self.followed().is_some()
+    }
+
+    /// Nobody follows a transfer that is over.
+    fn filled(&mut self, token: Token) {
+        for running in &mut self.running[1] {
+            if let Work::Transmit { follows, .. } = &mut running.work {
+                follows.take_if(|followed| *followed == token);
+            }
+        }
+    }
+
     /// No buffer is with two engines for different frames.
     fn check_buffers(&self) {
         let mut filling = BTreeSet::new();
+        let mut filled_by = BTreeMap::new();
         for running in &self.running[0] {
             if let Work::Data { into, .. } = &running.work {
                 assert!(filling.insert(into.0), "a buffer is filled twice");
+                filled_by.insert(into.0, running.token);
             }
         }
         for buffer in &self.posted {
@@ -219,8 +267,13 @@ impl Engines {
                 _ => None,
             };
             if let Some(buffer) = read {
+                let by = match running.work {
+                    Work::Transmit { follows, .. } => follows,
+                    _ => None,
+                };
+                let followed = by.is_some() && filled_by.get(&buffer.0).copied() == by;
                 assert!(
-                    !filling.contains(&buffer.0),
+                    followed || !filling.contains(&buffer.0),
                     "a buffer is filled while it is read"
                 );
             }
@@ -269,6 +322,7 @@ impl Node {
             entries: [length(settings.host_dma), length(settings.net_send)],
             receives: settings.net_receive as usize,
             stamped: settings.discipline == causeway_firmware::Discipline::QosAware,
+            cuts_through: settings.cut_through,
         };
         let two = settings.two_processors;
         let mut firmware = Firmware::new(settings).expect("settings that make sense");
@@ -323,6 +377,9 @@ impl Node {
             false => 0,
         };
         let done = running.remove(at)?;
+        if engine == Engine::Host {
+            self.card.filled(done.token);
+        }
         let mut bytes = Vec::new();
         let mut sent = None;
         match done.work {
@@ -339,7 +396,9 @@ impl Node {
                 self.host.scatter(&pieces, &data);
             }
             Work::Bytes { pieces, bytes } => self.host.scatter(&pieces, &bytes),
-            Work::Transmit { to, header, body } => {
+            Work::Transmit {
+                to, header, body, ..
+            } => {
                 let body = match body {
                     Sent::Inline(bytes) => bytes,
                     Sent::Buffer(buffer, count) => {
