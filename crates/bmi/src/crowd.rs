@@ -33,6 +33,16 @@ enum Source {
 }
 
 impl Crowd {
+    /// So many for each processor, for the next few turns.
+    #[cfg(test)]
+    pub(crate) fn of(known: u32) -> Self {
+        Self {
+            known,
+            turns: TURNS_PER_ANSWER,
+            ..Self::default()
+        }
+    }
+
     /// Whether so many ran in a turn of this length that none of them ran for long.
     pub(crate) fn explains(&mut self, turn: Duration) -> bool {
         if self.turns == 0 {

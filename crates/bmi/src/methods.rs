@@ -97,8 +97,14 @@ impl Methods {
 
     /// Whether sleeping takes the descriptors of methods: one that is in use has no quicker way, or several are.
     pub(crate) fn sleep_is_dear(&self) -> bool {
-        let mut used = self.slots.iter().filter(|slot| !slot.method.is_unused());
-        used.next().is_none_or(|slot| !slot.dozes) || used.next().is_some()
+        self.only_used()
+            .is_none_or(|index| !self.slots[index].dozes)
+    }
+
+    /// The one method that is in use, if it is one.
+    pub(crate) fn only_used(&self) -> Option<usize> {
+        let mut used = (0..self.slots.len()).filter(|index| !self.slots[*index].method.is_unused());
+        used.next().filter(|_| used.next().is_none())
     }
 
     /// Arms all that are polled at all. `false` if one of them has something to poll for: then the next

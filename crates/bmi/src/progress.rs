@@ -220,7 +220,7 @@ impl Bmi {
     }
 
     /// Gives the processor up `now`, and learns from how long that takes. Answers when it is ours again.
-    fn let_others_run(&mut self, now: Instant) -> Instant {
+    pub(crate) fn let_others_run(&mut self, now: Instant) -> Instant {
         std::thread::yield_now();
         let back = Instant::now();
         let took = back - now;

@@ -142,9 +142,8 @@ impl Sleeper {
     /// Dozes in the one method that is in use, at most `limit`; `None` if there is no such method, or it
     /// cannot now.
     pub(crate) fn doze(&self, methods: &mut Methods, limit: Duration) -> Option<Woken> {
-        let mut used = methods.slots.iter_mut();
-        let one = used.find(|slot| !slot.method.is_unused())?;
-        if !used.all(|slot| slot.method.is_unused()) || !one.method.doze(limit) {
+        let one = methods.only_used()?;
+        if !methods.slots[one].method.doze(limit) {
             return None;
         }
         Some(if self.bed.was_called() {

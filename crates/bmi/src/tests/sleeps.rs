@@ -1,7 +1,9 @@
 //! What ends a sleep, and that it ends one only.
 
 use super::*;
+use crate::crowd::Crowd;
 use crate::methods::{Polling, QUIET_POLLS};
+use crate::spin::{LONG_TURN, Next};
 use crate::wait::Woken;
 
 /// An instance that listens at these schemes, in a directory that must stay.
@@ -122,4 +124,25 @@ fn methods_that_nothing_can_come_by_are_left_alone_until_they_are_used() {
         assert_eq!(polling(&server, scheme), Polling::Always);
     }
     assert_eq!(server.methods.pollables().count(), 4);
+}
+
+/// Somebody who computes is slept beside; many who wait are not, where a sleep is dear.
+#[test]
+fn a_long_turn_of_many_is_told_from_one_of_somebody_who_computes() {
+    let cases: [(&[&str], u32, Next); 4] = [
+        (&["tcp"], 1000, Next::Yield),
+        (&["shm", "tcp"], 1000, Next::Yield),
+        (&["tcp"], 1, Next::Sleep),
+        (&["shm"], 1000, Next::Sleep),
+    ];
+    for (schemes, runnable, next) in cases {
+        let (mut bmi, _dir) = listening(schemes);
+        bmi.crowd = Crowd::of(runnable);
+        // One alone would be forgiven.
+        for _ in 0..2 {
+            bmi.let_others_run(Instant::now() - 2 * LONG_TURN);
+        }
+        let then = bmi.spin.next(Duration::from_micros(20), false);
+        assert_eq!(then, next, "{schemes:?}, {runnable}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Remote memory: both ways, both engines, lists, protection, revocation, mapping.
 
+use causeway_sys::memfd;
 use causeway_sys::memory::{Memory, lend_read};
 use causeway_wire::region::RegionDescriptor;
 
@@ -285,6 +286,18 @@ fn an_ended_export_is_not_touched_any_more() {
         );
     }
     copier.join().unwrap();
+}
+
+/// As far as this kernel can give them: before 5.14 it leaves them to the first touch.
+#[test]
+fn allocated_memory_has_its_pages() {
+    let probe = memfd::create_fixed("test", 65_536).unwrap();
+    let memory = Memory::map_object(probe.try_clone().unwrap(), 65_536, 1).unwrap();
+    memory.make_present().unwrap();
+    let mut met = meet(ShmConfig::default());
+    let buffer = met.server.shm.allocate(100_000).unwrap();
+    let (file, ..) = buffer.object().unwrap();
+    assert_eq!(memfd::has_all_pages(file), memfd::has_all_pages(&probe));
 }
 
 #[test]
