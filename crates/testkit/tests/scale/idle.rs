@@ -37,7 +37,8 @@ fn bytes_of(path: &Path, name: &str) -> usize {
 
 impl Usage {
     /// Every page of a pair is mapped by both or one of the processes, so that their shares of pages cover the
-    /// memory files as well.
+    /// memory files as well. The program's own pages are left out: their shares grow when other processes that
+    /// run the same program end.
     fn of(processes: &[&Child]) -> Self {
         let mut usage = Self {
             pages_bytes: 0,
@@ -46,7 +47,9 @@ impl Usage {
         };
         for child in processes {
             let proc = PathBuf::from(format!("/proc/{}", child.pid()));
-            usage.pages_bytes += bytes_of(&proc.join("smaps_rollup"), "Pss:");
+            for kind in ["Pss_Anon:", "Pss_Shmem:"] {
+                usage.pages_bytes += bytes_of(&proc.join("smaps_rollup"), kind);
+            }
             usage.tables_bytes += bytes_of(&proc.join("status"), "VmPTE:");
             let descriptors = std::fs::read_dir(proc.join("fd")).expect("our own child's folder");
             usage.descriptors += descriptors.count();
