@@ -2,8 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-/// Folders that are no part of the source.
-const SKIPPED: &[&str] = &["target", ".git", "corpus", "artifacts", "coverage"];
 /// Larger files are data.
 const MOST_BYTES: u64 = 2 << 20;
 
@@ -39,28 +37,49 @@ pub(crate) fn root() -> &'static Path {
         .expect("crates/testkit lies two levels down")
 }
 
+/// What git is told to ignore, and git's own: what was built, found or reported here is no part of the source.
+struct Ignored(String);
+
+impl Ignored {
+    fn read() -> Self {
+        let path = root().join(".gitignore");
+        Self(std::fs::read_to_string(path).expect("the repository's own list"))
+    }
+
+    /// Whether `path`, relative to the repository, is to be passed over. The list has only whole paths, and
+    /// endings of names in the uppermost folder.
+    fn has(&self, path: &str) -> bool {
+        let is_report = |ending: &str| !path.contains('/') && path.ends_with(ending);
+        path == ".git"
+            || self.0.lines().any(|line| match line.strip_prefix("/*") {
+                Some(ending) => is_report(ending),
+                None => line.strip_prefix('/') == Some(path),
+            })
+    }
+}
+
 impl Tree {
     /// Reads everything.
     pub(crate) fn read() -> Self {
+        let ignored = Ignored::read();
         let mut files = Vec::new();
         let mut todo = vec![PathBuf::new()];
         while let Some(folder) = todo.pop() {
             for entry in std::fs::read_dir(root().join(&folder)).expect("a readable folder") {
                 let entry = entry.expect("a readable folder");
-                let name = entry.file_name().into_string().expect("a UTF-8 name");
-                let path = folder.join(&name);
+                let path = folder.join(entry.file_name());
+                let name = path.to_str().expect("a UTF-8 name").to_owned();
                 let kind = entry.file_type().expect("a file of some kind");
-                if kind.is_dir() && !SKIPPED.contains(&name.as_str()) {
+                if ignored.has(&name) {
+                    continue;
+                }
+                if kind.is_dir() {
                     todo.push(path);
                 } else if kind.is_file()
                     && entry.metadata().is_ok_and(|data| data.len() <= MOST_BYTES)
                     && let Ok(text) = std::fs::read_to_string(entry.path())
                 {
-                    let path = path.to_str().expect("a UTF-8 name").to_owned();
-                    // A worktree's `.git` file and notes that are nobody's source.
-                    if path != ".git" {
-                        files.push(File { path, text });
-                    }
+                    files.push(File { path: name, text });
                 }
             }
         }
@@ -109,4 +128,21 @@ fn links_and_targets_are_found() {
         "See [a](b.md#c) and [d](https://e) or `make test`, `cmake x`.\n    make demo ARGS=1\n";
     assert_eq!(links(text), ["b.md"]);
     assert_eq!(make_targets(text), ["test", "demo"]);
+}
+
+#[test]
+fn what_git_ignores_is_passed_over() {
+    let ignored = Ignored("/target\n/fuzz/corpus\n/*.html\n".to_owned());
+    for path in [".git", "target", "fuzz/corpus", "report.html"] {
+        assert!(ignored.has(path), "{path}");
+    }
+    for path in [
+        "crates",
+        "crates/target",
+        "corpus",
+        "docs/page.html",
+        "html",
+    ] {
+        assert!(!ignored.has(path), "{path}");
+    }
 }
