@@ -297,8 +297,22 @@ impl Bmi {
     ) -> Result<Posted, Error> {
         match self.send_now(to, data, tag, context) {
             Some(size) => Ok(at_once(user, Ok(size))),
-            None => self.post_message(to, data, tag, context, user, false),
+            None => *self.send_otherwise(to, data, tag, context, user),
         }
+    }
+
+    /// Boxed, as all answers that have room for every error and come beside a usual one that fits into registers:
+    /// otherwise the usual one would go through the same memory.
+    #[inline(never)]
+    fn send_otherwise(
+        &mut self,
+        to: Addr,
+        data: &[Memory],
+        tag: Tag,
+        context: Context,
+        user: u64,
+    ) -> Box<Result<Posted, Error>> {
+        Box::new(self.post_message(to, data, tag, context, user, false))
     }
 
     /// Receives the next message of (`from`, `tag`) into `into`, scattered over fragments. A message
@@ -314,8 +328,20 @@ impl Bmi {
     ) -> Result<Posted, Error> {
         match self.receive_later(from, into, tag, context, user) {
             Some(op) => Ok(Posted::Pending(op)),
-            None => self.receive(from, into, tag, context, user),
+            None => *self.receive_otherwise(from, into, tag, context, user),
         }
+    }
+
+    #[inline(never)]
+    fn receive_otherwise(
+        &mut self,
+        from: Addr,
+        into: &[Memory],
+        tag: Tag,
+        context: Context,
+        user: u64,
+    ) -> Box<Result<Posted, Error>> {
+        Box::new(self.receive(from, into, tag, context, user))
     }
 
     /// What [`Bmi::post_recv`] does if nothing can be said beforehand.
@@ -381,8 +407,14 @@ impl Bmi {
                 user,
                 result: Ok(bytes),
             })),
-            Tested::Otherwise => self.core.take_done(op),
+            Tested::Otherwise => *self.test_otherwise(op),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn test_otherwise(&mut self, op: OpId) -> Box<Result<Option<Completion>, Error>> {
+        Box::new(self.core.take_done(op))
     }
 
     #[inline(never)]

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use causeway_bmi::{Addr, Bmi, Config, Context, Memory, OpId, Posted, Tag, Unexpected};
+use causeway_bmi::{Addr, Bmi, Completion, Config, Context, Memory, OpId, Posted, Tag, Unexpected};
 
 use crate::failure::{Doing, Failure, Outcome};
 
@@ -50,11 +50,9 @@ impl Layer {
         let doing = || format!("reaching {address}");
         let peer = self.bmi.lookup(address).doing(doing)?;
         let hello = Memory::from_vec(b"hello".to_vec());
-        let posted = self
-            .bmi
-            .post_sendunexpected(peer, &[hello], 0, self.context, 0)
-            .doing(doing)?;
-        self.complete(posted)?;
+        let sent = self.send_unexpected(peer, &hello, 0);
+        sent.and_then(|begun| self.complete(begun))
+            .map_err(|failure| failure.about(doing()))?;
         Ok(peer)
     }
 
@@ -90,50 +88,104 @@ impl Layer {
 
     /// Waits for what was posted; answers the bytes moved.
     #[inline]
-    pub(crate) fn complete(&mut self, posted: Posted) -> Outcome<u64> {
-        match posted {
-            Posted::Complete(completion) => {
-                completion.result.doing(|| "exchanging messages".to_owned())
-            }
-            Posted::Pending(op) => self.wait(op),
+    pub(crate) fn complete(&mut self, begun: Begun) -> Outcome<u64> {
+        match begun {
+            Begun::Done(bytes) => Ok(bytes),
+            Begun::Pending(op) => self.wait(op),
         }
     }
 
+    #[inline]
     fn wait(&mut self, op: OpId) -> Outcome<u64> {
+        match self.bmi.test(op, PATIENCE) {
+            Ok(Some(Completion {
+                result: Ok(bytes), ..
+            })) => Ok(bytes),
+            other => self.wait_on(op, other),
+        }
+    }
+
+    #[cold]
+    fn wait_on(
+        &mut self,
+        op: OpId,
+        tested: Result<Option<Completion>, causeway_bmi::Error>,
+    ) -> Outcome<u64> {
         let doing = || "exchanging messages".to_owned();
-        match self.bmi.test(op, PATIENCE).doing(doing)? {
-            Some(completion) => completion.result.doing(doing),
-            None => {
-                // A sleep may end early; only a whole patience without completion is a failure.
-                let deadline = Instant::now() + PATIENCE;
-                while Instant::now() < deadline {
-                    if let Some(completion) =
-                        self.bmi.test(op, Duration::from_millis(100)).doing(doing)?
-                    {
-                        return completion.result.doing(doing);
-                    }
-                }
-                Err(Failure::new(doing(), "the other end is silent"))
+        if let Some(completion) = tested.doing(doing)? {
+            return completion.result.doing(doing);
+        }
+        // A sleep may end early; only a whole patience without completion is a failure.
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let tested = self.bmi.test(op, Duration::from_millis(100));
+            if let Some(completion) = tested.doing(doing)? {
+                return completion.result.doing(doing);
             }
         }
+        Err(Failure::new(doing(), "the other end is silent"))
     }
 
     /// Posts a send.
     #[inline]
-    pub(crate) fn send(&mut self, peer: Addr, memory: &Memory, tag: Tag) -> Outcome<Posted> {
+    pub(crate) fn send(&mut self, peer: Addr, memory: &Memory, tag: Tag) -> Outcome<Begun> {
         let parts = std::slice::from_ref(memory);
-        self.bmi
-            .post_send(peer, parts, tag, self.context, 0)
-            .doing(|| "sending a message".to_owned())
+        let posted = self.bmi.post_send(peer, parts, tag, self.context, 0);
+        Begun::from(posted, "sending a message")
+    }
+
+    /// Posts an unexpected send.
+    pub(crate) fn send_unexpected(
+        &mut self,
+        peer: Addr,
+        memory: &Memory,
+        tag: Tag,
+    ) -> Outcome<Begun> {
+        let parts = std::slice::from_ref(memory);
+        let posted = self
+            .bmi
+            .post_sendunexpected(peer, parts, tag, self.context, 0);
+        Begun::from(posted, "sending a message that nobody expects")
     }
 
     /// Posts a receive.
     #[inline]
-    pub(crate) fn receive(&mut self, peer: Addr, memory: &Memory, tag: Tag) -> Outcome<Posted> {
+    pub(crate) fn receive(&mut self, peer: Addr, memory: &Memory, tag: Tag) -> Outcome<Begun> {
         let parts = std::slice::from_ref(memory);
-        self.bmi
-            .post_recv(peer, parts, tag, self.context, 0)
-            .doing(|| "receiving a message".to_owned())
+        let posted = self.bmi.post_recv(peer, parts, tag, self.context, 0);
+        Begun::from(posted, "receiving a message")
+    }
+}
+
+/// What was posted, and has not failed. In two words: what has room for every error is slow to hand on, and that would
+/// be measured with the rest.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Begun {
+    /// In progress.
+    Pending(OpId),
+    /// It has moved so many bytes.
+    Done(u64),
+}
+
+impl Begun {
+    #[inline]
+    fn from(posted: Result<Posted, causeway_bmi::Error>, what: &'static str) -> Outcome<Self> {
+        match posted {
+            Ok(Posted::Pending(op)) => Ok(Self::Pending(op)),
+            Ok(Posted::Complete(Completion {
+                result: Ok(bytes), ..
+            })) => Ok(Self::Done(bytes)),
+            other => Self::failed(other, what),
+        }
+    }
+
+    #[cold]
+    fn failed(posted: Result<Posted, causeway_bmi::Error>, what: &'static str) -> Outcome<Self> {
+        let doing = || what.to_owned();
+        match posted.doing(doing)? {
+            Posted::Pending(op) => Ok(Self::Pending(op)),
+            Posted::Complete(completion) => completion.result.doing(doing).map(Self::Done),
+        }
     }
 }
 

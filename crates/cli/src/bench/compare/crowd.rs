@@ -289,11 +289,7 @@ fn ask(address: &str, size: usize, milliseconds: u64, desk: &mut Desk) -> Outcom
         head.last = elapsed >= time;
         request.write_at(0, &head.bytes());
         let awaited = layer.receive(server, &answer, ANSWER)?;
-        let parts = std::slice::from_ref(&request);
-        let sent = layer
-            .bmi
-            .post_sendunexpected(server, parts, ASK, layer.context, 0)
-            .doing(doing)?;
+        let sent = layer.send_unexpected(server, &request, ASK)?;
         layer.complete(sent)?;
         let count = layer.complete(awaited)?;
         elapsed = began.elapsed();
@@ -440,11 +436,7 @@ fn hold(address: &str, count: usize, desk: &mut Desk) -> Outcome {
         let deadline = Instant::now() + Duration::from_millis(milliseconds);
         while Instant::now() < deadline {
             for (layer, peer) in &mut held {
-                let parts = std::slice::from_ref(&message);
-                let sent = layer
-                    .bmi
-                    .post_sendunexpected(*peer, parts, ASK, layer.context, 0)
-                    .doing(|| "being active".to_owned())?;
+                let sent = layer.send_unexpected(*peer, &message, ASK)?;
                 layer.complete(sent)?;
             }
             std::thread::sleep(Duration::from_millis(1));

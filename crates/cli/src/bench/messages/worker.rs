@@ -9,12 +9,12 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use causeway_bmi::{Addr, Config, Memory, Posted};
+use causeway_bmi::{Addr, Config, Memory};
 use causeway_sys::shared::SharedWords;
 use serde::{Deserialize, Serialize};
 
 use crate::bench::batches::Batches;
-use crate::bench::layer::{Layer, PATIENCE, content};
+use crate::bench::layer::{Begun, Layer, PATIENCE, content};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::workers::Desk;
 
@@ -430,14 +430,12 @@ impl Turn<'_> {
                     false => self.layer.receive(self.peer, memory, WINDOW)?,
                 };
                 match posted {
-                    Posted::Pending(op) => pending.push(op),
-                    at_once => {
-                        self.layer.complete(at_once)?;
-                    }
+                    Begun::Pending(op) => pending.push(op),
+                    Begun::Done(_) => {}
                 }
             }
             for op in pending.drain(..) {
-                self.layer.complete(Posted::Pending(op))?;
+                self.layer.complete(Begun::Pending(op))?;
             }
             let ack = match self.leads {
                 true => self.layer.receive(self.peer, &token, ACK)?,
