@@ -24,7 +24,12 @@ pub(super) const POLLS_PER_EPOLL: u32 = 16;
 const COLD_AFTER_MISSES: u32 = 4096;
 
 /// A hot connection that had nothing this many times gives way to one that has.
-const YIELD_AFTER_MISSES: u32 = 64;
+pub(super) const YIELD_AFTER_MISSES: u32 = 64;
+
+/// Then, and until it has something, it is read in one poll of so many if there are other hot ones: a message over one of
+/// these would wait for a read that mostly finds nothing. (A process between two others, one of which only ever sends and
+/// the other receives, has two hot connections.)
+pub(super) const POLLS_PER_LUKEWARM: u64 = 8;
 
 /// The most that one epoll call names.
 const EVENTS_PER_POLL: usize = 64;
@@ -133,6 +138,13 @@ impl Tcp {
     }
 
     fn read_hot(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
+        if self.hot.len() > 1
+            && !self.round.is_multiple_of(POLLS_PER_LUKEWARM)
+            && let Some(state) = self.slots.get(peer)
+            && state.misses >= YIELD_AFTER_MISSES
+        {
+            return false;
+        }
         let mut any = self.read(peer, sink);
         // Epoll calls a socket writable only when a third of its buffer is free: late for a peer
         // that reads as fast as we write.

@@ -176,6 +176,40 @@ fn nobody_listening_is_reported_and_a_later_listener_is_found() {
 }
 
 #[test]
+fn who_is_silent_is_read_less_often_and_soon_again_once_it_speaks() {
+    use super::progress::{POLLS_PER_LUKEWARM, YIELD_AFTER_MISSES};
+    let mut server = Node::new(plain());
+    let address = server.listen();
+    let mut clients = [Node::new(plain()), Node::new(plain())];
+    let mut peers = Vec::new();
+    for client in &mut clients {
+        peers.push(client.tcp.connect(&address).unwrap());
+        send(client, *peers.last().unwrap(), b"hello", &mut server);
+        let before = server.seen.packets.len();
+        until(&mut [client, &mut server], |nodes| {
+            nodes[1].seen.packets.len() > before
+        });
+    }
+    let silent = server.seen.packets[0].0;
+    assert_eq!(server.tcp.hot.len(), 2);
+    let misses = |server: &Node| server.tcp.slots.get(silent).unwrap().misses;
+    while misses(&server) < YIELD_AFTER_MISSES {
+        server.poll();
+    }
+    let before = misses(&server);
+    for _ in 0..10 * POLLS_PER_LUKEWARM {
+        server.poll();
+    }
+    assert_eq!(misses(&server), before + 10);
+    let [client, _] = &mut clients;
+    send(client, peers[0], b"again", &mut server);
+    until(&mut [client, &mut server], |nodes| {
+        nodes[1].seen.packets.len() == 3
+    });
+    assert_eq!((server.seen.packets[2].0, misses(&server)), (silent, 0));
+}
+
+#[test]
 fn a_restarted_listener_is_a_new_incarnation_of_the_same_handle() {
     let (client, mut server, peer) = pair(plain(), plain());
     let mut client = client;
