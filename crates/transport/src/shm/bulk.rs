@@ -21,8 +21,8 @@ use crate::method::Direction;
 /// Both directions' areas of one pair.
 #[derive(Default)]
 pub(super) struct Bulk {
-    /// Ours, for transfers that we start.
-    asking: Option<Asking>,
+    /// Ours, for transfers that we start. Apart, as most pairs never need it.
+    asking: Option<Box<Asking>>,
     /// The peer's.
     serving: Option<Memory>,
     /// Answers that found no room in the ring, at most one for each piece.
@@ -73,15 +73,15 @@ pub(super) fn ask(pair: &mut Pair) -> Step {
         return Step::Wait;
     }
     let lost = |asking: &Asking| asking.lost && asking.issued.iter().all(Option::is_none);
-    if pair.bulk.asking.as_ref().is_none_or(lost) {
+    if pair.bulk.asking.as_deref().is_none_or(lost) {
         match share_area(pair) {
             Ok(area) => {
                 let issued = [None; PIECES];
-                pair.bulk.asking = Some(Asking {
+                pair.bulk.asking = Some(Box::new(Asking {
                     area,
                     lost: false,
                     issued,
-                });
+                }));
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Again,
             // The peer has died; the socket's end will say so.
