@@ -101,6 +101,14 @@ pub(crate) fn at_once(user: u64, result: Result<u64, OpError>) -> Posted {
     })
 }
 
+/// An answer that is not the usual one. It has room for every error, and the usual one beside it fits into registers:
+/// were this one not apart, that one would go through the same memory.
+#[cold]
+#[inline(never)]
+fn apart<T>(answer: impl FnOnce() -> T) -> Box<T> {
+    Box::new(answer())
+}
+
 impl Bmi {
     /// Starts the layer: registers methods and listens where the configuration says.
     pub fn new(config: Config) -> Result<Self, Error> {
@@ -297,22 +305,8 @@ impl Bmi {
     ) -> Result<Posted, Error> {
         match self.send_now(to, data, tag, context) {
             Some(size) => Ok(at_once(user, Ok(size))),
-            None => *self.send_otherwise(to, data, tag, context, user),
+            None => *apart(|| self.post_message(to, data, tag, context, user, false)),
         }
-    }
-
-    /// Boxed, as all answers that have room for every error and come beside a usual one that fits into registers:
-    /// otherwise the usual one would go through the same memory.
-    #[inline(never)]
-    fn send_otherwise(
-        &mut self,
-        to: Addr,
-        data: &[Memory],
-        tag: Tag,
-        context: Context,
-        user: u64,
-    ) -> Box<Result<Posted, Error>> {
-        Box::new(self.post_message(to, data, tag, context, user, false))
     }
 
     /// Receives the next message of (`from`, `tag`) into `into`, scattered over fragments. A message
@@ -328,20 +322,8 @@ impl Bmi {
     ) -> Result<Posted, Error> {
         match self.receive_later(from, into, tag, context, user) {
             Some(op) => Ok(Posted::Pending(op)),
-            None => *self.receive_otherwise(from, into, tag, context, user),
+            None => *apart(|| self.receive(from, into, tag, context, user)),
         }
-    }
-
-    #[inline(never)]
-    fn receive_otherwise(
-        &mut self,
-        from: Addr,
-        into: &[Memory],
-        tag: Tag,
-        context: Context,
-        user: u64,
-    ) -> Box<Result<Posted, Error>> {
-        Box::new(self.receive(from, into, tag, context, user))
     }
 
     /// What [`Bmi::post_recv`] does if nothing can be said beforehand.
@@ -407,14 +389,8 @@ impl Bmi {
                 user,
                 result: Ok(bytes),
             })),
-            Tested::Otherwise => *self.test_otherwise(op),
+            Tested::Otherwise => *apart(|| self.core.take_done(op)),
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn test_otherwise(&mut self, op: OpId) -> Box<Result<Option<Completion>, Error>> {
-        Box::new(self.core.take_done(op))
     }
 
     #[inline(never)]
