@@ -178,6 +178,8 @@ impl Tcp {
             return;
         };
         if state.hot {
+            // It has had something, which epoll told before its turn came.
+            state.misses = 0;
             return;
         }
         if !state.is_up() {

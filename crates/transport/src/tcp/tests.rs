@@ -184,15 +184,23 @@ fn who_is_silent_is_read_less_often_and_soon_again_once_it_speaks() {
     let mut peers = Vec::new();
     for client in &mut clients {
         peers.push(client.tcp.connect(&address).unwrap());
-        send(client, *peers.last().unwrap(), b"hello", &mut server);
-        let before = server.seen.packets.len();
-        until(&mut [client, &mut server], |nodes| {
-            nodes[1].seen.packets.len() > before
-        });
     }
+    let all_speak = |server: &mut Node, clients: &mut [Node; 2]| {
+        for (client, peer) in clients.iter_mut().zip(&peers) {
+            send(client, *peer, b"hello", server);
+            let before = server.seen.packets.len();
+            until(&mut [client, server], |nodes| {
+                nodes[1].seen.packets.len() > before
+            });
+        }
+    };
+    all_speak(&mut server, &mut clients);
     let silent = server.seen.packets[0].0;
-    assert_eq!(server.tcp.hot.len(), 2);
     let misses = |server: &Node| server.tcp.slots.get(silent).unwrap().misses;
+    // Where the second has taken its time, the first may be about to be left to epoll.
+    while server.tcp.hot.len() < 2 || misses(&server) > 1000 {
+        all_speak(&mut server, &mut clients);
+    }
     while misses(&server) < YIELD_AFTER_MISSES {
         server.poll();
     }
@@ -202,11 +210,12 @@ fn who_is_silent_is_read_less_often_and_soon_again_once_it_speaks() {
     }
     assert_eq!(misses(&server), before + 10);
     let [client, _] = &mut clients;
+    let seen = server.seen.packets.len();
     send(client, peers[0], b"again", &mut server);
     until(&mut [client, &mut server], |nodes| {
-        nodes[1].seen.packets.len() == 3
+        nodes[1].seen.packets.len() > seen
     });
-    assert_eq!((server.seen.packets[2].0, misses(&server)), (silent, 0));
+    assert_eq!((server.seen.packets[seen].0, misses(&server)), (silent, 0));
 }
 
 #[test]
