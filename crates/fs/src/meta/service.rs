@@ -343,6 +343,8 @@ impl Service {
         };
         let superblock = Superblock {
             file_system: self.settings.file_system,
+            generation: self.settings.generation,
+            incarnation: self.settings.incarnation,
         };
         let counters = Counters {
             objects: 1,

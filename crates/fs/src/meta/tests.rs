@@ -57,6 +57,7 @@ impl Bench {
     pub(super) fn request(&self, operation: Operation) -> Request {
         Request {
             reply_tag: 0,
+            target: Target::default(),
             client: 7,
             slot: 0,
             sequence: 0,
