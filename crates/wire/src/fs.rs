@@ -90,6 +90,33 @@ pub struct Place {
     pub path: Vec<u8>,
 }
 
+impl From<&[u8]> for Place {
+    fn from(path: &[u8]) -> Self {
+        Self::from((ObjectId::ROOT, path))
+    }
+}
+
+impl From<&Vec<u8>> for Place {
+    fn from(path: &Vec<u8>) -> Self {
+        Self::from(path.as_slice())
+    }
+}
+
+impl<const N: usize> From<&[u8; N]> for Place {
+    fn from(path: &[u8; N]) -> Self {
+        Self::from(path.as_slice())
+    }
+}
+
+impl From<(ObjectId, &[u8])> for Place {
+    fn from((base, path): (ObjectId, &[u8])) -> Self {
+        Self {
+            base,
+            path: path.to_vec(),
+        }
+    }
+}
+
 /// Everything that can be asked. Metadata first, then data, then the whole server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
@@ -159,11 +186,15 @@ pub enum Operation {
     Unlink {
         /// Which.
         place: Place,
+        /// Only if the name is still this object's; otherwise [`Errno::ESTALE`].
+        expected: Option<ObjectId>,
     },
     /// Removes an empty directory. Answers [`Answer::Done`].
     RemoveDirectory {
         /// Which.
         place: Place,
+        /// As for [`Operation::Unlink`].
+        expected: Option<ObjectId>,
     },
     /// Lists a directory in the order of names. Answers [`Answer::Entries`].
     ReadDirectory {
@@ -582,7 +613,7 @@ pub enum Answer {
 /// A directory entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// Its name: not empty, neither `.` nor `..`, without slash and NUL.
     pub name: Vec<u8>,
     /// What it names.
     pub object: ObjectId,

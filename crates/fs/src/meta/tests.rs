@@ -182,11 +182,17 @@ pub(super) fn mkdir(path: &str) -> Operation {
 }
 
 pub(super) fn unlink(path: &str) -> Operation {
-    Operation::Unlink { place: at(path) }
+    Operation::Unlink {
+        place: at(path),
+        expected: None,
+    }
 }
 
 pub(super) fn rmdir(path: &str) -> Operation {
-    Operation::RemoveDirectory { place: at(path) }
+    Operation::RemoveDirectory {
+        place: at(path),
+        expected: None,
+    }
 }
 
 pub(super) fn symlink(target: &str, path: &str) -> Operation {

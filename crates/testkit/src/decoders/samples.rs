@@ -98,8 +98,12 @@ fn operations() -> Vec<Operation> {
         },
         Operation::Unlink {
             place: place.clone(),
+            expected: Some(object),
         },
-        Operation::RemoveDirectory { place },
+        Operation::RemoveDirectory {
+            place,
+            expected: None,
+        },
         Operation::ReadDirectory {
             object,
             after: b"k".to_vec(),

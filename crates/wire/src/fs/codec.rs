@@ -42,8 +42,8 @@ variants!(Operation, "operation", {
     5 => SymbolicLink { place: wire, target: bytes(MAX_PATH_BYTES) },
     6 => HardLink { object: wire, place: wire },
     7 => Rename { from: wire, to: wire, no_replace: bool },
-    8 => Unlink { place: wire },
-    9 => RemoveDirectory { place: wire },
+    8 => Unlink { place: wire, expected: option },
+    9 => RemoveDirectory { place: wire, expected: option },
     10 => ReadDirectory {
         object: wire,
         after: bytes(MAX_NAME_BYTES),
@@ -160,12 +160,6 @@ record!(Node {
 record!(Failure {
     errno: wire,
     message: text(MAX_FAILURE_BYTES)
-});
-record!(Entry {
-    name: bytes(MAX_NAME_BYTES),
-    object: wire,
-    kind: wire,
-    attributes: option
 });
 
 impl Request {
@@ -329,6 +323,32 @@ impl Wire for SetAttributes {
             distribution: has(5)
                 .then(|| DistributionHint::decode(input))
                 .transpose()?,
+        })
+    }
+}
+
+/// A name as directories have them: a client that joins it to a path stays below that path.
+impl Wire for Entry {
+    fn encode(&self, out: &mut Writer) {
+        out.bytes(&self.name);
+        self.object.encode(out);
+        self.kind.encode(out);
+        put!(option, &self.attributes, out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let name = take!(bytes(MAX_NAME_BYTES), input, "name");
+        if matches!(name.as_slice(), b"" | b"." | b"..") {
+            return unknown("name", name.first().copied().unwrap_or_default());
+        }
+        if let Some(byte) = name.iter().find(|byte| matches!(byte, 0 | b'/')) {
+            return unknown("name", *byte);
+        }
+        Ok(Self {
+            name,
+            object: Wire::decode(input)?,
+            kind: Wire::decode(input)?,
+            attributes: take!(option, input, "attributes"),
         })
     }
 }

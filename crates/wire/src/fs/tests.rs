@@ -142,10 +142,19 @@ fn golden_operations_on_names() {
             },
             format!("07 {PLACE} {PLACE} 01"),
         ),
-        (Operation::Unlink { place: place() }, format!("08 {PLACE}")),
         (
-            Operation::RemoveDirectory { place: place() },
-            format!("09 {PLACE}"),
+            Operation::Unlink {
+                place: place(),
+                expected: Some(object),
+            },
+            format!("08 {PLACE} 01 0900000000000000"),
+        ),
+        (
+            Operation::RemoveDirectory {
+                place: place(),
+                expected: None,
+            },
+            format!("09 {PLACE} 00"),
         ),
         (
             Operation::ReadDirectory {
