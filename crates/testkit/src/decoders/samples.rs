@@ -3,8 +3,9 @@
 use causeway_wire::bmi;
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Attributes, Body, Caller, Distribution, DistributionHint, Entry, Errno, Failure, Kind,
-    Node, ObjectId, Operation, Place, Region, Regions, Reply, Request, SetAttributes, Timestamp,
+    Answer, Attributes, Body, Caller, CheckCursor, Distribution, DistributionHint, Entry, Errno,
+    Failure, Kind, Node, ObjectId, Operation, Place, Region, Regions, Reply, Request,
+    SetAttributes, Timestamp,
 };
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::{datagram, shm, store, tcp, vi, watch};
@@ -152,7 +153,10 @@ fn operations() -> Vec<Operation> {
             objects: vec![object, ObjectId(43)],
         },
         Operation::Check {
-            after: vec![1, 2, 3],
+            after: Some(CheckCursor {
+                phase: 1,
+                key: vec![1, 2, 3],
+            }),
             repair: true,
         },
         Operation::Read {
@@ -279,7 +283,10 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             end: false,
         },
         Answer::Checked {
-            next: vec![5],
+            next: Some(CheckCursor {
+                phase: 4,
+                key: vec![5],
+            }),
             records: 10,
             findings: vec!["an orphan".into()],
             mended: 1,

@@ -60,7 +60,7 @@ variants!(Operation, "operation", {
     18 => Commit,
     19 => MetadataStatus,
     20 => Exist { objects: list(8) },
-    21 => Check { after: bytes(MAX_CURSOR_BYTES), repair: bool },
+    21 => Check { after: option, repair: bool },
 
     64 => Read { object: wire, regions: wire, memory: list(MIN_DESCRIPTOR_BYTES) },
     65 => Write {
@@ -93,7 +93,7 @@ variants!(Answer, "answer", {
     5 => Objects(objects: list(8)),
     6 => Datafiles { datafiles: list(16), end: bool },
     7 => Checked {
-        next: bytes(MAX_CURSOR_BYTES),
+        next: option,
         records: u64,
         findings: texts(MAX_FINDING_BYTES),
         mended: u64,
@@ -124,6 +124,11 @@ variants!(Body, "body", {
 });
 
 variants!(Kind, "kind", { 1 => File, 2 => Directory, 3 => SymbolicLink });
+
+record!(CheckCursor {
+    phase: u8,
+    key: bytes(MAX_CURSOR_BYTES)
+});
 
 record!(Caller {
     uid: u32,
