@@ -117,6 +117,16 @@ impl From<(ObjectId, &[u8])> for Place {
     }
 }
 
+/// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then
+/// by key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CheckCursor {
+    /// Which kind of record is being checked, counted in the order of the check.
+    pub phase: u8,
+    /// The last record of that kind that has been checked.
+    pub key: Vec<u8>,
+}
+
 /// Everything that can be asked. Metadata first, then data, then the whole server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
@@ -270,8 +280,8 @@ pub enum Operation {
     },
     /// Checks a batch of the name space, and mends it if asked. Answers [`Answer::Checked`].
     Check {
-        /// Where the last batch ended; empty starts.
-        after: Vec<u8>,
+        /// Where the last batch ended; `None` starts.
+        after: Option<CheckCursor>,
         /// Mend what is found.
         repair: bool,
     },
@@ -577,8 +587,8 @@ pub enum Answer {
     },
     /// A batch of the name space was checked.
     Checked {
-        /// Where to go on; empty at the end.
-        next: Vec<u8>,
+        /// Where to go on; `None` at the end.
+        next: Option<CheckCursor>,
         /// Records that were looked at.
         records: u64,
         /// What was found wrong, in words.

@@ -132,14 +132,18 @@ impl Bench {
 
     /// Checks everything; what was found.
     pub(super) fn check(&mut self, repair: bool) -> Vec<String> {
-        let (mut all, mut after) = (Vec::new(), Vec::new());
+        let (mut all, mut after) = (Vec::new(), None);
         loop {
-            match self.run(Operation::Check { after, repair }) {
+            match self.run(Operation::Check {
+                after: after.clone(),
+                repair,
+            }) {
                 Ok(Answer::Checked { next, findings, .. }) => {
                     all.extend(findings);
-                    if next.is_empty() {
+                    if next.is_none() {
                         return all;
                     }
+                    assert!(next > after, "the check does not proceed");
                     after = next;
                 }
                 other => panic!("no check: {other:?}"),

@@ -3,9 +3,10 @@
 use causeway_wire::bmi;
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Attributes, Body, Caller, Distribution, DistributionHint, Entry, Errno, Failure,
-    Generation, Greeting, Incarnation, Kind, LayoutPart, LayoutServer, Node, ObjectId, Operation,
-    Place, Region, Regions, Reply, Request, ServerIdentity, SetAttributes, Target, Timestamp,
+    Answer, Attributes, Body, Caller, CheckCursor, Distribution, DistributionHint, Entry, Errno,
+    Failure, Generation, Greeting, Incarnation, Kind, LayoutPart, LayoutServer, Node, ObjectId,
+    Operation, Place, Region, Regions, Reply, Request, ServerIdentity, SetAttributes, Target,
+    Timestamp,
 };
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::{home, store, watch};
@@ -138,7 +139,10 @@ fn operations() -> Vec<Operation> {
             objects: vec![object, ObjectId(43)],
         },
         Operation::Check {
-            after: vec![1, 2, 3],
+            after: Some(CheckCursor {
+                phase: 1,
+                key: vec![1, 2, 3],
+            }),
             repair: true,
         },
         Operation::Read {
@@ -312,7 +316,10 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             end: false,
         },
         Answer::Checked {
-            next: vec![5],
+            next: Some(CheckCursor {
+                phase: 4,
+                key: vec![5],
+            }),
             records: 10,
             findings: vec!["an orphan".into()],
             mended: 1,

@@ -60,7 +60,7 @@ variants!(Operation, "operation", {
     18 => Commit,
     19 => MetadataStatus,
     20 => Exist { objects: list(8) },
-    21 => Check { after: bytes(MAX_CURSOR_BYTES), repair: bool },
+    21 => Check { after: option, repair: bool },
     22 => AddServer { name: text(MAX_SERVER_NAME_BYTES) },
     23 => AcceptServer { name: text(MAX_SERVER_NAME_BYTES), generation: wire },
 
@@ -97,7 +97,7 @@ variants!(Answer, "answer", {
     5 => Objects(objects: list(8)),
     6 => Datafiles { datafiles: list(16), end: bool },
     7 => Checked {
-        next: bytes(MAX_CURSOR_BYTES),
+        next: option,
         records: u64,
         findings: texts(MAX_FINDING_BYTES),
         mended: u64,
@@ -122,6 +122,11 @@ variants!(Body, "body", {
 });
 
 variants!(Kind, "kind", { 1 => File, 2 => Directory, 3 => SymbolicLink });
+
+record!(CheckCursor {
+    phase: u8,
+    key: bytes(MAX_CURSOR_BYTES)
+});
 
 record!(Caller {
     uid: u32,

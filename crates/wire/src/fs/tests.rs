@@ -226,10 +226,13 @@ fn golden_operations_on_objects() {
         ),
         (
             Operation::Check {
-                after: vec![3],
+                after: Some(CheckCursor {
+                    phase: 2,
+                    key: vec![3],
+                }),
                 repair: true,
             },
-            "15 01000000 03 01",
+            "15 01 02 01000000 03 01",
         ),
     ];
     for (operation, expected) in cases {
@@ -432,12 +435,15 @@ fn golden_answers() {
         ),
         (
             Answer::Checked {
-                next: vec![1],
+                next: Some(CheckCursor {
+                    phase: 0,
+                    key: vec![1],
+                }),
                 records: 2,
                 findings: vec!["f".into()],
                 mended: 1,
             },
-            "07 01000000 01 0200000000000000 01000000 01000000 66 0100000000000000".into(),
+            "07 01 00 01000000 01 0200000000000000 01000000 01000000 66 0100000000000000".into(),
         ),
         (
             Answer::MetadataStatus {
@@ -604,6 +610,12 @@ fn any_regions() -> impl Strategy<Value = Regions> {
     ]
 }
 
+fn check_cursor() -> impl Strategy<Value = Option<CheckCursor>> {
+    proptest::option::of(
+        (any::<u8>(), vec(any::<u8>(), 0..100)).prop_map(|(phase, key)| CheckCursor { phase, key }),
+    )
+}
+
 fn any_operation() -> impl Strategy<Value = Operation> {
     let object = || any::<u64>().prop_map(ObjectId);
     let bytes = || vec(any::<u8>(), 0..100);
@@ -645,7 +657,8 @@ fn any_operation() -> impl Strategy<Value = Operation> {
                 inline,
             }),
         vec(object(), 0..30).prop_map(|objects| Operation::Exist { objects }),
-        (bytes(), any::<bool>()).prop_map(|(after, repair)| Operation::Check { after, repair }),
+        (check_cursor(), any::<bool>())
+            .prop_map(|(after, repair)| Operation::Check { after, repair }),
     ]
 }
 
