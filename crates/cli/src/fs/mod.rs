@@ -25,6 +25,7 @@ mod mv;
 pub(crate) mod ping;
 pub(crate) mod put;
 mod rm;
+mod scrub;
 mod serve;
 mod stat;
 
@@ -61,6 +62,7 @@ enum Verb {
     Df(df::Arguments),
     Ping(ping::Arguments),
     Fsck(fsck::Arguments),
+    Scrub(scrub::Arguments),
 }
 
 impl Arguments {
@@ -93,5 +95,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Verb::Df(arguments) => df::run(arguments),
         Verb::Ping(arguments) => ping::run(arguments),
         Verb::Fsck(arguments) => fsck::run(arguments),
+        Verb::Scrub(arguments) => scrub::run(arguments),
     }
 }

@@ -39,6 +39,7 @@ const VERBS: [&[&str]; 33] = [
     &["fs", "df"],
     &["fs", "ping"],
     &["fs", "fsck"],
+    &["fs", "scrub"],
 ];
 
 fn text(arguments: &[&str]) -> String {

@@ -486,6 +486,11 @@ impl Client {
             .get(position)
             .copied()
             .unwrap_or(u16::MAX);
+        self.numbered_server(number)
+    }
+
+    /// The configuration's index of the server with this number.
+    pub(super) fn numbered_server(&self, number: u16) -> Result<usize, Trouble> {
         self.io.get(usize::from(number)).copied().ok_or_else(|| {
             let message = format!(
                 "the file lies on I/O server number {number}, and the configuration has only {}; \
