@@ -611,7 +611,7 @@ impl Rpc {
             && Instant::now() < drained_by
         {
             completions.clear();
-            let idle = Duration::from_millis(10);
+            let idle = drained_by.saturating_duration_since(Instant::now());
             if self
                 .bmi
                 .testcontext(self.context, BATCH, idle, &mut completions)
