@@ -29,7 +29,9 @@ const LENGTHS: [Duration; 4] = [
 /// Rounds of each cell. In most of them no sleep expires after the event.
 const ROUNDS: usize = 3;
 /// So many sleeps make sure that the quick way to sleep is in use, where there is one.
-const WARMING_SLEEPS: u64 = 40;
+const WARMING_SLEEPS: u64 = 20;
+/// So often the peer makes progress after what it did.
+const LAST_STEPS: usize = 4;
 /// Bytes of a message that is moved by a transfer, and of a region.
 const LARGE: usize = 1 << 20;
 
@@ -72,6 +74,8 @@ impl<M: Medium> Peer<'_, M> {
                     let pause = self.random.below(2_000) as u64;
                     std::thread::sleep(Duration::from_micros(pause));
                     self.obey(order);
+                    // What is left of it for this side to do, such as a last packet behind a transfer.
+                    (0..LAST_STEPS).for_each(|_| self.take_part());
                     self.happened.store(true, Ordering::Release);
                 }
                 Err(TryRecvError::Empty) => self.take_part(),
@@ -233,7 +237,7 @@ fn first_caller(node: &mut Node) -> Addr {
         patience.spend();
     }
     while node.layer.get_info(None).sleeps < WARMING_SLEEPS {
-        node.layer.wait(node.context, Duration::from_micros(300));
+        node.layer.wait(node.context, Duration::from_micros(200));
         node.step();
         patience.spend();
     }
@@ -308,7 +312,7 @@ fn use_credit_up(node: &mut Node, to: Addr) -> u64 {
     for _ in 0..TRIES {
         let sent = node.send_unexpected(to, NEWS, vec![3; 16 << 10]);
         // Over a socket, what there is credit for may have to wait for room.
-        let until = Instant::now() + Duration::from_millis(30);
+        let until = Instant::now() + Duration::from_millis(10);
         while !has_ended(node, sent) && Instant::now() < until {
             node.step();
         }

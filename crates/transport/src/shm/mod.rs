@@ -122,7 +122,8 @@ const EAGER_BYTES: usize = 14 << 10;
 /// Regions that one process may export to one peer at once. Untouched entries cost nothing.
 const REGION_SLOTS: usize = 8192;
 
-/// How often a process that sleeps looks whether memory in limbo is free.
+/// How often a process that sleeps looks whether memory in limbo is free: the peer that holds it is stopped, and
+/// tells nothing.
 const LIMBO_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The shared-memory method.

@@ -4,6 +4,7 @@
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, fence};
 use loom::thread;
+use std::mem::ManuallyDrop;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::doorbell::{self, SleepOn};
@@ -39,6 +40,18 @@ enum Look {
     Before,
     /// Only at the bits of the doorbell, of which a call rings one.
     AtBits,
+}
+
+/// The waiter, as long as the model runs: one that it gives up as deadlocked is not to be taken apart.
+struct Kept(ManuallyDrop<Arc<Waiter>>);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: nobody uses it after this drop.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+    }
 }
 
 impl Waiter {
@@ -132,15 +145,15 @@ fn explore(causes: &'static [Cause], on: SleepOn, look: Look, preemptions: usize
     model.preemption_bound = Some(preemptions);
     model.max_branches = 100_000;
     model.check(move || {
-        let waiter = Waiter::new();
+        let waiter = Kept(ManuallyDrop::new(Waiter::new()));
         let others: Vec<_> = causes
             .iter()
             .map(|&cause| {
-                let waiter = Arc::clone(&waiter);
+                let waiter = Arc::clone(&waiter.0);
                 thread::spawn(move || waiter.cause(cause, look))
             })
             .collect();
-        waiter.wait(causes, on, look);
+        waiter.0.wait(causes, on, look);
         for other in others {
             other.join().unwrap();
         }
@@ -191,14 +204,14 @@ fn loom_a_wait_on_descriptors_ends_by_ring_and_call() {
 
 /// A look at the flag before the announcement loses calls: the model finds it.
 #[test]
-#[should_panic]
+#[should_panic(expected = "deadlock")]
 fn loom_a_look_before_the_announcement_is_found() {
     explore(&[Cause::Call], SleepOn::Word, Look::Before, 3);
 }
 
 /// A call that only rings a bit is taken away by a poll: the model finds it.
 #[test]
-#[should_panic]
+#[should_panic(expected = "deadlock")]
 fn loom_a_call_that_a_poll_takes_away_is_found() {
     explore(&[Cause::Call], SleepOn::Word, Look::AtBits, 3);
 }
