@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use causeway_transport::{PeerError, TransferError};
 
-use crate::wait::Bed;
+use crate::wait::WakeState;
 
 /// A message's tag.
 pub type Tag = u64;
@@ -238,17 +238,19 @@ pub struct Info {
     pub unexpected_waiting: usize,
 }
 
-/// Ends another thread's sleep in its [`crate::Bmi`].
+/// Ends another thread's wait in its [`crate::Bmi`].
 ///
-/// A wake that comes while nobody sleeps ends the next sleep at once.
+/// A wake that comes while that thread does not wait ends its next wait at once. None is lost, at whatever moment
+/// it comes.
 #[derive(Debug, Clone)]
 pub struct Waker {
-    pub(crate) bed: Arc<Bed>,
+    pub(crate) state: Arc<WakeState>,
 }
 
 impl Waker {
-    /// Ends the sleep that the instance's thread is in, or the next one. Usable from any thread.
+    /// Ends the wait that the instance's thread is in, or the next one. Usable from any thread, and in signal
+    /// handlers.
     pub fn wake(&self) {
-        self.bed.wake();
+        self.state.wake();
     }
 }

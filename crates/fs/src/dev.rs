@@ -294,8 +294,8 @@ impl DevCluster {
         let until = Instant::now() + START_TIMEOUT;
         for &server in servers {
             loop {
-                if let Ok(causeway_wire::fs::Answer::Pong { pid, .. }) = client.ping(server)
-                    && Some(pid) == self.pid(server)
+                if let Ok(greeting) = client.ping(server)
+                    && Some(greeting.pid) == self.pid(server)
                 {
                     break;
                 }

@@ -15,10 +15,15 @@ use crate::region::RegionDescriptor;
 
 mod codec;
 mod errno;
+mod identity;
 #[cfg(test)]
 mod tests;
 
 pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES, PROTOCOL_VERSION};
+pub use identity::{
+    Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
+    MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
+};
 
 /// Names an object (file, directory, symbolic link) for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +54,8 @@ pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 pub struct Request {
     /// Tag under which the reply is sent.
     pub reply_tag: u64,
+    /// The server that it is meant for.
+    pub target: Target,
     /// Who sends: chosen at random once per client process.
     pub client: u128,
     /// The client's slot for this operation. A slot has one mutation in progress at a time; a slot
@@ -108,6 +115,16 @@ impl From<(ObjectId, &[u8])> for Place {
             path: path.to_vec(),
         }
     }
+}
+
+/// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then
+/// by key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CheckCursor {
+    /// Which kind of record is being checked, counted in the order of the check.
+    pub phase: u8,
+    /// The last record of that kind that has been checked.
+    pub key: Vec<u8>,
 }
 
 /// Everything that can be asked. Metadata first, then data, then the whole server.
@@ -263,10 +280,23 @@ pub enum Operation {
     },
     /// Checks a batch of the name space, and mends it if asked. Answers [`Answer::Checked`].
     Check {
-        /// Where the last batch ended; empty starts.
-        after: Vec<u8>,
+        /// Where the last batch ended; `None` starts.
+        after: Option<CheckCursor>,
         /// Mend what is found.
         repair: bool,
+    },
+    /// Adds an I/O server to the layout: once it was met, new files use it. Answers [`Answer::Done`].
+    AddServer {
+        /// Its name.
+        name: String,
+    },
+    /// Lets an I/O server's new directory take the place of its old one, whose data are lost. Answers
+    /// [`Answer::Done`].
+    AcceptServer {
+        /// Its name.
+        name: String,
+        /// The new directory's.
+        generation: Generation,
     },
 
     /// Reads regions of a datafile into the client's memory. Answers [`Answer::Transferred`].
@@ -325,9 +355,23 @@ pub enum Operation {
     },
     /// Space and load. Answers [`Answer::StorageStatus`].
     StorageStatus,
+    /// From the metadata server to an I/O server: it has this number, and belongs to these metadata.
+    /// The target's incarnation is not looked at. Answers [`Answer::Done`].
+    Enroll {
+        /// Number in the layout.
+        index: u16,
+        /// Of the metadata.
+        incarnation: Incarnation,
+        /// Even if other metadata have enrolled it, which then have lost it.
+        replace: bool,
+    },
 
-    /// Who are you? Answers [`Answer::Pong`].
-    Ping,
+    /// Asks a server for its identity; needs no target. Answers [`Answer::Hello`].
+    Hello {
+        /// Where the part of the layout begins that the metadata server answers: a place in the list of
+        /// servers.
+        layout_from: u16,
+    },
 }
 
 /// Regions of a file or datafile.
@@ -407,7 +451,7 @@ pub struct DistributionHint {
 pub struct Distribution {
     /// Bytes of a strip.
     pub strip_size: u32,
-    /// Indices into the configuration's list of I/O servers, each once.
+    /// Numbers of I/O servers in the file system's layout, each once.
     pub servers: Vec<u16>,
 }
 
@@ -543,8 +587,8 @@ pub enum Answer {
     },
     /// A batch of the name space was checked.
     Checked {
-        /// Where to go on; empty at the end.
-        next: Vec<u8>,
+        /// Where to go on; `None` at the end.
+        next: Option<CheckCursor>,
         /// Records that were looked at.
         records: u64,
         /// What was found wrong, in words.
@@ -572,21 +616,8 @@ pub enum Answer {
         /// Requests in progress.
         busy: u32,
     },
-    /// A server's presentation.
-    Pong {
-        /// The file system's identity: differs from file system to file system.
-        file_system: u128,
-        /// The server's name in the configuration.
-        server: String,
-        /// Process id.
-        pid: u32,
-        /// Milliseconds since its start.
-        uptime_ms: u64,
-        /// Identity of the host's present run: differs after the host has lost power.
-        boot: u128,
-        /// Version of the program.
-        version: String,
-    },
+    /// A server's identity.
+    Hello(Box<Greeting>),
 }
 
 /// A directory entry.

@@ -1,9 +1,9 @@
 //! What operators ask: who is there, how full it is, is everything consistent.
 
-use causeway_wire::fs::{Answer, ObjectId, Operation};
+use causeway_wire::fs::{Answer, CheckCursor, Errno, Greeting, ObjectId, Operation};
 
 use super::Client;
-use super::rpc::{Call, done, unfit};
+use super::rpc::{Call, Trouble, done, unfit};
 use crate::Error;
 
 /// Datafiles that one step of [`Client::orphans`] looks at.
@@ -12,8 +12,8 @@ const ORPHAN_BATCH: u32 = 512;
 /// A batch of the name space that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// Where to go on; empty at the end.
-    pub next: Vec<u8>,
+    /// Where to go on; `None` at the end. Always behind where the batch began.
+    pub next: Option<CheckCursor>,
     /// Records that were looked at.
     pub records: u64,
     /// What was found wrong, in words.
@@ -35,10 +35,13 @@ pub struct Orphans {
 
 impl Client {
     /// Asks one server (an index into the configuration) who it is.
-    pub fn ping(&mut self, server: usize) -> Result<Answer, Error> {
+    pub fn ping(&mut self, server: usize) -> Result<Greeting, Error> {
         let subject = self.server_name(server);
-        match self.rpc.call(Call::query(server, Operation::Ping)) {
-            Ok(answer @ Answer::Pong { .. }) => Ok(answer),
+        match self
+            .rpc
+            .call(Call::query(server, Operation::Hello { layout_from: 0 }))
+        {
+            Ok(Answer::Hello(greeting)) => Ok(*greeting),
             Ok(other) => Err(unfit(&other).during("ping", &subject)),
             Err(trouble) => Err(trouble.during("ping", &subject)),
         }
@@ -67,11 +70,16 @@ impl Client {
             .map_err(|trouble| trouble.during("commit", &subject))
     }
 
-    /// Checks a batch of the name space, from `after` (empty at first) on, and mends it if asked.
-    pub fn check_metadata(&mut self, after: &[u8], repair: bool) -> Result<Checked, Error> {
+    /// Checks a batch of the name space, from `after` (`None` at first) on, and mends it if asked. A
+    /// server that names an earlier place to go on at is an error, so that a check always ends.
+    pub fn check_metadata(
+        &mut self,
+        after: Option<&CheckCursor>,
+        repair: bool,
+    ) -> Result<Checked, Error> {
         let subject = self.server_name(self.metadata);
         let operation = Operation::Check {
-            after: after.to_vec(),
+            after: after.cloned(),
             repair,
         };
         let call = match repair {
@@ -79,6 +87,13 @@ impl Client {
             false => Call::query(self.metadata, operation),
         };
         match self.rpc.call(call) {
+            Ok(Answer::Checked {
+                next: Some(next), ..
+            }) if Some(&next) <= after => Err(Trouble::local(
+                Errno::EPROTO,
+                "the server named an earlier place to go on at".to_owned(),
+            )
+            .during("check", &subject)),
             Ok(Answer::Checked {
                 next,
                 records,

@@ -13,7 +13,7 @@ use causeway_bmi::{
 };
 use causeway_wire::codec::{Wire, Writer};
 use causeway_wire::fs::{
-    Answer, Caller, Errno, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Reply, Request,
+    Answer, Caller, Errno, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Reply, Request, Target,
 };
 
 use super::transfer::{Piece, Way};
@@ -378,6 +378,7 @@ impl Rpc {
         self.next_tag += 1;
         let request = Request {
             reply_tag: tag,
+            target: Target::default(),
             client: self.client,
             slot: flight.call.slot.unwrap_or(0),
             sequence: flight.sequence,
@@ -732,7 +733,7 @@ pub(crate) fn unfit(answer: &Answer) -> Trouble {
         Answer::Datafiles { .. } => "datafiles",
         Answer::Checked { .. } => "a check",
         Answer::MetadataStatus { .. } | Answer::StorageStatus { .. } => "a status",
-        Answer::Pong { .. } => "a pong",
+        Answer::Hello(_) => "a greeting",
     };
     Trouble::local(
         Errno::EPROTO,

@@ -343,6 +343,8 @@ impl Service {
         };
         let superblock = Superblock {
             file_system: self.settings.file_system,
+            generation: self.settings.generation,
+            incarnation: self.settings.incarnation,
         };
         let counters = Counters {
             objects: 1,
@@ -480,13 +482,14 @@ impl Reader {
         };
         let result = match &request.operation {
             // Most of a check is reading. Only what must be mended is the service's business.
-            Operation::Check { after, repair } => match check::look(&*view, &request.caller, after)
-            {
-                Ok(Answer::Checked { findings, .. }) if *repair && !findings.is_empty() => {
-                    return None;
+            Operation::Check { after, repair } => {
+                match check::look(&*view, &request.caller, after.as_ref()) {
+                    Ok(Answer::Checked { findings, .. }) if *repair && !findings.is_empty() => {
+                        return None;
+                    }
+                    result => result,
                 }
-                result => result,
-            },
+            }
             operation => Query {
                 view: &*view,
                 caller: &request.caller,
@@ -565,7 +568,7 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
         Operation::BeginUnstuff { object } => change.begin_unstuff(*object),
         Operation::FinishUnstuff { object } => change.finish_unstuff(*object),
         Operation::Commit => Ok(Answer::Done),
-        Operation::Check { after, repair } => check::run(change, after, *repair),
+        Operation::Check { after, repair } => check::run(change, after.as_ref(), *repair),
         _ => fail(
             Errno::WRONG_SERVER,
             "the metadata server keeps no datafiles",

@@ -57,6 +57,7 @@ impl Bench {
     pub(super) fn request(&self, operation: Operation) -> Request {
         Request {
             reply_tag: 0,
+            target: Target::default(),
             client: 7,
             slot: 0,
             sequence: 0,
@@ -131,14 +132,18 @@ impl Bench {
 
     /// Checks everything; what was found.
     pub(super) fn check(&mut self, repair: bool) -> Vec<String> {
-        let (mut all, mut after) = (Vec::new(), Vec::new());
+        let (mut all, mut after) = (Vec::new(), None);
         loop {
-            match self.run(Operation::Check { after, repair }) {
+            match self.run(Operation::Check {
+                after: after.clone(),
+                repair,
+            }) {
                 Ok(Answer::Checked { next, findings, .. }) => {
                     all.extend(findings);
-                    if next.is_empty() {
+                    if next.is_none() {
                         return all;
                     }
+                    assert!(next > after, "the check does not proceed");
                     after = next;
                 }
                 other => panic!("no check: {other:?}"),

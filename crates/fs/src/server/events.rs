@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, Failure, MAX_MESSAGE_BYTES, ObjectId, Operation, Reply, Request,
+    Answer, Caller, Errno, Failure, Generation, Greeting, Incarnation, MAX_MESSAGE_BYTES, ObjectId,
+    Operation, Reply, Request, ServerIdentity, Target,
 };
 
 use super::callers::Callers;
@@ -309,6 +310,7 @@ impl Loop {
         if self.metadata.is_some() {
             let request = Request {
                 reply_tag: 0,
+                target: Target::default(),
                 client: 0,
                 slot: 0,
                 sequence: 0,
@@ -478,7 +480,7 @@ impl Loop {
     fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<Answer>, Failure> {
         let tag = request.reply_tag;
         match request.operation {
-            Operation::Ping => Ok(Some(self.pong())),
+            Operation::Hello { .. } => Ok(Some(self.greet())),
             Operation::Read {
                 object,
                 regions,
@@ -566,15 +568,24 @@ impl Loop {
         }
     }
 
-    fn pong(&self) -> Answer {
-        Answer::Pong {
+    fn greet(&self) -> Answer {
+        let identity = ServerIdentity {
             file_system: self.file_system,
-            server: self.name.clone(),
+            name: self.name.clone(),
+            metadata: self.metadata.is_some(),
+            io: self.store.is_some(),
+            generation: Generation::NONE,
+            index: None,
+            incarnation: Incarnation::NONE,
+        };
+        Answer::Hello(Box::new(Greeting {
+            identity,
             pid: std::process::id(),
             uptime_ms: self.started.elapsed().as_millis() as u64,
             boot: self.boot,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-        }
+            layout: None,
+        }))
     }
 
     fn storage_status(&self) -> Result<Answer, Failure> {

@@ -273,7 +273,7 @@ fn now() -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use causeway_wire::fs::Caller;
+    use causeway_wire::fs::{Caller, Target};
 
     fn request() -> (Ticket, Request) {
         let ticket = Ticket {
@@ -282,6 +282,7 @@ mod tests {
         };
         let request = Request {
             reply_tag: 0,
+            target: Target::default(),
             client: 0,
             slot: 0,
             sequence: 0,

@@ -12,7 +12,7 @@ use self::fields::*;
 use super::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
 
-mod fields;
+pub(in crate::fs) mod fields;
 
 /// First byte of every request and reply. Another number is another protocol.
 pub const PROTOCOL_VERSION: u8 = 2;
@@ -20,7 +20,7 @@ pub const PROTOCOL_VERSION: u8 = 2;
 pub const MAX_FAILURE_BYTES: usize = 1024;
 /// Longest finding of a check, in bytes; a longer one is cut.
 pub const MAX_FINDING_BYTES: usize = 8 << 10;
-/// Longest server name and program version in an [`Answer::Pong`], in bytes; a longer one is cut.
+/// Longest program version in a [`Greeting`], in bytes; a longer one is cut.
 pub const MAX_LABEL_BYTES: usize = 255;
 
 /// Fewest bytes of a region's descriptor: key, base, length, no object.
@@ -60,7 +60,9 @@ variants!(Operation, "operation", {
     18 => Commit,
     19 => MetadataStatus,
     20 => Exist { objects: list(8) },
-    21 => Check { after: bytes(MAX_CURSOR_BYTES), repair: bool },
+    21 => Check { after: option, repair: bool },
+    22 => AddServer { name: text(MAX_SERVER_NAME_BYTES) },
+    23 => AcceptServer { name: text(MAX_SERVER_NAME_BYTES), generation: wire },
 
     64 => Read { object: wire, regions: wire, memory: list(MIN_DESCRIPTOR_BYTES) },
     65 => Write {
@@ -75,8 +77,10 @@ variants!(Operation, "operation", {
     69 => Remove { objects: list(8) },
     70 => ListData { after: wire, limit: u32 },
     71 => StorageStatus,
+    72 => Enroll { index: u16, incarnation: wire, replace: bool },
 
-    128 => Ping,
+    // 128 was a greeting without a layout.
+    129 => Hello { layout_from: u16 },
 });
 
 variants!(Answer, "answer", {
@@ -93,21 +97,15 @@ variants!(Answer, "answer", {
     5 => Objects(objects: list(8)),
     6 => Datafiles { datafiles: list(16), end: bool },
     7 => Checked {
-        next: bytes(MAX_CURSOR_BYTES),
+        next: option,
         records: u64,
         findings: texts(MAX_FINDING_BYTES),
         mended: u64,
     },
     8 => MetadataStatus { objects: u64, removals: u64 },
     9 => StorageStatus { total: u64, free: u64, written: u64, read: u64, busy: u32 },
-    10 => Pong {
-        file_system: u128,
-        server: text(MAX_LABEL_BYTES),
-        pid: u32,
-        uptime_ms: u64,
-        boot: u128,
-        version: text(MAX_LABEL_BYTES),
-    },
+    // 10 was a greeting without a layout.
+    11 => Hello(greeting: boxed),
 });
 
 variants!(Regions, "regions", {
@@ -124,6 +122,11 @@ variants!(Body, "body", {
 });
 
 variants!(Kind, "kind", { 1 => File, 2 => Directory, 3 => SymbolicLink });
+
+record!(CheckCursor {
+    phase: u8,
+    key: bytes(MAX_CURSOR_BYTES)
+});
 
 record!(Caller {
     uid: u32,
@@ -178,6 +181,7 @@ impl Wire for Request {
     fn encode(&self, out: &mut Writer) {
         out.u8(PROTOCOL_VERSION);
         out.u64(self.reply_tag);
+        self.target.encode(out);
         out.u128(self.client);
         out.u16(self.slot);
         out.u64(self.sequence);
@@ -189,6 +193,7 @@ impl Wire for Request {
         check_envelope(input)?;
         Ok(Self {
             reply_tag: input.u64("reply tag")?,
+            target: Target::decode(input)?,
             client: input.u128("client")?,
             slot: input.u16("slot")?,
             sequence: input.u64("sequence")?,

@@ -298,13 +298,13 @@ fn only_root_and_the_owner_of_the_root_check() {
         ..Settings::default()
     });
     let check = Operation::Check {
-        after: Vec::new(),
+        after: None,
         repair: true,
     };
     bench.be(OTHER, 1, &[]);
     assert_eq!(bench.errno(check.clone()), Errno::EPERM);
     let request = bench.request(Operation::Check {
-        after: Vec::new(),
+        after: None,
         repair: false,
     });
     let reply = bench
