@@ -37,8 +37,8 @@ pub(crate) struct Known {
     pub(crate) uid: u32,
     /// Group.
     pub(crate) gid: u32,
-    /// Number of names.
-    pub(crate) links: u64,
+    /// Whether it has several names.
+    pub(crate) linked: bool,
     /// Device and inode: equal for names of the same file.
     pub(crate) identity: (u64, u64),
     /// Bytes.
@@ -61,7 +61,7 @@ impl Known {
             mode: (stat.st_mode & 0o7777) as u16,
             uid: stat.st_uid,
             gid: stat.st_gid,
-            links: u64::from(stat.st_nlink),
+            linked: stat.st_nlink > 1,
             identity: (stat.st_dev, stat.st_ino),
             size,
             sparse: u64::try_from(stat.st_blocks)

@@ -411,7 +411,7 @@ impl Put<'_> {
         later: &mut Later,
     ) -> Outcome {
         let mut first = None;
-        if known.links > 1 {
+        if known.linked {
             if let Some(met) = later.first_names.get(&known.identity) {
                 later.further_names.push((Arc::clone(met), to));
                 return Ok(());

@@ -253,7 +253,7 @@ fn enter(
                     .hint("give yourself the right with `causeway fs chmod u+x`, or ask its owner"),
             );
         };
-        if entry.kind == Kind::Directory {
+        if attributes.kind == Kind::Directory {
             directories.push((entry.name, entry.object, attributes));
             return Ok(());
         }

@@ -561,3 +561,29 @@ fn wrong_words_are_one_object_for_scripts() {
         }
     }
 }
+
+#[test]
+fn a_writer_that_fails_leaves_what_was_there_and_nothing_else() {
+    let stand = Stand::new();
+    let here = stand.directory.path();
+    stand.fs(&["put", "-", "/kept"]).input(b"old").ok();
+    fs::create_dir(here.join("tree")).unwrap();
+    for name in ["kept", "large", "new"] {
+        let size = if name == "large" { 130 << 20 } else { 9 << 20 };
+        let file = fs::File::create(here.join("tree").join(name)).unwrap();
+        file.write_all_at(&vec![1; 9 << 20], size - (9 << 20))
+            .unwrap();
+    }
+    let victim = *stand.pids.last().unwrap();
+    send(victim, Signal::KILL);
+    until("the server is dead", || !super::stand::runs(victim));
+    let impatient = stand.impatient();
+    let said = stand
+        .fs(&["put", "tree/.", "/"])
+        .config(&impatient)
+        .fails(1);
+    assert!(said.contains("io1"), "{said}");
+    assert!(!said.contains(": : "), "{said}");
+    assert_eq!(listed(&stand, "/"), "kept\n");
+    assert_eq!(stand.fs(&["cat", "/kept"]).ok(), b"old");
+}
