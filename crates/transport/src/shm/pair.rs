@@ -547,7 +547,8 @@ impl Pair {
     /// Whether the peer may be believed what it says it has copied into our memory. That it left some of it as it
     /// was is not seen; a process of our own user could read what was there by other ways.
     pub(super) fn may_help(&self) -> bool {
-        self.credentials.is_some_and(|peer| peer.uid == self.own.uid)
+        self.credentials
+            .is_some_and(|peer| peer.uid == self.own.uid)
     }
 }
 
