@@ -168,12 +168,6 @@ pub(super) fn storage_failure(doing: &str, object: ObjectId, error: &std::io::Er
     )
 }
 
-/// The kernel's number for this run of the host; 0 where it does not tell.
-fn boot_identity() -> u128 {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or_default()
-}
-
 impl Loop {
     pub(super) fn new(
         configuration: &Configuration,
@@ -210,7 +204,7 @@ impl Loop {
             synced: configuration.durability == Durability::Synced,
             timeout: configuration.timeout,
             started: Instant::now(),
-            boot: boot_identity(),
+            boot: crate::boot::identity(),
             stop,
             callers: Callers::default(),
             entries: Vec::new(),

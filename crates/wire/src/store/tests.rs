@@ -106,6 +106,47 @@ fn golden_records() {
 }
 
 #[test]
+fn golden_seals_and_marks() {
+    assert_eq!(
+        hex(&seal(b"key", b"value", 9)),
+        "76616c75650900000000000000a42e7787"
+    );
+    let mark = Mark {
+        boot: 1,
+        acknowledged: 2,
+        flushed: 3,
+    };
+    golden(
+        &mark,
+        "43576d61726b0001 01000000000000000000000000000000 0200000000000000 0300000000000000
+         00000000000000000000000000000000 b1b23d0e45344bc5",
+    );
+    assert_eq!(mark.to_bytes().len(), MARK_BYTES);
+}
+
+#[test]
+fn every_flipped_bit_of_a_seal_or_mark_is_noticed() {
+    let sealed = seal(b"key", b"value", 9);
+    assert_eq!(sealed.len(), b"value".len() + SEAL_BYTES);
+    assert_eq!(unseal(b"key", &sealed), Ok((&b"value"[..], 9)));
+    assert!(unseal(b"kez", &sealed).is_err());
+    for bit in 0..sealed.len() * 8 {
+        let mut flipped = sealed.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(unseal(b"key", &flipped).is_err(), "bit {bit}");
+    }
+    for len in 0..sealed.len() {
+        assert!(unseal(b"key", &sealed[..len]).is_err(), "{len} bytes");
+    }
+    let mark = Mark::default().to_bytes();
+    for bit in 0..mark.len() * 8 {
+        let mut flipped = mark.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(Mark::from_bytes(&flipped).is_err(), "bit {bit}");
+    }
+}
+
+#[test]
 fn another_version_is_refused() {
     let mut bytes = record().to_bytes();
     bytes[0] = RECORD_VERSION + 1;
