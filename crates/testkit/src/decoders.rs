@@ -166,8 +166,8 @@ fn store_record(bytes: &[u8]) {
             canonical::<store::RemovalRecord>(bytes);
             canonical::<store::SessionRecord>(bytes);
             canonical::<store::Mark>(bytes);
-            if let Ok((value, commit)) = store::unseal(b"key", bytes) {
-                assert!(store::seal(b"key", value, commit) == bytes);
+            if let Ok((value, stamp)) = store::unseal(b"key", bytes) {
+                assert!(store::seal(b"key", value, stamp) == bytes);
             }
         }
     }

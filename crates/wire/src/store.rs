@@ -26,7 +26,7 @@ use crate::fs::{
     Timestamp,
 };
 
-pub use seal::{MARK_BYTES, Mark, SEAL_BYTES, seal, unseal};
+pub use seal::{MARK_BYTES, Mark, SEAL_BYTES, Stamp, seal, unseal};
 
 /// First byte of every value but contents. Another number is another format.
 pub const RECORD_VERSION: u8 = 1;

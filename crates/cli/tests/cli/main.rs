@@ -5,6 +5,7 @@ mod bench;
 mod demo;
 mod files;
 mod help;
+mod many;
 mod servers;
 mod sim;
 mod stand;

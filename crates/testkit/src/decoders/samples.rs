@@ -332,7 +332,7 @@ pub(super) fn records() -> Vec<Vec<u8>> {
     let mut all = vec![
         record(0, store::Superblock { file_system: 7 }.to_bytes()),
         record(1, store::Counter(7).to_bytes()),
-        record(5, store::seal(b"key", b"value", 9)),
+        record(5, store::seal(b"key", b"value", store::Stamp::new(9, 7))),
         record(
             5,
             store::Mark {

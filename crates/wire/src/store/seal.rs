@@ -7,32 +7,63 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use crate::codec::{Malformed, Reader, Wire, Writer};
 
 /// Bytes that [`seal`] adds to a value.
-pub const SEAL_BYTES: usize = 8 + 4;
+pub const SEAL_BYTES: usize = 8 + 4 + 4;
 
-/// A value as the engine keeps it: the value, the number of the commit that wrote it, and a checksum over
-/// both and the key.
-pub fn seal(key: &[u8], value: &[u8], commit: u64) -> Vec<u8> {
+/// Which commit wrote a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// The commit's number. Numbers grow, with gaps.
+    pub commit: u64,
+    /// How far below it is the last commit that was on stable storage, with all before it, when this one
+    /// began; the largest number also stands for more.
+    pub unsynced: u32,
+}
+
+impl Stamp {
+    /// The stamp of a commit that began when all up to `synced` were on stable storage.
+    pub fn new(commit: u64, synced: u64) -> Self {
+        let unsynced = u32::try_from(commit.saturating_sub(synced)).unwrap_or(u32::MAX);
+        Self { commit, unsynced }
+    }
+
+    /// All commits up to this one are known to have been on stable storage.
+    pub fn synced(&self) -> u64 {
+        self.commit.saturating_sub(self.unsynced.into())
+    }
+}
+
+/// A value as the engine keeps it: the value, the stamp, and a checksum over both and the key.
+pub fn seal(key: &[u8], value: &[u8], stamp: Stamp) -> Vec<u8> {
     let mut sealed = Vec::with_capacity(value.len() + SEAL_BYTES);
     sealed.extend_from_slice(value);
-    sealed.extend_from_slice(&commit.to_le_bytes());
+    sealed.extend_from_slice(&stamp.commit.to_le_bytes());
+    sealed.extend_from_slice(&stamp.unsynced.to_le_bytes());
     let checksum = seal_checksum(key, &sealed);
     sealed.extend_from_slice(&checksum.to_le_bytes());
     sealed
 }
 
-/// The value that `sealed` holds under `key`, and the number of the commit that wrote it.
-pub fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Result<(&'a [u8], u64), Malformed> {
-    const FIELD: &str = "sealed value";
-    let truncated = Malformed::Truncated { field: FIELD };
-    let Some((content, checksum)) = sealed.split_last_chunk::<4>() else {
-        return Err(truncated);
+/// The value that `sealed` holds under `key`, and its stamp.
+pub fn unseal<'a>(key: &[u8], sealed: &'a [u8]) -> Result<(&'a [u8], Stamp), Malformed> {
+    let parts = sealed
+        .split_last_chunk::<4>()
+        .and_then(|(content, checksum)| {
+            let (rest, unsynced) = content.split_last_chunk::<4>()?;
+            let (value, commit) = rest.split_last_chunk::<8>()?;
+            Some((content, value, commit, unsynced, checksum))
+        });
+    let Some((content, value, commit, unsynced, checksum)) = parts else {
+        return Err(Malformed::Truncated {
+            field: "sealed value",
+        });
     };
-    let Some((value, commit)) = content.split_last_chunk::<8>() else {
-        return Err(truncated);
+    let stamp = Stamp {
+        commit: u64::from_le_bytes(*commit),
+        unsynced: u32::from_le_bytes(*unsynced),
     };
     let checksum = u32::from_le_bytes(*checksum);
     match checksum == seal_checksum(key, content) {
-        true => Ok((value, u64::from_le_bytes(*commit))),
+        true => Ok((value, stamp)),
         false => Err(Malformed::Unknown {
             field: "checksum of a sealed value",
             value: checksum.into(),

@@ -108,8 +108,8 @@ fn golden_records() {
 #[test]
 fn golden_seals_and_marks() {
     assert_eq!(
-        hex(&seal(b"key", b"value", 9)),
-        "76616c75650900000000000000a42e7787"
+        hex(&seal(b"key", b"value", Stamp::new(9, 7))),
+        "76616c7565090000000000000002000000SEAL"
     );
     let mark = Mark {
         boot: 1,
@@ -126,9 +126,14 @@ fn golden_seals_and_marks() {
 
 #[test]
 fn every_flipped_bit_of_a_seal_or_mark_is_noticed() {
-    let sealed = seal(b"key", b"value", 9);
+    let stamp = Stamp::new(9, 7);
+    assert_eq!(
+        (stamp.synced(), Stamp::new(1 << 40, 0).unsynced),
+        (7, u32::MAX)
+    );
+    let sealed = seal(b"key", b"value", stamp);
     assert_eq!(sealed.len(), b"value".len() + SEAL_BYTES);
-    assert_eq!(unseal(b"key", &sealed), Ok((&b"value"[..], 9)));
+    assert_eq!(unseal(b"key", &sealed), Ok((&b"value"[..], stamp)));
     assert!(unseal(b"kez", &sealed).is_err());
     for bit in 0..sealed.len() * 8 {
         let mut flipped = sealed.clone();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use causeway_wire::store::{Mark, seal, unseal};
+use causeway_wire::store::{Mark, Stamp, seal, unseal};
 use fjall::{
     AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, LsmError,
     PersistMode, Readable, Snapshot,
@@ -208,6 +208,14 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
     if store == verify::Found::Nothing {
         mark::write(directory, &mark).map_err(failed)?;
     }
+    if store == verify::Found::Store && !journal::any(directory).map_err(failed)? {
+        let message = format!(
+            "the journals (*.jnl) in {} are missing",
+            directory.display()
+        );
+        accept(options, &mut lost, message)?;
+        journal::replace(directory).map_err(failed)?;
+    }
     let journals = mend_journals(directory, options, &mark, &mut lost)?;
     Ok(Found {
         mark,
@@ -237,7 +245,7 @@ fn mend_journals(
     let boot = crate::boot::identity();
     let killed_at_most = boot != 0 && mark.boot == boot;
     loop {
-        let mut journals = journal::examine(directory, killed_at_most).map_err(failed)?;
+        let mut journals = journal::examine(directory, killed_at_most, mark).map_err(failed)?;
         if !journals.damage.is_empty() {
             let all: Vec<String> = journals.damage.iter().map(ToString::to_string).collect();
             accept(options, lost, all.join("; "))?;
@@ -259,7 +267,7 @@ fn mend_journals(
             );
         }
         if journals.last.is_some_and(|last| last <= mark.flushed) {
-            journal::remove(&journals).map_err(failed)?;
+            journal::clear(&journals).map_err(failed)?;
             journals.bytes = 0;
         }
         return Ok(journals);
@@ -351,18 +359,18 @@ impl Store for Fjall {
     fn commit(&self, batch: &Batch, persist: Persist) -> Result<(), StoreError> {
         let engine = &self.engine;
         let mut progress = lock(&engine.progress);
-        let number = engine.database.seqno();
+        let stamp = Stamp::new(engine.database.seqno(), progress.synced);
         let mut changes = engine.database.batch().durability(Some(mode(persist)));
         for (key, value) in batch {
             match value {
                 Some(value) => {
-                    changes.insert(&engine.pairs, key.as_slice(), seal(key, value, number));
+                    changes.insert(&engine.pairs, key.as_slice(), seal(key, value, stamp));
                 }
                 None => changes.remove(&engine.pairs, key.as_slice()),
             }
         }
         changes.commit().map_err(|error| wrap("commit", error))?;
-        progress.commit(number, batch, persist);
+        progress.commit(stamp.commit, batch, persist);
         self.keeper.notice(&mut progress);
         Ok(())
     }

@@ -11,7 +11,7 @@
 //! The engine's checksum leaves the start out. The count is held against the items; the sequence number
 //! against the commit numbers in the sealed values ([`causeway_wire::store::seal`]).
 
-use causeway_wire::store::unseal;
+use causeway_wire::store::{Stamp, unseal};
 use xxhash_rust::xxh3::xxh3_64;
 
 const START: u8 = 1;
@@ -36,6 +36,8 @@ pub(super) struct Batch {
     pub(super) end: usize,
     /// The engine's number.
     pub(super) sequence: u64,
+    /// Everything up to this number was on stable storage when it was written, as far as it says.
+    pub(super) synced: u64,
 }
 
 /// What lies somewhere in a journal.
@@ -136,30 +138,34 @@ pub(super) fn parse(bytes: &[u8], at: usize, before: Option<u64>) -> Parsed {
     if u64::from_le_bytes(checksum) != xxh3_64(content) {
         return wrong("a change's checksum does not match");
     }
-    if before.is_some_and(|before| sequence <= before)
-        || !sequence_fits(bytes, at, sequence, before)
-    {
-        return wrong("a change's number does not match its records");
+    match stamped(bytes, at, sequence, before) {
+        Some(synced) if before.is_none_or(|before| sequence > before) => Parsed::Whole(Batch {
+            end: items_end + BOUND_BYTES,
+            sequence,
+            synced,
+        }),
+        _ => wrong("a change's number does not match its records"),
     }
-    Parsed::Whole(Batch {
-        end: items_end + BOUND_BYTES,
-        sequence,
-    })
 }
 
-/// Whether the values' commit numbers agree with the batch's sequence number.
-fn sequence_fits(bytes: &[u8], at: usize, sequence: u64, before: Option<u64>) -> bool {
-    let mut fits = true;
+/// What the values' stamps say was on stable storage; `None` if they do not agree with the batch's number.
+fn stamped(bytes: &[u8], at: usize, sequence: u64, before: Option<u64>) -> Option<u64> {
+    let fits = |stamp: &Stamp| {
+        stamp.commit <= sequence
+            && sequence - stamp.commit <= MAX_AHEAD
+            && before.is_none_or(|before| stamp.commit > before)
+    };
+    let mut all = Some(0);
     let _ = items(bytes, at, |item| {
         if item.kind == VALUE {
-            fits &= unseal(item.key, item.stored).is_ok_and(|(_, commit)| {
-                commit <= sequence
-                    && sequence - commit <= MAX_AHEAD
-                    && before.is_none_or(|before| commit > before)
-            });
+            let stamp = unseal(item.key, item.stored).map(|(_, stamp)| stamp);
+            all = match (all, stamp) {
+                (Some(synced), Ok(stamp)) if fits(&stamp) => Some(stamp.synced().max(synced)),
+                _ => None,
+            };
         }
     });
-    fits
+    all
 }
 
 /// Whether bytes end as a batch does.

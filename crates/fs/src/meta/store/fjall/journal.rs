@@ -5,17 +5,19 @@
 //! batch (`batch`). What stands behind the last whole batch is one of three things:
 //! - nothing, or the front of a batch whose write was interrupted, or whatever power loss made of
 //!   blocks that were never synced: it is cut off, and kept in a file that ends in `.torn`;
-//! - damage: whole batches stand behind it, or no interrupted write leaves such a thing. What was
-//!   acknowledged is lost. The store is not opened unless the operator accepts that ([`cut`]);
-//! - unknown: after power loss, the last batch may be damaged rather than torn. The mark (`mark`) knows up to
-//!   which commit everything was acknowledged.
+//! - damage: a whole batch behind it, or the mark (`mark`), says that it was on stable storage; or no power
+//!   was lost, and no interrupted write leaves such a thing. What was acknowledged is lost. The store is
+//!   not opened unless the operator accepts that ([`cut`]);
+//! - after power loss, and with nothing behind it, a last batch that was synced in the last moments before
+//!   (the mark is brought up to date after a tenth of a second) and is damaged since: that cannot be told
+//!   from a torn one, and is cut off as such.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use causeway_wire::store::Key;
+use causeway_wire::store::{Key, Mark};
 
 use super::batch::{Parsed, ends_like_a_batch, items, next_whole, parse};
 
@@ -101,7 +103,7 @@ pub(super) fn check_unlocked(directory: &Path) -> io::Result<()> {
 
 /// Reads all journals in `directory`. `killed_at_most` says that no power was lost since they were written,
 /// so that all that was written stands there, in the order in which it was.
-pub(super) fn examine(directory: &Path, killed_at_most: bool) -> io::Result<Journals> {
+pub(super) fn examine(directory: &Path, killed_at_most: bool, mark: &Mark) -> io::Result<Journals> {
     let mut all = Journals {
         files: list(directory)?,
         ..Journals::default()
@@ -125,11 +127,13 @@ pub(super) fn examine(directory: &Path, killed_at_most: bool) -> io::Result<Jour
         let Some((wrong, what)) = end else {
             continue;
         };
-        let behind = next_whole(&bytes, at, all.last);
+        let before = all.last;
+        let until = next_whole(&bytes, at, before).map_or(bytes.len(), |(start, _)| start);
+        let later = count_whole(&bytes, until, before);
         let rest = bytes.get(at..).unwrap_or_default();
-        let certain = behind.is_some()
-            || index != newest
-            || (killed_at_most && (wrong || ends_like_a_batch(rest)));
+        let certain = index != newest
+            || later.synced.max(mark.acknowledged) > before.unwrap_or(mark.flushed)
+            || (killed_at_most && (wrong || later.count > 0 || ends_like_a_batch(rest)));
         match certain {
             false => {
                 all.torn = Some(Torn {
@@ -139,15 +143,14 @@ pub(super) fn examine(directory: &Path, killed_at_most: bool) -> io::Result<Jour
                 });
             }
             true => {
-                let until = behind.map_or(bytes.len(), |(start, _)| start);
-                let later = count_whole(&bytes, until, &mut all.last);
+                all.last = later.last;
                 all.damage.push(Damage {
                     journal,
                     at: at as u64,
                     until: until as u64,
                     what,
                     records: describe(&bytes, at),
-                    later,
+                    later: later.count,
                 });
             }
         }
@@ -155,15 +158,28 @@ pub(super) fn examine(directory: &Path, killed_at_most: bool) -> io::Result<Jour
     Ok(all)
 }
 
-/// Counts the batches from `at` on, and notes the number of the last.
-fn count_whole(bytes: &[u8], mut at: usize, last: &mut Option<u64>) -> u64 {
-    let mut count = 0;
-    while let Parsed::Whole(batch) = parse(bytes, at, *last) {
-        *last = Some(batch.sequence);
+/// Whole batches behind a damage.
+struct Later {
+    count: u64,
+    /// Number of the last batch, or of the one before the damage.
+    last: Option<u64>,
+    /// What they say was on stable storage when they were written.
+    synced: u64,
+}
+
+fn count_whole(bytes: &[u8], mut at: usize, before: Option<u64>) -> Later {
+    let mut later = Later {
+        count: 0,
+        last: before,
+        synced: 0,
+    };
+    while let Parsed::Whole(batch) = parse(bytes, at, later.last) {
+        later.count += 1;
+        later.last = Some(batch.sequence);
+        later.synced = later.synced.max(batch.synced);
         at = batch.end;
-        count += 1;
     }
-    count
+    later
 }
 
 /// What the damaged batch at `at` seems to say, as far as its structure holds.
@@ -210,6 +226,11 @@ fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
     }
     numbered.sort();
     Ok(numbered.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Whether there are journals.
+pub(super) fn any(directory: &Path) -> io::Result<bool> {
+    Ok(!list(directory)?.is_empty())
 }
 
 /// A journal up to its last byte that is not zero. The engine makes journals of 64 MiB in advance, most of
@@ -290,15 +311,26 @@ fn keep(file: &File, journal: &Path, at: u64, bytes: u64, why: &str) -> io::Resu
     Ok(kept)
 }
 
-/// Removes journals whose batches are all in tables.
-pub(super) fn remove(journals: &Journals) -> io::Result<()> {
-    for journal in &journals.files {
+/// Removes what journals hold whose batches are all in tables. The newest one stays, empty: without any, the
+/// engine does not look in its tables for how far it has come, and shows nothing of them.
+pub(super) fn clear(journals: &Journals) -> io::Result<()> {
+    let Some((newest, older)) = journals.files.split_last() else {
+        return Ok(());
+    };
+    let newest_file = OpenOptions::new().write(true).open(newest)?;
+    newest_file.set_len(0)?;
+    newest_file.sync_all()?;
+    for journal in older {
         std::fs::remove_file(journal)?;
     }
-    match journals.files.first() {
-        Some(journal) => sync_directory(journal),
-        None => Ok(()),
-    }
+    sync_directory(newest)
+}
+
+/// Makes an empty journal, in place of all that are lost.
+pub(super) fn replace(directory: &Path) -> io::Result<()> {
+    let journal = directory.join("0.jnl");
+    File::create_new(&journal)?.sync_all()?;
+    sync_directory(&journal)
 }
 
 /// Makes the name of a file durable.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fjall::{AbstractTree, PersistMode};
 
-use super::super::{Batch, Persist, StoreError};
+use super::super::{Batch, Persist, Room, StoreError};
 use super::{Engine, lock, mode, wrap};
 use crate::fatal::AbortOnPanic;
 
@@ -141,15 +141,17 @@ fn run(engine: &Engine, wake: &Condvar) {
         if progress.stopping {
             return;
         }
-        if progress.commits != seen {
-            continue;
-        }
-        progress.awake = false;
+        let quiet = progress.commits == seen;
+        progress.awake = !quiet;
         let synced = progress.synced;
         drop(progress);
+        let short = lock(&engine.look).room != Room::Enough;
         let done = engine
-            .update_mark(|mark| mark.acknowledged = mark.acknowledged.max(synced))
-            .and_then(|()| engine.give_back());
+            .note(quiet.then_some(synced))
+            .and_then(|()| match quiet || short {
+                true => engine.give_back(),
+                false => Ok(()),
+            });
         if let Err(error) = done {
             tracing::warn!(%error, "looking after the metadata store");
         }
@@ -158,6 +160,15 @@ fn run(engine: &Engine, wake: &Condvar) {
 }
 
 impl Engine {
+    /// Notes what is in tables, and up to which commit everything is on stable storage.
+    fn note(&self, synced: Option<u64>) -> Result<(), StoreError> {
+        let tables = self.pairs.tree.get_highest_persisted_seqno().unwrap_or(0);
+        self.update_mark(|mark| {
+            mark.flushed = mark.flushed.max(tables);
+            mark.acknowledged = mark.acknowledged.max(synced.unwrap_or(0));
+        })
+    }
+
     /// Merges tables after many removals: only then is what was removed forgotten.
     fn give_back(&self) -> Result<(), StoreError> {
         let removed = lock(&self.progress).removed;
@@ -182,8 +193,7 @@ impl Engine {
     /// Writes all records into tables, and notes that the journals are not needed for them.
     pub(super) fn write_out(&self) -> Result<(), StoreError> {
         self.flush()?;
-        let tables = self.pairs.tree.get_highest_persisted_seqno().unwrap_or(0);
-        self.update_mark(|mark| mark.flushed = mark.flushed.max(tables))
+        self.note(None)
     }
 
     fn flush(&self) -> Result<(), StoreError> {
