@@ -170,12 +170,6 @@ pub(super) fn storage_failure(doing: &str, object: ObjectId, error: &std::io::Er
     )
 }
 
-/// The kernel's number for this run of the host; 0 where it does not tell.
-fn boot_identity() -> u128 {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or_default()
-}
-
 impl Loop {
     pub(super) fn new(
         configuration: &Configuration,
@@ -213,7 +207,7 @@ impl Loop {
             timeout: configuration.timeout,
             patrol_at: Instant::now() + configuration.timeout,
             started: Instant::now(),
-            boot: boot_identity(),
+            boot: crate::boot::identity(),
             stop,
             callers: Callers::default(),
             entries: Vec::new(),
