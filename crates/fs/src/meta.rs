@@ -74,9 +74,22 @@ pub struct Settings {
     pub session_lifetime_s: u32,
     /// Most slots that are remembered.
     pub max_sessions: usize,
-    /// Requests that need space are refused while the disk has fewer free bytes than this; those that
-    /// give space back are not.
+    /// Requests that need space are refused while the disk has fewer free bytes than this, or than the
+    /// store needs to give space back; those that give space back are not.
     pub reserve_bytes: u64,
+    /// Whether an empty file system may be made where there is none.
+    pub format: Format,
+    /// Open metadata that have lost acknowledged changes, without them: what is lost is listed in the log.
+    pub accept_loss: bool,
+}
+
+/// Whether metadata may be made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Where there are none, that is an error: a disk may not be mounted.
+    Refused,
+    /// Where there are none, an empty file system is made.
+    Allowed,
 }
 
 impl Default for Settings {
@@ -94,7 +107,9 @@ impl Default for Settings {
             max_links: 65_000,
             session_lifetime_s: 3600,
             max_sessions: 1 << 17,
-            reserve_bytes: 64 << 20,
+            reserve_bytes: 0,
+            format: Format::Allowed,
+            accept_loss: false,
         }
     }
 }

@@ -20,7 +20,8 @@ use super::transfer::{Piece, Way};
 use crate::Error;
 use crate::config::{Configuration, ServerEntry};
 
-/// First pause before a request is repeated; it doubles up to [`LONGEST_PAUSE`].
+/// First pause before a request is repeated, since nothing tells when a server is there again; it doubles up to
+/// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// Longest pause before a request is repeated.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
@@ -28,7 +29,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// server in the middle of dying must leave time for one that meets it restarted.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(250);
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
-/// How long to wait for operations of a connection that was just dropped.
+/// How long to wait for operations of a connection that was just dropped: its method completes them at once, and
+/// only memory that a stopped peer may be writing is waited for.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Completions taken per test.
 const BATCH: usize = 64;
@@ -614,7 +616,7 @@ impl Rpc {
             && Instant::now() < drained_by
         {
             completions.clear();
-            let idle = Duration::from_millis(10);
+            let idle = drained_by.saturating_duration_since(Instant::now());
             if self
                 .bmi
                 .testcontext(self.context, BATCH, idle, &mut completions)

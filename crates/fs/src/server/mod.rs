@@ -109,7 +109,7 @@ impl Server {
                     },
                     synced: configuration.durability == Durability::Synced,
                     checksums: configuration.checksums,
-                    boot: events::boot_identity(),
+                    boot: crate::boot::identity(),
                 };
                 let store = Store::open(&home.data(), settings)
                     .map_err(|error| fail(format!("the datafiles cannot be opened: {error}")))?;

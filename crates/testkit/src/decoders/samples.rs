@@ -462,6 +462,16 @@ pub(super) fn records() -> Vec<Vec<u8>> {
             .to_bytes(),
         ),
         record(1, store::Counter(7).to_bytes()),
+        record(5, store::seal(b"key", b"value", store::Stamp::new(9, 7))),
+        record(
+            5,
+            store::Mark {
+                boot: 1,
+                acknowledged: 2,
+                flushed: 3,
+            }
+            .to_bytes(),
+        ),
         record(
             2,
             store::Counters {

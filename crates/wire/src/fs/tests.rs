@@ -850,3 +850,37 @@ fn counts_beyond_the_input_are_refused() {
         );
     }
 }
+
+#[test]
+fn names_that_would_lead_elsewhere_are_no_entries() {
+    let answer = |name: &[u8]| Reply {
+        result: Ok(Answer::Entries {
+            entries: vec![Entry {
+                name: name.to_vec(),
+                object: ObjectId(9),
+                kind: Kind::File,
+                attributes: None,
+            }],
+            end: true,
+        }),
+    };
+    for name in [
+        &b""[..],
+        b".",
+        b"..",
+        b"/",
+        b"../x",
+        b"/etc/passwd",
+        b"a/b",
+        b"a/",
+        b"\0",
+        b"a\0b",
+    ] {
+        let bytes = answer(name).to_bytes();
+        assert!(Reply::from_bytes(&bytes).is_err(), "{name:?}");
+    }
+    for name in [&b"..."[..], b".x", b"..x", b" ", b"\xff", b"\\"] {
+        let sent = answer(name);
+        assert_eq!(Reply::from_bytes(&sent.to_bytes()), Ok(sent), "{name:?}");
+    }
+}
