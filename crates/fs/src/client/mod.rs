@@ -10,6 +10,7 @@
 //! goes).
 
 mod boots;
+mod cutter;
 mod io;
 mod maintain;
 mod names;
