@@ -296,7 +296,7 @@ impl Datafile {
         Ok(found)
     }
 
-    fn read_part(&self, part: &Memory, offset: u64, wait: Wait) -> io::Result<usize> {
+    pub(super) fn read_part(&self, part: &Memory, offset: u64, wait: Wait) -> io::Result<usize> {
         let at = physical(offset);
         match wait {
             Wait::Allowed => part.read_from_file(&self.file, at),
