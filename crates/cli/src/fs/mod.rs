@@ -26,6 +26,7 @@ pub(crate) mod ping;
 pub(crate) mod put;
 mod rm;
 mod serve;
+mod servers;
 mod stat;
 
 use clap::{Args, Subcommand};
@@ -60,6 +61,7 @@ enum Verb {
     Du(du::Arguments),
     Df(df::Arguments),
     Ping(ping::Arguments),
+    Servers(servers::Arguments),
     Fsck(fsck::Arguments),
 }
 
@@ -92,6 +94,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Verb::Du(arguments) => du::run(arguments),
         Verb::Df(arguments) => df::run(arguments),
         Verb::Ping(arguments) => ping::run(arguments),
+        Verb::Servers(arguments) => servers::run(arguments),
         Verb::Fsck(arguments) => fsck::run(arguments),
     }
 }

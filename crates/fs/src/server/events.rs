@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, Failure, Generation, Greeting, Incarnation, MAX_MESSAGE_BYTES, ObjectId,
-    Operation, Reply, Request, ServerIdentity, Target,
+    Answer, Caller, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, ObjectId, Operation, Reply,
+    Request, ServerIdentity, Target,
 };
+use causeway_wire::home::Enrollment;
 
 use super::callers::Callers;
 use super::home::Home;
 use super::io::Job;
-use super::metadata::Metadata;
-use super::reclaim::{Bell, Reclaimer};
+use super::metadata::{Bells, Metadata};
+use super::reclaim::Beside;
 use super::staging::Staging;
-use super::{MAX_REQUESTS, StopHandle, Ticket};
+use super::{MAX_REQUESTS, StopHandle, Ticket, identity, reclaim, register};
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Pool, Scratch, Store};
 
@@ -39,11 +40,12 @@ const MAX_LISTED: u32 = 2048;
 pub(super) struct Loop {
     pub(super) bmi: Bmi,
     pub(super) context: Context,
-    name: String,
-    file_system: u128,
+    pub(super) identity: ServerIdentity,
+    /// Names of the I/O servers of the configuration.
+    io_names: Vec<String>,
     synced: bool,
     timeout: Duration,
-    started: Instant,
+    pub(super) started: Instant,
     /// Of the host, as clients are told it.
     pub(super) boot: u128,
     stop: StopHandle,
@@ -64,10 +66,10 @@ pub(super) struct Loop {
     pub(super) store: Option<Arc<Store>>,
     pub(super) written: u64,
     pub(super) read: u64,
-    // The reclaimer stops before the metadata, and both before the directory is released.
-    reclaimer: Option<Reclaimer>,
+    // Threads beside the loop stop before the metadata, and all before the directory is released.
+    beside: Vec<Beside>,
     metadata: Option<Metadata>,
-    _home: Home,
+    pub(super) home: Home,
 }
 
 /// A request in progress.
@@ -175,6 +177,31 @@ fn boot_identity() -> u128 {
     u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or_default()
 }
 
+/// Opens the metadata and starts the threads that work on them beside the loop.
+fn open_metadata(
+    configuration: &Configuration,
+    home: &Home,
+    mailbox: Mailbox,
+) -> Result<(Metadata, Vec<Beside>), String> {
+    let bells = Bells::default();
+    let deliver = Box::new(move |replies| mailbox.put(Done::Replies(replies)));
+    let generation = home.identity().generation;
+    let metadata = Metadata::open(
+        &home.metadata(),
+        configuration,
+        generation,
+        bells.clone(),
+        deliver,
+    )
+    .map_err(|failure| format!("the metadata cannot be opened: {}", failure.message))?;
+    let no_thread = |error: std::io::Error| format!("no thread can start: {error}");
+    let reclaimer = reclaim::start(configuration.clone(), metadata.service(), bells.reclaimer)
+        .map_err(no_thread)?;
+    let registrar = register::start(configuration.clone(), metadata.service(), bells.registrar)
+        .map_err(no_thread)?;
+    Ok((metadata, vec![reclaimer, registrar]))
+}
+
 impl Loop {
     pub(super) fn new(
         configuration: &Configuration,
@@ -190,24 +217,19 @@ impl Loop {
             sender,
             waker: bmi.waker(),
         };
-        let (mut metadata, mut reclaimer) = (None, None);
+        let (mut metadata, mut beside) = (None, Vec::new());
         if entry.metadata {
-            let bell = Bell::default();
-            let mailbox = mailbox.clone();
-            let deliver = Box::new(move |replies| mailbox.put(Done::Replies(replies)));
-            let opened = Metadata::open(&home.metadata(), configuration, bell.clone(), deliver)
-                .map_err(|failure| format!("the metadata cannot be opened: {}", failure.message))?;
-            let started = Reclaimer::start(configuration.clone(), opened.service(), bell);
-            reclaimer = Some(started.map_err(|error| format!("no thread can start: {error}"))?);
-            metadata = Some(opened);
+            let (opened, threads) = open_metadata(configuration, &home, mailbox.clone())?;
+            (metadata, beside) = (Some(opened), threads);
         }
+        let identity = identity::of(&home, metadata.as_ref().map(Metadata::incarnation));
         home.sync()
             .map_err(|error| format!("its directory cannot be made durable: {error}"))?;
         Ok(Self {
             bmi,
             context,
-            name: entry.name.clone(),
-            file_system: configuration.id,
+            identity,
+            io_names: configuration.io_names(),
             synced: configuration.durability == Durability::Synced,
             timeout: configuration.timeout,
             started: Instant::now(),
@@ -227,9 +249,9 @@ impl Loop {
             store,
             written: 0,
             read: 0,
-            reclaimer,
+            beside,
             metadata,
-            _home: home,
+            home,
         })
     }
 
@@ -306,7 +328,7 @@ impl Loop {
         if self.busy() > 0 {
             tracing::warn!(requests = self.busy(), "ending in the middle of requests");
         }
-        self.reclaimer = None;
+        self.beside.clear();
         if self.metadata.is_some() {
             let request = Request {
                 reply_tag: 0,
@@ -466,6 +488,11 @@ impl Loop {
             let result = Err(failure);
             return self.respond(from, tag, &Reply { result });
         }
+        if let Err(failure) = identity::check(&self.identity, &request) {
+            tracing::debug!(failure.message, "a request for another server");
+            let result = Err(failure);
+            return self.respond(from, tag, &Reply { result });
+        }
         match self.dispatch(from, request) {
             Ok(Some(answer)) => self.respond(from, tag, &Reply { result: Ok(answer) }),
             Ok(None) => {}
@@ -480,7 +507,21 @@ impl Loop {
     fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<Answer>, Failure> {
         let tag = request.reply_tag;
         match request.operation {
-            Operation::Hello { .. } => Ok(Some(self.greet())),
+            Operation::Hello { layout_from } => Ok(Some(self.greet(layout_from))),
+            Operation::Enroll {
+                index,
+                incarnation,
+                replace,
+            } => {
+                check_operator(&request.caller, "enroll a server")?;
+                let wanted = Enrollment { index, incarnation };
+                self.enroll(wanted, replace).map(Some)
+            }
+            Operation::AddServer { .. } | Operation::AcceptServer { .. } => {
+                check_operator(&request.caller, "change the layout")?;
+                self.check_layout_change(&request.operation)?;
+                self.metadata_request(from, request)
+            }
             Operation::Read {
                 object,
                 regions,
@@ -545,7 +586,7 @@ impl Loop {
         let Some(metadata) = &self.metadata else {
             return Err(failure(
                 Errno::WRONG_SERVER,
-                format!("server {} does not keep the metadata", self.name),
+                format!("server {} does not keep the metadata", self.identity.name),
             ));
         };
         if let Some(reply) = metadata.answer(&request) {
@@ -568,24 +609,29 @@ impl Loop {
         }
     }
 
-    fn greet(&self) -> Answer {
-        let identity = ServerIdentity {
-            file_system: self.file_system,
-            name: self.name.clone(),
-            metadata: self.metadata.is_some(),
-            io: self.store.is_some(),
-            generation: Generation::NONE,
-            index: None,
-            incarnation: Incarnation::NONE,
+    /// The part of the layout that begins at this place, from the metadata server.
+    pub(super) fn layout_part(&self, from: u16) -> Option<LayoutPart> {
+        let metadata = self.metadata.as_ref()?;
+        Some(metadata.layout().part(from))
+    }
+
+    /// What an operator asks of the layout must be possible with this server's configuration.
+    fn check_layout_change(&self, operation: &Operation) -> Result<(), Failure> {
+        let (Operation::AddServer { name } | Operation::AcceptServer { name, .. }) = operation
+        else {
+            return Ok(());
         };
-        Answer::Hello(Box::new(Greeting {
-            identity,
-            pid: std::process::id(),
-            uptime_ms: self.started.elapsed().as_millis() as u64,
-            boot: self.boot,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            layout: None,
-        }))
+        match self.io_names.contains(name) {
+            true => Ok(()),
+            false => Err(failure(
+                Errno::ENOENT,
+                format!(
+                    "the configuration of the metadata server {} has no I/O server {name}: add its entry \
+                     there, start the metadata server again, then repeat this",
+                    self.identity.name
+                ),
+            )),
+        }
     }
 
     fn storage_status(&self) -> Result<Answer, Failure> {
@@ -606,7 +652,7 @@ impl Loop {
         self.store.as_ref().ok_or_else(|| {
             failure(
                 Errno::WRONG_SERVER,
-                format!("server {} does not keep datafiles", self.name),
+                format!("server {} does not keep datafiles", self.identity.name),
             )
         })
     }
