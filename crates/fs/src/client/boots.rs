@@ -63,6 +63,7 @@ impl Client {
             let greeting = greeting?;
             let found = (greeting.boot, greeting.identity.generation);
             self.boots.observe(*server, found);
+            self.rpc.note(*server, &greeting);
         }
         Ok(())
     }

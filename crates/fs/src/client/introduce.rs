@@ -73,6 +73,16 @@ impl Rpc {
             .map_or(Ok(()), |(_, trouble)| Err(trouble))
     }
 
+    /// Takes in what a server that was met says of itself now: its host may have been started again since, or
+    /// another server may have come in its place.
+    pub(crate) fn note(&mut self, server: usize, greeting: &Greeting) {
+        let now = Known::of(greeting);
+        let same = self
+            .known(server)
+            .is_some_and(|known| known.target == now.target);
+        self.set_known(server, same.then_some(now));
+    }
+
     /// Meets servers; returns those that could not be met, or are others.
     fn introduce(&mut self, servers: &[usize], deadline: Instant) -> Vec<(usize, Trouble)> {
         if (self.layout.is_none() || self.known(self.metadata).is_none())

@@ -498,6 +498,10 @@ fn mend_modes(path: &Path, mended: Mended) -> Result<(), String> {
 fn mend_files(path: &Path, mended: Mended) -> Result<(), String> {
     let failed =
         |error: io::Error| format!("the directory {} cannot be read: {error}", path.display());
+    let owner = path.join(Part::Data.name()).join(OWNER);
+    if owner.exists() {
+        mend_modes(&owner, mended)?;
+    }
     for entry in std::fs::read_dir(path).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let kind = entry.file_type().map_err(failed)?;
