@@ -38,6 +38,7 @@ mod rename;
 mod service;
 mod session;
 pub mod store;
+mod striped;
 #[cfg(test)]
 mod tests;
 mod walk;

@@ -5,13 +5,15 @@
 //! threads use several clients.
 //!
 //! Reading order: `rpc` (requests, replies, repetition), `names` (the name space), `transfer` (which
-//! bytes go where), `io` (reading and writing), `maintain` (for operators), `stages` (where the time
+//! bytes go where), `io` (reading and writing), `presence` (data that is
+//! missing), `maintain` (for operators), `stages` (where the time
 //! goes).
 
 mod boots;
 mod io;
 mod maintain;
 mod names;
+mod presence;
 mod rpc;
 mod stages;
 mod transfer;

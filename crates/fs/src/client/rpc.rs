@@ -501,11 +501,13 @@ impl Rpc {
         Ok(match way {
             Way::Read => Operation::Read {
                 object,
+                at_least: piece.at_least,
                 regions,
                 memory,
             },
             Way::Write => Operation::Write {
                 object,
+                at_least: piece.at_least,
                 regions,
                 memory,
                 inline: piece.inline.clone(),
@@ -733,6 +735,11 @@ pub(crate) fn unfit(answer: &Answer) -> Trouble {
         Answer::Transferred { .. } => "a transfer",
         Answer::Objects(_) => "objects",
         Answer::Datafiles { .. } => "datafiles",
+        Answer::StripedFiles { .. } => "striped files",
+        Answer::Paths(_) => "paths",
+        Answer::Faults(_) => "faults of datafiles",
+        Answer::OrphansRemoved { .. } => "a removal of orphans",
+        Answer::Scrubbed { .. } => "a part of a scrub",
         Answer::Checked { .. } => "a check",
         Answer::MetadataStatus { .. } | Answer::StorageStatus { .. } => "a status",
         Answer::Hello(_) => "a greeting",

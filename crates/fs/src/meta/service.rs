@@ -519,6 +519,8 @@ impl Reader {
                 | Operation::ReadDirectory { .. }
                 | Operation::MetadataStatus
                 | Operation::Exist { .. }
+                | Operation::ListStriped { .. }
+                | Operation::Paths { .. }
                 | Operation::Check { .. }
         );
         if !read_only {
@@ -611,7 +613,9 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
             object,
             end,
             modified,
-        } => change.extend(*object, *end, *modified),
+            version,
+            reached,
+        } => change.extend(*object, *end, *modified, *version, reached),
         Operation::WriteStuffed {
             object,
             offset,

@@ -9,7 +9,7 @@ use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, W
 use causeway_sys::waits;
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, Failure, Generation, Greeting, Incarnation, MAX_MESSAGE_BYTES, ObjectId,
+    Answer, Caller, Errno, Failure, Generation, Greeting, Incarnation, MAX_MESSAGE_BYTES,
     Operation, Reply, Request, ServerIdentity, Target,
 };
 
@@ -31,16 +31,14 @@ const KEEP_BUFFERS: Duration = Duration::from_secs(1);
 const POOL_THREADS: usize = 8;
 /// How long a stopping server waits for requests in progress: a client that does not take its reply must not keep it.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
-/// Most datafiles in one answer to [`Operation::ListData`].
-const MAX_LISTED: u32 = 2048;
 
 /// What the loop consists of.
 pub(super) struct Loop {
     pub(super) bmi: Bmi,
     pub(super) context: Context,
-    name: String,
+    pub(super) name: String,
     file_system: u128,
-    synced: bool,
+    pub(super) synced: bool,
     timeout: Duration,
     /// No request in progress has waited for its client for too long before.
     patrol_at: Instant,
@@ -63,6 +61,10 @@ pub(super) struct Loop {
     pub(super) scratch: Scratch,
     pub(super) pool: Pool,
     pub(super) store: Option<Arc<Store>>,
+    /// When datafiles are next looked at that may be marked clean.
+    pub(super) clean_at: Instant,
+    /// They are being looked at.
+    pub(super) cleaning: bool,
     pub(super) written: u64,
     pub(super) read: u64,
     // The reclaimer stops before the metadata, and both before the directory is released.
@@ -95,7 +97,9 @@ pub(super) enum Done {
     /// A request.
     Replies(Vec<(Ticket, Reply)>),
     /// A piece of a job, and how many bytes were found.
-    Piece(Ticket, usize, std::io::Result<u64>),
+    Piece(Ticket, usize, crate::data::fault::Result<u64>),
+    /// A look at datafiles that may be marked clean.
+    Cleaned,
 }
 
 /// Brings what other threads finish to the loop.
@@ -153,21 +157,10 @@ pub(super) fn failure(errno: Errno, message: impl Into<String>) -> Failure {
     }
 }
 
-/// A failure of the local file system, as clients see it.
-pub(super) fn storage_failure(doing: &str, object: ObjectId, error: &std::io::Error) -> Failure {
-    let errno = match error.raw_os_error() {
-        Some(number) => u16::try_from(number).map_or(Errno::EIO, Errno),
-        None => Errno::EIO,
-    };
-    let advice = match errno {
-        Errno::ENOSPC => ": the server's disk is full",
-        Errno::EDQUOT => ": the server's quota is used up",
-        _ => "",
-    };
-    failure(
-        errno,
-        format!("{doing} datafile {:x}: {error}{advice}", object.0),
-    )
+/// The kernel's number for this run of the host; 0 where it does not tell.
+pub(super) fn boot_identity() -> u128 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or_default()
 }
 
 impl Loop {
@@ -221,6 +214,8 @@ impl Loop {
             scratch: Scratch::default(),
             pool: Pool::new(POOL_THREADS),
             store,
+            clean_at: Instant::now(),
+            cleaning: false,
             written: 0,
             read: 0,
             reclaimer,
@@ -263,6 +258,7 @@ impl Loop {
             }
             self.settle_metadata();
             self.run_jobs();
+            self.clean_datafiles();
             if self.busy() > 0 && Instant::now() >= self.patrol_at {
                 self.patrol();
             }
@@ -283,7 +279,8 @@ impl Loop {
             return self.wait(takes_more, Duration::ZERO, completions);
         }
         let patrol = (self.busy() > 0).then_some(self.patrol_at);
-        let deadline = patrol.into_iter().chain(stop_by).min();
+        let cleaning = self.until_cleaning().map(|idle| Instant::now() + idle);
+        let deadline = patrol.into_iter().chain(stop_by).chain(cleaning).min();
         if deadline.is_none() && self.staging.has_idle() {
             // Buffers are made again within a request, but not for nothing.
             let limit = waits::tidy_after(KEEP_BUFFERS).unwrap_or(Duration::MAX);
@@ -351,7 +348,7 @@ impl Loop {
     }
 
     /// Requests in progress.
-    fn busy(&self) -> usize {
+    pub(super) fn busy(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
@@ -418,6 +415,7 @@ impl Loop {
                 }
             }
             Done::Piece(ticket, index, result) => self.piece_stored(ticket, index, result),
+            Done::Cleaned => self.cleaning = false,
         }
     }
 
@@ -494,61 +492,19 @@ impl Loop {
 
     /// Carries a request out; `None` if its answer comes later.
     fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<Answer>, Failure> {
-        let tag = request.reply_tag;
         match request.operation {
             Operation::Hello { .. } => Ok(Some(self.greet())),
-            Operation::Read {
-                object,
-                regions,
-                memory,
-            } => self.start_read(from, tag, object, regions, memory),
-            Operation::Write {
-                object,
-                regions,
-                memory,
-                inline,
-            } => self.start_write(from, tag, object, regions, memory, inline),
-            Operation::Seed { object, content } => {
-                self.store_task(from, tag, false, move |store| {
-                    store
-                        .seed(object, &content)
-                        .map(|()| Answer::Done)
-                        .map_err(|error| storage_failure("making", object, &error))
-                })
-            }
-            Operation::TruncateData {
-                object,
-                size,
-                version,
-            } => self.store_task(from, tag, false, move |store| {
-                store
-                    .truncate(object, size, version)
-                    .map(|()| Answer::Done)
-                    .map_err(|error| storage_failure("cutting", object, &error))
-            }),
-            Operation::Flush { object } => self.store_task(from, tag, false, move |store| {
-                store
-                    .flush(object)
-                    .map(|()| Answer::Done)
-                    .map_err(|error| storage_failure("syncing", object, &error))
-            }),
-            Operation::Remove { objects } => {
-                check_operator(&request.caller, "remove datafiles")?;
-                let synced = self.synced;
-                self.store_task(from, tag, true, move |store| {
-                    remove(store, &objects, synced)
-                })
-            }
-            Operation::ListData { after, limit } => {
-                check_operator(&request.caller, "list datafiles")?;
-                self.store_task(from, tag, false, move |store| {
-                    let (datafiles, end) = store
-                        .list(after, limit.min(MAX_LISTED) as usize)
-                        .map_err(|error| storage_failure("listing from", after, &error))?;
-                    Ok(Answer::Datafiles { datafiles, end })
-                })
-            }
-            Operation::StorageStatus => self.storage_status().map(Some),
+            Operation::Read { .. }
+            | Operation::Write { .. }
+            | Operation::Seed { .. }
+            | Operation::TruncateData { .. }
+            | Operation::Flush { .. }
+            | Operation::Remove { .. }
+            | Operation::ListData { .. }
+            | Operation::CheckData { .. }
+            | Operation::RemoveOrphans { .. }
+            | Operation::Scrub { .. }
+            | Operation::StorageStatus => self.data_request(from, request),
             _ => self.metadata_request(from, request),
         }
     }
@@ -604,50 +560,6 @@ impl Loop {
         }))
     }
 
-    fn storage_status(&self) -> Result<Answer, Failure> {
-        let space = self
-            .store()?
-            .space()
-            .map_err(|error| failure(Errno::EIO, format!("the storage's size: {error}")))?;
-        Ok(Answer::StorageStatus {
-            total: space.total,
-            free: space.free,
-            written: self.written,
-            read: self.read,
-            busy: self.busy() as u32,
-        })
-    }
-
-    pub(super) fn store(&self) -> Result<&Arc<Store>, Failure> {
-        self.store.as_ref().ok_or_else(|| {
-            failure(
-                Errno::WRONG_SERVER,
-                format!("server {} does not keep datafiles", self.name),
-            )
-        })
-    }
-
-    /// Runs something on the store: here if it is quick, else in the pool.
-    fn store_task(
-        &mut self,
-        from: Addr,
-        tag: u64,
-        slow: bool,
-        task: impl FnOnce(&Store) -> Result<Answer, Failure> + Send + 'static,
-    ) -> Result<Option<Answer>, Failure> {
-        let store = Arc::clone(self.store()?);
-        if store.in_memory() && !slow {
-            return task(&store).map(Some);
-        }
-        let ticket = self.enter(from, tag, EntryState::Elsewhere);
-        let mailbox = self.mailbox.clone();
-        self.pool.run(move |_| {
-            let result = task(&store);
-            mailbox.put(Done::Replies(vec![(ticket, Reply { result })]));
-        });
-        Ok(None)
-    }
-
     pub(super) fn mailbox(&self) -> Mailbox {
         self.mailbox.clone()
     }
@@ -680,30 +592,4 @@ impl Loop {
             self.bmi.disconnect(addr);
         }
     }
-}
-
-/// Only who may do anything, or runs the server, may do this.
-fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure> {
-    let own = rustix::process::geteuid().as_raw();
-    if caller.uid == 0 || caller.uid == own {
-        return Ok(());
-    }
-    Err(failure(
-        Errno::EPERM,
-        format!("only root and the servers' user may {doing}"),
-    ))
-}
-
-fn remove(store: &Store, objects: &[ObjectId], synced: bool) -> Result<Answer, Failure> {
-    for &object in objects {
-        store
-            .remove(object)
-            .map_err(|error| storage_failure("removing", object, &error))?;
-    }
-    if synced && let Some(&first) = objects.first() {
-        store
-            .sync_removals(objects)
-            .map_err(|error| storage_failure("removing", first, &error))?;
-    }
-    Ok(Answer::Done)
 }
