@@ -21,7 +21,8 @@ use crate::server::{self, PARENT_PIPE};
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a server may take to stop in an orderly way before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a starting or stopping server is looked at.
+/// How often a starting or stopping server is looked at: the standard library waits for a child without a limit or
+/// not at all, and a server that starts cannot be asked before it listens.
 const LOOK: Duration = Duration::from_millis(5);
 /// Lines of a server's log that an error quotes.
 const QUOTED_LINES: usize = 5;

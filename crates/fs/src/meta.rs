@@ -39,6 +39,7 @@ mod rename;
 mod service;
 mod session;
 pub mod store;
+mod striped;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -47,15 +48,6 @@ pub use files::MAX_FILE_BYTES;
 pub use layout::Layout;
 pub use service::{Reader, Removal, Service};
 
-/// What to do where there are no metadata yet.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// Make an empty file system.
-    Allowed,
-    /// Fail: they should be there.
-    Refused,
-}
-
 /// What a metadata service must know.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -63,8 +55,6 @@ pub struct Settings {
     pub durability: Durability,
     /// Names of the I/O servers, for the layout of metadata that are formatted now.
     pub io_servers: Vec<String>,
-    /// Whether metadata may be formatted.
-    pub format: Format,
     /// Distribution of files whose request and directory leave it open.
     pub distribution: DistributionHint,
     /// Largest content beside metadata, in bytes, at most
@@ -86,9 +76,22 @@ pub struct Settings {
     pub session_lifetime_s: u32,
     /// Most slots that are remembered.
     pub max_sessions: usize,
-    /// Requests that need space are refused while the disk has fewer free bytes than this; those that
-    /// give space back are not.
+    /// Requests that need space are refused while the disk has fewer free bytes than this, or than the
+    /// store needs to give space back; those that give space back are not.
     pub reserve_bytes: u64,
+    /// Whether an empty file system may be made where there is none.
+    pub format: Format,
+    /// Open metadata that have lost acknowledged changes, without them: what is lost is listed in the log.
+    pub accept_loss: bool,
+}
+
+/// Whether metadata may be made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Where there are none, that is an error: a disk may not be mounted.
+    Refused,
+    /// Where there are none, an empty file system is made.
+    Allowed,
 }
 
 impl Default for Settings {
@@ -96,7 +99,6 @@ impl Default for Settings {
         Self {
             durability: Durability::Synced,
             io_servers: vec!["io0".to_owned()],
-            format: Format::Allowed,
             distribution: DistributionHint::default(),
             stuffed_limit: causeway_wire::fs::MAX_STUFFED_BYTES,
             file_system: 0,
@@ -107,7 +109,9 @@ impl Default for Settings {
             max_links: 65_000,
             session_lifetime_s: 3600,
             max_sessions: 1 << 17,
-            reserve_bytes: 64 << 20,
+            reserve_bytes: 0,
+            format: Format::Allowed,
+            accept_loss: false,
         }
     }
 }

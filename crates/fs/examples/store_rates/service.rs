@@ -44,6 +44,7 @@ pub(crate) fn run(
     };
     let unlink = |name: String| Operation::Unlink {
         place: place(&name),
+        expected: None,
     };
     let cpu = cpu_seconds();
     let (creates, created) = rate(&mut service, group, duration, u64::MAX, create)?;

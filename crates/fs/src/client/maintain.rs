@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use causeway_wire::fs::{
-    Answer, Errno, Generation, Greeting, Incarnation, ObjectId, Operation, ServerIdentity, Target,
+    Answer, CheckCursor, Errno, Generation, Greeting, Incarnation, ObjectId, Operation,
+    ServerIdentity, Target,
 };
 
 use super::Client;
@@ -17,8 +18,8 @@ const ORPHAN_BATCH: u32 = 512;
 /// A batch of the name space that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// Where to go on; empty at the end.
-    pub next: Vec<u8>,
+    /// Where to go on; `None` at the end. Always behind where the batch began.
+    pub next: Option<CheckCursor>,
     /// Records that were looked at.
     pub records: u64,
     /// What was found wrong, in words.
@@ -158,11 +159,16 @@ impl Client {
             .map_err(|trouble| trouble.during("commit", &subject))
     }
 
-    /// Checks a batch of the name space, from `after` (empty at first) on, and mends it if asked.
-    pub fn check_metadata(&mut self, after: &[u8], repair: bool) -> Result<Checked, Error> {
+    /// Checks a batch of the name space, from `after` (`None` at first) on, and mends it if asked. A
+    /// server that names an earlier place to go on at is an error, so that a check always ends.
+    pub fn check_metadata(
+        &mut self,
+        after: Option<&CheckCursor>,
+        repair: bool,
+    ) -> Result<Checked, Error> {
         let subject = self.server_name(self.metadata);
         let operation = Operation::Check {
-            after: after.to_vec(),
+            after: after.cloned(),
             repair,
         };
         let call = match repair {
@@ -170,6 +176,13 @@ impl Client {
             false => Call::query(self.metadata, operation),
         };
         match self.rpc.call(call) {
+            Ok(Answer::Checked {
+                next: Some(next), ..
+            }) if Some(&next) <= after => Err(Trouble::local(
+                Errno::EPROTO,
+                "the server named an earlier place to go on at".to_owned(),
+            )
+            .during("check", &subject)),
             Ok(Answer::Checked {
                 next,
                 records,

@@ -4,8 +4,9 @@
 //! configuration's timeout. Inside a call everything that can be is in flight at once. Several
 //! threads use several clients.
 //!
-//! Reading order: `rpc` (requests, replies, repetition), `introduce` and `identity` (who is at the other end), `names` (the name space), `transfer` (which
-//! bytes go where), `io` (reading and writing), `maintain` (for operators), `stages` (where the time
+//! Reading order: `rpc` (requests, replies, repetition), `introduce` and `identity` (which server is at the
+//! other end), `names` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `presence`
+//! (data that is missing), `maintain` (for operators), `stages` (where the time
 //! goes).
 
 mod boots;
@@ -14,6 +15,7 @@ mod introduce;
 mod io;
 mod maintain;
 mod names;
+mod presence;
 mod rpc;
 mod stages;
 mod transfer;

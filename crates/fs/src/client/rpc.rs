@@ -23,7 +23,8 @@ use super::transfer::{Piece, Way};
 use crate::Error;
 use crate::config::{Configuration, ServerEntry};
 
-/// First pause before a request is repeated; it doubles up to [`LONGEST_PAUSE`].
+/// First pause before a request is repeated, since nothing tells when a server is there again; it doubles up to
+/// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// Longest pause before a request is repeated.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
@@ -31,7 +32,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// server in the middle of dying must leave time for one that meets it restarted.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(250);
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
-/// How long to wait for operations of a connection that was just dropped.
+/// How long to wait for operations of a connection that was just dropped: its method completes them at once, and
+/// only memory that a stopped peer may be writing is waited for.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Completions taken per test.
 const BATCH: usize = 64;
@@ -606,11 +608,13 @@ impl Rpc {
         Ok(match way {
             Way::Read => Operation::Read {
                 object,
+                at_least: piece.at_least,
                 regions,
                 memory,
             },
             Way::Write => Operation::Write {
                 object,
+                at_least: piece.at_least,
                 regions,
                 memory,
                 inline: piece.inline.clone(),
@@ -724,7 +728,7 @@ impl Rpc {
             && Instant::now() < drained_by
         {
             completions.clear();
-            let idle = Duration::from_millis(10);
+            let idle = drained_by.saturating_duration_since(Instant::now());
             if self
                 .bmi
                 .testcontext(self.context, BATCH, idle, &mut completions)
@@ -868,6 +872,11 @@ pub(crate) fn unfit(answer: &Answer) -> Trouble {
         Answer::Transferred { .. } => "a transfer",
         Answer::Objects(_) => "objects",
         Answer::Datafiles { .. } => "datafiles",
+        Answer::StripedFiles { .. } => "striped files",
+        Answer::Paths(_) => "paths",
+        Answer::Faults(_) => "faults of datafiles",
+        Answer::OrphansRemoved { .. } => "a removal of orphans",
+        Answer::Scrubbed { .. } => "a part of a scrub",
         Answer::Checked { .. } => "a check",
         Answer::MetadataStatus { .. } | Answer::StorageStatus { .. } => "a status",
         Answer::Hello(_) => "a greeting",

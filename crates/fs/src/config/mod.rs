@@ -43,6 +43,8 @@ pub struct Configuration {
     pub key_file: Option<PathBuf>,
     /// Encrypt connections between hosts.
     pub encrypt: bool,
+    /// Keep checksums in new datafiles.
+    pub checksums: bool,
     /// Most TCP connections between two processes, see [`causeway_bmi::Config::tcp_connections`].
     pub tcp_connections: u8,
     /// The servers, metadata server and I/O servers.

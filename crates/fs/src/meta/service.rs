@@ -1,7 +1,9 @@
 //! Batches of requests, each executed over what the ones before it have changed, and committed once.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
@@ -21,8 +23,8 @@ use super::names::NewFile;
 use super::overlay::Overlay;
 use super::query::{Query, read_counters};
 use super::session::{Sessions, Verdict};
-use super::store::fjall::Fjall;
-use super::store::{Batch, Persist, Store, StoreError, View, prefix_end};
+use super::store::fjall::{Fjall, Options};
+use super::store::{Batch, Persist, Room, Store, StoreError, StoreErrorKind, View, prefix_end};
 use super::{Format, Settings};
 use crate::config::Durability;
 
@@ -30,6 +32,13 @@ use crate::config::Durability;
 const MARKER: &str = "formatted";
 /// Object numbers are set aside in the store this many at a time.
 const RESERVED_OBJECTS: u64 = 1 << 16;
+/// Object numbers that are left out after acknowledged changes were lost: more than those can have set
+/// aside, so that no number is given out twice.
+const SKIPPED_OBJECTS: u64 = 1 << 40;
+/// How long readers may take to let go of a store that is opened again.
+const LET_GO: Duration = Duration::from_secs(5);
+/// How often they are looked at.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Whether a synced file system's acknowledgement of the request promises durability. The size of a
 /// striped file is promised by fsync, as with any file system; fsync tells it again.
@@ -73,8 +82,6 @@ pub struct Service {
     sessions: Sessions,
     next_object: u64,
     reserved_until: u64,
-    /// When the disk's free space was looked up, in seconds, and whether it was too little.
-    full: (i64, bool),
 }
 
 /// Answers requests that change nothing, from the last committed state. Cheap to clone.
@@ -91,8 +98,19 @@ impl Service {
             return Err(gone(&directory.display().to_string()));
         }
         let path = directory.to_owned();
+        // Both are for the first opening only: a store that fails later is never made anew.
+        let first = AtomicBool::new(true);
+        let (format, accept_loss) = (settings.format, settings.accept_loss);
         let opener = move || -> Result<Arc<dyn Store>, StoreError> {
-            Ok(Arc::new(Fjall::open(&path)?) as Arc<dyn Store>)
+            let is_first = first.load(Ordering::Relaxed);
+            let options = Options {
+                format: is_first && format == Format::Allowed,
+                accept_loss: is_first && accept_loss,
+                ..Options::default()
+            };
+            let store = Fjall::open_with(&path, &options)?;
+            first.store(false, Ordering::Relaxed);
+            Ok(Arc::new(store) as Arc<dyn Store>)
         };
         Self::start(Box::new(opener), Some(directory.to_owned()), settings)
     }
@@ -129,7 +147,6 @@ impl Service {
             sessions: Sessions::default(),
             next_object: 0,
             reserved_until: 0,
-            full: (i64::MIN, false),
         };
         service.reopen()?;
         Ok(service)
@@ -194,7 +211,10 @@ impl Service {
             return vec![reply; requests.len()];
         }
         match self.try_apply(requests, now) {
-            Ok(replies) => replies,
+            Ok(replies) => {
+                self.tend();
+                replies
+            }
             Err(failure) => self.settle(requests, &failure),
         }
     }
@@ -203,12 +223,12 @@ impl Service {
         let store = self.store()?;
         let mut state = Overlay::new(store.snapshot()?);
         let before = self.counters;
-        let full = self.is_full(now.seconds);
+        let room = store.room(self.settings.reserve_bytes);
         let mut commit = false;
         let mut replies = Vec::with_capacity(requests.len());
         for request in requests {
             commit |= request.operation == Operation::Commit;
-            replies.push(self.execute(&mut state, request, now, full));
+            replies.push(self.execute(&mut state, request, now, &room));
         }
         self.sessions.sweep(
             &mut state,
@@ -243,7 +263,7 @@ impl Service {
         state: &mut Overlay,
         request: &Request,
         now: Timestamp,
-        full: bool,
+        room: &Room,
     ) -> Reply {
         let query = Query {
             view: &*state,
@@ -260,9 +280,12 @@ impl Service {
         }
         state.begin();
         let before = self.counters;
-        let result = match full && needs_space(&request.operation) {
-            true => fail(Errno::ENOSPC, self.describe_full()),
-            false => self.change(state, request, now),
+        let result = match room {
+            Room::Nothing(why) => fail(Errno::ENOSPC, why.as_str()),
+            Room::Removals(why) if needs_space(&request.operation) => {
+                fail(Errno::ENOSPC, why.as_str())
+            }
+            Room::Removals(_) | Room::Enough => self.change(state, request, now),
         };
         if result.is_err() {
             state.roll_back();
@@ -336,20 +359,49 @@ impl Service {
         requests.iter().map(reply).collect()
     }
 
+    /// Has the store give space back, if it can.
+    fn tend(&mut self) {
+        let outgrown = self.store().is_ok_and(|store| store.is_outgrown());
+        if !outgrown {
+            return;
+        }
+        // What is kept of failed changes is not in the store.
+        let sessions = std::mem::take(&mut self.sessions);
+        let written = self.store().and_then(|store| Ok(store.write_out()?));
+        if let Err(failure) = written.and_then(|()| self.reopen()) {
+            tracing::error!(%failure.message, "the metadata store cannot give space back");
+        }
+        self.sessions = sessions;
+    }
+
+    /// Closes the store, and opens it again. Readers wait meanwhile.
+    fn open_store(&self) -> Outcome<Arc<dyn Store>> {
+        let mut shared = self.store.write().unwrap_or_else(PoisonError::into_inner);
+        // The old one must be closed before: it holds a lock, as long as a reader looks at it.
+        let reopens = shared.take().is_some();
+        let begun = Instant::now();
+        let store = loop {
+            match (self.open)() {
+                Err(error)
+                    if reopens
+                        && error.kind == StoreErrorKind::Locked
+                        && begun.elapsed() < LET_GO =>
+                {
+                    std::thread::sleep(LOOK);
+                }
+                opened => break opened?,
+            }
+        };
+        *shared = Some(store.clone());
+        Ok(store)
+    }
+
     /// Opens the store, or opens it again.
     fn reopen(&mut self) -> Outcome<()> {
-        let mut shared = self.store.write().unwrap_or_else(PoisonError::into_inner);
-        // The old one must be closed before: it holds a lock.
-        *shared = None;
-        let store = (self.open)()?;
-        *shared = Some(store.clone());
-        drop(shared);
+        let store = self.open_store()?;
         let view = store.snapshot()?;
         match view.get(SUPERBLOCK_KEY)? {
-            None => match self.settings.format {
-                Format::Allowed => self.format(&*store)?,
-                Format::Refused => return Err(gone(store.name())),
-            },
+            None => self.format(&*store)?,
             Some(bytes) => {
                 let found = Superblock::from_bytes(&bytes).map_err(malformed("the superblock"))?;
                 if found.file_system != self.settings.file_system {
@@ -374,6 +426,10 @@ impl Service {
                 }
             }
         }
+        self.settings.format = Format::Refused;
+        if store.has_lost() {
+            self.skip_numbers(&*store)?;
+        }
         let view = store.snapshot()?;
         let superblock = view.get(SUPERBLOCK_KEY)?.unwrap_or_default();
         let superblock =
@@ -389,8 +445,22 @@ impl Service {
         Ok(())
     }
 
+    /// Leaves out object numbers that lost changes may have given out.
+    fn skip_numbers(&self, store: &dyn Store) -> Outcome<()> {
+        let next = store.snapshot()?.get(NEXT_OBJECT_KEY)?.unwrap_or_default();
+        let next = Counter::from_bytes(&next).map_err(malformed("the record of numbers"))?;
+        let skipped = Counter(next.0.saturating_add(SKIPPED_OBJECTS));
+        let batch = Batch::from([(NEXT_OBJECT_KEY.to_vec(), Some(skipped.to_bytes()))]);
+        Ok(store.commit(&batch, Persist::Power)?)
+    }
+
     /// Makes an empty file system.
     fn format(&self, store: &dyn Store) -> Outcome<()> {
+        if self.settings.format == Format::Refused {
+            return Err(corrupt(
+                "the metadata have no superblock: their records are gone, or they were never formatted",
+            ));
+        }
         if let Some(marker) = self.marker().filter(|marker| marker.exists()) {
             return Err(corrupt(format_args!(
                 "{} says that there was a file system here, but its records are gone: restore the \
@@ -457,27 +527,6 @@ impl Service {
 
     fn store(&self) -> Outcome<Arc<dyn Store>> {
         current(&self.store)
-    }
-
-    /// Whether the disk is too full for requests that need space; looked up once in a second.
-    fn is_full(&mut self, now: i64) -> bool {
-        let Some(directory) = &self.directory else {
-            return false;
-        };
-        if self.full.0 != now {
-            let reserve = self.settings.reserve_bytes;
-            let full = rustix::fs::statvfs(directory)
-                .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < reserve);
-            self.full = (now, full);
-        }
-        self.full.1
-    }
-
-    fn describe_full(&self) -> String {
-        format!(
-            "the metadata server's disk has less than its reserve of {} MiB free",
-            self.settings.reserve_bytes >> 20
-        )
     }
 
     /// At most `limit` removed files whose datafiles may still be there. Their removal is durable.
@@ -552,6 +601,8 @@ impl Reader {
                 | Operation::ReadDirectory { .. }
                 | Operation::MetadataStatus
                 | Operation::Exist { .. }
+                | Operation::ListStriped { .. }
+                | Operation::Paths { .. }
                 | Operation::Check { .. }
         );
         if !read_only {
@@ -567,13 +618,14 @@ impl Reader {
         };
         let result = match &request.operation {
             // Most of a check is reading. Only what must be mended is the service's business.
-            Operation::Check { after, repair } => match check::look(&*view, &request.caller, after)
-            {
-                Ok(Answer::Checked { findings, .. }) if *repair && !findings.is_empty() => {
-                    return None;
+            Operation::Check { after, repair } => {
+                match check::look(&*view, &request.caller, after.as_ref()) {
+                    Ok(Answer::Checked { findings, .. }) if *repair && !findings.is_empty() => {
+                        return None;
+                    }
+                    result => result,
                 }
-                result => result,
-            },
+            }
             operation => Query {
                 view: &*view,
                 caller: &request.caller,
@@ -642,8 +694,8 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
             to,
             no_replace,
         } => change.rename(from, to, *no_replace),
-        Operation::Unlink { place } => change.unlink(place),
-        Operation::RemoveDirectory { place } => change.remove_directory(place),
+        Operation::Unlink { place, expected } => change.unlink(place, *expected),
+        Operation::RemoveDirectory { place, expected } => change.remove_directory(place, *expected),
         Operation::SetAttributes { object, set } => change.set_attributes(*object, set),
         Operation::Truncate { object, size } => change.truncate(*object, *size),
         Operation::FinishTruncate { object, version } => change.finish_truncate(*object, *version),
@@ -651,7 +703,9 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
             object,
             end,
             modified,
-        } => change.extend(*object, *end, *modified),
+            version,
+            reached,
+        } => change.extend(*object, *end, *modified, *version, reached),
         Operation::WriteStuffed {
             object,
             offset,
@@ -662,7 +716,7 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
         Operation::AddServer { name } => change.add_server(name),
         Operation::AcceptServer { name, generation } => change.accept_server(name, *generation),
         Operation::Commit => Ok(Answer::Done),
-        Operation::Check { after, repair } => check::run(change, after, *repair),
+        Operation::Check { after, repair } => check::run(change, after.as_ref(), *repair),
         _ => fail(
             Errno::WRONG_SERVER,
             "the metadata server keeps no datafiles",

@@ -6,14 +6,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
+use causeway_sys::waits;
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, ObjectId, Operation, Reply,
-    Request, ServerIdentity, Target,
+    Answer, Caller, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, Request,
+    ServerIdentity, Target,
 };
 use causeway_wire::home::Enrollment;
 
 use super::callers::Callers;
+use super::data::check_operator;
 use super::home::Home;
 use super::io::Job;
 use super::metadata::{Bells, Metadata};
@@ -25,16 +27,12 @@ use crate::data::{Pool, Scratch, Store};
 
 /// Completions and unexpected messages taken at once.
 const BATCH: usize = 64;
-/// How often requests in progress are looked through for those that make no progress.
-const PATROL: Duration = Duration::from_secs(1);
-/// How long an idle loop sleeps at most.
-const IDLE: Duration = Duration::from_secs(3600);
+/// Buffers that have not been wanted for so long are freed. Nothing waits for that.
+const KEEP_BUFFERS: Duration = Duration::from_secs(1);
 /// Threads for storage that waits for a device.
 const POOL_THREADS: usize = 8;
-/// How long a stopping server waits for requests in progress.
+/// How long a stopping server waits for requests in progress: a client that does not take its reply must not keep it.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
-/// Most datafiles in one answer to [`Operation::ListData`].
-const MAX_LISTED: u32 = 2048;
 
 /// What the loop consists of.
 pub(super) struct Loop {
@@ -43,8 +41,10 @@ pub(super) struct Loop {
     pub(super) identity: ServerIdentity,
     /// Names of the I/O servers of the configuration.
     io_names: Vec<String>,
-    synced: bool,
+    pub(super) synced: bool,
     timeout: Duration,
+    /// No request in progress has waited for its client for too long before.
+    patrol_at: Instant,
     pub(super) started: Instant,
     /// Of the host, as clients are told it.
     pub(super) boot: u128,
@@ -64,6 +64,10 @@ pub(super) struct Loop {
     pub(super) scratch: Scratch,
     pub(super) pool: Pool,
     pub(super) store: Option<Arc<Store>>,
+    /// When datafiles are next looked at that may be marked clean.
+    pub(super) clean_at: Instant,
+    /// They are being looked at.
+    pub(super) cleaning: bool,
     pub(super) written: u64,
     pub(super) read: u64,
     // Threads beside the loop stop before the metadata, and all before the directory is released.
@@ -96,7 +100,9 @@ pub(super) enum Done {
     /// A request.
     Replies(Vec<(Ticket, Reply)>),
     /// A piece of a job, and how many bytes were found.
-    Piece(Ticket, usize, std::io::Result<u64>),
+    Piece(Ticket, usize, crate::data::fault::Result<u64>),
+    /// A look at datafiles that may be marked clean.
+    Cleaned,
 }
 
 /// Brings what other threads finish to the loop.
@@ -154,29 +160,6 @@ pub(super) fn failure(errno: Errno, message: impl Into<String>) -> Failure {
     }
 }
 
-/// A failure of the local file system, as clients see it.
-pub(super) fn storage_failure(doing: &str, object: ObjectId, error: &std::io::Error) -> Failure {
-    let errno = match error.raw_os_error() {
-        Some(number) => u16::try_from(number).map_or(Errno::EIO, Errno),
-        None => Errno::EIO,
-    };
-    let advice = match errno {
-        Errno::ENOSPC => ": the server's disk is full",
-        Errno::EDQUOT => ": the server's quota is used up",
-        _ => "",
-    };
-    failure(
-        errno,
-        format!("{doing} datafile {:x}: {error}{advice}", object.0),
-    )
-}
-
-/// The kernel's number for this run of the host; 0 where it does not tell.
-fn boot_identity() -> u128 {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or_default()
-}
-
 /// Opens the metadata and starts the threads that work on them beside the loop.
 fn open_metadata(
     configuration: &Configuration,
@@ -223,6 +206,9 @@ impl Loop {
             (metadata, beside) = (Some(opened), threads);
         }
         let identity = identity::of(&home, metadata.as_ref().map(Metadata::incarnation));
+        if let Some(store) = &store {
+            store.set_incarnation(identity.incarnation);
+        }
         home.sync()
             .map_err(|error| format!("its directory cannot be made durable: {error}"))?;
         Ok(Self {
@@ -232,8 +218,9 @@ impl Loop {
             io_names: configuration.io_names(),
             synced: configuration.durability == Durability::Synced,
             timeout: configuration.timeout,
+            patrol_at: Instant::now() + configuration.timeout,
             started: Instant::now(),
-            boot: boot_identity(),
+            boot: crate::boot::identity(),
             stop,
             callers: Callers::default(),
             entries: Vec::new(),
@@ -247,6 +234,8 @@ impl Loop {
             scratch: Scratch::default(),
             pool: Pool::new(POOL_THREADS),
             store,
+            clean_at: Instant::now(),
+            cleaning: false,
             written: 0,
             read: 0,
             beside,
@@ -259,7 +248,6 @@ impl Loop {
     pub(super) fn run(mut self) -> Result<(), String> {
         let mut completions = Vec::with_capacity(BATCH);
         let mut arrived = Vec::with_capacity(BATCH);
-        let mut patrol = Instant::now() + PATROL;
         let mut stop_by: Option<Instant> = None;
         loop {
             if stop_by.is_none() && self.stop.is_stopping() {
@@ -269,7 +257,7 @@ impl Loop {
                 break;
             }
             let takes_more = stop_by.is_none() && self.busy() < MAX_REQUESTS;
-            self.sleep(takes_more, &mut completions)?;
+            self.sleep(takes_more, stop_by, &mut completions)?;
             self.bmi
                 .testcontext(self.context, BATCH, Duration::ZERO, &mut completions)
                 .map_err(|error| error.to_string())?;
@@ -290,30 +278,53 @@ impl Loop {
             }
             self.settle_metadata();
             self.run_jobs();
-            if self.busy() > 0 && Instant::now() >= patrol {
+            self.clean_datafiles();
+            if self.busy() > 0 && Instant::now() >= self.patrol_at {
                 self.patrol();
-                patrol = Instant::now() + PATROL;
             }
         }
         self.end()
     }
 
-    /// Waits for something to do.
-    fn sleep(&mut self, takes_more: bool, completions: &mut Vec<Completion>) -> Result<(), String> {
+    /// Waits for something to do. Every event ends that: a message, a completion, and by the mailbox what another
+    /// thread has finished. Of time, only what has to happen then.
+    fn sleep(
+        &mut self,
+        takes_more: bool,
+        stop_by: Option<Instant>,
+        completions: &mut Vec<Completion>,
+    ) -> Result<(), String> {
         let can_run = !self.starved.is_empty() && self.staging.may_take();
-        let idle = if can_run || !self.runnable.is_empty() {
-            Duration::ZERO
-        } else if self.busy() > 0 || !takes_more || self.staging.has_idle() {
-            PATROL
-        } else {
-            IDLE
-        };
-        if takes_more {
-            let anything = self.bmi.wait(self.context, idle);
+        if can_run || !self.runnable.is_empty() {
+            return self.wait(takes_more, Duration::ZERO, completions);
+        }
+        let patrol = (self.busy() > 0).then_some(self.patrol_at);
+        let cleaning = self.until_cleaning().map(|idle| Instant::now() + idle);
+        let deadline = patrol.into_iter().chain(stop_by).chain(cleaning).min();
+        if deadline.is_none() && self.staging.has_idle() {
             // Buffers are made again within a request, but not for nothing.
-            if !anything && idle == PATROL && self.busy() == 0 {
+            let limit = waits::tidy_after(KEEP_BUFFERS).unwrap_or(Duration::MAX);
+            let begun = Instant::now();
+            self.wait(takes_more, limit, completions)?;
+            if begun.elapsed() >= limit {
                 self.staging.shrink();
             }
+            return Ok(());
+        }
+        let idle = deadline.map_or(Duration::MAX, |deadline| {
+            deadline.saturating_duration_since(Instant::now())
+        });
+        self.wait(takes_more, idle, completions)
+    }
+
+    fn wait(
+        &mut self,
+        takes_more: bool,
+        idle: Duration,
+        completions: &mut Vec<Completion>,
+    ) -> Result<(), String> {
+        if takes_more {
+            self.bmi.wait(self.context, idle);
             return Ok(());
         }
         // Messages that wait to be taken must not keep the loop awake now.
@@ -357,7 +368,7 @@ impl Loop {
     }
 
     /// Requests in progress.
-    fn busy(&self) -> usize {
+    pub(super) fn busy(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
@@ -424,6 +435,7 @@ impl Loop {
                 }
             }
             Done::Piece(ticket, index, result) => self.piece_stored(ticket, index, result),
+            Done::Cleaned => self.cleaning = false,
         }
     }
 
@@ -505,7 +517,6 @@ impl Loop {
 
     /// Carries a request out; `None` if its answer comes later.
     fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<Answer>, Failure> {
-        let tag = request.reply_tag;
         match request.operation {
             Operation::Hello { layout_from } => Ok(Some(self.greet(layout_from))),
             Operation::Enroll {
@@ -522,58 +533,17 @@ impl Loop {
                 self.check_layout_change(&request.operation)?;
                 self.metadata_request(from, request)
             }
-            Operation::Read {
-                object,
-                regions,
-                memory,
-            } => self.start_read(from, tag, object, regions, memory),
-            Operation::Write {
-                object,
-                regions,
-                memory,
-                inline,
-            } => self.start_write(from, tag, object, regions, memory, inline),
-            Operation::Seed { object, content } => {
-                self.store_task(from, tag, false, move |store| {
-                    store
-                        .seed(object, &content)
-                        .map(|()| Answer::Done)
-                        .map_err(|error| storage_failure("making", object, &error))
-                })
-            }
-            Operation::TruncateData {
-                object,
-                size,
-                version,
-            } => self.store_task(from, tag, false, move |store| {
-                store
-                    .truncate(object, size, version)
-                    .map(|()| Answer::Done)
-                    .map_err(|error| storage_failure("cutting", object, &error))
-            }),
-            Operation::Flush { object } => self.store_task(from, tag, false, move |store| {
-                store
-                    .flush(object)
-                    .map(|()| Answer::Done)
-                    .map_err(|error| storage_failure("syncing", object, &error))
-            }),
-            Operation::Remove { objects } => {
-                check_operator(&request.caller, "remove datafiles")?;
-                let synced = self.synced;
-                self.store_task(from, tag, true, move |store| {
-                    remove(store, &objects, synced)
-                })
-            }
-            Operation::ListData { after, limit } => {
-                check_operator(&request.caller, "list datafiles")?;
-                self.store_task(from, tag, false, move |store| {
-                    let (datafiles, end) = store
-                        .list(after, limit.min(MAX_LISTED) as usize)
-                        .map_err(|error| storage_failure("listing from", after, &error))?;
-                    Ok(Answer::Datafiles { datafiles, end })
-                })
-            }
-            Operation::StorageStatus => self.storage_status().map(Some),
+            Operation::Read { .. }
+            | Operation::Write { .. }
+            | Operation::Seed { .. }
+            | Operation::TruncateData { .. }
+            | Operation::Flush { .. }
+            | Operation::Remove { .. }
+            | Operation::ListData { .. }
+            | Operation::CheckData { .. }
+            | Operation::RemoveOrphans { .. }
+            | Operation::Scrub { .. }
+            | Operation::StorageStatus => self.data_request(from, request),
             _ => self.metadata_request(from, request),
         }
     }
@@ -634,50 +604,6 @@ impl Loop {
         }
     }
 
-    fn storage_status(&self) -> Result<Answer, Failure> {
-        let space = self
-            .store()?
-            .space()
-            .map_err(|error| failure(Errno::EIO, format!("the storage's size: {error}")))?;
-        Ok(Answer::StorageStatus {
-            total: space.total,
-            free: space.free,
-            written: self.written,
-            read: self.read,
-            busy: self.busy() as u32,
-        })
-    }
-
-    pub(super) fn store(&self) -> Result<&Arc<Store>, Failure> {
-        self.store.as_ref().ok_or_else(|| {
-            failure(
-                Errno::WRONG_SERVER,
-                format!("server {} does not keep datafiles", self.identity.name),
-            )
-        })
-    }
-
-    /// Runs something on the store: here if it is quick, else in the pool.
-    fn store_task(
-        &mut self,
-        from: Addr,
-        tag: u64,
-        slow: bool,
-        task: impl FnOnce(&Store) -> Result<Answer, Failure> + Send + 'static,
-    ) -> Result<Option<Answer>, Failure> {
-        let store = Arc::clone(self.store()?);
-        if store.in_memory() && !slow {
-            return task(&store).map(Some);
-        }
-        let ticket = self.enter(from, tag, EntryState::Elsewhere);
-        let mailbox = self.mailbox.clone();
-        self.pool.run(move |_| {
-            let result = task(&store);
-            mailbox.put(Done::Replies(vec![(ticket, Reply { result })]));
-        });
-        Ok(None)
-    }
-
     pub(super) fn mailbox(&self) -> Mailbox {
         self.mailbox.clone()
     }
@@ -687,16 +613,20 @@ impl Loop {
     fn patrol(&mut self) {
         let now = Instant::now();
         let mut stuck = Vec::new();
+        // What begins to wait from now on has at least as much time.
+        self.patrol_at = now + self.timeout;
         for entry in self.entries.iter_mut().flatten() {
             let waits_for_client = match &entry.state {
                 EntryState::Elsewhere => false,
                 EntryState::Replying => true,
                 EntryState::Moving(job) => job.waits_for_client(),
             };
-            if waits_for_client
-                && now.duration_since(entry.moved) >= self.timeout
-                && !stuck.contains(&entry.from)
-            {
+            let due = entry.moved + self.timeout;
+            if !waits_for_client {
+                continue;
+            } else if due > now {
+                self.patrol_at = self.patrol_at.min(due);
+            } else if !stuck.contains(&entry.from) {
                 stuck.push(entry.from);
             }
         }
@@ -706,30 +636,4 @@ impl Loop {
             self.bmi.disconnect(addr);
         }
     }
-}
-
-/// Only who may do anything, or runs the server, may do this.
-fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure> {
-    let own = rustix::process::geteuid().as_raw();
-    if caller.uid == 0 || caller.uid == own {
-        return Ok(());
-    }
-    Err(failure(
-        Errno::EPERM,
-        format!("only root and the servers' user may {doing}"),
-    ))
-}
-
-fn remove(store: &Store, objects: &[ObjectId], synced: bool) -> Result<Answer, Failure> {
-    for &object in objects {
-        store
-            .remove(object)
-            .map_err(|error| storage_failure("removing", object, &error))?;
-    }
-    if synced && let Some(&first) = objects.first() {
-        store
-            .sync_removals(objects)
-            .map_err(|error| storage_failure("removing", first, &error))?;
-    }
-    Ok(Answer::Done)
 }

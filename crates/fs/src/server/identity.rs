@@ -122,6 +122,9 @@ impl Loop {
         })?;
         self.identity.index = Some(wanted.index);
         self.identity.incarnation = wanted.incarnation;
+        if let Some(store) = &self.store {
+            store.set_incarnation(wanted.incarnation);
+        }
         Ok(Answer::Done)
     }
 }

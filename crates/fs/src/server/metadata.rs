@@ -26,7 +26,8 @@ use crate::meta::{Format, Layout, Reader, Service, Settings};
 const COMMIT_EACH: &str = "CAUSEWAY_COMMIT_EACH";
 /// Most changes of one batch.
 const MAX_BATCH: usize = 512;
-/// Longest time that a commit waits for company.
+/// Longest time that a commit waits for company: what it is over for is the commit itself. A request that comes
+/// meanwhile ends the wait when it is the last that was reckoned with.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
 /// The service as several threads share it.

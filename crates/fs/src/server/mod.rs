@@ -1,7 +1,7 @@
 //! The server process: metadata, datafiles, or both, behind one message layer.
 //!
 //! One thread runs the loop (`events`): it takes requests, answers what can be answered at once, and
-//! moves data (`io`, over `regions` and `staging`). What would block it goes elsewhere: changes of a
+//! moves data (`io`, over `regions` and `staging`; `data` has the short requests about datafiles). What would block it goes elsewhere: changes of a
 //! synced file system to the commit thread (`metadata`), storage that waits for a device to the
 //! datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only from the
 //! directory that was formatted for it (`home`, `format`), and only requests that are meant for it (`identity`);
@@ -12,6 +12,7 @@
 //! [`Server`] is the thing to use inside a program; [`serve`] is all of a server process.
 
 mod callers;
+mod data;
 mod events;
 mod format;
 mod home;
@@ -32,7 +33,7 @@ use causeway_bmi::{Bmi, Config, InfoOption, Waker};
 use causeway_wire::fs::MAX_MESSAGE_BYTES;
 
 use crate::config::{Configuration, Durability, ServerEntry};
-use crate::data::Store;
+use crate::data::{Owner, Settings, Store};
 
 pub use format::{format, is_formatted};
 pub use process::{PARENT_PIPE, serve};
@@ -101,8 +102,16 @@ impl Server {
         raise_descriptor_limit();
         let store = match entry.io {
             true => {
-                let synced = configuration.durability == Durability::Synced;
-                let store = Store::open(&home.data(), synced)
+                let settings = Settings {
+                    owner: Owner {
+                        file_system: configuration.id,
+                        generation: home.identity().generation,
+                    },
+                    synced: configuration.durability == Durability::Synced,
+                    checksums: configuration.checksums,
+                    boot: crate::boot::identity(),
+                };
+                let store = Store::open(&home.data(), settings)
                     .map_err(|error| fail(format!("the datafiles cannot be opened: {error}")))?;
                 Some(Arc::new(store))
             }
@@ -142,6 +151,9 @@ impl Server {
     /// say whether memory was lost, and for tests. Clients take another one for a loss of power.
     pub fn set_boot_identity(&mut self, boot: u128) {
         self.events.boot = boot;
+        if let Some(store) = &self.events.store {
+            store.set_boot(boot);
+        }
     }
 
     /// Stops this server from another thread or a signal.

@@ -119,18 +119,19 @@ pub(crate) fn dump(service: &Service) -> Vec<String> {
 
 /// What a whole check without repair finds.
 pub(crate) fn findings(service: &Service) -> Vec<String> {
-    let (mut all, mut after) = (Vec::new(), Vec::new());
+    let (mut all, mut after) = (Vec::new(), None);
     loop {
         let operation = Operation::Check {
-            after,
+            after: after.clone(),
             repair: false,
         };
         match ask(service, operation).result {
             Ok(Answer::Checked { next, findings, .. }) => {
                 all.extend(findings);
-                if next.is_empty() {
+                if next.is_none() {
                     return all;
                 }
+                assert!(next > after, "the check does not proceed");
                 after = next;
             }
             other => panic!("check: {other:?}"),
