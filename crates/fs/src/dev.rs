@@ -19,7 +19,8 @@ use crate::server::PARENT_PIPE;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a server may take to stop in an orderly way before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a starting or stopping server is looked at.
+/// How often a starting or stopping server is looked at: the standard library waits for a child without a limit or
+/// not at all, and a server that starts cannot be asked before it listens.
 const LOOK: Duration = Duration::from_millis(5);
 /// Lines of a server's log that an error quotes.
 const QUOTED_LINES: usize = 5;
@@ -294,8 +295,8 @@ impl DevCluster {
         let until = Instant::now() + START_TIMEOUT;
         for &server in servers {
             loop {
-                if let Ok(causeway_wire::fs::Answer::Pong { pid, .. }) = client.ping(server)
-                    && Some(pid) == self.pid(server)
+                if let Ok(greeting) = client.ping(server)
+                    && Some(greeting.pid) == self.pid(server)
                 {
                     break;
                 }

@@ -23,7 +23,7 @@
 //! counts, twice kept), `names`, `rename`, `files` (the operations), `session` (each change happens
 //! once), `service` (batches), `check` (finding and mending what is wrong).
 
-use causeway_wire::fs::DistributionHint;
+use causeway_wire::fs::{DistributionHint, Generation, Incarnation};
 
 use crate::config::Durability;
 
@@ -59,6 +59,10 @@ pub struct Settings {
     pub stuffed_limit: usize,
     /// The file system's identity: a store that belongs to another one is refused.
     pub file_system: u128,
+    /// The formatting of the server's directory.
+    pub generation: Generation,
+    /// Of the metadata, if they are formatted now.
+    pub incarnation: Incarnation,
     /// Owner and group of the root directory, when it is made.
     pub root_owner: (u32, u32),
     /// Permission bits of the root directory, when it is made.
@@ -95,6 +99,8 @@ impl Default for Settings {
             distribution: DistributionHint::default(),
             stuffed_limit: causeway_wire::fs::MAX_STUFFED_BYTES,
             file_system: 0,
+            generation: Generation::NONE,
+            incarnation: Incarnation::NONE,
             root_owner: (0, 0),
             root_mode: 0o755,
             max_links: 65_000,

@@ -94,6 +94,7 @@ fn batch(service: &Service, number: u64) -> Vec<Request> {
     if number > 3 {
         operations.push(Operation::Unlink {
             place: place(&name(number - 2, 1)),
+            expected: None,
         });
     }
     let numbered = operations.into_iter().enumerate();

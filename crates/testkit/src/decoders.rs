@@ -28,7 +28,7 @@ use causeway_transport::{
 use causeway_wire::codec::Wire;
 use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::{bmi, fs, shm, store, tcp, vi, watch};
+use causeway_wire::{bmi, fs, home, shm, store, tcp, vi, watch};
 
 use crate::placing::Places;
 use crate::random::Random;
@@ -71,6 +71,11 @@ pub fn all() -> &'static [Decoder] {
             name: "store_key",
             feed: store_key,
             samples: samples::keys,
+        },
+        Decoder {
+            name: "home",
+            feed: home_file,
+            samples: samples::homes,
         },
         Decoder {
             name: "bmi_packet",
@@ -156,12 +161,13 @@ fn store_record(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else {
         return;
     };
-    match kind % 6 {
+    match kind % 7 {
         0 => canonical::<store::Superblock>(bytes),
         1 => canonical::<store::Counter>(bytes),
         2 => canonical::<store::Counters>(bytes),
         3 => canonical::<store::ObjectRecord>(bytes),
         4 => canonical::<store::EntryRecord>(bytes),
+        6 => canonical::<store::ServerRecord>(bytes),
         _ => {
             canonical::<store::RemovalRecord>(bytes);
             canonical::<store::SessionRecord>(bytes);
@@ -170,6 +176,22 @@ fn store_record(bytes: &[u8]) {
                 assert!(store::seal(b"key", value, stamp) == bytes);
             }
         }
+    }
+}
+
+/// What is accepted is written the same way again.
+fn home_file(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Ok(value) = home::DirectoryIdentity::parse(text) {
+        assert!(value.to_text() == text, "another text: {value:?}");
+    }
+    if let Ok(value) = home::PartIdentity::parse(text) {
+        assert!(value.to_text() == text, "another text: {value:?}");
+    }
+    if let Ok(value) = home::Enrollment::parse(text) {
+        assert!(value.to_text() == text, "another text: {value:?}");
     }
 }
 

@@ -15,10 +15,15 @@ use crate::region::RegionDescriptor;
 
 mod codec;
 mod errno;
+mod identity;
 #[cfg(test)]
 mod tests;
 
 pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES, PROTOCOL_VERSION};
+pub use identity::{
+    Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
+    MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
+};
 
 /// Names an object (file, directory, symbolic link) for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +54,8 @@ pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 pub struct Request {
     /// Tag under which the reply is sent.
     pub reply_tag: u64,
+    /// The server that it is meant for.
+    pub target: Target,
     /// Who sends: chosen at random once per client process.
     pub client: u128,
     /// The client's slot for this operation. A slot has one mutation in progress at a time; a slot
@@ -81,6 +88,33 @@ pub struct Place {
     pub base: ObjectId,
     /// Bytes without NUL.
     pub path: Vec<u8>,
+}
+
+impl From<&[u8]> for Place {
+    fn from(path: &[u8]) -> Self {
+        Self::from((ObjectId::ROOT, path))
+    }
+}
+
+impl From<&Vec<u8>> for Place {
+    fn from(path: &Vec<u8>) -> Self {
+        Self::from(path.as_slice())
+    }
+}
+
+impl<const N: usize> From<&[u8; N]> for Place {
+    fn from(path: &[u8; N]) -> Self {
+        Self::from(path.as_slice())
+    }
+}
+
+impl From<(ObjectId, &[u8])> for Place {
+    fn from((base, path): (ObjectId, &[u8])) -> Self {
+        Self {
+            base,
+            path: path.to_vec(),
+        }
+    }
 }
 
 /// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then
@@ -162,11 +196,15 @@ pub enum Operation {
     Unlink {
         /// Which.
         place: Place,
+        /// Only if the name is still this object's; otherwise [`Errno::ESTALE`].
+        expected: Option<ObjectId>,
     },
     /// Removes an empty directory. Answers [`Answer::Done`].
     RemoveDirectory {
         /// Which.
         place: Place,
+        /// As for [`Operation::Unlink`].
+        expected: Option<ObjectId>,
     },
     /// Lists a directory in the order of names. Answers [`Answer::Entries`].
     ReadDirectory {
@@ -247,6 +285,19 @@ pub enum Operation {
         /// Mend what is found.
         repair: bool,
     },
+    /// Adds an I/O server to the layout: once it was met, new files use it. Answers [`Answer::Done`].
+    AddServer {
+        /// Its name.
+        name: String,
+    },
+    /// Lets an I/O server's new directory take the place of its old one, whose data are lost. Answers
+    /// [`Answer::Done`].
+    AcceptServer {
+        /// Its name.
+        name: String,
+        /// The new directory's.
+        generation: Generation,
+    },
 
     /// Reads regions of a datafile into the client's memory. Answers [`Answer::Transferred`].
     Read {
@@ -304,9 +355,23 @@ pub enum Operation {
     },
     /// Space and load. Answers [`Answer::StorageStatus`].
     StorageStatus,
+    /// From the metadata server to an I/O server: it has this number, and belongs to these metadata.
+    /// The target's incarnation is not looked at. Answers [`Answer::Done`].
+    Enroll {
+        /// Number in the layout.
+        index: u16,
+        /// Of the metadata.
+        incarnation: Incarnation,
+        /// Even if other metadata have enrolled it, which then have lost it.
+        replace: bool,
+    },
 
-    /// Who are you? Answers [`Answer::Pong`].
-    Ping,
+    /// Asks a server for its identity; needs no target. Answers [`Answer::Hello`].
+    Hello {
+        /// Where the part of the layout begins that the metadata server answers: a place in the list of
+        /// servers.
+        layout_from: u16,
+    },
 }
 
 /// Regions of a file or datafile.
@@ -386,7 +451,7 @@ pub struct DistributionHint {
 pub struct Distribution {
     /// Bytes of a strip.
     pub strip_size: u32,
-    /// Indices into the configuration's list of I/O servers, each once.
+    /// Numbers of I/O servers in the file system's layout, each once.
     pub servers: Vec<u16>,
 }
 
@@ -551,27 +616,14 @@ pub enum Answer {
         /// Requests in progress.
         busy: u32,
     },
-    /// A server's presentation.
-    Pong {
-        /// The file system's identity: differs from file system to file system.
-        file_system: u128,
-        /// The server's name in the configuration.
-        server: String,
-        /// Process id.
-        pid: u32,
-        /// Milliseconds since its start.
-        uptime_ms: u64,
-        /// Identity of the host's present run: differs after the host has lost power.
-        boot: u128,
-        /// Version of the program.
-        version: String,
-    },
+    /// A server's identity.
+    Hello(Box<Greeting>),
 }
 
 /// A directory entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// Its name: not empty, neither `.` nor `..`, without slash and NUL.
     pub name: Vec<u8>,
     /// What it names.
     pub object: ObjectId,

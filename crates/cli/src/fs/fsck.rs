@@ -182,6 +182,7 @@ fn await_removals(client: &mut Client) -> Outcome {
         && removals > 0
         && Instant::now() < deadline
     {
+        // The server tells how many are left when it is asked, and does not call.
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())

@@ -1,11 +1,17 @@
 //! `causeway fs …`: running a file system, and using one.
 //!
 //! [`session`] finds the configuration and connects; [`engine`] runs many transfers in parallel;
-//! [`tree`] walks directories here and there; then one module per verb.
+//! [`tree`] walks directories there and [`local`] here, each held by what it is and not by its path;
+//! [`partial`] has what is not whole yet, [`store`] makes it whole, [`sparse`] finds holes; then one
+//! module per verb.
 
 pub(crate) mod engine;
 pub(crate) mod errors;
+mod local;
+mod partial;
 pub(crate) mod session;
+mod sparse;
+mod store;
 pub(crate) mod text;
 pub(crate) mod tree;
 

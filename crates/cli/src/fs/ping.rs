@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use causeway_wire::fs::Answer;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -103,19 +102,13 @@ fn ask(session: &Session, index: usize, count: u32) -> Outcome<Heard> {
         times.remove(0);
     }
     times.sort_by(f64::total_cmp);
-    let Some(Answer::Pong {
-        pid,
-        uptime_ms,
-        version,
-        ..
-    }) = answer
-    else {
-        return Err(Failure::new("asking a server", "it did not say who it is"));
+    let Some(greeting) = answer else {
+        return Err(Failure::new("asking a server", "it was asked no time"));
     };
     Ok(Heard {
-        version,
-        pid,
-        uptime: Duration::from_millis(uptime_ms),
+        version: greeting.version,
+        pid: greeting.pid,
+        uptime: Duration::from_millis(greeting.uptime_ms),
         median_us: times.get(times.len() / 2).copied().unwrap_or(0.0),
         facts: client
             .report(index)

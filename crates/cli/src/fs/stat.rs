@@ -49,8 +49,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut failures = 0;
     let mut entries = Vec::new();
     for path in &arguments.paths {
+        let given = &path.0;
         let path = path.trimmed();
-        let node = match client.stat(&path, arguments.follow) {
+        let node = match client.stat(given, arguments.follow) {
             Ok(node) => node,
             Err(error) => {
                 report_item(&error.into());

@@ -6,6 +6,7 @@ mod demo;
 mod files;
 mod help;
 mod many;
+mod safety;
 mod servers;
 mod sim;
 mod stand;

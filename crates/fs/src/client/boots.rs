@@ -59,11 +59,11 @@ impl Client {
         }
         let calls = servers
             .iter()
-            .map(|server| Call::query(*server, Operation::Ping))
+            .map(|server| Call::query(*server, Operation::Hello { layout_from: 0 }))
             .collect();
         for (server, answer) in servers.iter().zip(self.rpc.call_all(calls)) {
             match answer? {
-                Answer::Pong { boot, .. } => self.boots.observe(*server, boot),
+                Answer::Hello(greeting) => self.boots.observe(*server, greeting.boot),
                 other => return Err(unfit(&other)),
             }
         }

@@ -1,6 +1,6 @@
 //! What operators ask: who is there, how full it is, is everything consistent.
 
-use causeway_wire::fs::{Answer, CheckCursor, Errno, ObjectId, Operation};
+use causeway_wire::fs::{Answer, CheckCursor, Errno, Greeting, ObjectId, Operation};
 
 use super::Client;
 use super::rpc::{Call, Trouble, done, unfit};
@@ -35,10 +35,13 @@ pub struct Orphans {
 
 impl Client {
     /// Asks one server (an index into the configuration) who it is.
-    pub fn ping(&mut self, server: usize) -> Result<Answer, Error> {
+    pub fn ping(&mut self, server: usize) -> Result<Greeting, Error> {
         let subject = self.server_name(server);
-        match self.rpc.call(Call::query(server, Operation::Ping)) {
-            Ok(answer @ Answer::Pong { .. }) => Ok(answer),
+        match self
+            .rpc
+            .call(Call::query(server, Operation::Hello { layout_from: 0 }))
+        {
+            Ok(Answer::Hello(greeting)) => Ok(*greeting),
             Ok(other) => Err(unfit(&other).during("ping", &subject)),
             Err(trouble) => Err(trouble.during("ping", &subject)),
         }

@@ -13,14 +13,15 @@ use causeway_bmi::{
 };
 use causeway_wire::codec::{Wire, Writer};
 use causeway_wire::fs::{
-    Answer, Caller, Errno, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Reply, Request,
+    Answer, Caller, Errno, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Reply, Request, Target,
 };
 
 use super::transfer::{Piece, Way};
 use crate::Error;
 use crate::config::{Configuration, ServerEntry};
 
-/// First pause before a request is repeated; it doubles up to [`LONGEST_PAUSE`].
+/// First pause before a request is repeated, since nothing tells when a server is there again; it doubles up to
+/// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// Longest pause before a request is repeated.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
@@ -28,7 +29,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// server in the middle of dying must leave time for one that meets it restarted.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(250);
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
-/// How long to wait for operations of a connection that was just dropped.
+/// How long to wait for operations of a connection that was just dropped: its method completes them at once, and
+/// only memory that a stopped peer may be writing is waited for.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Completions taken per test.
 const BATCH: usize = 64;
@@ -378,6 +380,7 @@ impl Rpc {
         self.next_tag += 1;
         let request = Request {
             reply_tag: tag,
+            target: Target::default(),
             client: self.client,
             slot: flight.call.slot.unwrap_or(0),
             sequence: flight.sequence,
@@ -611,7 +614,7 @@ impl Rpc {
             && Instant::now() < drained_by
         {
             completions.clear();
-            let idle = Duration::from_millis(10);
+            let idle = drained_by.saturating_duration_since(Instant::now());
             if self
                 .bmi
                 .testcontext(self.context, BATCH, idle, &mut completions)
@@ -732,7 +735,7 @@ pub(crate) fn unfit(answer: &Answer) -> Trouble {
         Answer::Datafiles { .. } => "datafiles",
         Answer::Checked { .. } => "a check",
         Answer::MetadataStatus { .. } | Answer::StorageStatus { .. } => "a status",
-        Answer::Pong { .. } => "a pong",
+        Answer::Hello(_) => "a greeting",
     };
     Trouble::local(
         Errno::EPROTO,

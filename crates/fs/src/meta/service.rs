@@ -416,6 +416,8 @@ impl Service {
         };
         let superblock = Superblock {
             file_system: self.settings.file_system,
+            generation: self.settings.generation,
+            incarnation: self.settings.incarnation,
         };
         let counters = Counters {
             objects: 1,
@@ -600,8 +602,8 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
             to,
             no_replace,
         } => change.rename(from, to, *no_replace),
-        Operation::Unlink { place } => change.unlink(place),
-        Operation::RemoveDirectory { place } => change.remove_directory(place),
+        Operation::Unlink { place, expected } => change.unlink(place, *expected),
+        Operation::RemoveDirectory { place, expected } => change.remove_directory(place, *expected),
         Operation::SetAttributes { object, set } => change.set_attributes(*object, set),
         Operation::Truncate { object, size } => change.truncate(*object, *size),
         Operation::FinishTruncate { object, version } => change.finish_truncate(*object, *version),

@@ -57,6 +57,7 @@ impl Bench {
     pub(super) fn request(&self, operation: Operation) -> Request {
         Request {
             reply_tag: 0,
+            target: Target::default(),
             client: 7,
             slot: 0,
             sequence: 0,
@@ -185,11 +186,17 @@ pub(super) fn mkdir(path: &str) -> Operation {
 }
 
 pub(super) fn unlink(path: &str) -> Operation {
-    Operation::Unlink { place: at(path) }
+    Operation::Unlink {
+        place: at(path),
+        expected: None,
+    }
 }
 
 pub(super) fn rmdir(path: &str) -> Operation {
-    Operation::RemoveDirectory { place: at(path) }
+    Operation::RemoveDirectory {
+        place: at(path),
+        expected: None,
+    }
 }
 
 pub(super) fn symlink(target: &str, path: &str) -> Operation {

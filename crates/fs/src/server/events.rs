@@ -6,9 +6,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
+use causeway_sys::waits;
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, Failure, MAX_MESSAGE_BYTES, ObjectId, Operation, Reply, Request,
+    Answer, Caller, Errno, Failure, Generation, Greeting, Incarnation, MAX_MESSAGE_BYTES, ObjectId,
+    Operation, Reply, Request, ServerIdentity, Target,
 };
 
 use super::callers::Callers;
@@ -23,13 +25,11 @@ use crate::data::{Pool, Scratch, Store};
 
 /// Completions and unexpected messages taken at once.
 const BATCH: usize = 64;
-/// How often requests in progress are looked through for those that make no progress.
-const PATROL: Duration = Duration::from_secs(1);
-/// How long an idle loop sleeps at most.
-const IDLE: Duration = Duration::from_secs(3600);
+/// Buffers that have not been wanted for so long are freed. Nothing waits for that.
+const KEEP_BUFFERS: Duration = Duration::from_secs(1);
 /// Threads for storage that waits for a device.
 const POOL_THREADS: usize = 8;
-/// How long a stopping server waits for requests in progress.
+/// How long a stopping server waits for requests in progress: a client that does not take its reply must not keep it.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
 /// Most datafiles in one answer to [`Operation::ListData`].
 const MAX_LISTED: u32 = 2048;
@@ -42,6 +42,8 @@ pub(super) struct Loop {
     file_system: u128,
     synced: bool,
     timeout: Duration,
+    /// No request in progress has waited for its client for too long before.
+    patrol_at: Instant,
     started: Instant,
     /// Of the host, as clients are told it.
     pub(super) boot: u128,
@@ -203,6 +205,7 @@ impl Loop {
             file_system: configuration.id,
             synced: configuration.durability == Durability::Synced,
             timeout: configuration.timeout,
+            patrol_at: Instant::now() + configuration.timeout,
             started: Instant::now(),
             boot: crate::boot::identity(),
             stop,
@@ -230,7 +233,6 @@ impl Loop {
     pub(super) fn run(mut self) -> Result<(), String> {
         let mut completions = Vec::with_capacity(BATCH);
         let mut arrived = Vec::with_capacity(BATCH);
-        let mut patrol = Instant::now() + PATROL;
         let mut stop_by: Option<Instant> = None;
         loop {
             if stop_by.is_none() && self.stop.is_stopping() {
@@ -240,7 +242,7 @@ impl Loop {
                 break;
             }
             let takes_more = stop_by.is_none() && self.busy() < MAX_REQUESTS;
-            self.sleep(takes_more, &mut completions)?;
+            self.sleep(takes_more, stop_by, &mut completions)?;
             self.bmi
                 .testcontext(self.context, BATCH, Duration::ZERO, &mut completions)
                 .map_err(|error| error.to_string())?;
@@ -261,30 +263,51 @@ impl Loop {
             }
             self.settle_metadata();
             self.run_jobs();
-            if self.busy() > 0 && Instant::now() >= patrol {
+            if self.busy() > 0 && Instant::now() >= self.patrol_at {
                 self.patrol();
-                patrol = Instant::now() + PATROL;
             }
         }
         self.end()
     }
 
-    /// Waits for something to do.
-    fn sleep(&mut self, takes_more: bool, completions: &mut Vec<Completion>) -> Result<(), String> {
+    /// Waits for something to do. Every event ends that: a message, a completion, and by the mailbox what another
+    /// thread has finished. Of time, only what has to happen then.
+    fn sleep(
+        &mut self,
+        takes_more: bool,
+        stop_by: Option<Instant>,
+        completions: &mut Vec<Completion>,
+    ) -> Result<(), String> {
         let can_run = !self.starved.is_empty() && self.staging.may_take();
-        let idle = if can_run || !self.runnable.is_empty() {
-            Duration::ZERO
-        } else if self.busy() > 0 || !takes_more || self.staging.has_idle() {
-            PATROL
-        } else {
-            IDLE
-        };
-        if takes_more {
-            let anything = self.bmi.wait(self.context, idle);
+        if can_run || !self.runnable.is_empty() {
+            return self.wait(takes_more, Duration::ZERO, completions);
+        }
+        let patrol = (self.busy() > 0).then_some(self.patrol_at);
+        let deadline = patrol.into_iter().chain(stop_by).min();
+        if deadline.is_none() && self.staging.has_idle() {
             // Buffers are made again within a request, but not for nothing.
-            if !anything && idle == PATROL && self.busy() == 0 {
+            let limit = waits::tidy_after(KEEP_BUFFERS).unwrap_or(Duration::MAX);
+            let begun = Instant::now();
+            self.wait(takes_more, limit, completions)?;
+            if begun.elapsed() >= limit {
                 self.staging.shrink();
             }
+            return Ok(());
+        }
+        let idle = deadline.map_or(Duration::MAX, |deadline| {
+            deadline.saturating_duration_since(Instant::now())
+        });
+        self.wait(takes_more, idle, completions)
+    }
+
+    fn wait(
+        &mut self,
+        takes_more: bool,
+        idle: Duration,
+        completions: &mut Vec<Completion>,
+    ) -> Result<(), String> {
+        if takes_more {
+            self.bmi.wait(self.context, idle);
             return Ok(());
         }
         // Messages that wait to be taken must not keep the loop awake now.
@@ -303,6 +326,7 @@ impl Loop {
         if self.metadata.is_some() {
             let request = Request {
                 reply_tag: 0,
+                target: Target::default(),
                 client: 0,
                 slot: 0,
                 sequence: 0,
@@ -472,7 +496,7 @@ impl Loop {
     fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<Answer>, Failure> {
         let tag = request.reply_tag;
         match request.operation {
-            Operation::Ping => Ok(Some(self.pong())),
+            Operation::Hello { .. } => Ok(Some(self.greet())),
             Operation::Read {
                 object,
                 regions,
@@ -560,15 +584,24 @@ impl Loop {
         }
     }
 
-    fn pong(&self) -> Answer {
-        Answer::Pong {
+    fn greet(&self) -> Answer {
+        let identity = ServerIdentity {
             file_system: self.file_system,
-            server: self.name.clone(),
+            name: self.name.clone(),
+            metadata: self.metadata.is_some(),
+            io: self.store.is_some(),
+            generation: Generation::NONE,
+            index: None,
+            incarnation: Incarnation::NONE,
+        };
+        Answer::Hello(Box::new(Greeting {
+            identity,
             pid: std::process::id(),
             uptime_ms: self.started.elapsed().as_millis() as u64,
             boot: self.boot,
             version: env!("CARGO_PKG_VERSION").to_owned(),
-        }
+            layout: None,
+        }))
     }
 
     fn storage_status(&self) -> Result<Answer, Failure> {
@@ -624,16 +657,20 @@ impl Loop {
     fn patrol(&mut self) {
         let now = Instant::now();
         let mut stuck = Vec::new();
+        // What begins to wait from now on has at least as much time.
+        self.patrol_at = now + self.timeout;
         for entry in self.entries.iter_mut().flatten() {
             let waits_for_client = match &entry.state {
                 EntryState::Elsewhere => false,
                 EntryState::Replying => true,
                 EntryState::Moving(job) => job.waits_for_client(),
             };
-            if waits_for_client
-                && now.duration_since(entry.moved) >= self.timeout
-                && !stuck.contains(&entry.from)
-            {
+            let due = entry.moved + self.timeout;
+            if !waits_for_client {
+                continue;
+            } else if due > now {
+                self.patrol_at = self.patrol_at.min(due);
+            } else if !stuck.contains(&entry.from) {
                 stuck.push(entry.from);
             }
         }

@@ -24,7 +24,8 @@ use crate::meta::{Reader, Service, Settings};
 const COMMIT_EACH: &str = "CAUSEWAY_COMMIT_EACH";
 /// Most changes of one batch.
 const MAX_BATCH: usize = 512;
-/// Longest time that a commit waits for company.
+/// Longest time that a commit waits for company: what it is over for is the commit itself. A request that comes
+/// meanwhile ends the wait when it is the last that was reckoned with.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
 /// The service as several threads share it.
@@ -273,7 +274,7 @@ fn now() -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use causeway_wire::fs::Caller;
+    use causeway_wire::fs::{Caller, Target};
 
     fn request() -> (Ticket, Request) {
         let ticket = Ticket {
@@ -282,6 +283,7 @@ mod tests {
         };
         let request = Request {
             reply_tag: 0,
+            target: Target::default(),
             client: 0,
             slot: 0,
             sequence: 0,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use causeway_sys::waits;
 use causeway_wire::fs::ObjectId;
 
 use super::metadata::{SharedService, lock};
@@ -16,11 +17,12 @@ use crate::config::Configuration;
 
 /// Removals done at once.
 const BATCH: usize = 512;
-/// Pause in front of a batch, so that removals gather.
+/// Pause in front of a batch, so that removals gather: a client that removes a tree is to find the servers free for
+/// it. Nothing but the server's end is to cut it short.
 const GATHER: Duration = Duration::from_millis(50);
-/// Pause after a server could not be reached.
+/// Pause after a server could not be reached: nothing tells when it can be.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the connections to I/O servers are kept without work.
+/// How long the connections to I/O servers are kept without work. No removal waits for that.
 const KEEP: Duration = Duration::from_secs(10);
 
 /// Wakes the reclaimer.
@@ -148,7 +150,7 @@ impl Work {
     fn run(mut self) {
         self.bell.ring();
         loop {
-            let most = self.client.is_some().then_some(KEEP);
+            let most = waits::tidy_after(KEEP).filter(|_| self.client.is_some());
             match self.bell.wait(most) {
                 Wake::Stop => return,
                 Wake::Quiet => {

@@ -4,7 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use causeway_fs::meta::Service;
 use causeway_wire::fs::{
-    Answer, Body, Caller, Entry, Node, ObjectId, Operation, Place, Reply, Request, Timestamp,
+    Answer, Body, Caller, Entry, Node, ObjectId, Operation, Place, Reply, Request, Target,
+    Timestamp,
 };
 
 pub(crate) fn place(path: &str) -> Place {
@@ -18,6 +19,7 @@ pub(crate) fn place(path: &str) -> Place {
 pub(crate) fn request(operation: Operation) -> Request {
     Request {
         reply_tag: 0,
+        target: Target::default(),
         client: 1,
         slot: 0,
         sequence: 0,

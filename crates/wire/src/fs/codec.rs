@@ -12,15 +12,15 @@ use self::fields::*;
 use super::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
 
-mod fields;
+pub(in crate::fs) mod fields;
 
 /// First byte of every request and reply. Another number is another protocol.
-pub const PROTOCOL_VERSION: u8 = 1;
+pub const PROTOCOL_VERSION: u8 = 2;
 /// Longest sentence in a [`Failure`], in bytes; a longer one is cut.
 pub const MAX_FAILURE_BYTES: usize = 1024;
 /// Longest finding of a check, in bytes; a longer one is cut.
 pub const MAX_FINDING_BYTES: usize = 8 << 10;
-/// Longest server name and program version in an [`Answer::Pong`], in bytes; a longer one is cut.
+/// Longest program version in a [`Greeting`], in bytes; a longer one is cut.
 pub const MAX_LABEL_BYTES: usize = 255;
 
 /// Fewest bytes of a region's descriptor: key, base, length, no object.
@@ -42,8 +42,8 @@ variants!(Operation, "operation", {
     5 => SymbolicLink { place: wire, target: bytes(MAX_PATH_BYTES) },
     6 => HardLink { object: wire, place: wire },
     7 => Rename { from: wire, to: wire, no_replace: bool },
-    8 => Unlink { place: wire },
-    9 => RemoveDirectory { place: wire },
+    8 => Unlink { place: wire, expected: option },
+    9 => RemoveDirectory { place: wire, expected: option },
     10 => ReadDirectory {
         object: wire,
         after: bytes(MAX_NAME_BYTES),
@@ -61,6 +61,8 @@ variants!(Operation, "operation", {
     19 => MetadataStatus,
     20 => Exist { objects: list(8) },
     21 => Check { after: option, repair: bool },
+    22 => AddServer { name: text(MAX_SERVER_NAME_BYTES) },
+    23 => AcceptServer { name: text(MAX_SERVER_NAME_BYTES), generation: wire },
 
     64 => Read { object: wire, regions: wire, memory: list(MIN_DESCRIPTOR_BYTES) },
     65 => Write {
@@ -75,8 +77,10 @@ variants!(Operation, "operation", {
     69 => Remove { objects: list(8) },
     70 => ListData { after: wire, limit: u32 },
     71 => StorageStatus,
+    72 => Enroll { index: u16, incarnation: wire, replace: bool },
 
-    128 => Ping,
+    // 128 was a greeting without a layout.
+    129 => Hello { layout_from: u16 },
 });
 
 variants!(Answer, "answer", {
@@ -100,14 +104,8 @@ variants!(Answer, "answer", {
     },
     8 => MetadataStatus { objects: u64, removals: u64 },
     9 => StorageStatus { total: u64, free: u64, written: u64, read: u64, busy: u32 },
-    10 => Pong {
-        file_system: u128,
-        server: text(MAX_LABEL_BYTES),
-        pid: u32,
-        uptime_ms: u64,
-        boot: u128,
-        version: text(MAX_LABEL_BYTES),
-    },
+    // 10 was a greeting without a layout.
+    11 => Hello(greeting: boxed),
 });
 
 variants!(Regions, "regions", {
@@ -168,12 +166,6 @@ record!(Failure {
     errno: wire,
     message: text(MAX_FAILURE_BYTES)
 });
-record!(Entry {
-    name: bytes(MAX_NAME_BYTES),
-    object: wire,
-    kind: wire,
-    attributes: option
-});
 
 impl Request {
     /// The reply tag of bytes that may not be a whole request, so that a malformed one can be
@@ -189,6 +181,7 @@ impl Wire for Request {
     fn encode(&self, out: &mut Writer) {
         out.u8(PROTOCOL_VERSION);
         out.u64(self.reply_tag);
+        self.target.encode(out);
         out.u128(self.client);
         out.u16(self.slot);
         out.u64(self.sequence);
@@ -200,6 +193,7 @@ impl Wire for Request {
         check_envelope(input)?;
         Ok(Self {
             reply_tag: input.u64("reply tag")?,
+            target: Target::decode(input)?,
             client: input.u128("client")?,
             slot: input.u16("slot")?,
             sequence: input.u64("sequence")?,
@@ -334,6 +328,32 @@ impl Wire for SetAttributes {
             distribution: has(5)
                 .then(|| DistributionHint::decode(input))
                 .transpose()?,
+        })
+    }
+}
+
+/// A name as directories have them: a client that joins it to a path stays below that path.
+impl Wire for Entry {
+    fn encode(&self, out: &mut Writer) {
+        out.bytes(&self.name);
+        self.object.encode(out);
+        self.kind.encode(out);
+        put!(option, &self.attributes, out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let name = take!(bytes(MAX_NAME_BYTES), input, "name");
+        if matches!(name.as_slice(), b"" | b"." | b"..") {
+            return unknown("name", name.first().copied().unwrap_or_default());
+        }
+        if let Some(byte) = name.iter().find(|byte| matches!(byte, 0 | b'/')) {
+            return unknown("name", *byte);
+        }
+        Ok(Self {
+            name,
+            object: Wire::decode(input)?,
+            kind: Wire::decode(input)?,
+            attributes: take!(option, input, "attributes"),
         })
     }
 }

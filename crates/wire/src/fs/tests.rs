@@ -18,7 +18,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Encodes to these bytes, and they decode to it.
 #[track_caller]
-fn golden<T: Wire + PartialEq + std::fmt::Debug>(value: &T, expected: &str) {
+pub(super) fn golden<T: Wire + PartialEq + std::fmt::Debug>(value: &T, expected: &str) {
     let expected: String = expected.split_whitespace().collect();
     let bytes = value.to_bytes();
     assert_eq!(hex(&bytes), expected, "{value:?}");
@@ -49,6 +49,11 @@ const DESCRIPTOR: &str = "1100000000000000 0010000000000000 2000000000000000 00"
 fn golden_requests() {
     let request = Request {
         reply_tag: 0x0102,
+        target: Target {
+            file_system: 0x10,
+            generation: Generation(0x20),
+            incarnation: Incarnation(0x30),
+        },
         client: 0xff,
         slot: 3,
         sequence: 4,
@@ -57,12 +62,14 @@ fn golden_requests() {
             gid: 100,
             groups: vec![5],
         },
-        operation: Operation::Ping,
+        operation: Operation::StorageStatus,
     };
     golden(
         &request,
-        "01 0201000000000000 ff000000000000000000000000000000 0300 0400000000000000
-         e8030000 64000000 01000000 05000000 80",
+        "02 0201000000000000
+         10000000000000000000000000000000 2000000000000000 3000000000000000
+         ff000000000000000000000000000000 0300 0400000000000000
+         e8030000 64000000 01000000 05000000 47",
     );
     assert_eq!(
         Request::reply_tag_of(&request.to_bytes()[..9]),
@@ -135,10 +142,19 @@ fn golden_operations_on_names() {
             },
             format!("07 {PLACE} {PLACE} 01"),
         ),
-        (Operation::Unlink { place: place() }, format!("08 {PLACE}")),
         (
-            Operation::RemoveDirectory { place: place() },
-            format!("09 {PLACE}"),
+            Operation::Unlink {
+                place: place(),
+                expected: Some(object),
+            },
+            format!("08 {PLACE} 01 0900000000000000"),
+        ),
+        (
+            Operation::RemoveDirectory {
+                place: place(),
+                expected: None,
+            },
+            format!("09 {PLACE} 00"),
         ),
         (
             Operation::ReadDirectory {
@@ -218,7 +234,6 @@ fn golden_operations_on_objects() {
             },
             "15 01 02 01000000 03 01",
         ),
-        (Operation::Ping, "80"),
     ];
     for (operation, expected) in cases {
         golden(&operation, expected);
@@ -365,7 +380,7 @@ fn golden_nodes() {
         };
         golden(
             &reply,
-            &format!("01 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
+            &format!("02 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
         );
     }
 }
@@ -378,7 +393,7 @@ fn golden_answers() {
             message: "no".into(),
         }),
     };
-    golden(&failure, "01 01 0200 02000000 6e6f");
+    golden(&failure, "02 01 0200 02000000 6e6f");
     let entry = |attributes| Entry {
         name: b"n".to_vec(),
         object: ObjectId(9),
@@ -448,19 +463,6 @@ fn golden_answers() {
             "09 0100000000000000 0200000000000000 0300000000000000 0400000000000000 05000000"
                 .into(),
         ),
-        (
-            Answer::Pong {
-                file_system: 1,
-                server: "s".into(),
-                pid: 2,
-                uptime_ms: 3,
-                boot: 4,
-                version: "v".into(),
-            },
-            "0a 01000000000000000000000000000000 01000000 73 02000000 0300000000000000
-             04000000000000000000000000000000 01000000 76"
-                .into(),
-        ),
     ];
     for (answer, expected) in cases {
         golden(&answer, &expected);
@@ -475,7 +477,7 @@ fn refuses_what_is_out_of_bounds() {
             "{result:?}"
         );
     };
-    for code in [0, 22, 63, 72, 127, 129, 255] {
+    for code in [0, 24, 63, 73, 127, 128, 130, 255] {
         unknown(Operation::from_bytes(&[code]));
     }
     let path = Place {
@@ -664,6 +666,7 @@ proptest! {
     #[test]
     fn requests_round_trip(
         reply_tag: u64,
+        target: (u128, u64, u64),
         client: u128,
         slot: u16,
         sequence: u64,
@@ -672,7 +675,12 @@ proptest! {
         operation in any_operation(),
     ) {
         let caller = Caller { uid: ids.0, gid: ids.1, groups };
-        let request = Request { reply_tag, client, slot, sequence, caller, operation };
+        let target = Target {
+            file_system: target.0,
+            generation: Generation(target.1),
+            incarnation: Incarnation(target.2),
+        };
+        let request = Request { reply_tag, target, client, slot, sequence, caller, operation };
         let bytes = request.to_bytes();
         prop_assert_eq!(Request::from_bytes(&bytes), Ok(request));
         // Every shorter input is refused, and none panics.
@@ -728,5 +736,39 @@ fn counts_beyond_the_input_are_refused() {
             matches!(result, Err(Malformed::TooLarge { .. })),
             "{result:?}"
         );
+    }
+}
+
+#[test]
+fn names_that_would_lead_elsewhere_are_no_entries() {
+    let answer = |name: &[u8]| Reply {
+        result: Ok(Answer::Entries {
+            entries: vec![Entry {
+                name: name.to_vec(),
+                object: ObjectId(9),
+                kind: Kind::File,
+                attributes: None,
+            }],
+            end: true,
+        }),
+    };
+    for name in [
+        &b""[..],
+        b".",
+        b"..",
+        b"/",
+        b"../x",
+        b"/etc/passwd",
+        b"a/b",
+        b"a/",
+        b"\0",
+        b"a\0b",
+    ] {
+        let bytes = answer(name).to_bytes();
+        assert!(Reply::from_bytes(&bytes).is_err(), "{name:?}");
+    }
+    for name in [&b"..."[..], b".x", b"..x", b" ", b"\xff", b"\\"] {
+        let sent = answer(name);
+        assert_eq!(Reply::from_bytes(&sent.to_bytes()), Ok(sent), "{name:?}");
     }
 }

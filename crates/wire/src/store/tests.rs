@@ -26,6 +26,8 @@ fn golden_keys() {
         (Key::Superblock, "6d"),
         (Key::NextObject, "69"),
         (Key::Counters, "6e"),
+        (Key::LayoutEpoch, "79"),
+        (Key::Server(0x0102), "76 0102"),
         (Key::Object(ObjectId(0x0102)), "6f 0000000000000102"),
         (Key::Content(ObjectId(2)), "63 0000000000000002"),
         (
@@ -77,32 +79,45 @@ fn record() -> ObjectRecord {
 fn golden_records() {
     golden(
         &record(),
-        "01 a001 01000000 02000000 03000000 0400000000000000 0000000000000000 00000000
+        "02 a001 01000000 02000000 03000000 0400000000000000 0000000000000000 00000000
          0500000000000000 06000000 0000000000000000 00000000 0700000000000000 01000000 6e
          02 01000000 74",
     );
     golden(
-        &Superblock { file_system: 2 },
-        "01 02000000000000000000000000000000",
+        &Superblock {
+            file_system: 2,
+            generation: Generation(3),
+            incarnation: Incarnation(4),
+        },
+        "02 02000000000000000000000000000000 0300000000000000 0400000000000000",
     );
-    golden(&Counter(9), "01 0900000000000000");
+    golden(
+        &ServerRecord {
+            name: "io0".into(),
+            generation: Generation(3),
+            accepted: Generation(4),
+            active: true,
+        },
+        "02 03000000 696f30 0300000000000000 0400000000000000 01",
+    );
+    golden(&Counter(9), "02 0900000000000000");
     let counters = Counters {
         objects: 1,
         removals: 2,
     };
-    golden(&counters, "01 0100000000000000 0200000000000000");
+    golden(&counters, "02 0100000000000000 0200000000000000");
     let entry = EntryRecord {
         object: ObjectId(9),
         kind: Kind::File,
     };
-    golden(&entry, "01 0900000000000000 01");
-    golden(&RemovalRecord { servers: vec![3] }, "01 01000000 0300");
+    golden(&entry, "02 0900000000000000 01");
+    golden(&RemovalRecord { servers: vec![3] }, "02 01000000 0300");
     let session = SessionRecord {
         sequence: 1,
         used: 2,
         reply: vec![3],
     };
-    golden(&session, "01 0100000000000000 0200000000000000 01000000 03");
+    golden(&session, "02 0100000000000000 0200000000000000 01000000 03");
 }
 
 #[test]
