@@ -123,6 +123,7 @@ fn empty(service: &mut Service) {
                 let name = String::from_utf8_lossy(&entry.name);
                 request(Operation::Unlink {
                     place: place(&name),
+                    expected: None,
                 })
             })
             .collect();

@@ -24,6 +24,11 @@ pub(crate) struct Arguments {
     /// The server's name in the configuration
     #[arg(long, short, value_name = "NAME")]
     server: Option<String>,
+    /// Start a metadata server that has lost acknowledged changes, without them
+    ///
+    /// What is lost is listed first, and what is cut out of the journal is kept beside it.
+    #[arg(long)]
+    accept_loss: bool,
 }
 
 /// Runs the verb.
@@ -34,6 +39,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Some(name) => named(&configuration, name)?,
         None => the_one_here(&configuration)?,
     };
+    if arguments.accept_loss {
+        let lost = causeway_fs::server::accept_loss(&configuration, &name)
+            .map_err(|error| Failure::new(format!("recovering {}", error.server), error.message))?;
+        if !lost {
+            tracing::warn!("nothing was lost: --accept-loss is not needed");
+        }
+    }
     causeway_fs::server::serve(&file, &name).map_err(|error| {
         causeway_watch::log::last_words();
         Failure::new(format!("serving {}", error.server), error.message)

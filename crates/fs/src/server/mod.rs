@@ -16,6 +16,7 @@ mod io;
 mod metadata;
 mod process;
 mod reclaim;
+mod recover;
 mod regions;
 mod staging;
 
@@ -30,6 +31,7 @@ use crate::config::{Configuration, Durability};
 use crate::data::Store;
 
 pub use process::{PARENT_PIPE, serve};
+pub use recover::accept_loss;
 
 /// Most requests in progress.
 pub const MAX_REQUESTS: usize = 256;
