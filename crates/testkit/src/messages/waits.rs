@@ -150,7 +150,14 @@ impl Waiter<'_> {
     ) -> u64 {
         self.happened.store(false, Ordering::Relaxed);
         self.orders.send(order).expect("the peer listens");
-        wait(&mut self.node, self.happened, length, noticed)
+        let late = wait(&mut self.node, self.happened, length, noticed);
+        let mut patience = Patience::new("the peer has done what it was told");
+        while !self.happened.load(Ordering::Acquire) {
+            self.node.step();
+            std::thread::yield_now();
+            patience.spend();
+        }
+        late
     }
 
     fn wait_for(&mut self, order: Order, length: Duration, number: u64) -> u64 {
