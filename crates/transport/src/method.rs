@@ -103,6 +103,13 @@ pub trait Method: Send {
     /// Ends an export. An unknown key is ignored.
     fn unexport(&mut self, peer: Peer, key: u64);
 
+    /// Whether `peer` has written each byte of an export at least once since it was made, as far as the method
+    /// can tell: always `true` where peers reach memory without it ([`Limits::one_sided`]). What a peer says it
+    /// has written is believed only then; otherwise what the memory held before would pass for its data.
+    fn is_all_written(&self, _peer: Peer, _key: u64) -> bool {
+        true
+    }
+
     /// Ends an export as [`Method::unexport`] does, but waits for nobody: `false` if the peer may be
     /// writing the memory at this moment. The caller that wants to know when it has stopped calls again, at
     /// the earliest after [`Method::tick`].

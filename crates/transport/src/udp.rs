@@ -381,6 +381,10 @@ impl<G: Ground> Method for Udp<G> {
         self.core.take_back(peer);
     }
 
+    fn is_all_written(&self, peer: Peer, key: u64) -> bool {
+        self.core.is_all_written(peer, key)
+    }
+
     fn unexport(&mut self, peer: Peer, key: u64) {
         self.core.unexport(peer, key);
     }

@@ -210,11 +210,11 @@ fn killing(durability: Durability, rounds: u64) {
     }
     assert!(workers.iter().all(|worker| worker.done > 0));
     // The name space is sound, and what the kills left behind is found.
-    let mut after = Vec::new();
+    let mut after = None;
     loop {
-        let checked = client.check_metadata(&after, false).unwrap();
+        let checked = client.check_metadata(after.as_ref(), false).unwrap();
         assert!(checked.findings.is_empty(), "{:?}", checked.findings);
-        if checked.next.is_empty() {
+        if checked.next.is_none() {
             break;
         }
         after = checked.next;

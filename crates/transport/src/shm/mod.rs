@@ -456,7 +456,7 @@ impl Method for Shm {
         }
         let shares = self.sharing.offers;
         let pair = self.pair_for_send(peer)?;
-        pair.shares = shares;
+        pair.shares = shares && pair.may_help();
         if !pair.transfers.start(transfer) {
             return Err(SendError::WouldBlock);
         }
