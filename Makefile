@@ -14,7 +14,7 @@ FUZZ_SECONDS ?= 60
 # Seconds that each flood of `make flood` lasts.
 FLOOD_SECONDS ?= 30
 # Rounds of `make kill-rounds`.
-KILL_ROUNDS ?= 100
+KILL_ROUNDS ?= 1000
 # Seeds of `make simulate`, or one of them.
 SEEDS ?= 100000
 SEED ?=
@@ -93,7 +93,7 @@ simulate: ## Simulated networks that lose, double, reorder, alter, cut off: SEED
 	CAUSEWAY_SEEDS=$(SEEDS) CAUSEWAY_SEED=$(SEED) $(CARGO) test --release --locked \
 		-p causeway-testkit --test simulator promises -- --nocapture
 
-kill-rounds: ## SIGKILL servers at random moments under load, KILL_ROUNDS times (default 100), verify each time
+kill-rounds: ## SIGKILL servers at random moments under load, KILL_ROUNDS times (default 1000), verify each time
 	CAUSEWAY_KILL_ROUNDS=$(KILL_ROUNDS) $(CARGO) test --release --locked -p causeway-fs \
 		--test whole kills -- --nocapture
 

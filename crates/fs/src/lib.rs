@@ -14,6 +14,7 @@ pub mod distribution;
 pub mod error;
 mod fatal;
 pub mod meta;
+pub mod sabotage;
 pub mod server;
 
 pub use error::Error;

@@ -14,6 +14,7 @@ use rustix::fs::{RenameFlags, XattrFlags};
 
 use super::datafile::Datafile;
 use super::place::{self, Directory};
+use crate::sabotage::{self, Sabotage};
 
 /// Most datafiles that are kept open.
 const MAX_OPEN: usize = 512;
@@ -194,6 +195,9 @@ impl Store {
 
     /// Makes a datafile's content durable. One that does not exist is durable.
     pub fn flush(&self, object: ObjectId) -> io::Result<()> {
+        if sabotage::is_on(Sabotage::DropFlush) {
+            return Ok(());
+        }
         if let Some(datafile) = self.find(object)? {
             datafile.file().sync_data()?;
             self.sync_entry(object)?;

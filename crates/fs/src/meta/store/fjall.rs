@@ -10,6 +10,8 @@ use fjall::{
 
 mod journal;
 
+use crate::sabotage::{self, Sabotage};
+
 use super::{Batch, Pair, Pairs, Persist, Store, StoreError, StoreErrorKind, View};
 
 const NAME: &str = "fjall";
@@ -122,6 +124,7 @@ impl View for FjallView {
 
 fn mode(persist: Persist) -> PersistMode {
     match persist {
+        _ if sabotage::is_on(Sabotage::DropCommit) => PersistMode::Buffer,
         Persist::Process => PersistMode::Buffer,
         Persist::Power => PersistMode::SyncData,
     }
