@@ -15,6 +15,10 @@ FUZZ_SECONDS ?= 60
 FLOOD_SECONDS ?= 30
 # Rounds of `make kill-rounds`.
 KILL_ROUNDS ?= 1000
+# Seeds of `make torture`.
+TORTURE_SEEDS ?= 1000
+# States of disks that `make power` looks at.
+CRASHES ?= 2000
 # Seeds of `make simulate`, or one of them.
 SEEDS ?= 100000
 SEED ?=
@@ -64,7 +68,7 @@ loom: ## The shared queues under every interleaving
 		-p causeway-transport --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
-.PHONY: fuzz fuzz-smoke simulate kill-rounds flood asan valgrind
+.PHONY: fuzz fuzz-smoke simulate torture power kill-rounds flood asan valgrind
 fuzz: ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time as there are processors
 	@command -v c++ >/dev/null || \
 		{ echo "make fuzz needs a C++ compiler for libFuzzer (apt-get install g++)"; exit 1; }
@@ -92,6 +96,14 @@ HOST = $(shell $(CARGO) -vV | sed -n 's/^host: //p')
 simulate: ## Simulated networks that lose, double, reorder, alter, cut off: SEEDS of them (default 100000), or just one: SEED=…
 	CAUSEWAY_SEEDS=$(SEEDS) CAUSEWAY_SEED=$(SEED) $(CARGO) test --release --locked \
 		-p causeway-testkit --test simulator promises -- --nocapture
+
+torture: ## Real servers and clients against a model while everything goes wrong: TORTURE_SEEDS times (default 1000), or one SEED=…
+	CAUSEWAY_SEEDS=$(TORTURE_SEEDS) $(if $(SEED),CAUSEWAY_SEED=$(SEED)) $(CARGO) test --release --locked \
+		-p causeway-cli --test torture reads_return -- --nocapture
+
+power: ## Loss of power at random syncs, CRASHES states for each durability (default 2000), verify each
+	CAUSEWAY_CRASHES=$(CRASHES) $(if $(SEED),CAUSEWAY_SEED=$(SEED)) $(CARGO) test --release --locked \
+		-p causeway-testkit --test power survive -- --nocapture --test-threads=1
 
 kill-rounds: ## SIGKILL servers at random moments under load, KILL_ROUNDS times (default 1000), verify each time
 	CAUSEWAY_KILL_ROUNDS=$(KILL_ROUNDS) $(CARGO) test --release --locked -p causeway-fs \

@@ -54,7 +54,7 @@ fn server_process() {
 fn cluster(directory: &std::path::Path, sabotage: Option<Sabotage>) -> DevCluster {
     let id = random_identity().unwrap();
     let mut configuration =
-        Configuration::one_machine("histories", id, directory, 1, Durability::Relaxed);
+        Configuration::one_machine("histories", id, directory, 1, Durability::Synced);
     configuration.timeout = Duration::from_secs(30);
     let arguments = [
         "--exact",
@@ -190,7 +190,10 @@ impl Recorder<'_> {
 
     fn step(&mut self) {
         let group = self.random.below(GROUPS);
-        let (one, other) = (self.random.below(NAMES) as u8, self.random.below(NAMES) as u8);
+        let (one, other) = (
+            self.random.below(NAMES) as u8,
+            self.random.below(NAMES) as u8,
+        );
         let size = 1 + self.random.spread(15) as u64;
         match self.random.below(10) {
             0 | 1 => self.call_name(group, NameCall::Create(one)),
@@ -350,5 +353,8 @@ fn names_and_sizes_are_linearizable_under_faults() {
 #[test]
 fn forgotten_replies_are_noticed() {
     let error = rounds(60, Some(Sabotage::ForgetReplies)).unwrap_err();
-    assert!(error.contains("names") || error.contains("sizes"), "{error}");
+    assert!(
+        error.contains("names") || error.contains("sizes"),
+        "{error}"
+    );
 }

@@ -95,7 +95,12 @@ impl Operation {
         }
     }
 
-    fn carry_out(&self, client: &mut Client) -> Result<(), causeway_fs::Error> {
+    /// Returns when it is durable: at its acknowledgement, or with a commit.
+    fn carry_out(
+        &self,
+        client: &mut Client,
+        durability: Durability,
+    ) -> Result<(), causeway_fs::Error> {
         let path = |name: &String| name.clone().into_bytes();
         match self {
             Self::Small(name, content) => {
@@ -123,7 +128,10 @@ impl Operation {
             Self::Rename(from, to) => client.rename(&path(from), &path(to), true),
             Self::Unlink(name) => client.unlink(&path(name)),
         }?;
-        client.commit()
+        match durability {
+            Durability::Synced => Ok(()),
+            Durability::Relaxed => client.commit(),
+        }
     }
 }
 
@@ -242,7 +250,7 @@ fn copies(durability: Durability, seed: u64, wanted: usize) -> Result<Vec<(Disk,
             let operation = Operation::random(&mut random, number, &lock(&ledger).files);
             lock(&ledger).now = Some(operation.clone());
             operation
-                .carry_out(&mut client)
+                .carry_out(&mut client, durability)
                 .map_err(|error| format!("{operation:?}: {error}"))?;
             lock(&ledger).finish(operation);
         }
@@ -282,7 +290,10 @@ fn verify(
                 .check_metadata(&after, false)
                 .map_err(|e| e.to_string())?;
             if !checked.findings.is_empty() {
-                return Err(format!("the name space is not sound: {:?}", checked.findings));
+                return Err(format!(
+                    "the name space is not sound: {:?}",
+                    checked.findings
+                ));
             }
             if checked.next.is_empty() {
                 break;
@@ -291,14 +302,20 @@ fn verify(
         }
         // It goes on from here.
         let last = Operation::Large("/last".to_owned(), Arc::new(vec![7; 50_000]));
-        last.carry_out(&mut client).map_err(|e| e.to_string())
+        last.carry_out(&mut client, durability)
+            .map_err(|e| e.to_string())
     })?;
     let recovering = lock(&recovering).take();
     Ok(recovering)
 }
 
 /// Reads a file whole, with one byte more if there is one.
-fn read(client: &mut Client, name: &str, offset: u64, len: usize) -> Result<Vec<u8>, causeway_fs::Error> {
+fn read(
+    client: &mut Client,
+    name: &str,
+    offset: u64,
+    len: usize,
+) -> Result<Vec<u8>, causeway_fs::Error> {
     let mut file = client.open(name.as_bytes())?;
     let mut bytes = vec![0; len];
     let count = client.read_at(&mut file, offset, &mut bytes)?;
@@ -322,10 +339,12 @@ fn check_files(client: &mut Client, ledger: &Ledger) -> Result<(), String> {
                     return Err(format!("renaming {from} to {to}: {old:?}, {new:?}"));
                 }
             }
-            Some(Operation::Unlink(of)) if of == name => match client.stat(name.as_bytes(), false) {
-                Err(error) if error.errno == Errno::ENOENT => {}
-                _ => check_exact(client, name, content)?,
-            },
+            Some(Operation::Unlink(of)) if of == name => {
+                match client.stat(name.as_bytes(), false) {
+                    Err(error) if error.errno == Errno::ENOENT => {}
+                    _ => check_exact(client, name, content)?,
+                }
+            }
             _ => check_exact(client, name, content)?,
         }
     }
@@ -348,7 +367,11 @@ fn check_exact(client: &mut Client, name: &str, content: &[u8]) -> Result<(), St
     let found = read(client, name, 0, content.len() + 1)
         .map_err(|error| format!("acknowledged, but {error}"))?;
     if found.len() != content.len() {
-        return Err(format!("{name} has {} of {} bytes", found.len(), content.len()));
+        return Err(format!(
+            "{name} has {} of {} bytes",
+            found.len(),
+            content.len()
+        ));
     }
     check_bytes(name, &found, 0, |at| vec![content[at as usize]])
 }
@@ -362,7 +385,9 @@ fn check_bytes(
     for (at, byte) in (offset..).zip(found) {
         let allowed = allowed(at);
         if !allowed.contains(byte) {
-            return Err(format!("byte {at} of {name} is {byte:#04x}, not of {allowed:02x?}"));
+            return Err(format!(
+                "byte {at} of {name} is {byte:#04x}, not of {allowed:02x?}"
+            ));
         }
     }
     Ok(())
@@ -404,7 +429,11 @@ fn check_overwritten(
 fn check_truncated(client: &mut Client, name: &str, old: &[u8], size: u64) -> Result<(), String> {
     let found = read(client, name, 0, old.len() + 1).map_err(|error| error.to_string())?;
     if ![size, old.len() as u64].contains(&(found.len() as u64)) {
-        return Err(format!("{name} has {} bytes, not {size} or {}", found.len(), old.len()));
+        return Err(format!(
+            "{name} has {} bytes, not {size} or {}",
+            found.len(),
+            old.len()
+        ));
     }
     check_bytes(name, &found, 0, |at| vec![old[at as usize]])
 }
@@ -418,9 +447,9 @@ fn check_names(client: &mut Client, ledger: &Ledger) -> Result<(), String> {
     for entry in entries {
         let name = format!("/{}", String::from_utf8_lossy(&entry.name));
         let begun = match &ledger.now {
-            Some(Operation::Small(new, _) | Operation::Large(new, _) | Operation::Rename(_, new)) => {
-                *new == name
-            }
+            Some(
+                Operation::Small(new, _) | Operation::Large(new, _) | Operation::Rename(_, new),
+            ) => *new == name,
             _ => false,
         };
         if !begun && !ledger.files.contains_key(&name) {
@@ -443,9 +472,13 @@ fn crashes(durability: Durability, seed: u64, wanted: usize) -> Result<usize, St
                 for time in 0..2 {
                     let outcome = verify(&left, &ledger, durability, &mut random);
                     let again = outcome.map_err(|error| {
+                        let (before, after) = (disk.paths(), left.paths());
                         format!(
-                            "seed {seed}, run {run}, crash {done}, time {time}: {error}; then: {:?}",
-                            ledger.now.as_ref().map(short)
+                            "seed {seed}, run {run}, crash {done}, time {time}: {error}; during {:?}; \
+                             names lost: {:?}, names back: {:?}",
+                            ledger.now.as_ref().map(short),
+                            before.difference(&after).collect::<Vec<_>>(),
+                            after.difference(&before).collect::<Vec<_>>(),
                         )
                     })?;
                     done += 1;

@@ -76,8 +76,11 @@ impl Commander {
             false => &self.places.impatient,
         };
         let left = run(config, arguments)?;
-        self.actor
-            .note(format!("  {arguments:?}: {} {}", left.code, left.err.trim()));
+        self.actor.note(format!(
+            "  {arguments:?}: {} {}",
+            left.code,
+            left.err.trim()
+        ));
         if left.code != 0 && !weather.admitted && !weather.excuses_verb(Some(ANYWHERE)) {
             return Err(format!("nothing excuses this: {arguments:?}: {}", left.err));
         }
@@ -176,7 +179,11 @@ impl Commander {
     fn put_tree(&mut self, files: usize, weather: &Weather) -> Result<(), String> {
         let names = (0..files).map(|number| format!("{TREE}/f{number}"));
         let names: Vec<String> = names.collect();
-        if self.has_tree || names.iter().any(|n| self.actor.names.certain(n) != Some(None)) {
+        if self.has_tree
+            || names
+                .iter()
+                .any(|n| self.actor.names.certain(n) != Some(None))
+        {
             return self.list(weather);
         }
         let local = self.local(TREE);
@@ -191,7 +198,7 @@ impl Commander {
             let file = self.actor.names.file(Content::of(content), ANYWHERE, None);
             ids.push(file);
         }
-        let path = self.actor.path("");
+        let path = self.actor.directory();
         let left = self.run(&["put", &local.display().to_string(), &path], weather)?;
         self.has_tree = true;
         for (name, id) in names.iter().zip(ids) {
@@ -272,7 +279,7 @@ impl Commander {
                 .check(0, asked.max(found.len() as u64), &found, None, |_| true)
                 .map_err(|wrong| format!("{path}: {}", wrong.0));
         }
-        if !weather.excuses_verb(Some(ANYWHERE)) || err.contains("No such file") {
+        if !weather.excuses_verb(Some(ANYWHERE)) || err.contains("there is no \"") {
             return Err(format!("nothing excuses this: {path}: {err}"));
         }
         self.actor.losses += 1;
@@ -282,8 +289,8 @@ impl Commander {
     }
 
     fn list(&mut self, weather: &Weather) -> Result<(), String> {
-        let path = self.actor.path("");
-        let left = self.run(&["ls", "-a", &path], weather)?;
+        let path = self.actor.directory();
+        let left = self.run(&["ls", &path], weather)?;
         if left.code != 0 || weather.admitted || weather.older.is_some() {
             return Ok(());
         }
@@ -306,7 +313,8 @@ impl Commander {
         };
         let left = run(config, &["fsck"])?;
         let out = String::from_utf8_lossy(&left.out).into_owned();
-        self.actor.note(format!("  fsck: {} {out} {}", left.code, left.err));
+        self.actor
+            .note(format!("  fsck: {} {out} {}", left.code, left.err));
         let ended = out.contains("records of the name space");
         if !ended && !weather.admitted && !weather.excuses_verb(Some(ANYWHERE)) {
             return Err(format!("fsck does not get through: {out} {}", left.err));

@@ -1,8 +1,8 @@
 //! A client of the library: does operations and holds every result against the model.
 
 use causeway_fs::client::{Client, CreateOptions, File as Handle};
-use causeway_wire::fs::{DistributionHint, Errno};
 use causeway_testkit::random::Random;
+use causeway_wire::fs::{DistributionHint, Errno};
 
 use crate::content::Content;
 use crate::names::{Id, Names};
@@ -76,6 +76,10 @@ impl Actor {
             trace: Vec::new(),
             losses: 0,
         })
+    }
+
+    pub(crate) fn directory(&self) -> String {
+        format!("/c{}", self.number)
     }
 
     pub(crate) fn path(&self, name: &str) -> String {
@@ -163,9 +167,7 @@ impl Actor {
             ..CreateOptions::default()
         };
         let path = self.path(name);
-        let made = self
-            .client(weather, None)
-            .create(path.as_bytes(), &options);
+        let made = self.client(weather, None).create(path.as_bytes(), &options);
         let object = made.as_ref().ok().map(|file| file.node.object.0);
         let id = self.names.file(Content::of(content), spread, object);
         match made {
@@ -260,7 +262,9 @@ impl Actor {
         if files.is_empty() && !weather.admitted {
             return Err(format!("{path} is there, but must not be"));
         }
-        let most = files.iter().filter_map(|(file, _)| Some(file.as_ref()?.content.most()));
+        let most = files
+            .iter()
+            .filter_map(|(file, _)| Some(file.as_ref()?.content.most()));
         let most = most.max().unwrap_or(0) as usize;
         let (offset, len) = part.unwrap_or((0, most + 700));
         let mut found = vec![0; len];
@@ -413,7 +417,9 @@ impl Actor {
         let fitting: Vec<Id> = candidates.iter().flatten().filter(fits).copied().collect();
         let known = |id: &&Id| self.names.files[id].object == Some(object);
         let Some(id) = fitting.iter().find(known).or(fitting.first()).copied() else {
-            return Err(format!("{path} stands for object {object}, which it never was"));
+            return Err(format!(
+                "{path} stands for object {object}, which it never was"
+            ));
         };
         if let Some(file) = self.names.files.get_mut(&id) {
             file.object = Some(object);

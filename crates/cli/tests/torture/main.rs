@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use causeway_fs::sabotage::Sabotage;
-use plan::{Fault, Plan};
+use plan::{Damage, Fault, Plan};
 use run::{Violation, run};
 
 /// Seeds that every test run takes.
@@ -90,4 +90,33 @@ fn reads_return_what_was_written_or_an_error() {
             violation.what
         );
     }
+}
+
+/// Each weakness that is built in on purpose shows within some seeds.
+#[test]
+fn weaknesses_are_noticed() {
+    let flips = |fault: &Fault| is_damage(fault, Damage::Flipped);
+    let strangers = |fault: &Fault| is_damage(fault, Damage::Foreign);
+    let losses =
+        |fault: &Fault| is_damage(fault, Damage::Shortened) || is_damage(fault, Damage::Deleted);
+    let cases: [(Sabotage, fn(&Fault) -> bool); 3] = [
+        (Sabotage::SkipChecksum, flips),
+        (Sabotage::AcceptDirectory, strangers),
+        (Sabotage::IgnoreLength, losses),
+    ];
+    for (sabotage, only) in cases {
+        let found = run_seeds(1, SABOTAGE_SEEDS, Some(only), Some(sabotage));
+        let (seed, violation) = found.unwrap_or_else(|| {
+            panic!(
+                "{} shows in none of {SABOTAGE_SEEDS} seeds",
+                sabotage.name()
+            )
+        });
+        eprintln!("{}: seed {seed}: {}", sabotage.name(), violation.what);
+    }
+}
+
+/// Whether a fault is this damage to an I/O server.
+fn is_damage(fault: &Fault, damage: Damage) -> bool {
+    matches!(fault, Fault::Wrong { server: 1.., how } if *how == damage)
 }

@@ -20,17 +20,46 @@ pub(crate) enum Spread {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Op {
     /// Makes the file, or gives it a new content if it exists.
-    Fill { slot: usize, len: usize, spread: Spread },
-    Write { slot: usize, offset: usize, len: usize },
-    Truncate { slot: usize, size: usize },
-    Sync { slot: usize },
-    Read { slot: usize },
-    ReadPart { slot: usize, offset: usize, len: usize },
-    Rename { from: usize, to: usize },
-    Link { from: usize, to: usize },
-    Unlink { slot: usize },
+    Fill {
+        slot: usize,
+        len: usize,
+        spread: Spread,
+    },
+    Write {
+        slot: usize,
+        offset: usize,
+        len: usize,
+    },
+    Truncate {
+        slot: usize,
+        size: usize,
+    },
+    Sync {
+        slot: usize,
+    },
+    Read {
+        slot: usize,
+    },
+    ReadPart {
+        slot: usize,
+        offset: usize,
+        len: usize,
+    },
+    Rename {
+        from: usize,
+        to: usize,
+    },
+    Link {
+        from: usize,
+        to: usize,
+    },
+    Unlink {
+        slot: usize,
+    },
     /// Writes this client's bytes between those of the others, in the file that all share.
-    WriteShared { cell: usize },
+    WriteShared {
+        cell: usize,
+    },
     ReadShared,
 }
 
@@ -54,19 +83,36 @@ pub(crate) enum Verb {
 pub(crate) enum Fault {
     None,
     /// Killed, and started again at once: clients notice nothing.
-    Restart { server: usize, after_us: u64 },
+    Restart {
+        server: usize,
+        after_us: u64,
+    },
     /// Stopped by a signal for a moment: clients notice nothing.
-    Pause { server: usize, after_us: u64 },
+    Pause {
+        server: usize,
+        after_us: u64,
+    },
     /// Killed, and started again only when the phase is over.
-    Down { server: usize, after_us: u64 },
+    Down {
+        server: usize,
+        after_us: u64,
+    },
     /// Stopped by a signal while the phase lasts.
-    Halt { server: usize, after_us: u64 },
+    Halt {
+        server: usize,
+        after_us: u64,
+    },
     /// Started on something that is not its directory as it was.
-    Wrong { server: usize, how: Damage },
+    Wrong {
+        server: usize,
+        how: Damage,
+    },
     /// The disk of I/O server 0 has no room.
     Full,
     /// A copy of the directory is kept for [`Damage::Older`].
-    Keep { server: usize },
+    Keep {
+        server: usize,
+    },
 }
 
 /// What a server finds instead of its directory.

@@ -41,8 +41,7 @@ pub(crate) fn run(
         Err(what) => return Err(violation(what, Vec::new())),
     };
     for (number, phase) in plan.phases.iter().enumerate() {
-        run.trace
-            .push(format!("phase {number}: {:?}", phase.fault));
+        run.trace.push(format!("phase {number}: {:?}", phase.fault));
         let outcome = run.phase(phase);
         run.gather();
         if let Err(what) = outcome {
@@ -87,9 +86,7 @@ impl Run {
             distribution: hint(Spread::Both),
             ..CreateOptions::default()
         };
-        let mut shared = client
-            .create(SHARED.as_bytes(), &options)
-            .map_err(failed)?;
+        let mut shared = client.create(SHARED.as_bytes(), &options).map_err(failed)?;
         client.truncate(&mut shared, CELL * CELLS).map_err(failed)?;
         Ok(Self {
             world,
@@ -193,7 +190,10 @@ impl Run {
     /// Keeps a copy of a server's directory, and what clients know at that moment.
     fn keep(&mut self, server: usize) -> Result<(), String> {
         self.world.kill(server);
-        copy_tree(&self.world.home(server), &self.world.beside(server, "older"))?;
+        copy_tree(
+            &self.world.home(server),
+            &self.world.beside(server, "older"),
+        )?;
         // What is in doubt at this moment is settled first, so that the knowledge fits the copy.
         self.world.must_start(server)?;
         self.verify()?;

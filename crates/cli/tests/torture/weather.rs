@@ -71,9 +71,10 @@ impl Weather {
             Excuse::Nothing => false,
             Excuse::Full => errno == Errno::ENOSPC,
             // What is not there cannot be known from a server that is not there.
-            Excuse::Away | Excuse::Wrong => {
-                !matches!(errno, Errno::ENOENT | Errno::EEXIST | Errno::ENOTDIR | Errno::EISDIR)
-            }
+            Excuse::Away | Excuse::Wrong => !matches!(
+                errno,
+                Errno::ENOENT | Errno::EEXIST | Errno::ENOTDIR | Errno::EISDIR
+            ),
         }
     }
 

@@ -96,7 +96,11 @@ pub(crate) fn copy_tree(from: &Path, to: &Path) -> Result<(), String> {
     let status = Command::new("cp").arg("-a").arg(from).arg(to).status();
     match status {
         Ok(status) if status.success() => Ok(()),
-        other => Err(format!("cp -a {} {}: {other:?}", from.display(), to.display())),
+        other => Err(format!(
+            "cp -a {} {}: {other:?}",
+            from.display(),
+            to.display()
+        )),
     }
 }
 
@@ -358,7 +362,11 @@ fn mount(directory: &Path) -> Result<Mount, String> {
 pub(crate) fn files_below(directory: &Path) -> Vec<PathBuf> {
     let (mut files, mut todo) = (Vec::new(), vec![directory.to_owned()]);
     while let Some(directory) = todo.pop() {
-        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(&directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             match entry.file_type() {
                 Ok(kind) if kind.is_dir() => todo.push(entry.path()),
                 Ok(kind) if kind.is_file() => files.push(entry.path()),

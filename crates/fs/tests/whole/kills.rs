@@ -103,7 +103,10 @@ impl Worker {
     fn overwrite(&mut self, client: &mut Client, name: String) -> Result<(), causeway_fs::Error> {
         let mut bytes = self.files[&name].clone();
         let offset = self.dice.below(bytes.len() as u64 + 5_000) as usize;
-        let new = pattern(self.dice.below(u64::MAX), self.dice.below(30_000) as usize + 1);
+        let new = pattern(
+            self.dice.below(u64::MAX),
+            self.dice.below(30_000) as usize + 1,
+        );
         let mut file = client.open(name.as_bytes())?;
         client.write_at(&mut file, offset as u64, &new)?;
         self.sync_sometimes(client, &mut file)?;
@@ -237,7 +240,9 @@ fn killing(durability: Durability, rounds: u64) {
                 std::thread::sleep(moment);
                 victims.clone().for_each(|one| cluster.kill(one).unwrap());
                 std::thread::sleep(Duration::from_micros(dice.below(20_000)));
-                victims.clone().for_each(|one| cluster.restart(one).unwrap());
+                victims
+                    .clone()
+                    .for_each(|one| cluster.restart(one).unwrap());
             }));
             stop.store(true, Ordering::Relaxed);
             if let Err(panic) = outcome {

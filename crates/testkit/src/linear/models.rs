@@ -92,11 +92,9 @@ impl Model for Names {
                     _ => Vec::new(),
                 }
             }
-            (
-                NameCall::Unlink(_) | NameCall::Rename(..),
-                None,
-                None | Some(NameReturn::Absent),
-            ) => same(),
+            (NameCall::Unlink(_) | NameCall::Rename(..), None, None | Some(NameReturn::Absent)) => {
+                same()
+            }
             (NameCall::Unlink(name), Some(_), None | Some(NameReturn::Done)) => {
                 with(&[(name, None)])
             }

@@ -219,7 +219,11 @@ fn the_search_finds_what_trying_every_order_finds() {
         let events = random_history(&mut random, count, true);
         let expected = by_force(&events, &mut Vec::new(), &Names.start());
         bad += usize::from(!expected);
-        assert_eq!(is_good(&Names, &events), expected, "seed {seed}: {events:?}");
+        assert_eq!(
+            is_good(&Names, &events),
+            expected,
+            "seed {seed}: {events:?}"
+        );
     }
     assert!((200..1900).contains(&bad), "{bad} of 2000 are bad");
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::random::Random;
@@ -169,7 +170,8 @@ impl Node {
         let size = node.size();
         let first = size / SECTOR as u64;
         let keep = (size % SECTOR as u64) as usize;
-        node.sectors.retain(|&number, _| number < size.div_ceil(SECTOR as u64));
+        node.sectors
+            .retain(|&number, _| number < size.div_ceil(SECTOR as u64));
         if keep > 0
             && let Some(versions) = node.sectors.get_mut(&first)
             && let Some(sector) = &mut versions.safe
@@ -435,6 +437,19 @@ impl Disk {
         left
     }
 
+    /// Paths of everything that has a name here.
+    pub fn paths(&self) -> BTreeSet<PathBuf> {
+        let (mut paths, mut todo) = (BTreeSet::new(), vec![(ROOT, PathBuf::new())]);
+        while let Some((directory, path)) = todo.pop() {
+            for (name, number) in self.list(directory) {
+                let path = path.join(name);
+                todo.push((number, path.clone()));
+                paths.insert(path);
+            }
+        }
+        paths
+    }
+
     fn forget_the_unreachable(&mut self) {
         let mut reached = BTreeSet::from([ROOT]);
         let mut todo = vec![ROOT];
@@ -480,7 +495,9 @@ mod tests {
     /// Everything that a crash may leave of `name`.
     fn outcomes(disk: &Disk, name: &str) -> BTreeSet<Option<Vec<u8>>> {
         let mut random = Random::new(1);
-        (0..600).map(|_| file(&disk.crash(&mut random), name)).collect()
+        (0..600)
+            .map(|_| file(&disk.crash(&mut random), name))
+            .collect()
     }
 
     #[test]
@@ -488,7 +505,11 @@ mod tests {
         let mut disk = Disk::new(1 << 20, (0, 0));
         let number = disk.make(key("a"), false, 0o600, (0, 0));
         disk.write(number, 0, &[1; 2 * SECTOR]);
-        assert_eq!(outcomes(&disk, "a").len(), 1 + 1 + 4, "absent, empty, four mixtures");
+        assert_eq!(
+            outcomes(&disk, "a").len(),
+            1 + 1 + 4,
+            "absent, empty, four mixtures"
+        );
         disk.sync(number, false);
         // The directory was not synced.
         let expected = BTreeSet::from([None, Some(vec![1; 2 * SECTOR])]);
@@ -499,7 +520,10 @@ mod tests {
         assert_eq!(left.len(), 4, "each sector is old or new");
         assert!(left.iter().flatten().all(|bytes| bytes.len() == 2 * SECTOR));
         disk.sync(number, false);
-        assert_eq!(outcomes(&disk, "a"), BTreeSet::from([Some(vec![2; 2 * SECTOR])]));
+        assert_eq!(
+            outcomes(&disk, "a"),
+            BTreeSet::from([Some(vec![2; 2 * SECTOR])])
+        );
         disk.set_size(number, 10);
         let expected = BTreeSet::from([Some(vec![2; 10]), Some(vec![2; 2 * SECTOR])]);
         assert!(outcomes(&disk, "a").is_superset(&expected));

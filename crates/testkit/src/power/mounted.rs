@@ -407,7 +407,16 @@ impl Filesystem for Served {
         let (total, free) = self.disk(|disk| disk.space());
         let blocks = |bytes: u64| bytes / u64::from(BLOCK);
         let free = blocks(free);
-        reply.statfs(blocks(total), free, free, 1 << 20, 1 << 20, BLOCK, 255, BLOCK);
+        reply.statfs(
+            blocks(total),
+            free,
+            free,
+            1 << 20,
+            1 << 20,
+            BLOCK,
+            255,
+            BLOCK,
+        );
     }
 
     fn setxattr(
@@ -425,14 +434,7 @@ impl Filesystem for Served {
         reply.ok();
     }
 
-    fn getxattr(
-        &self,
-        _: &Request,
-        number: INodeNo,
-        name: &OsStr,
-        size: u32,
-        reply: ReplyXattr,
-    ) {
+    fn getxattr(&self, _: &Request, number: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let value = self.disk(|disk| disk.node(number.0)?.attributes().get(name).cloned());
         match value {
             None => reply.error(Errno::ENODATA),
