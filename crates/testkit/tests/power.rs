@@ -284,10 +284,10 @@ fn verify(
         check_files(&mut client, ledger)?;
         mounted.stop_watching();
         check_names(&mut client, ledger)?;
-        let mut after = Vec::new();
+        let mut after = None;
         loop {
             let checked = client
-                .check_metadata(&after, false)
+                .check_metadata(after.as_ref(), false)
                 .map_err(|e| e.to_string())?;
             if !checked.findings.is_empty() {
                 return Err(format!(
@@ -295,7 +295,7 @@ fn verify(
                     checked.findings
                 ));
             }
-            if checked.next.is_empty() {
+            if checked.next.is_none() {
                 break;
             }
             after = checked.next;

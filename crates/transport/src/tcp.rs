@@ -342,6 +342,11 @@ impl Method for Tcp {
         Ok(state.session.export(key, memory, access))
     }
 
+    fn is_all_written(&self, peer: Peer, key: u64) -> bool {
+        let state = self.slots.shown(peer);
+        state.is_some_and(|state| state.session.is_all_written(key))
+    }
+
     fn unexport(&mut self, peer: Peer, key: u64) {
         if let Some(state) = self.slots.get_mut(peer) {
             state.session.unexport(key);

@@ -285,8 +285,7 @@ impl<G: Ground> Udp<G> {
                 return;
             }
             let deadline = self.core.next_deadline().unwrap_or(until).min(until);
-            let nap = deadline.saturating_sub(now);
-            if !self.ground.wait(nap.min(Duration::from_millis(10))) {
+            if !self.ground.wait(deadline.saturating_sub(now)) {
                 return;
             }
         }
@@ -380,6 +379,10 @@ impl<G: Ground> Method for Udp<G> {
 
     fn take_back(&mut self, peer: Peer) {
         self.core.take_back(peer);
+    }
+
+    fn is_all_written(&self, peer: Peer, key: u64) -> bool {
+        self.core.is_all_written(peer, key)
     }
 
     fn unexport(&mut self, peer: Peer, key: u64) {

@@ -116,7 +116,7 @@ impl Wire for Process {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let incarnation = input.u64("incarnation")?;
         let doorbell_bit = input.u32("doorbell bit")?;
-        let last = u64::from(doorbell::OWN_BIT) - 1;
+        let last = u64::from(doorbell::MAX_PEERS) - 1;
         within(doorbell_bit, last, "doorbell bit")?;
         Ok(Self {
             incarnation,
@@ -460,10 +460,10 @@ pub mod doorbell {
     /// Bytes of the page.
     pub const BYTES: usize = 4096;
     /// Not 0 while the process sleeps or is about to: the sleep's number times [`SLEEP_STEP`], with the
-    /// flags below. Its low half is the futex that a dozing process sleeps on.
+    /// flags below. Its low half is the futex that a parked process sleeps on.
     pub const ARMED: usize = 0;
     /// Flag of [`ARMED`]: the process sleeps on this word itself, not on its descriptors.
-    pub const DOZES: u64 = 1;
+    pub const PARKED: u64 = 1;
     /// Flag of [`ARMED`]: somebody is about to wake the word's sleeper.
     pub const CALLED: u64 = 2;
     /// The flags lie below the numbers of sleeps.
@@ -478,9 +478,8 @@ pub mod doorbell {
     pub const WORDS_PER_SUMMARY_BIT: usize = 8;
     /// Bits of the bitmap.
     pub const BITS: u32 = (BITMAP_WORDS * 64) as u32;
-    /// The bit that the process rings itself, from another of its threads; also the most peers of one
-    /// process, which have the bits below.
-    pub const OWN_BIT: u32 = BITS - 1;
+    /// The most peers of one process, which have the bits below this one.
+    pub const MAX_PEERS: u32 = BITS - 1;
 
     const _: () = assert!(BITMAP_WORDS.div_ceil(WORDS_PER_SUMMARY_BIT) <= 64);
 }

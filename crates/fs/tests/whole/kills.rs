@@ -184,11 +184,11 @@ impl Worker {
 
 /// The name space is sound.
 fn check_names(client: &mut Client) {
-    let mut after = Vec::new();
+    let mut after = None;
     loop {
-        let checked = client.check_metadata(&after, false).unwrap();
+        let checked = client.check_metadata(after.as_ref(), false).unwrap();
         assert!(checked.findings.is_empty(), "{:?}", checked.findings);
-        if checked.next.is_empty() {
+        if checked.next.is_none() {
             break;
         }
         after = checked.next;

@@ -543,6 +543,15 @@ pub(super) fn refusal(error: &std::io::Error) -> String {
     format!("cross-memory attach: {error}{hint}")
 }
 
+impl Pair {
+    /// Whether the peer may be believed what it says it has copied into our memory. That it left some of it as it
+    /// was is not seen; a process of our own user could read what was there by other ways.
+    pub(super) fn may_help(&self) -> bool {
+        self.credentials
+            .is_some_and(|peer| peer.uid == self.own.uid)
+    }
+}
+
 /// Whether a process of user `own` lets itself be reached by, or reaches out to, one of user `peer`.
 /// Memory that both write is safe only within one user's trust; root has that of everybody.
 pub(super) fn may_connect(own: Own, peer: u32, we_reach_out: bool) -> bool {
