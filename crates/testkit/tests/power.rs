@@ -17,7 +17,7 @@ use std::time::Duration;
 use causeway_fs::client::{Client, ClientOptions, CreateOptions};
 use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::sabotage::{self, Sabotage};
-use causeway_fs::server::{Server, StopHandle};
+use causeway_fs::server::{self, Server, StopHandle};
 use causeway_testkit::power::{Disk, Mounted};
 use causeway_testkit::random::{self, Random};
 use causeway_wire::fs::Errno;
@@ -207,8 +207,8 @@ fn with_servers<R>(
             .collect();
         let outcome = work();
         drop(stop);
-        for server in running {
-            match server.join() {
+        for one in running {
+            match one.join() {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => return outcome.and(Err(error.to_string())),
                 Err(_) => return Err("a server has panicked".to_owned()),
@@ -233,6 +233,9 @@ fn copies(durability: Durability, seed: u64, wanted: usize) -> Result<Vec<(Disk,
     let configuration = configuration(mounted.path(), sockets.path(), durability);
     let ledger = Arc::new(Mutex::new(Ledger::default()));
     let copies = Copies::default();
+    for entry in &configuration.servers {
+        server::format(&configuration, &entry.name).map_err(|error| error.to_string())?;
+    }
     with_servers(&configuration, 1, || {
         let mut client = client(&configuration);
         // The servers are there: from now on everything counts.

@@ -215,6 +215,9 @@ impl Run {
         let worked = made.and_then(|()| {
             match self.world.start(server)? {
                 Start::Refuses(why) => self.trace.push(format!("refused: {why}")),
+                Start::Serves if is_refused(how) => {
+                    return Err("a server takes a directory that is not its own".to_owned());
+                }
                 Start::Serves => {
                     self.trace.push("it serves".to_owned());
                     // Loss that is said aloud may happen to damaged names.
@@ -327,6 +330,11 @@ impl Run {
         }
         self.verify()
     }
+}
+
+/// Whether a server must see at once that its directory is not as it was formatted.
+fn is_refused(how: Damage) -> bool {
+    matches!(how, Damage::Empty | Damage::Gutted | Damage::Foreign)
 }
 
 fn bad(excuse: Excuse, server: usize) -> Weather {

@@ -111,6 +111,11 @@ struct Found {
 }
 
 impl Fjall {
+    /// Whether acknowledged changes were given up when the store was opened.
+    pub fn has_lost(&self) -> bool {
+        self.lost
+    }
+
     /// Opens the store in `directory`, or makes one there.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         Self::open_with(directory, &Options::default())
@@ -417,10 +422,6 @@ impl Store for Fjall {
 
     fn write_out(&self) -> Result<(), StoreError> {
         self.engine.write_out()
-    }
-
-    fn has_lost(&self) -> bool {
-        self.lost
     }
 }
 
