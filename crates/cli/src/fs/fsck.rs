@@ -75,8 +75,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut result = Result::default();
     check_names(&mut client, arguments.repair, &mut result, &progress)?;
     check_striped(&session, &mut client, &mut result, &progress)?;
-    for index in session.configuration.io_servers() {
-        let name = server_name(&session, index);
+    for server in client.layout()?.servers {
+        let (index, name) = (client.server_of(server.index)?, &server.name);
         check_datafiles(
             &mut client,
             index,

@@ -33,6 +33,7 @@ pub(crate) mod put;
 mod rm;
 mod scrub;
 mod serve;
+mod servers;
 mod stat;
 
 use clap::{Args, Subcommand};
@@ -67,6 +68,7 @@ enum Verb {
     Du(du::Arguments),
     Df(df::Arguments),
     Ping(ping::Arguments),
+    Servers(servers::Arguments),
     Fsck(fsck::Arguments),
     Scrub(scrub::Arguments),
 }
@@ -100,6 +102,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Verb::Du(arguments) => du::run(arguments),
         Verb::Df(arguments) => df::run(arguments),
         Verb::Ping(arguments) => ping::run(arguments),
+        Verb::Servers(arguments) => servers::run(arguments),
         Verb::Fsck(arguments) => fsck::run(arguments),
         Verb::Scrub(arguments) => scrub::run(arguments),
     }

@@ -402,7 +402,8 @@ impl Client {
         end: u64,
     ) -> Result<bool, Trouble> {
         let clock = StageClock::start(self.record_stages);
-        self.meet(&self.io_servers(distribution)?)?;
+        let servers = self.io_servers(distribution)?;
+        self.meet(&servers)?;
         let losses = self.boots.losses();
         let (planned, calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
         let clock = clock.next(&mut self.stages, "write: plan");
@@ -449,7 +450,7 @@ impl Client {
     }
 
     fn data_calls(
-        &self,
+        &mut self,
         file: &File,
         distribution: &Distribution,
         regions: &[Region],
@@ -473,7 +474,7 @@ impl Client {
         Ok((planned, calls))
     }
 
-    fn io_servers(&self, distribution: &Distribution) -> Result<Vec<usize>, Trouble> {
+    fn io_servers(&mut self, distribution: &Distribution) -> Result<Vec<usize>, Trouble> {
         let positions = 0..distribution.servers.len();
         positions
             .map(|position| self.io_server(distribution, position))
@@ -481,25 +482,17 @@ impl Client {
     }
 
     /// The configuration's index of a distribution's server.
-    fn io_server(&self, distribution: &Distribution, position: usize) -> Result<usize, Trouble> {
+    fn io_server(
+        &mut self,
+        distribution: &Distribution,
+        position: usize,
+    ) -> Result<usize, Trouble> {
         let number = distribution
             .servers
             .get(position)
             .copied()
             .unwrap_or(u16::MAX);
-        self.numbered_server(number)
-    }
-
-    /// The configuration's index of the server with this number.
-    pub(super) fn numbered_server(&self, number: u16) -> Result<usize, Trouble> {
-        self.io.get(usize::from(number)).copied().ok_or_else(|| {
-            let message = format!(
-                "the file lies on I/O server number {number}, and the configuration has only {}; \
-                 is it the configuration of this file system?",
-                self.io.len()
-            );
-            Trouble::local(Errno::EINVAL, message)
-        })
+        self.rpc.server_of(number)
     }
 
     /// Moves a stuffed file's content to its first server, or helps whoever began that.

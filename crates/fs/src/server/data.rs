@@ -87,7 +87,7 @@ impl Loop {
         self.store.as_ref().ok_or_else(|| {
             failure(
                 Errno::WRONG_SERVER,
-                format!("server {} does not keep datafiles", self.name),
+                format!("server {} does not keep datafiles", self.identity.name),
             )
         })
     }
@@ -170,7 +170,7 @@ fn done(result: Result<(), Fault>, doing: &str, object: ObjectId) -> Result<Answ
 }
 
 /// Only root and the servers' user may do this.
-fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure> {
+pub(super) fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure> {
     let own = rustix::process::geteuid().as_raw();
     if caller.uid == 0 || caller.uid == own {
         return Ok(());

@@ -9,17 +9,19 @@ use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, W
 use causeway_sys::waits;
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, Failure, Generation, Greeting, Incarnation, MAX_MESSAGE_BYTES,
-    Operation, Reply, Request, ServerIdentity, Target,
+    Answer, Caller, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, Request,
+    ServerIdentity, Target,
 };
+use causeway_wire::home::Enrollment;
 
 use super::callers::Callers;
+use super::data::check_operator;
 use super::home::Home;
 use super::io::Job;
-use super::metadata::Metadata;
-use super::reclaim::{Bell, Reclaimer};
+use super::metadata::{Bells, Metadata};
+use super::reclaim::Beside;
 use super::staging::Staging;
-use super::{MAX_REQUESTS, StopHandle, Ticket};
+use super::{MAX_REQUESTS, StopHandle, Ticket, identity, reclaim, register};
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Pool, Scratch, Store};
 
@@ -36,13 +38,14 @@ const LAST_REQUESTS: Duration = Duration::from_secs(5);
 pub(super) struct Loop {
     pub(super) bmi: Bmi,
     pub(super) context: Context,
-    pub(super) name: String,
-    file_system: u128,
+    pub(super) identity: ServerIdentity,
+    /// Names of the I/O servers of the configuration.
+    io_names: Vec<String>,
     pub(super) synced: bool,
     timeout: Duration,
     /// No request in progress has waited for its client for too long before.
     patrol_at: Instant,
-    started: Instant,
+    pub(super) started: Instant,
     /// Of the host, as clients are told it.
     pub(super) boot: u128,
     stop: StopHandle,
@@ -67,10 +70,10 @@ pub(super) struct Loop {
     pub(super) cleaning: bool,
     pub(super) written: u64,
     pub(super) read: u64,
-    // The reclaimer stops before the metadata, and both before the directory is released.
-    reclaimer: Option<Reclaimer>,
+    // Threads beside the loop stop before the metadata, and all before the directory is released.
+    beside: Vec<Beside>,
     metadata: Option<Metadata>,
-    _home: Home,
+    pub(super) home: Home,
 }
 
 /// A request in progress.
@@ -157,6 +160,31 @@ pub(super) fn failure(errno: Errno, message: impl Into<String>) -> Failure {
     }
 }
 
+/// Opens the metadata and starts the threads that work on them beside the loop.
+fn open_metadata(
+    configuration: &Configuration,
+    home: &Home,
+    mailbox: Mailbox,
+) -> Result<(Metadata, Vec<Beside>), String> {
+    let bells = Bells::default();
+    let deliver = Box::new(move |replies| mailbox.put(Done::Replies(replies)));
+    let generation = home.identity().generation;
+    let metadata = Metadata::open(
+        &home.metadata(),
+        configuration,
+        generation,
+        bells.clone(),
+        deliver,
+    )
+    .map_err(|failure| format!("the metadata cannot be opened: {}", failure.message))?;
+    let no_thread = |error: std::io::Error| format!("no thread can start: {error}");
+    let reclaimer = reclaim::start(configuration.clone(), metadata.service(), bells.reclaimer)
+        .map_err(no_thread)?;
+    let registrar = register::start(configuration.clone(), metadata.service(), bells.registrar)
+        .map_err(no_thread)?;
+    Ok((metadata, vec![reclaimer, registrar]))
+}
+
 impl Loop {
     pub(super) fn new(
         configuration: &Configuration,
@@ -172,24 +200,22 @@ impl Loop {
             sender,
             waker: bmi.waker(),
         };
-        let (mut metadata, mut reclaimer) = (None, None);
+        let (mut metadata, mut beside) = (None, Vec::new());
         if entry.metadata {
-            let bell = Bell::default();
-            let mailbox = mailbox.clone();
-            let deliver = Box::new(move |replies| mailbox.put(Done::Replies(replies)));
-            let opened = Metadata::open(&home.metadata(), configuration, bell.clone(), deliver)
-                .map_err(|failure| format!("the metadata cannot be opened: {}", failure.message))?;
-            let started = Reclaimer::start(configuration.clone(), opened.service(), bell);
-            reclaimer = Some(started.map_err(|error| format!("no thread can start: {error}"))?);
-            metadata = Some(opened);
+            let (opened, threads) = open_metadata(configuration, &home, mailbox.clone())?;
+            (metadata, beside) = (Some(opened), threads);
+        }
+        let identity = identity::of(&home, metadata.as_ref().map(Metadata::incarnation));
+        if let Some(store) = &store {
+            store.set_incarnation(identity.incarnation);
         }
         home.sync()
             .map_err(|error| format!("its directory cannot be made durable: {error}"))?;
         Ok(Self {
             bmi,
             context,
-            name: entry.name.clone(),
-            file_system: configuration.id,
+            identity,
+            io_names: configuration.io_names(),
             synced: configuration.durability == Durability::Synced,
             timeout: configuration.timeout,
             patrol_at: Instant::now() + configuration.timeout,
@@ -212,9 +238,9 @@ impl Loop {
             cleaning: false,
             written: 0,
             read: 0,
-            reclaimer,
+            beside,
             metadata,
-            _home: home,
+            home,
         })
     }
 
@@ -313,7 +339,7 @@ impl Loop {
         if self.busy() > 0 {
             tracing::warn!(requests = self.busy(), "ending in the middle of requests");
         }
-        self.reclaimer = None;
+        self.beside.clear();
         if self.metadata.is_some() {
             let request = Request {
                 reply_tag: 0,
@@ -474,6 +500,11 @@ impl Loop {
             let result = Err(failure);
             return self.respond(from, tag, &Reply { result });
         }
+        if let Err(failure) = identity::check(&self.identity, &request) {
+            tracing::debug!(failure.message, "a request for another server");
+            let result = Err(failure);
+            return self.respond(from, tag, &Reply { result });
+        }
         match self.dispatch(from, request) {
             Ok(Some(answer)) => self.respond(from, tag, &Reply { result: Ok(answer) }),
             Ok(None) => {}
@@ -487,7 +518,21 @@ impl Loop {
     /// Carries a request out; `None` if its answer comes later.
     fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<Answer>, Failure> {
         match request.operation {
-            Operation::Hello { .. } => Ok(Some(self.greet())),
+            Operation::Hello { layout_from } => Ok(Some(self.greet(layout_from))),
+            Operation::Enroll {
+                index,
+                incarnation,
+                replace,
+            } => {
+                check_operator(&request.caller, "enroll a server")?;
+                let wanted = Enrollment { index, incarnation };
+                self.enroll(wanted, replace).map(Some)
+            }
+            Operation::AddServer { .. } | Operation::AcceptServer { .. } => {
+                check_operator(&request.caller, "change the layout")?;
+                self.check_layout_change(&request.operation)?;
+                self.metadata_request(from, request)
+            }
             Operation::Read { .. }
             | Operation::Write { .. }
             | Operation::Seed { .. }
@@ -511,7 +556,7 @@ impl Loop {
         let Some(metadata) = &self.metadata else {
             return Err(failure(
                 Errno::WRONG_SERVER,
-                format!("server {} does not keep the metadata", self.name),
+                format!("server {} does not keep the metadata", self.identity.name),
             ));
         };
         if let Some(reply) = metadata.answer(&request) {
@@ -534,24 +579,29 @@ impl Loop {
         }
     }
 
-    fn greet(&self) -> Answer {
-        let identity = ServerIdentity {
-            file_system: self.file_system,
-            name: self.name.clone(),
-            metadata: self.metadata.is_some(),
-            io: self.store.is_some(),
-            generation: Generation::NONE,
-            index: None,
-            incarnation: Incarnation::NONE,
+    /// The part of the layout that begins at this place, from the metadata server.
+    pub(super) fn layout_part(&self, from: u16) -> Option<LayoutPart> {
+        let metadata = self.metadata.as_ref()?;
+        Some(metadata.layout().part(from))
+    }
+
+    /// What an operator asks of the layout must be possible with this server's configuration.
+    fn check_layout_change(&self, operation: &Operation) -> Result<(), Failure> {
+        let (Operation::AddServer { name } | Operation::AcceptServer { name, .. }) = operation
+        else {
+            return Ok(());
         };
-        Answer::Hello(Box::new(Greeting {
-            identity,
-            pid: std::process::id(),
-            uptime_ms: self.started.elapsed().as_millis() as u64,
-            boot: self.boot,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            layout: None,
-        }))
+        match self.io_names.contains(name) {
+            true => Ok(()),
+            false => Err(failure(
+                Errno::ENOENT,
+                format!(
+                    "the configuration of the metadata server {} has no I/O server {name}: add its entry \
+                     there, start the metadata server again, then repeat this",
+                    self.identity.name
+                ),
+            )),
+        }
     }
 
     pub(super) fn mailbox(&self) -> Mailbox {
