@@ -1,4 +1,4 @@
-//! The format of datafiles: what an I/O server keeps of a striped file (`docs/formats/datafiles.md`).
+//! The format of datafiles: what an I/O server keeps of a striped file (`docs/formats/datafile.md`).
 //!
 //! Page 0 is a [`Header`]. Then follow groups: one page of sums, then [`GROUP_BLOCKS`] blocks of data.
 //! Offsets are computed, never stored, and data pages stay aligned. The file ends where the data ends,

@@ -1,6 +1,6 @@
 //! The datafile store: what an I/O server keeps on its local file system.
 //!
-//! One file per object, made when it is first written, with checksums inside (`docs/formats/datafiles.md`
+//! One file per object, made when it is first written, with checksums inside (`docs/formats/datafile.md`
 //! draws it). Read [`store`] first (finding, making, seeding, cutting, removing, listing), then
 //! [`datafile`] (header, positioned I/O) over [`pieces`] (lists of regions and of memory), `blocks`
 //! (access with checksums, over `sums` and the locks of `ranges`) and `disk` (the calls themselves). [`fault`] says
