@@ -31,9 +31,9 @@ use causeway_wire::tcp::{
 };
 
 use super::outbox::{Lender, Outbox};
-use coverage::Coverage;
 use crate::error::{PeerError, SendError, TransferError};
 use crate::method::{Access, Direction, Packet, Peer, Sink, Token, Transfer};
+use coverage::Coverage;
 
 /// The most answers that may wait for a peer that keeps the windows: all that it may have asked,
 /// and as much again in the one buffer that is partly sent.

@@ -21,7 +21,9 @@ pub(super) enum Rejected {
 impl Coverage {
     /// Adds a range of which nothing is in the set yet, if that leaves at most `most` separate ranges.
     pub(super) fn add(&mut self, range: Range<u64>, most: usize) -> Result<(), Rejected> {
-        let at = self.ranges.partition_point(|known| known.end <= range.start);
+        let at = self
+            .ranges
+            .partition_point(|known| known.end <= range.start);
         let next = self.ranges.get(at);
         if range.is_empty() || next.is_some_and(|next| next.start < range.end) {
             return Err(Rejected::Overlap);
@@ -35,7 +37,9 @@ impl Coverage {
             return Ok(());
         }
         let first = self.ranges.partition_point(|known| known.end < range.start);
-        let end = self.ranges.partition_point(|known| known.start <= range.end);
+        let end = self
+            .ranges
+            .partition_point(|known| known.start <= range.end);
         self.insert(first..end, range, most)
     }
 

@@ -490,7 +490,13 @@ fn a_get_is_not_complete_with_bytes_that_came_twice() {
         (false, &[(0, &(0..0)), (0, &first), (0, &second)]),
         (
             false,
-            &[(0, &(0..1)), (0, &(2..3)), (0, &(4..5)), (0, &(6..7)), (0, &(8..9))],
+            &[
+                (0, &(0..1)),
+                (0, &(2..3)),
+                (0, &(4..5)),
+                (0, &(6..7)),
+                (0, &(8..9)),
+            ],
         ),
     ];
     for (at, (honest, frames)) in answers.into_iter().enumerate() {
