@@ -326,3 +326,29 @@ impl Client {
             .map(|node| node.attributes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use causeway_wire::fs::Kind;
+
+    #[test]
+    fn a_listing_that_goes_back_is_refused() {
+        let entry = |name: &[u8]| Entry {
+            name: name.to_vec(),
+            object: ObjectId(2),
+            kind: Kind::File,
+            attributes: None,
+        };
+        assert!(check_order(b"", &[entry(b"a"), entry(b"b")]).is_ok());
+        assert!(check_order(b"b", &[]).is_ok());
+        for (after, names) in [
+            (&b""[..], [&b"b"[..], b"a"]),
+            (b"", [b"a", b"a"]),
+            (b"m", [b"m", b"n"]),
+            (b"m", [b"a", b"n"]),
+        ] {
+            assert!(check_order(after, &names.map(entry)).is_err(), "{names:?}");
+        }
+    }
+}
