@@ -58,7 +58,13 @@ fn over_both(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let shm = format!("shm://{}/s", folder.path().display());
     for address in [shm.as_str(), "tcp://127.0.0.1:0"] {
-        succeed(command(&program).arg(address));
+        let mut command = command(&program);
+        if address == shm {
+            // What a peer writes into
+            // our memory from its own process (cross-memory attach) memcheck takes for never written.
+            command.env("VALGRIND_OPTS", "--undef-value-errors=no");
+        }
+        succeed(command.arg(address));
     }
 }
 

@@ -27,7 +27,7 @@ const ACCEPTS_PER_POLL: usize = 32;
 /// keep those who have one waiting.
 const REFUSALS_PER_POLL: u32 = 8;
 
-/// How long a listener rests when nobody can even be turned away.
+/// How long a listener rests when nobody can even be turned away: nothing tells when somebody can.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// That connections are turned away is told so often at most.
