@@ -87,6 +87,10 @@ pub struct Bmi {
     /// Since when nothing has come that a wait was for.
     waiting_since: Option<Instant>,
     sleeper: Sleeper,
+    /// See [`Info::sleeps`].
+    sleeps: u64,
+    /// See [`Info::expired_sleeps`].
+    expired_sleeps: u64,
     watch: Watch,
     /// Methods that the system refused, and why.
     unavailable: Vec<(&'static str, String)>,
@@ -159,6 +163,8 @@ impl Bmi {
             crowd: Crowd::default(),
             waiting_since: None,
             sleeper,
+            sleeps: 0,
+            expired_sleeps: 0,
             watch: Watch::new(config.stall_after, config.publish),
             unavailable,
         })
@@ -667,6 +673,8 @@ impl Bmi {
             info.early_bytes += self.core.budget.pulled() as usize;
             info.unexpected_waiting = self.core.unexpected_waiting;
             info.transfers = self.core.transfers.active;
+            info.sleeps = self.sleeps;
+            info.expired_sleeps = self.expired_sleeps;
         }
         let pending = |op: &&u32| {
             let op = &self.core.ops[**op];

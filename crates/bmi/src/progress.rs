@@ -240,6 +240,7 @@ impl Bmi {
         let Some(on) = self.sleeper.prepare(&mut self.methods) else {
             return self.sleeper.take_call();
         };
+        self.sleeps += 1;
         let is_time_up = self.sleep(on, until);
         self.sleeper.end(&mut self.methods, on);
         let now = Instant::now();
@@ -261,6 +262,7 @@ impl Bmi {
             }
             let now = Instant::now();
             if deadline.is_some_and(|deadline| now >= deadline) {
+                self.expired_sleeps += u64::from(until.is_some_and(|until| now >= until));
                 return true;
             }
             self.watch.look(&mut self.core, &self.methods, now);

@@ -165,7 +165,8 @@ pub struct Config {
     /// messages, further ones the data of large transfers. 0 leaves it to the method: one on up to two
     /// cores, else one for messages and half as many as there are cores, at most 4, for data.
     pub tcp_connections: u8,
-    /// How long to spin before sleeping, at most; 0 sleeps at once. The spin adapts below this. Where others who
+    /// How long to spin before sleeping, at most; 0 sleeps at once, and so does everything in the setting for
+    /// tests that [`causeway_sys::waits`] is about. The spin adapts below this. Where others who
     /// wait use the same processors, all of them yield to each other for up to 20 times as long.
     pub spin: Duration,
     /// An operation that makes no progress for so long is told in the log, and again each time that the
@@ -236,6 +237,10 @@ pub struct Info {
     pub early_bytes: usize,
     /// Unexpected messages that wait to be taken.
     pub unexpected_waiting: usize,
+    /// How often a wait of the instance has slept.
+    pub sleeps: u64,
+    /// How many of these sleeps lasted until the time was up that the caller gave.
+    pub expired_sleeps: u64,
 }
 
 /// Ends another thread's wait in its [`crate::Bmi`].

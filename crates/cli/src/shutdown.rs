@@ -249,6 +249,7 @@ fn end_children(signal: Signal, within: Duration) {
             .values()
             .map(|child| PollFd::new(child, PollFlags::IN))
             .collect();
+        // The end of a child ends the wait. Children that another thread is just starting are looked for in between.
         let moment = Timespec {
             tv_sec: 0,
             tv_nsec: 10_000_000,

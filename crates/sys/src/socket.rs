@@ -327,6 +327,7 @@ fn lock_directory(directory: &OwnedFd) -> io::Result<()> {
     for _ in 0..200 {
         match rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::AGAIN | Errno::INTR) => {
+                // A lock that is waited for by a system call cannot be given up.
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
             // Some file systems have no locks; then the race is open, as it is everywhere else.

@@ -285,8 +285,7 @@ impl<G: Ground> Udp<G> {
                 return;
             }
             let deadline = self.core.next_deadline().unwrap_or(until).min(until);
-            let nap = deadline.saturating_sub(now);
-            if !self.ground.wait(nap.min(Duration::from_millis(10))) {
+            if !self.ground.wait(deadline.saturating_sub(now)) {
                 return;
             }
         }

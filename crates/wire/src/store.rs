@@ -22,11 +22,15 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+mod seal;
+
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
 use crate::fs::{
     Body, Distribution, DistributionHint, Generation, Incarnation, Kind, MAX_MESSAGE_BYTES,
     MAX_NAME_BYTES, MAX_SERVER_NAME_BYTES, ObjectId, Timestamp,
 };
+
+pub use seal::{MARK_BYTES, Mark, SEAL_BYTES, Stamp, seal, unseal};
 
 /// First byte of every value but contents. Another number is another format.
 pub const RECORD_VERSION: u8 = 2;

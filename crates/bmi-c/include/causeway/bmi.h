@@ -60,8 +60,10 @@
  *     answers BMI_EBUSY and does nothing. BMI_wake() is the exception: any thread and any signal
  *     handler may call it at any time. The calls without a bmi_t * may be made by any thread, too.
  *
- *     All progress is made in calls that post, test, wait or cancel: the library has no threads. A
- *     program that does not call for long lets its peers wait.
+ *     All progress is made in calls that post, test, wait or cancel. A program that does not call for
+ *     long lets its peers wait. An instance that often sleeps and that only shm:// peers can reach has
+ *     one thread, which ends sleeps when a peer connects or dies, and does nothing else. It receives no
+ *     signals, and ends with BMI_finalize(). Where no thread can be started, sleeps are a little dearer.
  *
  * PROCESSES
  *     After fork() an instance belongs to the parent; the child must not use it and initializes its own.
@@ -295,10 +297,11 @@ int BMI_finalize(bmi_t *bmi);
 int BMI_listening(bmi_t *bmi, char *text, size_t room);
 
 /*
- * BMI_wake - ends a sleep
+ * BMI_wake - ends a wait
  *
- *     The test or wait call in which another thread sleeps in this instance returns soon, having found
- *     what it found; if nobody sleeps, the next sleep ends at once. Any thread may call this at any
+ *     The test or wait call in which another thread waits in this instance returns at once, having found
+ *     what it found; if no thread waits, the next wait ends at once. No call is lost, at whatever moment it
+ *     comes; several before the same wait are one. Any thread may call this at any
  *     time, and so may a signal handler: it takes no lock, and changes neither errno nor
  *     BMI_last_error().
  *

@@ -64,12 +64,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let progress = Progress::new(&session.output, "fsck", 0);
     let mut result = Result::default();
     check_names(&mut client, arguments.repair, &mut result, &progress)?;
-    for index in session.configuration.io_servers() {
-        let name = session
-            .configuration
-            .servers
-            .get(index)
-            .map_or("?", |server| &server.name);
+    for server in client.layout()?.servers {
+        let (index, name) = (client.server_of(server.index)?, &server.name);
         check_datafiles(
             &mut client,
             index,
@@ -182,6 +178,7 @@ fn await_removals(client: &mut Client) -> Outcome {
         && removals > 0
         && Instant::now() < deadline
     {
+        // The server tells how many are left when it is asked, and does not call.
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())

@@ -32,6 +32,7 @@ pub(crate) mod ping;
 pub(crate) mod put;
 mod rm;
 mod serve;
+mod servers;
 mod stat;
 
 use clap::{Args, Subcommand};
@@ -66,6 +67,7 @@ enum Verb {
     Du(du::Arguments),
     Df(df::Arguments),
     Ping(ping::Arguments),
+    Servers(servers::Arguments),
     Fsck(fsck::Arguments),
 }
 
@@ -98,6 +100,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Verb::Du(arguments) => du::run(arguments),
         Verb::Df(arguments) => df::run(arguments),
         Verb::Ping(arguments) => ping::run(arguments),
+        Verb::Servers(arguments) => servers::run(arguments),
         Verb::Fsck(arguments) => fsck::run(arguments),
     }
 }

@@ -5,6 +5,7 @@ mod bench;
 mod demo;
 mod files;
 mod help;
+mod many;
 mod safety;
 mod servers;
 mod sim;

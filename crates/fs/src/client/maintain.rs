@@ -1,8 +1,14 @@
 //! What operators ask: who is there, how full it is, is everything consistent.
 
-use causeway_wire::fs::{Answer, CheckCursor, Errno, Greeting, ObjectId, Operation};
+use std::time::Instant;
+
+use causeway_wire::fs::{
+    Answer, CheckCursor, Errno, Generation, Greeting, Incarnation, ObjectId, Operation,
+    ServerIdentity, Target,
+};
 
 use super::Client;
+use super::identity::Layout;
 use super::rpc::{Call, Trouble, done, unfit};
 use crate::Error;
 
@@ -34,17 +40,100 @@ pub struct Orphans {
 }
 
 impl Client {
-    /// Asks one server (an index into the configuration) who it is.
+    /// Asks one server (an index into the configuration) who it is, whoever it should be.
     pub fn ping(&mut self, server: usize) -> Result<Greeting, Error> {
-        let subject = self.server_name(server);
-        match self
-            .rpc
-            .call(Call::query(server, Operation::Hello { layout_from: 0 }))
-        {
-            Ok(Answer::Hello(greeting)) => Ok(*greeting),
-            Ok(other) => Err(unfit(&other).during("ping", &subject)),
-            Err(trouble) => Err(trouble.during("ping", &subject)),
+        let all = self.ping_all(&[server]);
+        let none = || Err(self.nobody("ping", server));
+        all.into_iter().next().unwrap_or_else(none)
+    }
+
+    /// Asks several servers at once who they are.
+    pub fn ping_all(&mut self, servers: &[usize]) -> Vec<Result<Greeting, Error>> {
+        let greetings = self.rpc.greet(servers);
+        let named = |(&server, greeting): (&usize, Result<Greeting, Trouble>)| {
+            greeting.map_err(|trouble| trouble.during("ping", &self.server_name(server)))
+        };
+        servers.iter().zip(greetings).map(named).collect()
+    }
+
+    /// Fails unless a server (an index into the configuration) is the one that it should be.
+    pub fn verify(&mut self, server: usize) -> Result<(), Error> {
+        self.rpc
+            .introduce_to(&[server])
+            .map_err(|trouble| trouble.during("meet", &self.server_name(server)))
+    }
+
+    /// The file system's I/O servers, as the metadata server says now.
+    pub fn layout(&mut self) -> Result<Layout, Error> {
+        let subject = self.server_name(self.metadata);
+        self.rpc
+            .renew_layout()
+            .cloned()
+            .map_err(|trouble| trouble.during("ask for the layout", &subject))
+    }
+
+    /// The configuration's index of the I/O server that distributions know by this number.
+    pub fn server_of(&mut self, number: u16) -> Result<usize, Error> {
+        self.rpc.server_of(number).map_err(|trouble| {
+            trouble.during("find", format!("I/O server number {number}").as_bytes())
+        })
+    }
+
+    /// Adds an I/O server of the configuration to the file system: once the metadata server has met it, new
+    /// files use it.
+    pub fn add_server(&mut self, name: &str) -> Result<(), Error> {
+        let operation = Operation::AddServer {
+            name: name.to_owned(),
+        };
+        self.mutate(operation)
+            .and_then(done)
+            .map_err(|trouble| trouble.during("add", name.as_bytes()))
+    }
+
+    /// Lets the directory of this generation take the place of the one that an I/O server had.
+    pub fn accept_server(&mut self, name: &str, generation: Generation) -> Result<(), Error> {
+        let operation = Operation::AcceptServer {
+            name: name.to_owned(),
+            generation,
+        };
+        self.mutate(operation)
+            .and_then(done)
+            .map_err(|trouble| trouble.during("accept", name.as_bytes()))
+    }
+
+    /// Gives an I/O server its number in the layout, on behalf of the metadata server.
+    pub(crate) fn enroll(
+        &mut self,
+        server: usize,
+        found: &ServerIdentity,
+        index: u16,
+        incarnation: Incarnation,
+        replace: bool,
+    ) -> Result<(), Error> {
+        let operation = Operation::Enroll {
+            index,
+            incarnation,
+            replace,
+        };
+        let deadline = Instant::now() + self.rpc.timeout;
+        let calls = vec![Call::query(server, operation)];
+        let answers = self.rpc.call_directly(calls, found.target(), deadline);
+        match answers.into_iter().next() {
+            Some(answer) => answer
+                .and_then(done)
+                .map_err(|trouble| trouble.during("enroll", &self.server_name(server))),
+            None => Err(self.nobody("enroll", server)),
         }
+    }
+
+    /// Takes the layout for granted: for the metadata server, which need not ask itself.
+    pub(crate) fn trust_layout(&mut self, metadata: Target, layout: Layout) {
+        self.rpc.trust_layout(metadata, layout);
+    }
+
+    fn nobody(&self, operation: &'static str, server: usize) -> Error {
+        let message = "the call vanished, which is a defect of the client";
+        Trouble::local(Errno::EIO, message).during(operation, &self.server_name(server))
     }
 
     /// Space and load of an I/O server ([`Answer::StorageStatus`]).

@@ -3,6 +3,7 @@
 mod boots;
 mod cluster;
 mod faults;
+mod identity;
 mod integrity;
 mod kills;
 

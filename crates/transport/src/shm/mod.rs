@@ -13,7 +13,8 @@
 //! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `limbo`, `pair`, `handshake`,
 //! `progress`, `transfer`, `copying`, `claim`, `assist`, `cooperate`, `bulk`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
 //! the bytes. `model.rs` explores the queue's and the doorbell's interleavings, `model_claim.rs` those of
-//! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes.
+//! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes, `model_wake.rs` those of a
+//! wait's end.
 //!
 //! Memory that a peer maps ([`Method::map`]) stays reachable for that peer until it drops the mapping:
 //! unlike a transfer, it is not ended by [`Method::unexport`]. The owner reuses such a buffer after the
@@ -44,6 +45,8 @@ mod model;
 mod model_claim;
 #[cfg(all(loom, test))]
 mod model_regions;
+#[cfg(all(loom, test))]
+mod model_wake;
 #[cfg(all(not(loom), test))]
 mod tests;
 
@@ -119,7 +122,8 @@ const EAGER_BYTES: usize = 14 << 10;
 /// Regions that one process may export to one peer at once. Untouched entries cost nothing.
 const REGION_SLOTS: usize = 8192;
 
-/// How often a process that sleeps looks whether memory in limbo is free.
+/// How often a process that sleeps looks whether memory in limbo is free: the peer that holds it is stopped, and
+/// tells nothing.
 const LIMBO_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The shared-memory method.

@@ -34,7 +34,7 @@ const HANDSHAKE_POLLS: u64 = 32;
 const QUIET_POLLS: u64 = 4096;
 
 /// How long nobody sleeps after it has copied a part of a shared transfer: longer than the other side takes
-/// for its part, and than waking up would.
+/// for its part, and than waking up would. It goes on polling so long; no sleep ends by it.
 const LINGER: Duration = Duration::from_micros(100);
 /// A process that slept within so many polls is likely to sleep again soon: its peers go on ringing, which
 /// costs them less than telling them otherwise and back costs us (a fence in every process).

@@ -21,7 +21,7 @@ use crate::method::{Identity, Peer, Silence, Sink};
 /// The most connections that one poll accepts per listener.
 const ACCEPTS_PER_POLL: usize = 32;
 
-/// How long a listener rests when there are no descriptors or no places.
+/// How long a listener rests when there are no descriptors or no places: nothing tells when there are.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A half-open connection may be put out for a new one after this.

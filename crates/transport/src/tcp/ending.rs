@@ -133,6 +133,7 @@ impl Tcp {
         self.listeners.clear();
         while self.still_sends() && Instant::now() < until {
             self.due.clear();
+            // All connections are looked at each time: the process leaves, and has nothing better to do.
             let wait = Timespec {
                 tv_sec: 0,
                 tv_nsec: 10_000_000,

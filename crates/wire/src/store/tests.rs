@@ -121,6 +121,52 @@ fn golden_records() {
 }
 
 #[test]
+fn golden_seals_and_marks() {
+    assert_eq!(
+        hex(&seal(b"key", b"value", Stamp::new(9, 7))),
+        "76616c7565090000000000000002000000SEAL"
+    );
+    let mark = Mark {
+        boot: 1,
+        acknowledged: 2,
+        flushed: 3,
+    };
+    golden(
+        &mark,
+        "43576d61726b0001 01000000000000000000000000000000 0200000000000000 0300000000000000
+         00000000000000000000000000000000 b1b23d0e45344bc5",
+    );
+    assert_eq!(mark.to_bytes().len(), MARK_BYTES);
+}
+
+#[test]
+fn every_flipped_bit_of_a_seal_or_mark_is_noticed() {
+    let stamp = Stamp::new(9, 7);
+    assert_eq!(
+        (stamp.synced(), Stamp::new(1 << 40, 0).unsynced),
+        (7, u32::MAX)
+    );
+    let sealed = seal(b"key", b"value", stamp);
+    assert_eq!(sealed.len(), b"value".len() + SEAL_BYTES);
+    assert_eq!(unseal(b"key", &sealed), Ok((&b"value"[..], stamp)));
+    assert!(unseal(b"kez", &sealed).is_err());
+    for bit in 0..sealed.len() * 8 {
+        let mut flipped = sealed.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(unseal(b"key", &flipped).is_err(), "bit {bit}");
+    }
+    for len in 0..sealed.len() {
+        assert!(unseal(b"key", &sealed[..len]).is_err(), "{len} bytes");
+    }
+    let mark = Mark::default().to_bytes();
+    for bit in 0..mark.len() * 8 {
+        let mut flipped = mark.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(Mark::from_bytes(&flipped).is_err(), "bit {bit}");
+    }
+}
+
+#[test]
 fn another_version_is_refused() {
     let mut bytes = record().to_bytes();
     bytes[0] = RECORD_VERSION + 1;
