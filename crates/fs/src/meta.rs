@@ -20,7 +20,7 @@
 //! # Parts, in reading order
 //! [`store`] (ordered keys and values; the records are `causeway_wire::store`'s), `overlay` (a batch's
 //! view of its own changes), `query` and `walk` (records, permissions, paths), `change` (names and
-//! counts, twice kept), `names`, `rename`, `files` (the operations), `session` (each change happens
+//! counts, twice kept), `names`, `rename`, `files` (the operations), `layout` (which I/O servers there are), `session` (each change happens
 //! once), `service` (batches), `check` (finding and mending what is wrong).
 
 use causeway_wire::fs::{DistributionHint, Generation, Incarnation};
@@ -31,6 +31,7 @@ mod change;
 mod check;
 mod fault;
 mod files;
+mod layout;
 mod names;
 mod overlay;
 mod query;
@@ -38,11 +39,13 @@ mod rename;
 mod service;
 mod session;
 pub mod store;
+mod striped;
 #[cfg(test)]
 mod tests;
 mod walk;
 
 pub use files::MAX_FILE_BYTES;
+pub use layout::Layout;
 pub use service::{Reader, Removal, Service, accept_loss};
 
 /// What a metadata service must know.
@@ -50,8 +53,8 @@ pub use service::{Reader, Removal, Service, accept_loss};
 pub struct Settings {
     /// What an acknowledgement promises.
     pub durability: Durability,
-    /// Number of I/O servers: files are striped over servers 0 to this, exclusive.
-    pub io_servers: u16,
+    /// Names of the I/O servers, for the layout of metadata that are formatted now.
+    pub io_servers: Vec<String>,
     /// Distribution of files whose request and directory leave it open.
     pub distribution: DistributionHint,
     /// Largest content beside metadata, in bytes, at most
@@ -93,7 +96,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             durability: Durability::Synced,
-            io_servers: 1,
+            io_servers: vec!["io0".to_owned()],
             distribution: DistributionHint::default(),
             stuffed_limit: causeway_wire::fs::MAX_STUFFED_BYTES,
             file_system: 0,

@@ -42,7 +42,7 @@ fn main() {
 fn settings(durability: Durability) -> Settings {
     Settings {
         durability,
-        io_servers: 4,
+        io_servers: (0..4).map(|number| format!("io{number}")).collect(),
         ..Settings::default()
     }
 }

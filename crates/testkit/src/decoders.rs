@@ -26,6 +26,7 @@ use causeway_transport::{
     TransferError,
 };
 use causeway_wire::codec::Wire;
+use causeway_wire::datafile;
 use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::{bmi, fs, home, shm, store, tcp, vi, watch};
@@ -61,6 +62,11 @@ pub fn all() -> &'static [Decoder] {
             name: "fs_reply",
             feed: canonical::<fs::Reply>,
             samples: samples::replies,
+        },
+        Decoder {
+            name: "datafile_header",
+            feed: canonical::<datafile::Header>,
+            samples: samples::datafile_headers,
         },
         Decoder {
             name: "store_record",

@@ -248,6 +248,11 @@ pub enum Operation {
         end: u64,
         /// Modification time.
         modified: Timestamp,
+        /// The file's truncation version before the writing: with another one, `reached` is not noted, since
+        /// a truncation may have cut what was written.
+        version: u64,
+        /// How far the datafiles have been written.
+        reached: Vec<Reach>,
     },
     /// Writes into a stuffed file. Answers [`Answer::Node`], or [`Errno::NOT_STUFFED`].
     WriteStuffed {
@@ -299,10 +304,25 @@ pub enum Operation {
         generation: Generation,
     },
 
+    /// Lists striped files in the order of their numbers. Answers [`Answer::StripedFiles`].
+    ListStriped {
+        /// Only those behind this one.
+        after: ObjectId,
+        /// Most to answer.
+        limit: u32,
+    },
+    /// Which paths do these objects have? Answers [`Answer::Paths`] with those that have one.
+    Paths {
+        /// Which objects.
+        objects: Vec<ObjectId>,
+    },
+
     /// Reads regions of a datafile into the client's memory. Answers [`Answer::Transferred`].
     Read {
         /// Which datafile.
         object: ObjectId,
+        /// How long the datafile must be at least, in bytes: what is missing is an error, not a hole.
+        at_least: u64,
         /// What to read: regions in datafile bytes, in the order of the memory.
         regions: Regions,
         /// Where to put it. Empty: at most a few KiB, sent in the answer.
@@ -312,6 +332,8 @@ pub enum Operation {
     Write {
         /// Which datafile.
         object: ObjectId,
+        /// How long the datafile must have been before at least, in bytes.
+        at_least: u64,
         /// What to write.
         regions: Regions,
         /// Where it lies.
@@ -335,11 +357,15 @@ pub enum Operation {
         size: u64,
         /// See above.
         version: u64,
+        /// How long the datafile must have been before at least, of the bytes that are kept.
+        at_least: u64,
     },
     /// Makes a datafile durable. Answers [`Answer::Done`].
     Flush {
         /// Which datafile.
         object: ObjectId,
+        /// How long the datafile must be at least, in bytes.
+        at_least: u64,
     },
     /// Removes datafiles; those that do not exist are no error. Answers [`Answer::Done`].
     Remove {
@@ -352,6 +378,27 @@ pub enum Operation {
         after: ObjectId,
         /// Most to answer.
         limit: u32,
+    },
+    /// Which of these datafiles are absent, shorter than that, another object's or damaged, as far as
+    /// headers and lengths tell? Answers [`Answer::Faults`].
+    CheckData {
+        /// Objects, and how long their datafiles must be at least.
+        datafiles: Vec<(ObjectId, u64)>,
+    },
+    /// Removes datafiles without a file: those that are proven to be of the present metadata are deleted,
+    /// all others moved aside. Answers [`Answer::OrphansRemoved`].
+    RemoveOrphans {
+        /// Which datafiles.
+        objects: Vec<ObjectId>,
+        /// The metadata have given out object numbers below this.
+        numbers: u64,
+    },
+    /// Verifies stored data, a bounded number of bytes at a time. Answers [`Answer::Scrubbed`].
+    Scrub {
+        /// Where to begin; absent: where the last scrub came to, as the server remembers it.
+        from: Option<ScrubPosition>,
+        /// About how many bytes to verify.
+        bytes: u64,
     },
     /// Space and load. Answers [`Answer::StorageStatus`].
     StorageStatus,
@@ -372,6 +419,48 @@ pub enum Operation {
         /// servers.
         layout_from: u16,
     },
+}
+
+/// How far one of a file's datafiles has been written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// Its server's position in the file's distribution.
+    pub position: u16,
+    /// Datafile byte behind the last one written.
+    pub end: u64,
+}
+
+/// How far a scrub has come: everything before this byte of this object's datafile was verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubPosition {
+    /// Whose datafile.
+    pub object: ObjectId,
+    /// Which byte.
+    pub offset: u64,
+}
+
+/// Something wrong with a datafile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataFault {
+    /// Whose datafile.
+    pub object: ObjectId,
+    /// First byte concerned.
+    pub offset: u64,
+    /// Number of bytes; all others if the whole datafile is concerned.
+    pub len: u64,
+    /// What is wrong.
+    pub text: String,
+}
+
+/// A striped file and what its datafiles must hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StripedFile {
+    /// The object.
+    pub object: ObjectId,
+    /// Its servers' numbers.
+    pub servers: Vec<u16>,
+    /// See [`Body::Striped`].
+    pub lengths: Vec<u64>,
 }
 
 /// Regions of a file or datafile.
@@ -525,6 +614,8 @@ pub enum Body {
         version: u64,
         /// The size that datafiles must first be cut to, if a truncation was not finished.
         truncating: Option<u64>,
+        /// How long the datafiles must be at least, in the order of the servers; 0 where nothing stands.
+        lengths: Vec<u64>,
     },
 }
 
@@ -585,6 +676,35 @@ pub enum Answer {
         /// Nothing follows the last one.
         end: bool,
     },
+    /// Striped files.
+    StripedFiles {
+        /// In the order of their numbers.
+        files: Vec<StripedFile>,
+        /// Nothing follows the last one.
+        end: bool,
+    },
+    /// One path each of objects.
+    Paths(Vec<ObjectPath>),
+    /// What is wrong with datafiles.
+    Faults(Vec<DataFault>),
+    /// Orphans are gone.
+    OrphansRemoved {
+        /// How many were deleted.
+        deleted: u64,
+        /// How many were moved aside, because nothing proves that they are not needed.
+        moved: u64,
+    },
+    /// A part of the stored data was verified.
+    Scrubbed {
+        /// Where to go on; absent at the end.
+        next: Option<ScrubPosition>,
+        /// Bytes that were verified.
+        bytes: u64,
+        /// Datafiles whose end was reached.
+        datafiles: u64,
+        /// What is wrong.
+        faults: Vec<DataFault>,
+    },
     /// A batch of the name space was checked.
     Checked {
         /// Where to go on; `None` at the end.
@@ -602,6 +722,8 @@ pub enum Answer {
         objects: u64,
         /// Datafiles whose removal is still to be done.
         removals: u64,
+        /// Object numbers below this have been given out.
+        numbers: u64,
     },
     /// What an I/O server holds.
     StorageStatus {
@@ -615,9 +737,22 @@ pub enum Answer {
         read: u64,
         /// Requests in progress.
         busy: u32,
+        /// Datafiles that were moved aside, and are kept for a while.
+        aside: u64,
+        /// Bytes of theirs.
+        aside_bytes: u64,
     },
     /// A server's identity.
     Hello(Box<Greeting>),
+}
+
+/// A path of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectPath {
+    /// The object.
+    pub object: ObjectId,
+    /// The path, from the root.
+    pub path: Vec<u8>,
 }
 
 /// A directory entry.

@@ -31,7 +31,9 @@ mod mv;
 pub(crate) mod ping;
 pub(crate) mod put;
 mod rm;
+mod scrub;
 mod serve;
+mod servers;
 mod stat;
 
 use clap::{Args, Subcommand};
@@ -66,7 +68,9 @@ enum Verb {
     Du(du::Arguments),
     Df(df::Arguments),
     Ping(ping::Arguments),
+    Servers(servers::Arguments),
     Fsck(fsck::Arguments),
+    Scrub(scrub::Arguments),
 }
 
 impl Arguments {
@@ -98,6 +102,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Verb::Du(arguments) => du::run(arguments),
         Verb::Df(arguments) => df::run(arguments),
         Verb::Ping(arguments) => ping::run(arguments),
+        Verb::Servers(arguments) => servers::run(arguments),
         Verb::Fsck(arguments) => fsck::run(arguments),
+        Verb::Scrub(arguments) => scrub::run(arguments),
     }
 }

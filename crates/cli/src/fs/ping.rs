@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use causeway_wire::fs::ServerIdentity;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -105,6 +106,7 @@ fn ask(session: &Session, index: usize, count: u32) -> Outcome<Heard> {
     let Some(greeting) = answer else {
         return Err(Failure::new("asking a server", "it was asked no time"));
     };
+    check(session, index, &greeting.identity)?;
     Ok(Heard {
         version: greeting.version,
         pid: greeting.pid,
@@ -115,6 +117,24 @@ fn ask(session: &Session, index: usize, count: u32) -> Outcome<Heard> {
             .map(|report| report.facts)
             .unwrap_or_default(),
     })
+}
+
+/// Whether the server is the one that the configuration has at its address.
+fn check(session: &Session, index: usize, found: &ServerIdentity) -> Outcome {
+    let expected = session.configuration.servers.get(index);
+    let expected = expected.map_or("", |server| &server.name);
+    if found.file_system == session.configuration.id && found.name == expected {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("asking server {expected}"),
+        format!(
+            "at its address is server {} of file system {:032x}, and the configuration has server {expected} \
+             of file system {:032x} there",
+            found.name, found.file_system, session.configuration.id
+        ),
+    )
+    .hint("correct the `id`, the names or the addresses in the configuration"))
 }
 
 fn show(session: &Session, answers: Vec<(usize, Outcome<Heard>)>) -> Outcome {
@@ -152,7 +172,7 @@ fn show(session: &Session, answers: Vec<(usize, Outcome<Heard>)>) -> Outcome {
             Err(failure) => {
                 objects.push(json!({
                     "server": server.name, "ok": false, "error": failure.to_string() }));
-                table.row(vec![server.name.clone(), "no answer".to_owned()]);
+                table.row(vec![server.name.clone(), failure_cell(&failure)]);
                 failures.push(failure);
             }
         }
@@ -163,6 +183,14 @@ fn show(session: &Session, answers: Vec<(usize, Outcome<Heard>)>) -> Outcome {
         report_item(failure);
     }
     conclude(failures.len() as u64)
+}
+
+/// What the table says of a server that gave no proper answer.
+fn failure_cell(failure: &Failure) -> String {
+    match failure.what.starts_with("asking server") {
+        true => "another one".to_owned(),
+        false => "no answer".to_owned(),
+    }
 }
 
 /// The fact that names the method in use.

@@ -25,7 +25,7 @@ pub(crate) fn run(
 ) -> Result<Rates, Box<dyn Error>> {
     let settings = Settings {
         durability,
-        io_servers: 4,
+        io_servers: (0..4).map(|number| format!("io{number}")).collect(),
         ..Settings::default()
     };
     let mut service = Service::open(directory, settings).map_err(|failure| failure.message)?;

@@ -9,13 +9,16 @@
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{
-    Access, Addr, Bmi, Completion, Config, Context, Memory, OpError, OpId, Posted, RegionDescriptor,
+    Access, Addr, Bmi, Completion, Config, Context, Memory, OpError, OpId, PeerError, Posted,
+    RegionDescriptor,
 };
 use causeway_wire::codec::{Wire, Writer};
 use causeway_wire::fs::{
     Answer, Caller, Errno, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Reply, Request, Target,
 };
 
+use super::identity::Layout;
+use super::introduce::Known;
 use super::transfer::{Piece, Way};
 use crate::Error;
 use crate::config::{Configuration, ServerEntry};
@@ -128,7 +131,15 @@ pub(crate) struct Rpc {
     bmi: Bmi,
     context: Context,
     links: Vec<Link>,
-    timeout: Duration,
+    /// Index of the metadata server in the configuration.
+    pub(super) metadata: usize,
+    /// The file system's identity, as the configuration has it.
+    pub(super) file_system: u128,
+    /// The I/O servers, as the metadata server has said.
+    pub(super) layout: Option<Layout>,
+    /// By number in the layout: index in the configuration, which may lack a server.
+    pub(super) routes: Vec<Option<usize>>,
+    pub(super) timeout: Duration,
     client: u128,
     caller: Caller,
     /// Last sequence number of each slot.
@@ -142,6 +153,7 @@ struct Link {
     name: String,
     addresses: String,
     addr: Option<Addr>,
+    known: Option<Known>,
 }
 
 impl Link {
@@ -159,6 +171,7 @@ impl Link {
             name: entry.name.clone(),
             addresses: addresses.join(","),
             addr: None,
+            known: None,
         }
     }
 
@@ -168,22 +181,28 @@ impl Link {
 }
 
 /// A call on its way.
-struct Flight {
-    call: Call,
+pub(super) struct Flight {
+    pub(super) call: Call,
     sequence: u64,
-    state: State,
+    pub(super) state: State,
     pause: Duration,
     last: Option<Trouble>,
+    /// For whom it is, whoever the server is known to be.
+    directed: Option<Target>,
+    /// For whom it was when it was sent last.
+    meant: Target,
+    /// No reply came before the time was over.
+    silent: bool,
 }
 
-enum State {
+pub(super) enum State {
     Waiting { until: Instant },
     Flying(Attempt),
     Done(Result<Answer, Trouble>),
 }
 
 /// One sending of a request.
-struct Attempt {
+pub(super) struct Attempt {
     send: Option<OpId>,
     receive: Option<OpId>,
     reply: Memory,
@@ -223,6 +242,10 @@ impl Rpc {
             bmi,
             context,
             links,
+            metadata: configuration.metadata_server(),
+            file_system: configuration.id,
+            layout: None,
+            routes: Vec::new(),
             timeout: configuration.timeout,
             client: random_client()?,
             caller,
@@ -247,6 +270,33 @@ impl Rpc {
         })?;
         link.addr = Some(addr);
         Ok(addr)
+    }
+
+    /// What is known of a server; `None` before it was met.
+    pub(crate) fn known(&self, server: usize) -> Option<Known> {
+        self.links.get(server)?.known
+    }
+
+    pub(super) fn set_known(&mut self, server: usize, known: Option<Known>) {
+        if let Some(link) = self.links.get_mut(server) {
+            link.known = known;
+        }
+    }
+
+    pub(super) fn link_name(&self, server: usize) -> &str {
+        self.links.get(server).map_or("", |link| &link.name)
+    }
+
+    pub(super) fn link_named(&self, name: &str) -> Option<usize> {
+        self.links.iter().position(|link| link.name == name)
+    }
+
+    /// Names the server that a trouble concerns.
+    pub(super) fn at(&self, server: usize, trouble: Trouble) -> Trouble {
+        Trouble {
+            server: self.links.get(server).map(Link::describe),
+            ..trouble
+        }
     }
 
     /// On whose behalf requests are made.
@@ -276,30 +326,91 @@ impl Rpc {
 
     /// Makes calls at once and answers all of their results, in order. When it returns, nothing of them
     /// is in flight any more and no server can reach the memory that they named.
+    ///
+    /// Servers that are not known yet are met first. One that says that it is another one by now is met again, as long
+    /// as that leads to somebody else.
     pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<Answer, Trouble>> {
         let deadline = Instant::now() + self.timeout;
-        let mut flights: Vec<Flight> = calls
-            .into_iter()
-            .map(|call| {
-                let sequence = call.slot.map_or(0, |slot| self.next_sequence(slot));
-                let state = State::Waiting {
-                    until: Instant::now(),
-                };
-                Flight {
-                    call,
-                    sequence,
-                    state,
-                    pause: FIRST_PAUSE,
-                    last: None,
-                }
-            })
-            .collect();
+        let mut flights = self.flights(calls, None);
+        loop {
+            self.introduce_all(&mut flights, deadline);
+            self.exchange(&mut flights, deadline);
+            if !self.redirect(&mut flights, deadline) {
+                return results(flights);
+            }
+        }
+    }
+
+    /// Makes calls that are meant for `target`, whoever the servers are known to be.
+    pub(super) fn call_directly(
+        &mut self,
+        calls: Vec<Call>,
+        target: Target,
+        deadline: Instant,
+    ) -> Vec<Result<Answer, Trouble>> {
+        let mut flights = self.flights(calls, Some(target));
+        self.exchange(&mut flights, deadline);
+        results(flights)
+    }
+
+    fn flights(&mut self, calls: Vec<Call>, directed: Option<Target>) -> Vec<Flight> {
+        let flight = |call: Call| Flight {
+            sequence: call.slot.map_or(0, |slot| self.next_sequence(slot)),
+            call,
+            state: State::Waiting {
+                until: Instant::now(),
+            },
+            pause: FIRST_PAUSE,
+            last: None,
+            directed,
+            meant: Target::default(),
+            silent: false,
+        };
+        calls.into_iter().map(flight).collect()
+    }
+
+    /// Prepares flights for another round that were refused because they were meant for another server,
+    /// if the server that they should go to is another one now; whether there are any.
+    fn redirect(&mut self, flights: &mut [Flight], deadline: Instant) -> bool {
+        let refused = |flight: &Flight| {
+            matches!(&flight.state, State::Done(Err(trouble)) if trouble.errno == Errno::WRONG_TARGET)
+                && flight.meant != Target::default()
+        };
+        if !flights.iter().any(refused) || Instant::now() >= deadline {
+            return false;
+        }
+        for flight in flights.iter().filter(|flight| refused(flight)) {
+            self.forget(flight.call.server, flight.meant);
+        }
+        let mut again = false;
+        for index in 0..flights.len() {
+            if !refused(&flights[index]) {
+                continue;
+            }
+            let flight = &mut flights[index];
+            let until = Instant::now();
+            let said = std::mem::replace(&mut flight.state, State::Waiting { until });
+            self.introduce_all(std::slice::from_mut(flight), deadline);
+            if !flight.is_open() {
+                continue;
+            }
+            match self.known(flight.call.server) {
+                Some(known) if known.target != flight.meant => again = true,
+                // It says of itself who we take it for, and refuses nevertheless.
+                _ => flight.state = said,
+            }
+            flight.meant = Target::default();
+        }
+        again
+    }
+
+    /// Sends flights and waits until all are done.
+    fn exchange(&mut self, flights: &mut [Flight], deadline: Instant) {
         let mut completions = Vec::new();
         loop {
             let now = Instant::now();
             if now >= deadline {
-                self.give_up(&mut flights);
-                break;
+                return self.give_up(flights);
             }
             let mut next = deadline;
             let mut open = false;
@@ -312,10 +423,10 @@ impl Rpc {
                 if let State::Waiting { until } = flight.state {
                     next = next.min(until);
                 }
-                open |= !matches!(flight.state, State::Done(_));
+                open |= flight.is_open();
             }
             if !open {
-                break;
+                return;
             }
             completions.clear();
             let idle = next.saturating_duration_since(now);
@@ -324,21 +435,15 @@ impl Rpc {
                 .testcontext(self.context, BATCH, idle, &mut completions)
             {
                 let trouble = Trouble::local(Errno::EIO, error.to_string());
-                return flights.iter().map(|_| Err(trouble.clone())).collect();
+                for flight in flights.iter_mut() {
+                    flight.state = State::Done(Err(trouble.clone()));
+                }
+                return;
             }
             for completion in completions.drain(..) {
-                self.completed(&mut flights, completion);
+                self.completed(flights, completion);
             }
         }
-        flights
-            .into_iter()
-            .map(|flight| match flight.state {
-                State::Done(result) => result,
-                State::Waiting { .. } | State::Flying(_) => {
-                    Err(Trouble::local(Errno::ETIMEDOUT, "the call did not end"))
-                }
-            })
-            .collect()
     }
 
     fn next_sequence(&mut self, slot: u16) -> u64 {
@@ -367,7 +472,9 @@ impl Rpc {
         self.settle(flight);
     }
 
-    fn attempt(&mut self, flight: &Flight, index: usize) -> Result<Attempt, Trouble> {
+    fn attempt(&mut self, flight: &mut Flight, index: usize) -> Result<Attempt, Trouble> {
+        let known = self.known(flight.call.server).map(|known| known.target);
+        flight.meant = flight.directed.or(known).unwrap_or_default();
         let addr = self.addr(flight.call.server)?;
         let mut exports = Vec::new();
         let operation = match &flight.call.body {
@@ -380,7 +487,7 @@ impl Rpc {
         self.next_tag += 1;
         let request = Request {
             reply_tag: tag,
-            target: Target::default(),
+            target: flight.meant,
             client: self.client,
             slot: flight.call.slot.unwrap_or(0),
             sequence: flight.sequence,
@@ -501,11 +608,13 @@ impl Rpc {
         Ok(match way {
             Way::Read => Operation::Read {
                 object,
+                at_least: piece.at_least,
                 regions,
                 memory,
             },
             Way::Write => Operation::Write {
                 object,
+                at_least: piece.at_least,
                 regions,
                 memory,
                 inline: piece.inline.clone(),
@@ -570,7 +679,11 @@ impl Rpc {
                 )
             }
             Err(error) => {
-                let repeat = matches!(error, OpError::Peer { .. } | OpError::Cancelled);
+                let repeat = match &error {
+                    // No patience makes a key or a user another one.
+                    OpError::Peer { cause, .. } => !matches!(cause, PeerError::Unauthorised(_)),
+                    error => matches!(error, OpError::Cancelled),
+                };
                 (
                     Trouble {
                         errno: errno_of(&error),
@@ -596,13 +709,14 @@ impl Rpc {
 
     /// The time-out has passed: ends what is in flight, whatever the servers do, and says why.
     fn give_up(&mut self, flights: &mut [Flight]) {
-        let waited = format!("after {} s", self.timeout.as_secs_f64());
+        let waited = self.timeout.as_secs_f64();
         let mut silent = Vec::new();
-        for flight in flights.iter() {
-            if let State::Flying(attempt) = &flight.state
-                && !silent.contains(&attempt.addr)
-            {
-                silent.push(attempt.addr);
+        for flight in flights.iter_mut() {
+            if let State::Flying(attempt) = &flight.state {
+                flight.silent = true;
+                if !silent.contains(&attempt.addr) {
+                    silent.push(attempt.addr);
+                }
             }
         }
         for addr in silent {
@@ -631,9 +745,15 @@ impl Rpc {
                 continue;
             }
             let server = self.links.get(flight.call.server).map(Link::describe);
-            let message = match flight.last.take() {
-                Some(last) => format!("{} ({waited}); is the server running?", last.message),
-                None => format!("no answer {waited}; the server is connected but silent"),
+            // That we ended its connection ourselves just now says nothing of the server.
+            let message = match flight.last.take().filter(|_| !flight.silent) {
+                Some(last) => format!(
+                    "{} (after {waited} s); is the server running?",
+                    last.message
+                ),
+                None => format!(
+                    "no answer within {waited} s; is the server stopped, or its host overloaded?"
+                ),
             };
             flight.state = State::Done(Err(Trouble {
                 errno: Errno::ETIMEDOUT,
@@ -645,6 +765,11 @@ impl Rpc {
 }
 
 impl Flight {
+    /// Whether it has no result yet.
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self.state, State::Done(_))
+    }
+
     /// Pauses before the next attempt.
     fn wait(&mut self, trouble: Trouble) {
         self.state = State::Waiting {
@@ -690,8 +815,22 @@ impl Attempt {
     }
 }
 
+fn results(flights: Vec<Flight>) -> Vec<Result<Answer, Trouble>> {
+    let result = |flight: Flight| match flight.state {
+        State::Done(result) => result,
+        State::Waiting { .. } | State::Flying(_) => {
+            Err(Trouble::local(Errno::ETIMEDOUT, "the call did not end"))
+        }
+    };
+    flights.into_iter().map(result).collect()
+}
+
 fn errno_of(error: &OpError) -> Errno {
     match error {
+        OpError::Peer {
+            cause: PeerError::Unauthorised(_),
+            ..
+        } => Errno::EKEYREJECTED,
         OpError::Peer { .. } => Errno::ECONNRESET,
         OpError::TooLarge { .. } => Errno::EMSGSIZE,
         OpError::Cancelled => Errno::ECANCELED,
@@ -733,6 +872,11 @@ pub(crate) fn unfit(answer: &Answer) -> Trouble {
         Answer::Transferred { .. } => "a transfer",
         Answer::Objects(_) => "objects",
         Answer::Datafiles { .. } => "datafiles",
+        Answer::StripedFiles { .. } => "striped files",
+        Answer::Paths(_) => "paths",
+        Answer::Faults(_) => "faults of datafiles",
+        Answer::OrphansRemoved { .. } => "a removal of orphans",
+        Answer::Scrubbed { .. } => "a part of a scrub",
         Answer::Checked { .. } => "a check",
         Answer::MetadataStatus { .. } | Answer::StorageStatus { .. } => "a status",
         Answer::Hello(_) => "a greeting",

@@ -142,7 +142,7 @@ impl Batch {
     }
 }
 
-fn check_caller(view: &dyn View, caller: &Caller) -> Outcome<()> {
+pub(super) fn check_caller(view: &dyn View, caller: &Caller) -> Outcome<()> {
     match find_object(view, ObjectId::ROOT)? {
         Some(root) if !owns(&root, caller) => fail(
             Errno::EPERM,

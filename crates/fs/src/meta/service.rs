@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Body, Errno, Failure, MAX_STUFFED_BYTES, ObjectId, Operation, Reply, Request, Timestamp,
+    Answer, Body, DistributionHint, Errno, Failure, Generation, Incarnation, MAX_STUFFED_BYTES,
+    ObjectId, Operation, Reply, Request, Target, Timestamp,
 };
 use causeway_wire::store::{
     COUNTERS_KEY, Counter, Counters, Key, NEXT_OBJECT_KEY, ObjectRecord, RemovalRecord,
@@ -17,15 +18,18 @@ use causeway_wire::store::{
 use super::change::Change;
 use super::check;
 use super::fault::{Outcome, corrupt, fail, malformed};
+use super::layout::{self, Layout};
 use super::names::NewFile;
 use super::overlay::Overlay;
 use super::query::{Query, read_counters};
 use super::session::{Sessions, Verdict};
 use super::store::fjall::{Fjall, Options};
-use super::store::{Batch, Persist, Room, Store, StoreError, StoreErrorKind, prefix_end};
+use super::store::{Batch, Persist, Room, Store, StoreError, StoreErrorKind, View, prefix_end};
 use super::{Format, Settings};
 use crate::config::Durability;
 
+/// Name of the file that says that the store is not new.
+const MARKER: &str = "formatted";
 /// Object numbers are set aside in the store this many at a time.
 const RESERVED_OBJECTS: u64 = 1 << 16;
 /// Object numbers that are left out after acknowledged changes were lost: more than those can have set
@@ -54,6 +58,7 @@ fn binds_datafiles(request: &Request) -> bool {
 
 type Opener = Box<dyn Fn() -> Result<Arc<dyn Store>, StoreError> + Send>;
 type Shared = Arc<RwLock<Option<Arc<dyn Store>>>>;
+type SharedLayout = Arc<RwLock<Arc<Layout>>>;
 
 /// A removed file whose datafiles are still to be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,6 +75,8 @@ pub struct Service {
     open: Opener,
     /// Empty only while a failed store is being opened again.
     store: Shared,
+    layout: SharedLayout,
+    incarnation: Incarnation,
     directory: Option<PathBuf>,
     counters: Counters,
     sessions: Sessions,
@@ -81,11 +88,15 @@ pub struct Service {
 #[derive(Clone)]
 pub struct Reader {
     store: Shared,
+    layout: SharedLayout,
 }
 
 impl Service {
-    /// Opens the metadata in `directory`, or makes an empty file system there.
+    /// Opens the metadata in `directory`, or makes an empty file system there if that is allowed.
     pub fn open(directory: &Path, settings: Settings) -> Result<Self, Failure> {
+        if settings.format == Format::Refused && !directory.join(MARKER).exists() {
+            return Err(gone(&directory.display().to_string()));
+        }
         let path = directory.to_owned();
         // Only at first: a store that fails later is never made anew.
         let first = AtomicBool::new(true);
@@ -112,13 +123,14 @@ impl Service {
         directory: Option<PathBuf>,
         settings: Settings,
     ) -> Result<Self, Failure> {
-        if settings.stuffed_limit > MAX_STUFFED_BYTES || settings.io_servers == 0 {
+        if settings.stuffed_limit > MAX_STUFFED_BYTES || settings.io_servers.is_empty() {
             return fail(
                 Errno::EINVAL,
                 format!(
                     "settings: {} I/O servers (at least 1), {} bytes beside metadata (at most \
                      {MAX_STUFFED_BYTES})",
-                    settings.io_servers, settings.stuffed_limit
+                    settings.io_servers.len(),
+                    settings.stuffed_limit
                 ),
             );
         }
@@ -126,6 +138,8 @@ impl Service {
             settings,
             open,
             store: Shared::default(),
+            layout: SharedLayout::default(),
+            incarnation: Incarnation::NONE,
             directory,
             counters: Counters::default(),
             sessions: Sessions::default(),
@@ -140,7 +154,47 @@ impl Service {
     pub fn reader(&self) -> Reader {
         Reader {
             store: self.store.clone(),
+            layout: self.layout.clone(),
         }
+    }
+
+    /// The life of these metadata.
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// What requests for these metadata must carry.
+    pub fn target(&self) -> Target {
+        Target {
+            file_system: self.settings.file_system,
+            generation: self.settings.generation,
+            incarnation: self.incarnation,
+        }
+    }
+
+    /// The I/O servers.
+    pub fn layout(&self) -> Arc<Layout> {
+        self.reader().layout()
+    }
+
+    /// Notes, durably, that the directory of an I/O server was met.
+    pub fn met(&mut self, index: u16, generation: Generation) -> Result<(), Failure> {
+        let Some(batch) = self.layout().met(index, generation) else {
+            return fail(Errno::EINVAL, format!("there is no server number {index}"));
+        };
+        let store = self.store()?;
+        if let Err(error) = store.commit(&batch, Persist::Power) {
+            drop(store);
+            self.reopen()?;
+            return Err(error.into());
+        }
+        self.load_layout(&*store.snapshot()?)
+    }
+
+    fn load_layout(&self, view: &dyn View) -> Outcome<()> {
+        let layout = Layout::load(view)?;
+        *self.layout.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(layout);
+        Ok(())
     }
 
     /// Executes requests in order and commits their changes together. The replies are in the same
@@ -192,6 +246,9 @@ impl Service {
         };
         if !changes.is_empty() {
             store.commit(&changes, persist)?;
+            if layout::concerned(&changes) {
+                self.load_layout(&*store.snapshot()?)?;
+            }
         } else if commit {
             store.sync()?;
         }
@@ -244,7 +301,9 @@ impl Service {
         now: Timestamp,
     ) -> Outcome<Answer> {
         self.reserve()?;
+        let layout = self.layout();
         let mut change = Change {
+            layout: &layout,
             state,
             counters: &mut self.counters,
             caller: &request.caller,
@@ -353,10 +412,25 @@ impl Service {
                         ),
                     );
                 }
+                if found.generation != self.settings.generation {
+                    return fail(
+                        Errno::EINVAL,
+                        format!(
+                            "the metadata are of a directory of generation {}, this one has {}: they \
+                             were copied here from elsewhere; restore the directory as a whole",
+                            found.generation, self.settings.generation
+                        ),
+                    );
+                }
             }
         }
         self.settings.format = Format::Refused;
         let view = store.snapshot()?;
+        let superblock = view.get(SUPERBLOCK_KEY)?.unwrap_or_default();
+        let superblock =
+            Superblock::from_bytes(&superblock).map_err(malformed("the superblock"))?;
+        self.incarnation = superblock.incarnation;
+        self.load_layout(&*view)?;
         let next = view.get(NEXT_OBJECT_KEY)?.unwrap_or_default();
         let next = Counter::from_bytes(&next).map_err(malformed("the record of numbers"))?;
         self.next_object = next.0;
@@ -398,7 +472,8 @@ impl Service {
             changed: Timestamp::default(),
             parent: ObjectId::ROOT,
             name: Vec::new(),
-            body: Body::Directory(self.settings.distribution),
+            // What it leaves open is the configuration's to say, when a file is made.
+            body: Body::Directory(DistributionHint::default()),
         };
         let superblock = Superblock {
             file_system: self.settings.file_system,
@@ -415,6 +490,7 @@ impl Service {
         let next = Counter(ObjectId::ROOT.0 + 1);
         batch.insert(NEXT_OBJECT_KEY.to_vec(), Some(next.to_bytes()));
         batch.insert(COUNTERS_KEY.to_vec(), Some(counters.to_bytes()));
+        Layout::new(&self.settings.io_servers).store(&mut batch);
         store.commit(&batch, Persist::Power)?;
         self.mark_formatted()
     }
@@ -432,7 +508,7 @@ impl Service {
     fn marker(&self) -> Option<PathBuf> {
         self.directory
             .as_ref()
-            .map(|directory| directory.join("formatted"))
+            .map(|directory| directory.join(MARKER))
     }
 
     fn store(&self) -> Outcome<Arc<dyn Store>> {
@@ -518,6 +594,12 @@ pub fn accept_loss(directory: &Path) -> Result<bool, Failure> {
 }
 
 impl Reader {
+    /// The I/O servers as of the last change that was committed.
+    pub fn layout(&self) -> Arc<Layout> {
+        let layout = self.layout.read().unwrap_or_else(PoisonError::into_inner);
+        layout.clone()
+    }
+
     /// The reply to a request that changes nothing; `None` if the request is the [`Service`]'s.
     pub fn answer(&self, request: &Request) -> Option<Reply> {
         let read_only = matches!(
@@ -527,6 +609,8 @@ impl Reader {
                 | Operation::ReadDirectory { .. }
                 | Operation::MetadataStatus
                 | Operation::Exist { .. }
+                | Operation::ListStriped { .. }
+                | Operation::Paths { .. }
                 | Operation::Check { .. }
         );
         if !read_only {
@@ -560,6 +644,13 @@ impl Reader {
     }
 }
 
+/// There are no metadata where they should be.
+fn gone(place: &str) -> Failure {
+    corrupt(format_args!(
+        "there are no metadata in {place}, where they should be: restore the directory from a backup"
+    ))
+}
+
 fn current(shared: &Shared) -> Outcome<Arc<dyn Store>> {
     let shared = shared.read().unwrap_or_else(PoisonError::into_inner);
     shared.clone().ok_or_else(|| Failure {
@@ -580,6 +671,7 @@ fn needs_space(operation: &Operation) -> bool {
             | Operation::FinishUnstuff { .. }
             | Operation::Truncate { .. }
             | Operation::Check { .. }
+            | Operation::AcceptServer { .. }
     )
 }
 
@@ -619,7 +711,9 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
             object,
             end,
             modified,
-        } => change.extend(*object, *end, *modified),
+            version,
+            reached,
+        } => change.extend(*object, *end, *modified, *version, reached),
         Operation::WriteStuffed {
             object,
             offset,
@@ -627,6 +721,8 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
         } => change.write_stuffed(*object, *offset, data),
         Operation::BeginUnstuff { object } => change.begin_unstuff(*object),
         Operation::FinishUnstuff { object } => change.finish_unstuff(*object),
+        Operation::AddServer { name } => change.add_server(name),
+        Operation::AcceptServer { name, generation } => change.accept_server(name, *generation),
         Operation::Commit => Ok(Answer::Done),
         Operation::Check { after, repair } => check::run(change, after.as_ref(), *repair),
         _ => fail(

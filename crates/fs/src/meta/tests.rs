@@ -29,7 +29,7 @@ pub(super) const USER: u32 = 1000;
 impl Bench {
     pub(super) fn new() -> Self {
         Self::with(Settings {
-            io_servers: 4,
+            io_servers: (0..4).map(|number| format!("io{number}")).collect(),
             ..Settings::default()
         })
     }

@@ -9,7 +9,7 @@ use causeway_wire::fs::{
     Timestamp,
 };
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
-use causeway_wire::{home, store, watch};
+use causeway_wire::{fs, home, store, watch};
 
 mod methods;
 
@@ -128,6 +128,11 @@ fn operations() -> Vec<Operation> {
             object,
             end: 1 << 40,
             modified: NOW,
+            version: 3,
+            reached: vec![fs::Reach {
+                position: 1,
+                end: 1 << 39,
+            }],
         },
         Operation::WriteStuffed {
             object,
@@ -145,8 +150,27 @@ fn operations() -> Vec<Operation> {
             }),
             repair: true,
         },
+        Operation::ListStriped {
+            after: object,
+            limit: 9,
+        },
+        Operation::Paths {
+            objects: vec![object],
+        },
+        Operation::CheckData {
+            datafiles: vec![(object, 5)],
+        },
+        Operation::RemoveOrphans {
+            objects: vec![object],
+            numbers: 50,
+        },
+        Operation::Scrub {
+            from: Some(fs::ScrubPosition { object, offset: 0 }),
+            bytes: 1 << 20,
+        },
         Operation::Read {
             object,
+            at_least: 9,
             regions: Regions::Here(vec![
                 Region { offset: 0, len: 10 },
                 Region { offset: 20, len: 1 },
@@ -155,6 +179,7 @@ fn operations() -> Vec<Operation> {
         },
         Operation::Write {
             object,
+            at_least: 9,
             regions: Regions::Strided {
                 offset: 0,
                 len: 32,
@@ -166,6 +191,7 @@ fn operations() -> Vec<Operation> {
         },
         Operation::Write {
             object,
+            at_least: 9,
             regions: Regions::There {
                 count: 7,
                 list: region(false),
@@ -232,6 +258,39 @@ fn attributes() -> Attributes {
     }
 }
 
+fn data_fault() -> fs::DataFault {
+    fs::DataFault {
+        object: ObjectId(42),
+        offset: 4096,
+        len: 4096,
+        text: "damaged".into(),
+    }
+}
+
+pub(super) fn datafile_headers() -> Vec<Vec<u8>> {
+    use causeway_wire::datafile::{Algorithm, Header, State, Trust};
+    let header = Header {
+        object: ObjectId(42),
+        file_system: 7,
+        generation: Generation(8),
+        incarnation: Incarnation(9),
+        version: 1,
+        size: 123_456,
+        algorithm: Algorithm::Crc32c,
+        state: State::Clean,
+        trust: Trust::Latest,
+        boot: 10,
+        run: 11,
+    };
+    let dirty = Header {
+        state: State::Dirty,
+        trust: Trust::Unsynced,
+        algorithm: Algorithm::None,
+        ..header
+    };
+    vec![header.to_bytes(), dirty.to_bytes()]
+}
+
 fn bodies() -> Vec<Body> {
     vec![
         Body::Directory(HINT),
@@ -245,6 +304,7 @@ fn bodies() -> Vec<Body> {
             distribution: distribution(),
             version: 2,
             truncating: Some(100),
+            lengths: vec![10, 20],
         },
     ]
 }
@@ -311,6 +371,29 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             inline: b"0123456789".to_vec(),
         },
         Answer::Objects(vec![ObjectId(42)]),
+        Answer::StripedFiles {
+            files: vec![fs::StripedFile {
+                object: ObjectId(42),
+                servers: vec![0, 1],
+                lengths: vec![7],
+            }],
+            end: true,
+        },
+        Answer::Paths(vec![fs::ObjectPath {
+            object: ObjectId(42),
+            path: b"/a/b".to_vec(),
+        }]),
+        Answer::Faults(vec![data_fault()]),
+        Answer::OrphansRemoved {
+            deleted: 1,
+            moved: 2,
+        },
+        Answer::Scrubbed {
+            next: None,
+            bytes: 1 << 20,
+            datafiles: 3,
+            faults: vec![data_fault()],
+        },
         Answer::Datafiles {
             datafiles: vec![(ObjectId(42), 7)],
             end: false,
@@ -327,6 +410,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         Answer::MetadataStatus {
             objects: 3,
             removals: 1,
+            numbers: 60,
         },
         Answer::StorageStatus {
             total: 10,
@@ -334,6 +418,8 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             written: 2,
             read: 1,
             busy: 0,
+            aside: 1,
+            aside_bytes: 4096,
         },
     ]);
     answers.extend([None, Some(layout())].map(|layout| Answer::Hello(Box::new(greeting(layout)))));

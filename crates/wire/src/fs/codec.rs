@@ -27,6 +27,12 @@ pub const MAX_LABEL_BYTES: usize = 255;
 const MIN_DESCRIPTOR_BYTES: usize = 25;
 /// Fewest bytes of an entry: an empty name, object, kind, no attributes.
 const MIN_ENTRY_BYTES: usize = 14;
+/// Fewest bytes of a striped file: object and two empty lists.
+const MIN_STRIPED_BYTES: usize = 16;
+/// Fewest bytes of a datafile's fault: an empty text.
+const MIN_FAULT_BYTES: usize = 28;
+/// Longest path in an answer, in bytes: deep trees have paths that no single request can name.
+const MAX_LONG_PATH_BYTES: usize = MAX_MESSAGE_BYTES;
 
 variants!(Operation, "operation", {
     1 => Lookup { place: wire, follow: bool, content: bool },
@@ -53,7 +59,13 @@ variants!(Operation, "operation", {
     11 => SetAttributes { object: wire, set: wire },
     12 => Truncate { object: wire, size: u64 },
     13 => FinishTruncate { object: wire, version: u64 },
-    14 => Extend { object: wire, end: u64, modified: wire },
+    14 => Extend {
+        object: wire,
+        end: u64,
+        modified: wire,
+        version: u64,
+        reached: list(10),
+    },
     15 => WriteStuffed { object: wire, offset: u64, data: bytes(MAX_STUFFED_BYTES) },
     16 => BeginUnstuff { object: wire },
     17 => FinishUnstuff { object: wire },
@@ -64,20 +76,32 @@ variants!(Operation, "operation", {
     22 => AddServer { name: text(MAX_SERVER_NAME_BYTES) },
     23 => AcceptServer { name: text(MAX_SERVER_NAME_BYTES), generation: wire },
 
-    64 => Read { object: wire, regions: wire, memory: list(MIN_DESCRIPTOR_BYTES) },
+    40 => ListStriped { after: wire, limit: u32 },
+    41 => Paths { objects: list(8) },
+
+    64 => Read {
+        object: wire,
+        at_least: u64,
+        regions: wire,
+        memory: list(MIN_DESCRIPTOR_BYTES),
+    },
     65 => Write {
         object: wire,
+        at_least: u64,
         regions: wire,
         memory: list(MIN_DESCRIPTOR_BYTES),
         inline: bytes(MAX_MESSAGE_BYTES),
     },
     66 => Seed { object: wire, content: bytes(MAX_STUFFED_BYTES) },
-    67 => TruncateData { object: wire, size: u64, version: u64 },
-    68 => Flush { object: wire },
+    67 => TruncateData { object: wire, size: u64, version: u64, at_least: u64 },
+    68 => Flush { object: wire, at_least: u64 },
     69 => Remove { objects: list(8) },
     70 => ListData { after: wire, limit: u32 },
     71 => StorageStatus,
     72 => Enroll { index: u16, incarnation: wire, replace: bool },
+    80 => CheckData { datafiles: list(16) },
+    81 => RemoveOrphans { objects: list(8), numbers: u64 },
+    82 => Scrub { from: option, bytes: u64 },
 
     // 128 was a greeting without a layout.
     129 => Hello { layout_from: u16 },
@@ -102,10 +126,28 @@ variants!(Answer, "answer", {
         findings: texts(MAX_FINDING_BYTES),
         mended: u64,
     },
-    8 => MetadataStatus { objects: u64, removals: u64 },
-    9 => StorageStatus { total: u64, free: u64, written: u64, read: u64, busy: u32 },
+    8 => MetadataStatus { objects: u64, removals: u64, numbers: u64 },
+    9 => StorageStatus {
+        total: u64,
+        free: u64,
+        written: u64,
+        read: u64,
+        busy: u32,
+        aside: u64,
+        aside_bytes: u64,
+    },
     // 10 was a greeting without a layout.
     11 => Hello(greeting: boxed),
+    20 => StripedFiles { files: list(MIN_STRIPED_BYTES), end: bool },
+    21 => Paths(paths: list(12)),
+    22 => Faults(faults: list(MIN_FAULT_BYTES)),
+    23 => OrphansRemoved { deleted: u64, moved: u64 },
+    24 => Scrubbed {
+        next: option,
+        bytes: u64,
+        datafiles: u64,
+        faults: list(MIN_FAULT_BYTES),
+    },
 });
 
 variants!(Regions, "regions", {
@@ -118,7 +160,12 @@ variants!(Body, "body", {
     1 => Directory(hint: wire),
     2 => Link(target: bytes(MAX_PATH_BYTES)),
     3 => Stuffed { distribution: wire, content: option_bytes(MAX_STUFFED_BYTES), moving: bool },
-    4 => Striped { distribution: wire, version: u64, truncating: option_u64 },
+    4 => Striped {
+        distribution: wire,
+        version: u64,
+        truncating: option_u64,
+        lengths: u64s(MAX_STRIPE_SERVERS),
+    },
 });
 
 variants!(Kind, "kind", { 1 => File, 2 => Directory, 3 => SymbolicLink });
@@ -140,6 +187,29 @@ record!(Place {
 record!(Region {
     offset: u64,
     len: u64
+});
+record!(Reach {
+    position: u16,
+    end: u64
+});
+record!(ScrubPosition {
+    object: wire,
+    offset: u64
+});
+record!(DataFault {
+    object: wire,
+    offset: u64,
+    len: u64,
+    text: text(MAX_FAILURE_BYTES)
+});
+record!(StripedFile {
+    object: wire,
+    servers: u16s(MAX_STRIPE_SERVERS),
+    lengths: u64s(MAX_STRIPE_SERVERS)
+});
+record!(ObjectPath {
+    object: wire,
+    path: bytes(MAX_LONG_PATH_BYTES)
 });
 record!(DistributionHint {
     strip_size: u32,

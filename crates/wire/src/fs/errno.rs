@@ -88,6 +88,8 @@ errnos! {
     CORRUPT = 1008, "stored data is damaged";
     /// Not carried out. Saying [`super::Operation::Hello`] again tells the server that is there now.
     WRONG_TARGET = 1009, "the request is meant for another server or another file system";
+    /// The client asks for the node again: only if the file is still there and was not cut, data is lost.
+    MISSING = 1010, "stored data is absent";
 }
 
 impl core::fmt::Display for Errno {

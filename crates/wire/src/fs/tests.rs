@@ -203,8 +203,14 @@ fn golden_operations_on_objects() {
                 object,
                 end: 5,
                 modified: time,
+                version: 6,
+                reached: vec![Reach {
+                    position: 7,
+                    end: 8,
+                }],
             },
-            "0e 0900000000000000 0500000000000000 ffffffffffffffff 02000000",
+            "0e 0900000000000000 0500000000000000 ffffffffffffffff 02000000
+             0600000000000000 01000000 0700 0800000000000000",
         ),
         (
             Operation::WriteStuffed {
@@ -234,6 +240,19 @@ fn golden_operations_on_objects() {
             },
             "15 01 02 01000000 03 01",
         ),
+        (
+            Operation::ListStriped {
+                after: object,
+                limit: 3,
+            },
+            "28 0900000000000000 03000000",
+        ),
+        (
+            Operation::Paths {
+                objects: vec![object],
+            },
+            "29 01000000 0900000000000000",
+        ),
     ];
     for (operation, expected) in cases {
         golden(&operation, expected);
@@ -248,17 +267,19 @@ fn golden_operations_on_data() {
         (
             Operation::Read {
                 object,
+                at_least: 8,
                 regions: Regions::Here(vec![region]),
                 memory: vec![descriptor()],
             },
             format!(
-                "40 0900000000000000 01 01000000 0100000000000000 0200000000000000
+                "40 0900000000000000 0800000000000000 01 01000000 0100000000000000 0200000000000000
                  01000000 {DESCRIPTOR}"
             ),
         ),
         (
             Operation::Write {
                 object,
+                at_least: 8,
                 regions: Regions::There {
                     count: 7,
                     list: descriptor(),
@@ -266,11 +287,15 @@ fn golden_operations_on_data() {
                 memory: vec![],
                 inline: vec![6],
             },
-            format!("41 0900000000000000 02 0700000000000000 {DESCRIPTOR} 00000000 01000000 06"),
+            format!(
+                "41 0900000000000000 0800000000000000 02 0700000000000000 {DESCRIPTOR} 00000000
+                 01000000 06"
+            ),
         ),
         (
             Operation::Read {
                 object,
+                at_least: 8,
                 regions: Regions::Strided {
                     offset: 1,
                     len: 2,
@@ -279,7 +304,7 @@ fn golden_operations_on_data() {
                 },
                 memory: vec![],
             },
-            "40 0900000000000000 03 0100000000000000 0200000000000000 0300000000000000
+            "40 0900000000000000 0800000000000000 03 0100000000000000 0200000000000000 0300000000000000
              0400000000000000 00000000"
                 .into(),
         ),
@@ -295,10 +320,17 @@ fn golden_operations_on_data() {
                 object,
                 size: 1,
                 version: 2,
+                at_least: 3,
             },
-            "43 0900000000000000 0100000000000000 0200000000000000".into(),
+            "43 0900000000000000 0100000000000000 0200000000000000 0300000000000000".into(),
         ),
-        (Operation::Flush { object }, "44 0900000000000000".into()),
+        (
+            Operation::Flush {
+                object,
+                at_least: 3,
+            },
+            "44 0900000000000000 0300000000000000".into(),
+        ),
         (
             Operation::Remove {
                 objects: vec![object],
@@ -313,6 +345,26 @@ fn golden_operations_on_data() {
             "46 0900000000000000 03000000".into(),
         ),
         (Operation::StorageStatus, "47".into()),
+        (
+            Operation::CheckData {
+                datafiles: vec![(object, 3)],
+            },
+            "50 01000000 0900000000000000 0300000000000000".into(),
+        ),
+        (
+            Operation::RemoveOrphans {
+                objects: vec![object],
+                numbers: 3,
+            },
+            "51 01000000 0900000000000000 0300000000000000".into(),
+        ),
+        (
+            Operation::Scrub {
+                from: Some(ScrubPosition { object, offset: 3 }),
+                bytes: 4,
+            },
+            "52 01 0900000000000000 0300000000000000 0400000000000000".into(),
+        ),
     ];
     for (operation, expected) in cases {
         golden(&operation, &expected);
@@ -365,8 +417,9 @@ fn golden_nodes() {
                 distribution,
                 version: 3,
                 truncating: Some(4),
+                lengths: vec![5],
             },
-            format!("04 {dealt} 0300000000000000 01 0400000000000000"),
+            format!("04 {dealt} 0300000000000000 01 0400000000000000 01000000 0500000000000000"),
         ),
     ];
     for (body, expected) in bodies {
@@ -382,6 +435,15 @@ fn golden_nodes() {
             &reply,
             &format!("02 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
         );
+    }
+}
+
+fn fault() -> DataFault {
+    DataFault {
+        object: ObjectId(9),
+        offset: 1,
+        len: 2,
+        text: "x".into(),
     }
 }
 
@@ -449,8 +511,9 @@ fn golden_answers() {
             Answer::MetadataStatus {
                 objects: 1,
                 removals: 2,
+                numbers: 3,
             },
-            "08 0100000000000000 0200000000000000".into(),
+            "08 0100000000000000 0200000000000000 0300000000000000".into(),
         ),
         (
             Answer::StorageStatus {
@@ -459,8 +522,54 @@ fn golden_answers() {
                 written: 3,
                 read: 4,
                 busy: 5,
+                aside: 6,
+                aside_bytes: 7,
             },
-            "09 0100000000000000 0200000000000000 0300000000000000 0400000000000000 05000000"
+            "09 0100000000000000 0200000000000000 0300000000000000 0400000000000000 05000000
+             0600000000000000 0700000000000000"
+                .into(),
+        ),
+        (
+            Answer::StripedFiles {
+                files: vec![StripedFile {
+                    object: ObjectId(9),
+                    servers: vec![1, 0],
+                    lengths: vec![2],
+                }],
+                end: true,
+            },
+            "14 01000000 0900000000000000 02000000 0100 0000 01000000 0200000000000000 01".into(),
+        ),
+        (
+            Answer::Paths(vec![ObjectPath {
+                object: ObjectId(9),
+                path: b"/p".to_vec(),
+            }]),
+            "15 01000000 0900000000000000 02000000 2f70".into(),
+        ),
+        (
+            Answer::Faults(vec![fault()]),
+            "16 01000000 0900000000000000 0100000000000000 0200000000000000 01000000 78".into(),
+        ),
+        (
+            Answer::OrphansRemoved {
+                deleted: 1,
+                moved: 2,
+            },
+            "17 0100000000000000 0200000000000000".into(),
+        ),
+        (
+            Answer::Scrubbed {
+                next: Some(ScrubPosition {
+                    object: ObjectId(9),
+                    offset: 1,
+                }),
+                bytes: 2,
+                datafiles: 3,
+                faults: vec![fault()],
+            },
+            "18 01 0900000000000000 0100000000000000 0200000000000000 0300000000000000
+             01000000 0900000000000000 0100000000000000 0200000000000000 01000000 78"
                 .into(),
         ),
     ];
@@ -477,7 +586,7 @@ fn refuses_what_is_out_of_bounds() {
             "{result:?}"
         );
     };
-    for code in [0, 24, 63, 73, 127, 128, 130, 255] {
+    for code in [0, 24, 63, 73, 83, 127, 128, 130, 255] {
         unknown(Operation::from_bytes(&[code]));
     }
     let path = Place {
@@ -642,6 +751,8 @@ fn any_operation() -> impl Strategy<Value = Operation> {
                 object,
                 end,
                 modified,
+                version: end / 2,
+                reached: vec![Reach { position: 1, end }],
             }
         }),
         (
@@ -652,6 +763,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         )
             .prop_map(|(object, regions, memory, inline)| Operation::Write {
                 object,
+                at_least: inline.len() as u64,
                 regions,
                 memory,
                 inline,

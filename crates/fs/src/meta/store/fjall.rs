@@ -27,6 +27,8 @@ mod verify;
 
 use self::keeper::{Keeper, Progress};
 use self::space::Space;
+use crate::sabotage::{self, Sabotage};
+
 use super::{Batch, Pair, Pairs, Persist, Room, Store, StoreError, StoreErrorKind, View};
 
 const NAME: &str = "fjall";
@@ -458,6 +460,7 @@ impl View for FjallView {
 
 fn mode(persist: Persist) -> PersistMode {
     match persist {
+        _ if sabotage::is_on(Sabotage::DropCommit) => PersistMode::Buffer,
         Persist::Process => PersistMode::Buffer,
         Persist::Power => PersistMode::SyncData,
     }

@@ -150,6 +150,8 @@ fn file_permissions_decide_about_contents() {
             object,
             end: 5,
             modified: Timestamp::default(),
+            version: 0,
+            reached: Vec::new(),
         };
         assert_eq!(bench.run(extend).is_ok(), may_write);
     }

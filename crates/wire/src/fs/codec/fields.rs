@@ -125,6 +125,10 @@ macro_rules! put {
         $out.count($value.len());
         $value.iter().for_each(|item| $out.u16(*item));
     }};
+    (u64s($limit:expr), $value:expr, $out:ident) => {{
+        $out.count($value.len());
+        $value.iter().for_each(|item| $out.u64(*item));
+    }};
     (u32s($limit:expr), $value:expr, $out:ident) => {{
         $out.count($value.len());
         $value.iter().for_each(|item| $out.u32(*item));
@@ -168,6 +172,9 @@ macro_rules! take {
     };
     (u16s($limit:expr), $input:ident, $name:expr) => {
         integers($input, $limit, $name, Reader::u16)?
+    };
+    (u64s($limit:expr), $input:ident, $name:expr) => {
+        integers($input, $limit, $name, Reader::u64)?
     };
     (u32s($limit:expr), $input:ident, $name:expr) => {
         integers($input, $limit, $name, Reader::u32)?
