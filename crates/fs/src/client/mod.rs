@@ -10,6 +10,7 @@
 //! goes).
 
 mod boots;
+mod cutter;
 mod flight;
 mod identity;
 mod introduce;
