@@ -358,12 +358,17 @@ fn check_files(client: &mut Client, ledger: &Ledger) -> Result<(), String> {
         },
         Some(Operation::Large(name, content)) => match read(client, name, 0, content.len() + 1) {
             // Not there, or there without what was not synced.
-            Err(error) if matches!(error.errno, Errno::ENOENT | Errno::EIO) => Ok(()),
+            Err(error) if error.errno == Errno::ENOENT || is_loss(&error) => Ok(()),
             Err(error) => Err(error.to_string()),
             Ok(found) => check_bytes(name, &found, 0, |at| vec![0, content[at as usize]]),
         },
         _ => Ok(()),
     }
+}
+
+/// Whether bytes are reported as lost.
+fn is_loss(error: &causeway_fs::Error) -> bool {
+    matches!(error.errno, Errno::EIO | Errno::MISSING)
 }
 
 fn check_exact(client: &mut Client, name: &str, content: &[u8]) -> Result<(), String> {
@@ -417,7 +422,7 @@ fn check_overwritten(
         check_bytes(name, &found, from, |at| vec![old[at as usize]])?;
     }
     match read(client, name, first, (last - first) as usize) {
-        Err(error) if error.errno == Errno::EIO => Ok(()),
+        Err(error) if is_loss(&error) => Ok(()),
         Err(error) => Err(error.to_string()),
         Ok(found) => check_bytes(name, &found, first, |at| {
             let mut allowed = vec![old[at as usize]];
