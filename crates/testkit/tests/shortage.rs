@@ -182,7 +182,7 @@ fn a_client_without_descriptors_says_so_and_connects_when_it_has_some() {
         let expected = "this process cannot connect: it has too many open files";
         assert!(error.contains(expected), "{scheme}: {error}");
         std::thread::scope(|scope| {
-            let heard = scope.spawn(|| client.hear());
+            let heard = scope.spawn(move || client.hear());
             while !heard.is_finished() {
                 server.answer_one();
             }
