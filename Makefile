@@ -14,7 +14,11 @@ FUZZ_SECONDS ?= 60
 # Seconds that each flood of `make flood` lasts.
 FLOOD_SECONDS ?= 30
 # Rounds of `make kill-rounds`.
-KILL_ROUNDS ?= 100
+KILL_ROUNDS ?= 1000
+# Seeds of `make torture`.
+TORTURE_SEEDS ?= 1000
+# States of disks that `make power` looks at.
+CRASHES ?= 2000
 # Seeds of `make simulate`, or one of them.
 SEEDS ?= 100000
 SEED ?=
@@ -70,7 +74,7 @@ loom: ## The shared queues under every interleaving
 		-p causeway-transport --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
-.PHONY: waits fuzz fuzz-smoke simulate kill-rounds flood asan valgrind
+.PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood asan valgrind
 waits: ## The suites of methods, messages and file system where only events end waits: a lost wake-up hangs
 	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-testkit \
 		--test conformance --test messages --test scale
@@ -104,9 +108,24 @@ simulate: ## Simulated networks that lose, double, reorder, alter, cut off: SEED
 	CAUSEWAY_SEEDS=$(SEEDS) CAUSEWAY_SEED=$(SEED) $(CARGO) test --release --locked \
 		-p causeway-testkit --test simulator promises -- --nocapture
 
-kill-rounds: ## SIGKILL servers at random moments under load, KILL_ROUNDS times (default 100), verify each time
+torture: ## Real servers and clients against a model while everything goes wrong: TORTURE_SEEDS times (default 1000), or one SEED=…
+	CAUSEWAY_SEEDS=$(TORTURE_SEEDS) $(if $(SEED),CAUSEWAY_SEED=$(SEED)) $(CARGO) test --release --locked \
+		-p causeway-cli --test torture reads_return -- --nocapture
+
+power: ## Loss of power at random syncs, CRASHES states for each durability (default 2000), verify each
+	CAUSEWAY_CRASHES=$(CRASHES) $(if $(SEED),CAUSEWAY_SEED=$(SEED)) $(CARGO) test --release --locked \
+		-p causeway-testkit --test power survive -- --nocapture --test-threads=1
+
+kill-rounds: ## SIGKILL servers at random moments under load, KILL_ROUNDS times (default 1000), verify each time
 	CAUSEWAY_KILL_ROUNDS=$(KILL_ROUNDS) $(CARGO) test --release --locked -p causeway-fs \
 		--test whole kills -- --nocapture
+
+many: build ## Every verb of the file system on 100,000 files in one directory, and on 1,000 levels of them
+	CAUSEWAY_MANY=100000 $(CARGO) test --release --locked -p causeway-cli --test cli many -- \
+		--nocapture --test-threads=1
+
+all-bits: ## Every bit of a small metadata store's journal, tables and lists flipped, one at a time
+	CAUSEWAY_ALL_BITS=1 $(CARGO) test --release --locked -p causeway-fs --test meta_damage -- --nocapture
 
 flood: ## 64 processes flood one with messages for FLOOD_SECONDS (default 30), over shm and over tcp
 	CAUSEWAY_FLOOD_SECONDS=$(FLOOD_SECONDS) $(CARGO) test --release --locked -p causeway-testkit \
@@ -125,7 +144,7 @@ asan: ## The rooms with unsafe code, and conformance of methods and messages, un
 		$(CARGO) test --locked --no-fail-fast --target $(HOST) --lib --test conformance --test messages \
 		-p causeway-sys -p causeway-transport -p causeway-bmi -p causeway-watch -p causeway-testkit
 
-valgrind: ## The C programs of the tests under valgrind's memcheck, library included
+valgrind: ## C programs, servers and clients over shm and tcp, under valgrind's memcheck, library included
 	@command -v valgrind >/dev/null || \
 		{ echo "make valgrind needs valgrind (apt-get install valgrind)"; exit 1; }
 	CAUSEWAY_VALGRIND=1 $(CARGO) test --locked -p causeway-bmi-c --test installed programs

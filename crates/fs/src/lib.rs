@@ -15,6 +15,7 @@ pub mod distribution;
 pub mod error;
 mod fatal;
 pub mod meta;
+pub mod sabotage;
 pub mod server;
 
 pub use error::Error;

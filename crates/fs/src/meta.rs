@@ -46,7 +46,7 @@ mod walk;
 
 pub use files::MAX_FILE_BYTES;
 pub use layout::Layout;
-pub use service::{Reader, Removal, Service};
+pub use service::{Reader, Removal, Service, accept_loss};
 
 /// What a metadata service must know.
 #[derive(Debug, Clone)]
@@ -81,8 +81,6 @@ pub struct Settings {
     pub reserve_bytes: u64,
     /// Whether an empty file system may be made where there is none.
     pub format: Format,
-    /// Open metadata that have lost acknowledged changes, without them: what is lost is listed in the log.
-    pub accept_loss: bool,
 }
 
 /// Whether metadata may be made anew.
@@ -111,7 +109,6 @@ impl Default for Settings {
             max_sessions: 1 << 17,
             reserve_bytes: 0,
             format: Format::Allowed,
-            accept_loss: false,
         }
     }
 }

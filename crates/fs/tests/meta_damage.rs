@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use causeway_fs::config::Durability;
 use causeway_fs::meta::store::fjall::{Fjall, Options};
 use causeway_fs::meta::store::{Batch, Persist, Store, StoreErrorKind};
-use causeway_fs::meta::{Format, Service, Settings};
+use causeway_fs::meta::{Format, Service, Settings, accept_loss};
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{Errno, Operation};
 use causeway_wire::store::Mark;
@@ -252,11 +252,8 @@ fn a_store_with_a_damaged_journal_is_opened_only_when_the_loss_is_accepted() {
         Some(message),
         "it stays as it is"
     );
-    let accepting = Settings {
-        accept_loss: true,
-        ..settings()
-    };
-    let mut service = Service::open(directory.path(), accepting).expect("opens without it");
+    assert_eq!(accept_loss(directory.path()), Ok(true));
+    let mut service = open(directory.path()).expect("opens without it");
     let names: Vec<String> = dump(&service);
     for number in (0..20).filter(|number| *number != 7) {
         let name = format!("/file{number} ");
@@ -283,6 +280,7 @@ fn a_store_with_a_damaged_journal_is_opened_only_when_the_loss_is_accepted() {
     assert_eq!(findings(&service), [""; 0]);
     drop(service);
     // Once accepted, it is not asked about again.
+    assert_eq!(accept_loss(directory.path()), Ok(false));
     open(directory.path()).expect("opens");
 }
 

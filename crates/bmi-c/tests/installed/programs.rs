@@ -46,6 +46,8 @@ fn command(program: &Path) -> Command {
             "--show-leak-kinds=definite",
             "--errors-for-leak-kinds=definite",
         ])
+        // The peers that the programs fork are looked at as well.
+        .arg("--trace-children=yes")
         .arg(program);
     command
 }
@@ -78,6 +80,11 @@ fn arguments() {
 #[test]
 fn remote() {
     over_both("remote");
+}
+
+#[test]
+fn fork() {
+    over_both("fork");
 }
 
 #[test]

@@ -31,6 +31,11 @@ pub(crate) struct Arguments {
     /// Format the directory of a new server first; one that holds anything is refused
     #[arg(long)]
     format: bool,
+    /// Start a metadata server that has lost acknowledged changes, without them
+    ///
+    /// What is lost is listed first, and what is cut out of the journal is kept beside it.
+    #[arg(long)]
+    accept_loss: bool,
 }
 
 /// Runs the verb.
@@ -41,16 +46,24 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Some(name) => named(&configuration, name)?,
         None => the_one_here(&configuration)?,
     };
-    let formatted = match arguments.format {
-        true => causeway_fs::server::format(&configuration, &name),
-        false => Ok(()),
+    let failed = |doing: &str, error: causeway_fs::server::ServerError| {
+        Failure::new(format!("{doing} {}", error.server), error.message)
     };
-    formatted
-        .and_then(|()| causeway_fs::server::serve(&file, &name))
-        .map_err(|error| {
-            causeway_watch::log::last_words();
-            Failure::new(format!("serving {}", error.server), error.message)
-        })
+    if arguments.format {
+        causeway_fs::server::format(&configuration, &name)
+            .map_err(|error| failed("formatting", error))?;
+    }
+    if arguments.accept_loss {
+        let lost = causeway_fs::server::accept_loss(&configuration, &name)
+            .map_err(|error| failed("recovering", error))?;
+        if !lost {
+            tracing::warn!("nothing was lost: --accept-loss is not needed");
+        }
+    }
+    causeway_fs::server::serve(&file, &name).map_err(|error| {
+        causeway_watch::log::last_words();
+        failed("serving", error)
+    })
 }
 
 fn names<'a>(servers: impl IntoIterator<Item = &'a ServerEntry>) -> String {

@@ -25,7 +25,7 @@ use causeway_bmi::{Memory, PeerReport};
 use causeway_wire::fs::{Caller, DistributionHint, Errno, Node};
 
 pub use identity::Layout;
-pub use maintain::{Checked, Orphans};
+pub use maintain::{Checked, CheckedFiles, Orphans, OrphansGone, Scrubbed, ServerFault};
 pub use stages::Stage;
 
 use crate::Error;

@@ -20,6 +20,7 @@ use super::datafile::{Datafile, Piece, Scratch, Wait};
 use super::disk::{put, read_full};
 use super::fault::{Fault, Result};
 use super::place::{self, Directory};
+use crate::sabotage::{self, Sabotage};
 
 /// Most datafiles that are kept open.
 const MAX_OPEN: usize = 512;
@@ -390,6 +391,9 @@ impl Store {
     /// Makes a datafile's content durable. One that does not exist is durable, unless it should have `at_least`
     /// bytes.
     pub fn flush(&self, object: ObjectId, at_least: u64) -> Result<()> {
+        if sabotage::is_on(Sabotage::DropFlush) {
+            return Ok(());
+        }
         match self.find(object)? {
             Some(datafile) => {
                 datafile.check_size(at_least)?;

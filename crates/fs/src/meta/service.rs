@@ -98,14 +98,12 @@ impl Service {
             return Err(gone(&directory.display().to_string()));
         }
         let path = directory.to_owned();
-        // Both are for the first opening only: a store that fails later is never made anew.
+        // Only at first: a store that fails later is never made anew.
         let first = AtomicBool::new(true);
-        let (format, accept_loss) = (settings.format, settings.accept_loss);
+        let format = settings.format;
         let opener = move || -> Result<Arc<dyn Store>, StoreError> {
-            let is_first = first.load(Ordering::Relaxed);
             let options = Options {
-                format: is_first && format == Format::Allowed,
-                accept_loss: is_first && accept_loss,
+                format: first.load(Ordering::Relaxed) && format == Format::Allowed,
                 ..Options::default()
             };
             let store = Fjall::open_with(&path, &options)?;
@@ -427,9 +425,6 @@ impl Service {
             }
         }
         self.settings.format = Format::Refused;
-        if store.has_lost() {
-            self.skip_numbers(&*store)?;
-        }
         let view = store.snapshot()?;
         let superblock = view.get(SUPERBLOCK_KEY)?.unwrap_or_default();
         let superblock =
@@ -443,15 +438,6 @@ impl Service {
         self.counters = read_counters(&*view)?;
         self.sessions = Sessions::load(&*view)?;
         Ok(())
-    }
-
-    /// Leaves out object numbers that lost changes may have given out.
-    fn skip_numbers(&self, store: &dyn Store) -> Outcome<()> {
-        let next = store.snapshot()?.get(NEXT_OBJECT_KEY)?.unwrap_or_default();
-        let next = Counter::from_bytes(&next).map_err(malformed("the record of numbers"))?;
-        let skipped = Counter(next.0.saturating_add(SKIPPED_OBJECTS));
-        let batch = Batch::from([(NEXT_OBJECT_KEY.to_vec(), Some(skipped.to_bytes()))]);
-        Ok(store.commit(&batch, Persist::Power)?)
     }
 
     /// Makes an empty file system.
@@ -583,6 +569,28 @@ impl Service {
     pub(super) fn sessions(&self) -> usize {
         self.sessions.len()
     }
+}
+
+/// Gives up what the metadata in `directory` have lost of acknowledged changes, so that they can be opened
+/// again; whether there was anything. What is lost is listed in the log, and what is cut out of the journal is
+/// kept beside it.
+pub fn accept_loss(directory: &Path) -> Result<bool, Failure> {
+    let options = Options {
+        format: false,
+        accept_loss: true,
+        ..Options::default()
+    };
+    let store = Fjall::open_with(directory, &options)?;
+    if !store.has_lost() {
+        return Ok(false);
+    }
+    // None of the numbers that the lost changes gave out may be given out again.
+    let next = store.snapshot()?.get(NEXT_OBJECT_KEY)?.unwrap_or_default();
+    let next = Counter::from_bytes(&next).map_err(malformed("the record of numbers"))?;
+    let skipped = Counter(next.0.saturating_add(SKIPPED_OBJECTS));
+    let batch = Batch::from([(NEXT_OBJECT_KEY.to_vec(), Some(skipped.to_bytes()))]);
+    store.commit(&batch, Persist::Power)?;
+    Ok(true)
 }
 
 impl Reader {

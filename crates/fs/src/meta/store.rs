@@ -70,11 +70,6 @@ pub trait Store: Send + Sync {
     fn write_out(&self) -> Result<(), StoreError> {
         Ok(())
     }
-
-    /// Whether it was accepted, when the store was opened, that acknowledged changes are lost.
-    fn has_lost(&self) -> bool {
-        false
-    }
 }
 
 /// A state of a store.

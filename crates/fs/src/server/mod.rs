@@ -21,6 +21,7 @@ mod io;
 mod metadata;
 mod process;
 mod reclaim;
+mod recover;
 mod regions;
 mod register;
 mod staging;
@@ -37,6 +38,7 @@ use crate::data::{Owner, Settings, Store};
 
 pub use format::{format, is_formatted};
 pub use process::{PARENT_PIPE, serve};
+pub use recover::accept_loss;
 
 /// Most requests in progress.
 pub const MAX_REQUESTS: usize = 256;

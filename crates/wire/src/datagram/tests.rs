@@ -10,7 +10,7 @@ const PREFIX: Prefix = Prefix {
 
 /// The golden prefix of a kind.
 fn golden_prefix(kind: u8) -> Vec<u8> {
-    let mut bytes = vec![kind, 3, 0, 0];
+    let mut bytes = vec![kind, 4, 0, 0];
     bytes.extend(0x11..=0x18);
     bytes.extend(0x21..=0x28);
     bytes

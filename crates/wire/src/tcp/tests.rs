@@ -17,14 +17,14 @@ fn hello_has_its_golden_bytes_both_ways() {
         lanes: 4,
         purpose: Purpose::Lane,
     };
-    let golden = *b"causeway\x03\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x00";
+    let golden = *b"causeway\x04\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x00";
     assert_eq!(hello.encode(), golden);
     assert_eq!(Hello::decode(&golden), Ok(hello));
 }
 
 #[test]
 fn hello_refuses_every_unknown_value() {
-    let golden = *b"causeway\x03\x00\x00\x00\0\0\0\0\0\0\0\0\0\x01\0\0";
+    let golden = *b"causeway\x04\x00\x00\x00\0\0\0\0\0\0\0\0\0\x01\0\0";
     assert!(Hello::decode(&golden).is_ok());
     for (at, value) in [
         (0, b'C'),

@@ -27,6 +27,8 @@ mod verify;
 
 use self::keeper::{Keeper, Progress};
 use self::space::Space;
+use crate::sabotage::{self, Sabotage};
+
 use super::{Batch, Pair, Pairs, Persist, Room, Store, StoreError, StoreErrorKind, View};
 
 const NAME: &str = "fjall";
@@ -109,6 +111,11 @@ struct Found {
 }
 
 impl Fjall {
+    /// Whether acknowledged changes were given up when the store was opened.
+    pub fn has_lost(&self) -> bool {
+        self.lost
+    }
+
     /// Opens the store in `directory`, or makes one there.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
         Self::open_with(directory, &Options::default())
@@ -416,10 +423,6 @@ impl Store for Fjall {
     fn write_out(&self) -> Result<(), StoreError> {
         self.engine.write_out()
     }
-
-    fn has_lost(&self) -> bool {
-        self.lost
-    }
 }
 
 struct FjallView {
@@ -457,6 +460,7 @@ impl View for FjallView {
 
 fn mode(persist: Persist) -> PersistMode {
     match persist {
+        _ if sabotage::is_on(Sabotage::DropCommit) => PersistMode::Buffer,
         Persist::Process => PersistMode::Buffer,
         Persist::Power => PersistMode::SyncData,
     }

@@ -17,10 +17,10 @@ use crate::fatal::AbortOnPanic;
 const QUIET: Duration = Duration::from_millis(100);
 /// How often the engine, which has no event for it, is asked whether it has written its tables out.
 const LOOK: Duration = Duration::from_millis(2);
-/// Tables are merged once this many records were removed…
+/// Tables are merged once they and the table in memory say of this many records that they were removed…
 const REMOVED_RECORDS: u64 = 4096;
-/// … and at least one for this many bytes of tables, which is a quarter of them or more.
-const BYTES_OF_REMOVED: u64 = 2048;
+/// … and of one in this many of all.
+const RECORDS_PER_REMOVED: u64 = 4;
 /// Bytes of a batch and of an item in the journal beside its key and value.
 const BATCH_BYTES: u64 = 26;
 const ITEM_BYTES: u64 = 21;
@@ -35,8 +35,10 @@ pub(super) struct Progress {
     pub(super) bytes: u64,
     /// Bytes of journals that cannot go yet.
     pub(super) journal_bytes: u64,
-    /// Records that were removed since tables were last merged.
+    /// Records that were removed since tables were last written out.
     removed: u64,
+    /// Removals that the last merge has left in tables, because an old state was still looked at.
+    left: u64,
     commits: u64,
     /// Whether the keeper knows that there is something to do.
     awake: bool,
@@ -51,8 +53,10 @@ impl Progress {
             bytes: 0,
             journal_bytes,
             removed: 0,
+            left: 0,
             commits: 0,
-            awake: false,
+            // What an earlier process left is looked at once.
+            awake: true,
             stopping: false,
         }
     }
@@ -171,22 +175,26 @@ impl Engine {
 
     /// Merges tables after many removals: only then is what was removed forgotten.
     fn give_back(&self) -> Result<(), StoreError> {
-        let removed = lock(&self.progress).removed;
-        let tables = self.pairs.disk_space();
-        if removed < REMOVED_RECORDS.max(tables / BYTES_OF_REMOVED) {
+        let progress = lock(&self.progress);
+        let removed =
+            (progress.removed + self.pairs.tree.tombstone_count()).saturating_sub(progress.left);
+        drop(progress);
+        let records = self.pairs.approximate_len() as u64;
+        if removed < REMOVED_RECORDS.max(records / RECORDS_PER_REMOVED) {
             return Ok(());
         }
+        let tables = self.pairs.disk_space();
         let room = super::space::disk(&self.directory).map_or(0, |(_, free)| free);
         if room < tables + self.space.sizes.memtable {
             // The engine merges in steps by itself, which need less room.
             return Ok(());
         }
+        lock(&self.progress).removed = 0;
         self.flush()?;
         self.pairs
             .major_compact()
             .map_err(|error| wrap("merge tables", error))?;
-        let mut progress = lock(&self.progress);
-        progress.removed = progress.removed.saturating_sub(removed);
+        lock(&self.progress).left = self.pairs.tree.tombstone_count();
         Ok(())
     }
 
