@@ -192,12 +192,11 @@ fn with_servers<R>(
     boot: u128,
     work: impl FnOnce() -> Result<R, String>,
 ) -> Result<R, String> {
+    sabotage::pretend_boot(Some(boot));
     let mut servers = Vec::new();
     for entry in &configuration.servers {
-        let mut server =
-            Server::start(configuration, &entry.name).map_err(|error| error.to_string())?;
-        server.set_boot_identity(boot);
-        servers.push(server);
+        let server = Server::start(configuration, &entry.name);
+        servers.push(server.map_err(|error| error.to_string())?);
     }
     std::thread::scope(|scope| {
         let stop = Stop(servers.iter().map(Server::stop_handle).collect());
@@ -270,6 +269,7 @@ fn verify(
     left: &Disk,
     ledger: &Ledger,
     durability: Durability,
+    boot: u128,
     random: &mut Random,
 ) -> Result<Option<Disk>, String> {
     let mounted = Mounted::new(left.clone()).map_err(|error| error.to_string())?;
@@ -282,7 +282,7 @@ fn verify(
             *lock(&into) = Some(disk.clone());
         }
     });
-    with_servers(&configuration, 2, || {
+    with_servers(&configuration, boot, || {
         let mut client = client(&configuration);
         check_files(&mut client, ledger)?;
         mounted.stop_watching();
@@ -478,7 +478,7 @@ fn crashes(durability: Durability, seed: u64, wanted: usize) -> Result<usize, St
                 let mut left = disk.crash(&mut random);
                 // While servers recover, power may fail again.
                 for time in 0..2 {
-                    let outcome = verify(&left, &ledger, durability, &mut random);
+                    let outcome = verify(&left, &ledger, durability, 2 + time, &mut random);
                     let again = outcome.map_err(|error| {
                         let (before, after) = (disk.paths(), left.paths());
                         format!(
