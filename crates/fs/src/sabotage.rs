@@ -56,15 +56,22 @@ pub(crate) const fn is_on(_what: Sabotage) -> bool {
     false
 }
 
+/// The boot of the host that tests pretend.
+#[cfg(not(feature = "sabotage"))]
+#[inline(always)]
+pub(crate) const fn pretended_boot() -> Option<u128> {
+    None
+}
+
 #[cfg(feature = "sabotage")]
-pub(crate) use switch::is_on;
+pub(crate) use switch::{is_on, pretended_boot};
 #[cfg(feature = "sabotage")]
-pub use switch::turn_on;
+pub use switch::{pretend_boot, turn_on};
 
 #[cfg(feature = "sabotage")]
 mod switch {
-    use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU8, Ordering};
+    use std::sync::{LazyLock, Mutex, PoisonError};
 
     use super::{Sabotage, VARIABLE};
 
@@ -76,6 +83,18 @@ mod switch {
             .find(|one| Some(one.name()) == named.as_deref());
         AtomicU8::new(found.map_or(0, |one| one as u8))
     });
+
+    static BOOT: Mutex<Option<u128>> = Mutex::new(None);
+
+    /// From now on the host counts as booted anew if `boot` is another number: for simulated loss of power.
+    pub fn pretend_boot(boot: Option<u128>) {
+        *BOOT.lock().unwrap_or_else(PoisonError::into_inner) = boot;
+    }
+
+    /// The boot of the host that tests pretend.
+    pub(crate) fn pretended_boot() -> Option<u128> {
+        *BOOT.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Whether this process leaves `what` out.
     pub(crate) fn is_on(what: Sabotage) -> bool {

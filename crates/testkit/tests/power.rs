@@ -192,12 +192,11 @@ fn with_servers<R>(
     boot: u128,
     work: impl FnOnce() -> Result<R, String>,
 ) -> Result<R, String> {
+    sabotage::pretend_boot(Some(boot));
     let mut servers = Vec::new();
     for entry in &configuration.servers {
-        let mut server =
-            Server::start(configuration, &entry.name).map_err(|error| error.to_string())?;
-        server.set_boot_identity(boot);
-        servers.push(server);
+        let server = Server::start(configuration, &entry.name);
+        servers.push(server.map_err(|error| error.to_string())?);
     }
     std::thread::scope(|scope| {
         let stop = Stop(servers.iter().map(Server::stop_handle).collect());
@@ -270,6 +269,7 @@ fn verify(
     left: &Disk,
     ledger: &Ledger,
     durability: Durability,
+    boot: u128,
     random: &mut Random,
 ) -> Result<Option<Disk>, String> {
     let mounted = Mounted::new(left.clone()).map_err(|error| error.to_string())?;
@@ -282,7 +282,7 @@ fn verify(
             *lock(&into) = Some(disk.clone());
         }
     });
-    with_servers(&configuration, 2, || {
+    with_servers(&configuration, boot, || {
         let mut client = client(&configuration);
         check_files(&mut client, ledger)?;
         mounted.stop_watching();
@@ -358,12 +358,17 @@ fn check_files(client: &mut Client, ledger: &Ledger) -> Result<(), String> {
         },
         Some(Operation::Large(name, content)) => match read(client, name, 0, content.len() + 1) {
             // Not there, or there without what was not synced.
-            Err(error) if matches!(error.errno, Errno::ENOENT | Errno::EIO) => Ok(()),
+            Err(error) if error.errno == Errno::ENOENT || is_loss(&error) => Ok(()),
             Err(error) => Err(error.to_string()),
             Ok(found) => check_bytes(name, &found, 0, |at| vec![0, content[at as usize]]),
         },
         _ => Ok(()),
     }
+}
+
+/// Whether bytes are reported as lost.
+fn is_loss(error: &causeway_fs::Error) -> bool {
+    matches!(error.errno, Errno::EIO | Errno::MISSING)
 }
 
 fn check_exact(client: &mut Client, name: &str, content: &[u8]) -> Result<(), String> {
@@ -417,7 +422,7 @@ fn check_overwritten(
         check_bytes(name, &found, from, |at| vec![old[at as usize]])?;
     }
     match read(client, name, first, (last - first) as usize) {
-        Err(error) if error.errno == Errno::EIO => Ok(()),
+        Err(error) if is_loss(&error) => Ok(()),
         Err(error) => Err(error.to_string()),
         Ok(found) => check_bytes(name, &found, first, |at| {
             let mut allowed = vec![old[at as usize]];
@@ -473,7 +478,7 @@ fn crashes(durability: Durability, seed: u64, wanted: usize) -> Result<usize, St
                 let mut left = disk.crash(&mut random);
                 // While servers recover, power may fail again.
                 for time in 0..2 {
-                    let outcome = verify(&left, &ledger, durability, &mut random);
+                    let outcome = verify(&left, &ledger, durability, 2 + time, &mut random);
                     let again = outcome.map_err(|error| {
                         let (before, after) = (disk.paths(), left.paths());
                         format!(

@@ -106,7 +106,7 @@ impl Actor {
     ) -> Result<(), String> {
         self.note(format!("  failed: {error}"));
         if weather.admitted || weather.excuses(spread, error.errno) {
-            if error.errno == Errno::EIO {
+            if matches!(error.errno, Errno::EIO | Errno::MISSING) {
                 self.losses += 1;
             }
             return Ok(());

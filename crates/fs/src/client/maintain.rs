@@ -86,14 +86,14 @@ pub struct Scrubbed {
 }
 
 impl Client {
-    /// Asks one server (an index into the configuration) who it is, whoever it should be.
+    /// Asks one server (an index into the configuration) for its identity, which is not checked.
     pub fn ping(&mut self, server: usize) -> Result<Greeting, Error> {
         let all = self.ping_all(&[server]);
-        let none = || Err(self.nobody("ping", server));
+        let none = || Err(self.vanished("ping", server));
         all.into_iter().next().unwrap_or_else(none)
     }
 
-    /// Asks several servers at once who they are.
+    /// Asks several servers at once for their identities, which are not checked.
     pub fn ping_all(&mut self, servers: &[usize]) -> Vec<Result<Greeting, Error>> {
         let greetings = self.rpc.greet(servers);
         let named = |(&server, greeting): (&usize, Result<Greeting, Trouble>)| {
@@ -168,7 +168,7 @@ impl Client {
             Some(answer) => answer
                 .and_then(done)
                 .map_err(|trouble| trouble.during("enroll", &self.server_name(server))),
-            None => Err(self.nobody("enroll", server)),
+            None => Err(self.vanished("enroll", server)),
         }
     }
 
@@ -177,7 +177,7 @@ impl Client {
         self.rpc.trust_layout(metadata, layout);
     }
 
-    fn nobody(&self, operation: &'static str, server: usize) -> Error {
+    fn vanished(&self, operation: &'static str, server: usize) -> Error {
         let message = "the call vanished, which is a defect of the client";
         Trouble::local(Errno::EIO, message).during(operation, &self.server_name(server))
     }

@@ -501,7 +501,12 @@ impl Service {
         let Some(path) = self.marker() else {
             return Ok(());
         };
-        let written = std::fs::File::create(&path).and_then(|marker| marker.sync_all());
+        let written = std::fs::File::create(&path)
+            .and_then(|marker| marker.sync_all())
+            .and_then(|()| match path.parent() {
+                Some(directory) => std::fs::File::open(directory)?.sync_all(),
+                None => Ok(()),
+            });
         written.or_else(|error| fail(Errno::EIO, format!("{}: {error}", path.display())))
     }
 

@@ -126,6 +126,8 @@ impl Fjall {
         let mut found = examine(directory, options)?;
         let space = Space::new(directory).map_err(|error| wrap_io(directory, &error))?;
         let (database, pairs) = start(directory, &space)?;
+        // The engine syncs what it puts into its directories, but not the directories' own names.
+        sync_directories(directory).map_err(|error| wrap_io(directory, &error))?;
         let tables = pairs.tree.get_highest_persisted_seqno();
         let last = tables.max(found.journals.last).unwrap_or(0);
         if found.mark.acknowledged > last {
@@ -282,6 +284,17 @@ fn mend_journals(
 }
 
 /// Has the engine open what is there.
+/// Makes the names of everything below `directory` durable.
+fn sync_directories(directory: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_directories(&entry.path())?;
+        }
+    }
+    std::fs::File::open(directory)?.sync_all()
+}
+
 fn start(directory: &Path, space: &Space) -> Result<(Database, Keyspace), StoreError> {
     let database = Database::builder(directory)
         .journal_compression(CompressionType::None)
