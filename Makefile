@@ -144,7 +144,7 @@ asan: ## The rooms with unsafe code, and conformance of methods and messages, un
 		$(CARGO) test --locked --no-fail-fast --target $(HOST) --lib --test conformance --test messages \
 		-p causeway-sys -p causeway-transport -p causeway-bmi -p causeway-watch -p causeway-testkit
 
-valgrind: ## The C programs of the tests under valgrind's memcheck, library included
+valgrind: ## C programs, servers and clients over shm and tcp, under valgrind's memcheck, library included
 	@command -v valgrind >/dev/null || \
 		{ echo "make valgrind needs valgrind (apt-get install valgrind)"; exit 1; }
 	CAUSEWAY_VALGRIND=1 $(CARGO) test --locked -p causeway-bmi-c --test installed programs

@@ -128,6 +128,9 @@ pub enum Error {
     /// Memory that was lent for reading was to be written.
     #[error("memory that is for reading only cannot be received into or opened for writing")]
     ReadOnly,
+    /// An option of the whole instance was to be set for one address.
+    #[error("this option is of the whole instance: it is set without an address")]
+    OptionOfInstance,
     /// A limit of the configuration is reached.
     #[error("{what}: the limit of {limit} is reached")]
     Limit {

@@ -411,12 +411,14 @@ impl<G: Ground> Method for Udp<G> {
     /// The time is the ground's, not the caller's.
     fn tick(&mut self, _now: Instant, sink: &mut dyn Sink) {
         self.empty_looks = 0;
+        // It stays until the sockets are looked at below.
+        self.ground.has_reports();
         self.make_progress(sink);
     }
 
     fn arm(&mut self) -> bool {
         self.empty_looks = 0;
-        !self.core.has_work() && self.batch.is_empty()
+        !self.core.has_work() && self.batch.is_empty() && !self.ground.has_reports()
     }
 
     fn disarm(&mut self) {

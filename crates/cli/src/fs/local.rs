@@ -78,8 +78,8 @@ impl Known {
         Ok(Self::new(&rustix::fs::fstat(file)?))
     }
 
-    /// The attributes that a copy of it gets, except those of [`SetAttributes::mode`].
-    pub(crate) fn attributes(&self, keep_times: bool) -> SetAttributes {
+    /// The times that a copy of it gets, or none.
+    pub(crate) fn times(&self, keep_times: bool) -> SetAttributes {
         SetAttributes {
             accessed: keep_times.then_some(self.accessed),
             modified: keep_times.then_some(self.modified),

@@ -31,6 +31,7 @@ mod mv;
 pub(crate) mod ping;
 pub(crate) mod put;
 mod rm;
+mod scrub;
 mod serve;
 mod servers;
 mod stat;
@@ -69,6 +70,7 @@ enum Verb {
     Ping(ping::Arguments),
     Servers(servers::Arguments),
     Fsck(fsck::Arguments),
+    Scrub(scrub::Arguments),
 }
 
 impl Arguments {
@@ -102,5 +104,6 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Verb::Ping(arguments) => ping::run(arguments),
         Verb::Servers(arguments) => servers::run(arguments),
         Verb::Fsck(arguments) => fsck::run(arguments),
+        Verb::Scrub(arguments) => scrub::run(arguments),
     }
 }

@@ -256,7 +256,7 @@ impl Put<'_> {
             mode: known.mode,
             owner: (known.uid, known.gid),
             keep_owner: self.keep_owner,
-            times: known.attributes(self.keep_times),
+            times: known.times(self.keep_times),
         }
     }
 

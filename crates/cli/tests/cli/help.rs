@@ -5,7 +5,7 @@ use std::path::Path;
 use super::stand::Run;
 
 /// Every verb that users can give.
-const VERBS: [&[&str]; 36] = [
+const VERBS: [&[&str]; 37] = [
     &[],
     &["demo"],
     &["info"],
@@ -42,6 +42,7 @@ const VERBS: [&[&str]; 36] = [
     &["fs", "servers", "add"],
     &["fs", "servers", "accept"],
     &["fs", "fsck"],
+    &["fs", "scrub"],
 ];
 
 fn text(arguments: &[&str]) -> String {

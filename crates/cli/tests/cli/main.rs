@@ -7,6 +7,7 @@ mod files;
 mod help;
 mod many;
 mod safety;
+mod scrub;
 mod servers;
 mod sim;
 mod stand;

@@ -1,4 +1,4 @@
-//! Who is at the other end: what a client holds a server's greeting against, and says if it does not fit.
+//! Identities of servers: what a client compares a server's greeting with, and the errors if it does not fit.
 
 use causeway_wire::fs::{Errno, Greeting, Incarnation, LayoutServer, ServerIdentity};
 

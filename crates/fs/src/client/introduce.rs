@@ -1,8 +1,8 @@
 //! Getting to know servers before anything is asked of them.
 //!
 //! The metadata server comes first: it says which I/O servers there are, by which numbers, and which
-//! directories are theirs. Each I/O server is held against that once. Every request carries who it is meant
-//! for, so a server that is replaced later refuses it, and the introduction begins again.
+//! directories are theirs. Each I/O server is held against that once. Every request names the server that
+//! it is meant for, so a server that is replaced later refuses it, and the introduction begins again.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,9 @@ use causeway_wire::fs::{
     Answer, Errno, Greeting, MAX_LAYOUT_PART, Operation, ServerIdentity, Target,
 };
 
+use super::flight::{Flight, State};
 use super::identity::{Expected, Layout};
-use super::rpc::{Call, Flight, Rpc, State, Trouble, unfit};
+use super::rpc::{Call, Rpc, Trouble, unfit};
 
 /// First pause before the metadata server is asked again whether it has met a server; it doubles up to
 /// [`LONGEST_PAUSE`].
@@ -112,7 +113,7 @@ impl Rpc {
             if left.is_empty() {
                 break;
             }
-            // The metadata server is about to meet them, and tells nobody when it has.
+            // The metadata server is about to meet them, and sends no event when it has.
             let rest = deadline.saturating_duration_since(Instant::now());
             std::thread::sleep(pause.min(rest));
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -212,7 +213,7 @@ impl Rpc {
         }))
     }
 
-    /// The greetings of servers, in order, whoever they are.
+    /// The greetings of servers, in order, unchecked.
     pub(crate) fn greet(&mut self, servers: &[usize]) -> Vec<Result<Greeting, Trouble>> {
         self.greet_until(servers, Instant::now() + self.timeout)
     }
@@ -305,7 +306,7 @@ impl Rpc {
         })
     }
 
-    /// Forgets who was at the other end, since a server has refused a request that was not meant for it.
+    /// Forgets a server's identity after it has refused a request that was meant for another one.
     pub(super) fn forget(&mut self, server: usize, refused: Target) {
         if self
             .known(server)

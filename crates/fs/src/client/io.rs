@@ -10,6 +10,7 @@ use causeway_wire::fs::{
     Answer, Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region, Timestamp,
 };
 
+use super::cutter::Cutter;
 use super::names::node;
 use super::rpc::{Call, Trouble, done, object_name, unfit};
 use super::stages::StageClock;
@@ -755,70 +756,4 @@ fn deliver_content(content: &[u8], regions: &[Region], memory: &[Memory]) -> u64
         }
     }
     bytes_before(regions, content.len() as u64)
-}
-
-/// Takes pieces of given lengths from the front of a list.
-struct Cutter<'a, T> {
-    rest: &'a [T],
-    /// Bytes of the first item that were taken already.
-    taken: u64,
-}
-
-/// Something with a length that can be cut.
-trait Cut {
-    fn length(&self) -> u64;
-    fn cut(&self, start: u64, len: u64) -> Self;
-}
-
-impl Cut for Region {
-    fn length(&self) -> u64 {
-        self.len
-    }
-
-    fn cut(&self, start: u64, len: u64) -> Self {
-        Region {
-            offset: self.offset + start,
-            len,
-        }
-    }
-}
-
-impl Cut for Memory {
-    fn length(&self) -> u64 {
-        self.len() as u64
-    }
-
-    fn cut(&self, start: u64, len: u64) -> Self {
-        self.slice(start as usize..(start + len) as usize)
-    }
-}
-
-impl<'a, T: Cut> Cutter<'a, T> {
-    fn new(items: &'a [T]) -> Self {
-        Self {
-            rest: items,
-            taken: 0,
-        }
-    }
-
-    /// The next `len` bytes, or as many as there are.
-    fn take(&mut self, mut len: u64) -> Vec<T> {
-        let mut out = Vec::new();
-        while let Some(first) = self.rest.first() {
-            let left = first.length() - self.taken;
-            if left == 0 {
-                self.rest = &self.rest[1..];
-                self.taken = 0;
-                continue;
-            }
-            if len == 0 {
-                break;
-            }
-            let now = left.min(len);
-            out.push(first.cut(self.taken, now));
-            self.taken += now;
-            len -= now;
-        }
-        out
-    }
 }

@@ -4,12 +4,14 @@
 //! configuration's timeout. Inside a call everything that can be is in flight at once. Several
 //! threads use several clients.
 //!
-//! Reading order: `rpc` (requests, replies, repetition), `introduce` and `identity` (which server is at the
+//! Reading order: `rpc` and `flight` (requests, replies, repetition), `introduce` and `identity` (which server is at the
 //! other end), `names` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `presence`
 //! (data that is missing), `maintain` (for operators), `stages` (where the time
 //! goes).
 
 mod boots;
+mod cutter;
+mod flight;
 mod identity;
 mod introduce;
 mod io;
@@ -24,7 +26,7 @@ use causeway_bmi::{Memory, PeerReport};
 use causeway_wire::fs::{Caller, DistributionHint, Errno, Node};
 
 pub use identity::Layout;
-pub use maintain::{Checked, Orphans};
+pub use maintain::{Checked, CheckedFiles, Orphans, OrphansGone, Scrubbed, ServerFault};
 pub use stages::Stage;
 
 use crate::Error;

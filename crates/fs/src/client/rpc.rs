@@ -9,25 +9,21 @@
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{
-    Access, Addr, Bmi, Completion, Config, Context, Memory, OpError, OpId, PeerError, Posted,
+    Access, Addr, Bmi, Completion, Config, Context, Memory, OpError, PeerError, Posted,
     RegionDescriptor,
 };
 use causeway_wire::codec::{Wire, Writer};
 use causeway_wire::fs::{
-    Answer, Caller, Errno, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Reply, Request, Target,
+    Answer, Caller, Errno, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Request, Target,
 };
 
+use super::flight::{Attempt, Flight, State, errno_of, results};
 use super::identity::Layout;
 use super::introduce::Known;
 use super::transfer::{Piece, Way};
 use crate::Error;
 use crate::config::{Configuration, ServerEntry};
 
-/// First pause before a request is repeated, since nothing tells when a server is there again; it doubles up to
-/// [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(2);
-/// Longest pause before a request is repeated.
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// An attempt to connect takes a quarter of the time-out, within these bounds: an attempt that met a
 /// server in the middle of dying must leave time for one that meets it restarted.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(250);
@@ -180,38 +176,6 @@ impl Link {
     }
 }
 
-/// A call on its way.
-pub(super) struct Flight {
-    pub(super) call: Call,
-    sequence: u64,
-    pub(super) state: State,
-    pause: Duration,
-    last: Option<Trouble>,
-    /// For whom it is, whoever the server is known to be.
-    directed: Option<Target>,
-    /// For whom it was when it was sent last.
-    meant: Target,
-    /// No reply came before the time was over.
-    silent: bool,
-}
-
-pub(super) enum State {
-    Waiting { until: Instant },
-    Flying(Attempt),
-    Done(Result<Answer, Trouble>),
-}
-
-/// One sending of a request.
-pub(super) struct Attempt {
-    send: Option<OpId>,
-    receive: Option<OpId>,
-    reply: Memory,
-    received: Option<u64>,
-    trouble: Option<OpError>,
-    exports: Vec<RegionDescriptor>,
-    addr: Addr,
-}
-
 impl Rpc {
     /// Starts the message layer. Nothing is connected yet.
     pub(crate) fn new(
@@ -328,7 +292,7 @@ impl Rpc {
     /// is in flight any more and no server can reach the memory that they named.
     ///
     /// Servers that are not known yet are met first. One that says that it is another one by now is met again, as long
-    /// as that leads to somebody else.
+    /// as that leads to another one.
     pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<Answer, Trouble>> {
         let deadline = Instant::now() + self.timeout;
         let mut flights = self.flights(calls, None);
@@ -341,7 +305,7 @@ impl Rpc {
         }
     }
 
-    /// Makes calls that are meant for `target`, whoever the servers are known to be.
+    /// Makes calls that are meant for `target`, whatever is known of the servers.
     pub(super) fn call_directly(
         &mut self,
         calls: Vec<Call>,
@@ -354,17 +318,9 @@ impl Rpc {
     }
 
     fn flights(&mut self, calls: Vec<Call>, directed: Option<Target>) -> Vec<Flight> {
-        let flight = |call: Call| Flight {
-            sequence: call.slot.map_or(0, |slot| self.next_sequence(slot)),
-            call,
-            state: State::Waiting {
-                until: Instant::now(),
-            },
-            pause: FIRST_PAUSE,
-            last: None,
-            directed,
-            meant: Target::default(),
-            silent: false,
+        let flight = |call: Call| {
+            let sequence = call.slot.map_or(0, |slot| self.next_sequence(slot));
+            Flight::new(call, sequence, directed)
         };
         calls.into_iter().map(flight).collect()
     }
@@ -396,7 +352,7 @@ impl Rpc {
             }
             match self.known(flight.call.server) {
                 Some(known) if known.target != flight.meant => again = true,
-                // It says of itself who we take it for, and refuses nevertheless.
+                // It has the identity that the request named, and refuses nevertheless.
                 _ => flight.state = said,
             }
             flight.meant = Target::default();
@@ -761,80 +717,6 @@ impl Rpc {
                 server,
             }));
         }
-    }
-}
-
-impl Flight {
-    /// Whether it has no result yet.
-    pub(super) fn is_open(&self) -> bool {
-        !matches!(self.state, State::Done(_))
-    }
-
-    /// Pauses before the next attempt.
-    fn wait(&mut self, trouble: Trouble) {
-        self.state = State::Waiting {
-            until: Instant::now() + self.pause,
-        };
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        self.last = Some(trouble);
-    }
-}
-
-impl Attempt {
-    fn note_send(&mut self, result: Result<u64, OpError>) {
-        self.send = None;
-        if let Err(error) = result {
-            self.trouble = Some(error);
-        }
-    }
-
-    fn note_receive(&mut self, result: Result<u64, OpError>) {
-        self.receive = None;
-        match result {
-            Ok(len) => self.received = Some(len),
-            Err(error) => {
-                self.trouble.get_or_insert(error);
-            }
-        }
-    }
-
-    /// What the server said, or why it said nothing.
-    fn outcome(&self) -> Result<Result<Answer, causeway_wire::fs::Failure>, OpError> {
-        if let Some(len) = self.received {
-            let mut bytes = vec![0; (len as usize).min(self.reply.len())];
-            self.reply.read_at(0, &mut bytes);
-            return Ok(match Reply::from_bytes(&bytes) {
-                Ok(reply) => reply.result,
-                Err(malformed) => Err(causeway_wire::fs::Failure {
-                    errno: Errno::EPROTO,
-                    message: format!("its reply is malformed: {malformed}"),
-                }),
-            });
-        }
-        Err(self.trouble.clone().unwrap_or(OpError::Cancelled))
-    }
-}
-
-fn results(flights: Vec<Flight>) -> Vec<Result<Answer, Trouble>> {
-    let result = |flight: Flight| match flight.state {
-        State::Done(result) => result,
-        State::Waiting { .. } | State::Flying(_) => {
-            Err(Trouble::local(Errno::ETIMEDOUT, "the call did not end"))
-        }
-    };
-    flights.into_iter().map(result).collect()
-}
-
-fn errno_of(error: &OpError) -> Errno {
-    match error {
-        OpError::Peer {
-            cause: PeerError::Unauthorised(_),
-            ..
-        } => Errno::EKEYREJECTED,
-        OpError::Peer { .. } => Errno::ECONNRESET,
-        OpError::TooLarge { .. } => Errno::EMSGSIZE,
-        OpError::Cancelled => Errno::ECANCELED,
-        _ => Errno::EIO,
     }
 }
 

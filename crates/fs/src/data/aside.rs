@@ -24,7 +24,7 @@ pub struct Aside {
 
 /// Moves a datafile aside; the name that it gets is logged.
 pub(super) fn move_aside(from: &Path, directory: &Path, object: ObjectId) -> io::Result<()> {
-    std::fs::create_dir_all(directory)?;
+    super::store::make_directories(directory)?;
     let now = seconds(SystemTime::now());
     for number in 0..1000 {
         let to = directory.join(format!("{:016x}.{now}.{number}", object.0));

@@ -135,18 +135,19 @@ impl Datafile {
     pub fn write(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
         let mut memory = Cursor::new(&piece.memory);
         let wanted = self.floor(at_least);
+        let size = match wanted {
+            0 => 0,
+            _ => self.size()?,
+        };
         for window in windows(&piece.regions) {
             let end = window.span.offset + window.span.len;
             if window.span.len == 0 {
                 continue;
             }
             check_offset(end)?;
-            if wanted > 0 {
-                // A write behind the end would turn what is lost into a hole.
-                let size = self.size()?;
-                if size < wanted && end > size {
-                    return Err(Fault::Short { size, wanted });
-                }
+            // A write behind the end would turn what is lost into a hole.
+            if size < wanted && end > size {
+                return Err(Fault::Short { size, wanted });
             }
             for part in window.parts() {
                 match self.has_sums() {
@@ -299,7 +300,7 @@ impl Datafile {
         Ok(found)
     }
 
-    fn read_part(&self, part: &Memory, offset: u64, wait: Wait) -> io::Result<usize> {
+    pub(super) fn read_part(&self, part: &Memory, offset: u64, wait: Wait) -> io::Result<usize> {
         let at = physical(offset);
         match wait {
             Wait::Allowed => part.read_from_file(&self.file, at),

@@ -158,6 +158,12 @@ impl<'a> Cursor<'a> {
         self.front.map_or(0, |front| front.len() - self.used)
     }
 
+    /// The next `len` bytes, which stay to be taken, if the front fragment has as many.
+    pub(super) fn peek(&self, len: usize) -> Option<Memory> {
+        let front = self.front.filter(|_| self.front_len() >= len)?;
+        Some(front.slice(self.used..self.used + len))
+    }
+
     /// At most `most` bytes of the front fragment.
     pub(super) fn take(&mut self, most: usize) -> Memory {
         let Some(front) = self.front else {

@@ -3,8 +3,9 @@
 //! All methods may be called from several threads at once.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,6 +23,8 @@ use super::fault::{Fault, Result};
 use super::place::{self, Directory};
 use crate::sabotage::{self, Sabotage};
 
+/// Permissions of datafiles: the server's user alone.
+const FILE_MODE: u32 = 0o600;
 /// Most datafiles that are kept open.
 const MAX_OPEN: usize = 512;
 /// Most datafiles that are remembered to be marked clean; what is beyond stays marked dirty until it is written
@@ -156,8 +159,8 @@ impl Store {
     pub fn open(directory: &Path, settings: Settings) -> io::Result<Self> {
         let root = directory.join("objects");
         let temporary = directory.join("temporary");
-        std::fs::create_dir_all(&root)?;
-        std::fs::create_dir_all(&temporary)?;
+        make_directories(&root)?;
+        make_directories(&temporary)?;
         for leftover in std::fs::read_dir(&temporary)? {
             std::fs::remove_file(leftover?.path())?;
         }
@@ -243,7 +246,7 @@ impl Store {
         }
         let file = match self.open_file(object, true) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                std::fs::create_dir_all(Directory::of(object).path(&self.root))?;
+                make_directories(&Directory::of(object).path(&self.root))?;
                 self.open_file(object, true)
             }
             other => other,
@@ -272,6 +275,7 @@ impl Store {
             .write(true)
             .create(make)
             .truncate(false)
+            .mode(FILE_MODE)
             .open(place::path(&self.root, object))
     }
 
@@ -321,6 +325,7 @@ impl Store {
             .read(true)
             .write(true)
             .create_new(true)
+            .mode(FILE_MODE)
             .open(path)?;
         let header = self.common.new_header(object);
         put(&file, &header.to_bytes(), 0)?;
@@ -334,7 +339,7 @@ impl Store {
 
     fn name_seed(&self, temporary: &Path, object: ObjectId) -> Result<()> {
         let path = place::path(&self.root, object);
-        std::fs::create_dir_all(Directory::of(object).path(&self.root))?;
+        make_directories(&Directory::of(object).path(&self.root))?;
         let at = rustix::fs::CWD;
         rustix::fs::renameat_with(at, temporary, at, &path, RenameFlags::NOREPLACE)
             .map_err(io::Error::from)?;
@@ -679,6 +684,12 @@ fn describe((object, file_system, generation): (ObjectId, u128, Generation)) -> 
         "object {}, file system {file_system:032x}, generation {generation}",
         object.0
     )
+}
+
+/// Makes a directory and those above it, for the server's user alone.
+pub(super) fn make_directories(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(path)
 }
 
 pub(super) fn sync_directory(path: &Path) -> io::Result<()> {

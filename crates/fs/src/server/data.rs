@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_bmi::Addr;
+use causeway_sys::waits;
 use causeway_wire::fs::{
     Answer, Caller, DataFault, Errno, Failure, ObjectId, Operation, Reply, Request, ScrubPosition,
 };
@@ -18,7 +19,8 @@ const MAX_LISTED: u32 = 2048;
 const MAX_SCRUB_BYTES: u64 = 64 << 20;
 /// Faults in one answer; what follows is found when the caller asks again.
 const MAX_FAULTS: usize = 256;
-/// How often datafiles that were written are looked at, to mark those clean that have become idle.
+/// How often datafiles that were written are looked at, to mark those clean that have become idle. Nothing waits
+/// for that.
 const CLEAN_EVERY: Duration = Duration::from_secs(2);
 /// After so many looks, a datafile that nobody flushes is flushed and marked clean: by then the operating
 /// system has written most of it.
@@ -111,16 +113,16 @@ impl Loop {
         Ok(None)
     }
 
-    /// How long until written datafiles must be looked at; `None` while there are none.
-    pub(super) fn until_cleaning(&self) -> Option<Duration> {
+    /// When written datafiles are to be looked at; `None` while there are none.
+    pub(super) fn next_cleaning(&self) -> Option<Instant> {
+        waits::tidy_after(CLEAN_EVERY)?;
         let store = self.store.as_ref()?;
-        let waiting = !self.cleaning && store.has_dirty();
-        waiting.then(|| self.clean_at.saturating_duration_since(Instant::now()))
+        (!self.cleaning && store.has_dirty()).then_some(self.clean_at)
     }
 
     /// Has idle datafiles marked clean, now and then.
     pub(super) fn clean_datafiles(&mut self) {
-        if self.until_cleaning() != Some(Duration::ZERO) {
+        if self.next_cleaning().is_none_or(|at| at > Instant::now()) {
             return;
         }
         let Some(store) = self.store.clone() else {

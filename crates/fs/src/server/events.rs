@@ -299,21 +299,21 @@ impl Loop {
             return self.wait(takes_more, Duration::ZERO, completions);
         }
         let patrol = (self.busy() > 0).then_some(self.patrol_at);
-        let cleaning = self.until_cleaning().map(|idle| Instant::now() + idle);
-        let deadline = patrol.into_iter().chain(stop_by).chain(cleaning).min();
-        if deadline.is_none() && self.staging.has_idle() {
+        let due = patrol.into_iter().chain(stop_by).min();
+        let deadline = due.into_iter().chain(self.next_cleaning()).min();
+        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+        if due.is_none() && self.staging.has_idle() {
             // Buffers are made again within a request, but not for nothing.
             let limit = waits::tidy_after(KEEP_BUFFERS).unwrap_or(Duration::MAX);
             let begun = Instant::now();
-            self.wait(takes_more, limit, completions)?;
+            let idle = deadline.map_or(limit, |deadline| limit.min(left(deadline)));
+            self.wait(takes_more, idle, completions)?;
             if begun.elapsed() >= limit {
                 self.staging.shrink();
             }
             return Ok(());
         }
-        let idle = deadline.map_or(Duration::MAX, |deadline| {
-            deadline.saturating_duration_since(Instant::now())
-        });
+        let idle = deadline.map_or(Duration::MAX, left);
         self.wait(takes_more, idle, completions)
     }
 

@@ -173,7 +173,7 @@ impl Home {
         }))
     }
 
-    /// Whose directory it is.
+    /// The directory's identity.
     pub(super) fn identity(&self) -> &DirectoryIdentity {
         &self.identity
     }
@@ -310,7 +310,7 @@ fn check_part(path: &Path, part: Part, identity: &DirectoryIdentity) -> Result<(
             false => "does not exist",
             true => match first_foreign(&directory)? {
                 None => "is empty",
-                Some(_) => "does not say whose it is",
+                Some(_) => "has no `owner` file",
             },
         };
         return Err(format!(

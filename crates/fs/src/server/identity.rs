@@ -9,7 +9,7 @@ use causeway_wire::home::Enrollment;
 use super::events::{Loop, failure};
 use super::home::Home;
 
-/// Who the server of this directory is. A metadata server goes by its metadata's incarnation.
+/// The identity of this directory's server. A metadata server goes by its metadata's incarnation.
 pub(super) fn of(home: &Home, metadata: Option<Incarnation>) -> ServerIdentity {
     let found = home.identity();
     let enrolled = home.enrolled().filter(|_| found.io);
@@ -72,7 +72,7 @@ fn refusal(own: &ServerIdentity, target: Target) -> Failure {
 }
 
 impl Loop {
-    /// Says who this server is.
+    /// This server's identity.
     pub(super) fn greet(&self, layout_from: u16) -> Answer {
         Answer::Hello(Box::new(Greeting {
             identity: self.identity.clone(),

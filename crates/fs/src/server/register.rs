@@ -16,7 +16,7 @@ use crate::client::{Client, ClientOptions};
 use crate::config::Configuration;
 
 /// First pause before servers that cannot be met are tried again; it doubles up to [`LONGEST_PAUSE`]. They
-/// may be started at any time, and nobody tells.
+/// may be started at any time, without an event here.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long servers have to answer in one round. One that is down holds the others up so long.
@@ -93,7 +93,7 @@ impl Work {
         left == 0
     }
 
-    /// Asks all of them who they are: each one's place in the configuration and identity.
+    /// Asks all of them for their identities: each one's place in the configuration and identity.
     fn greet(
         &self,
         client: &mut Option<Client>,

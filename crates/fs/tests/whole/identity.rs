@@ -312,7 +312,7 @@ fn metadata_that_are_gone_or_new_do_not_touch_what_the_io_servers_have() {
     );
     std::fs::remove_dir(rig.home("meta")).unwrap();
 
-    // An operator who formats it all the same.
+    // Formatted all the same.
     format(&rig.configuration, "meta").unwrap();
     rig.serve("meta").unwrap();
     io_servers_take_nothing_from_new_metadata(&rig);

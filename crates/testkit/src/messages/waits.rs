@@ -45,8 +45,8 @@ enum Order {
     SendUnexpected,
     /// Connect with another instance, which sends an unexpected message.
     Connect,
-    /// Take the unexpected messages that are there.
-    Take,
+    /// Take unexpected messages until it has been so many in all.
+    Take(usize),
     Disconnect,
     Wake(Waker),
     /// Make progress, so that a transfer of the waiter's does.
@@ -105,13 +105,12 @@ impl<M: Medium> Peer<'_, M> {
                 self.node.succeed(sent);
             }
             Order::Connect => self.others.push(caller(self.medium, self.address).0),
-            Order::Take => {
-                let mut patience = Patience::new("there are unexpected messages to take");
-                while self.node.unexpected.is_empty() {
+            Order::Take(messages) => {
+                let mut patience = Patience::new("messages with credit arrive");
+                while self.node.unexpected.len() < messages {
                     self.node.step();
                     patience.spend();
                 }
-                self.node.unexpected.clear();
             }
             Order::Disconnect => self.node.layer.disconnect(self.to),
             Order::Wake(waker) => waker.wake(),
@@ -150,7 +149,14 @@ impl Waiter<'_> {
     ) -> u64 {
         self.happened.store(false, Ordering::Relaxed);
         self.orders.send(order).expect("the peer listens");
-        wait(&mut self.node, self.happened, length, noticed)
+        let late = wait(&mut self.node, self.happened, length, noticed);
+        let mut patience = Patience::new("the peer has done what it was told");
+        while !self.happened.load(Ordering::Acquire) {
+            self.node.step();
+            std::thread::yield_now();
+            patience.spend();
+        }
+        late
     }
 
     fn wait_for(&mut self, order: Order, length: Duration, number: u64) -> u64 {
@@ -299,17 +305,19 @@ pub fn a_transfer<M: Medium + Sync>(medium: &M, _: &str) {
 /// A peer takes messages that had used all credit up: one that waits for credit is sent.
 pub fn returned_credit<M: Medium + Sync>(medium: &M, _: &str) {
     stage(medium, |waiter| {
+        let mut total = 0;
         cells(|length| {
-            let last = use_credit_up(&mut waiter.node, waiter.peer);
-            waiter.wait_for(Order::Take, length, last)
+            let last = use_credit_up(&mut waiter.node, waiter.peer, &mut total);
+            waiter.wait_for(Order::Take(total - 1), length, last)
         });
     });
 }
 
-/// Sends unexpected messages until one stays; returns its number.
-fn use_credit_up(node: &mut Node, to: Addr) -> u64 {
+/// Sends unexpected messages until one stays; returns its number. Counts them in `total`.
+fn use_credit_up(node: &mut Node, to: Addr, total: &mut usize) -> u64 {
     const TRIES: usize = 4_000;
     for _ in 0..TRIES {
+        *total += 1;
         let sent = node.send_unexpected(to, NEWS, vec![3; 16 << 10]);
         // Over a socket, what there is credit for may have to wait for room.
         let until = Instant::now() + Duration::from_millis(10);

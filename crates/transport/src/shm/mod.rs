@@ -138,6 +138,11 @@ pub struct Shm {
     bell: Bell,
     epoll: Epoll,
     listener: Option<RecordListener>,
+    /// See [`handshake::farewell`].
+    farewell: Vec<u8>,
+    told_of_shortage: Option<Instant>,
+    /// Until when the listener rests.
+    paused_until: Option<Instant>,
     half_open: Vec<HalfOpen>,
     next_half_open: u64,
     peers: Peers,
@@ -212,6 +217,9 @@ impl Shm {
             bell: Bell::new(bell),
             epoll: Epoll::new().map_err(system("creating an epoll set"))?,
             listener: None,
+            farewell: handshake::farewell(),
+            told_of_shortage: None,
+            paused_until: None,
             half_open: Vec::new(),
             next_half_open: 0,
             peers: Peers::new(bell_format::MAX_PEERS),
@@ -489,9 +497,8 @@ impl Method for Shm {
 
     fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
         let object = self.keys.next();
-        let memory = objects::allocate(len, object).map_err(system(format!(
-            "allocating {len} bytes of shareable memory"
-        )))?;
+        let memory =
+            objects::allocate(len, object).map_err(system("allocating shareable memory"))?;
         self.objects.push((object, memory.watch()));
         Ok(memory)
     }
@@ -509,6 +516,7 @@ impl Method for Shm {
         if !self.pending.is_empty() || !self.half_open.is_empty() {
             self.check_pending(now);
         }
+        self.resume_listener(now);
         self.retire_objects();
         self.limbo.look();
         self.look_around(sink);
@@ -574,7 +582,11 @@ impl Method for Shm {
         let half_open = self.half_open.iter().map(|half| half.deadline);
         // What a stopped peer holds does not tell when it is free.
         let limbo = (!self.limbo.is_empty()).then(|| Instant::now() + LIMBO_INTERVAL);
-        waiting.chain(half_open).chain(limbo).min()
+        waiting
+            .chain(half_open)
+            .chain(limbo)
+            .chain(self.paused_until)
+            .min()
     }
 
     fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink) {

@@ -162,8 +162,8 @@ fn explore(causes: &'static [Cause], on: SleepOn, look: Look, preemptions: usize
 
 #[test]
 fn loom_a_parked_wait_ends_by_ring_call_and_report() {
-    explore(&[Cause::Call], SleepOn::Word, Look::Within, 5);
-    explore(&[Cause::Ring, Cause::Call], SleepOn::Word, Look::Within, 3);
+    explore(&[Cause::Call], SleepOn::Word, Look::Within, 4);
+    explore(&[Cause::Ring, Cause::Call], SleepOn::Word, Look::Within, 2);
     explore(
         &[Cause::Call, Cause::Report],
         SleepOn::Word,
@@ -174,31 +174,31 @@ fn loom_a_parked_wait_ends_by_ring_call_and_report() {
         &[Cause::Ring, Cause::Call, Cause::Report],
         SleepOn::Word,
         Look::Within,
-        2,
+        1,
     );
 }
 
 /// After the timer, the same sleep goes on without being announced anew.
 #[test]
 fn loom_a_timer_hides_nothing() {
-    explore(&[Cause::Timer, Cause::Ring], SleepOn::Word, Look::Within, 3);
-    explore(&[Cause::Timer, Cause::Call], SleepOn::Word, Look::Within, 3);
+    explore(&[Cause::Timer, Cause::Ring], SleepOn::Word, Look::Within, 2);
+    explore(&[Cause::Timer, Cause::Call], SleepOn::Word, Look::Within, 2);
     explore(
         &[Cause::Timer, Cause::Ring, Cause::Call],
         SleepOn::Word,
         Look::Within,
-        2,
+        1,
     );
 }
 
 #[test]
 fn loom_a_wait_on_descriptors_ends_by_ring_and_call() {
-    explore(&[Cause::Call], SleepOn::Descriptors, Look::Within, 5);
+    explore(&[Cause::Call], SleepOn::Descriptors, Look::Within, 4);
     explore(
         &[Cause::Ring, Cause::Call],
         SleepOn::Descriptors,
         Look::Within,
-        3,
+        2,
     );
 }
 

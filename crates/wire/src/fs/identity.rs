@@ -1,4 +1,4 @@
-//! Who a server is, whom a request is for, and which servers a file system consists of
+//! The identity of a server, the target of a request, and which servers a file system consists of
 //! (`docs/formats/fs.md`, section "Identities").
 //!
 //! A server's directory gets a random [`Generation`] when it is formatted, and the metadata a random
@@ -73,7 +73,7 @@ pub struct Target {
     pub incarnation: Incarnation,
 }
 
-/// Who a server is.
+/// A server's identity.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ServerIdentity {
     /// The file system's identity.
@@ -106,7 +106,7 @@ impl ServerIdentity {
 /// A server's answer to [`super::Operation::Hello`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Greeting {
-    /// Who it is.
+    /// Its identity.
     pub identity: ServerIdentity,
     /// Process id.
     pub pid: u32,

@@ -132,7 +132,7 @@ fn a_part_that_is_gone_empty_or_foreign_is_refused() {
     std::fs::create_dir(&data).unwrap();
     refused(&io0, &["data is empty", "mount the disk"]);
     std::fs::write(data.join("objects"), "").unwrap();
-    refused(&io0, &["does not say whose it is"]);
+    refused(&io0, &["has no `owner` file"]);
     std::fs::remove_dir_all(&data).unwrap();
     std::fs::rename(io1.directory.join("data"), &data).unwrap();
     refused(

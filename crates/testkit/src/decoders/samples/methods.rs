@@ -214,7 +214,7 @@ pub(in crate::decoders) fn shm_records() -> Vec<Vec<u8>> {
         }),
         shm::Record::Refused {
             reason: "another version".into(),
-            unauthorised: false,
+            why: shm::Why::Full,
         },
         shm::Record::Wake,
         shm::Record::Goodbye,
