@@ -212,7 +212,7 @@ impl Commander {
             return self.list(weather);
         }
         let path = self.actor.path(TREE);
-        let left = self.run(&["rm", "-r", &path], weather);
+        let left = self.run(&["rm", "-r", "-f", &path], weather);
         // Part of a tree that was not stored whole may be missing altogether.
         let gone = matches!(&left, Ok(left) if left.code == 0);
         let names = self.actor.names.all();
