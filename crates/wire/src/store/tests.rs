@@ -124,7 +124,7 @@ fn golden_records() {
 fn golden_seals_and_marks() {
     assert_eq!(
         hex(&seal(b"key", b"value", Stamp::new(9, 7))),
-        "76616c7565090000000000000002000000SEAL"
+        "76616c7565090000000000000002000000e7fc7461"
     );
     let mark = Mark {
         boot: 1,
