@@ -286,21 +286,16 @@ pub fn holder_of(inode: u64, pid: u32, descriptor: u32) -> Option<Holder> {
     })
 }
 
-/// The owner of the other end of a TCP connection between `ours` and `theirs`, both on this host,
-/// as the kernel tells it. `None` if there is no such socket, or no process holds it (any more,
-/// or, before it was accepted, yet).
-pub fn owner_of_other_end(ours: SocketAddr, theirs: SocketAddr) -> io::Result<Option<Owner>> {
-    Owners::default().of_other_end(ours, theirs)
-}
-
-/// Asks as [`owner_of_other_end`] does, again and again with one descriptor.
+/// Asks the kernel for the owners of sockets on this host, again and again with one descriptor.
 #[derive(Debug, Default)]
 pub struct Owners {
     diag: Option<OwnedFd>,
 }
 
 impl Owners {
-    /// See [`owner_of_other_end`].
+    /// The owner of the other end of a TCP connection between `ours` and `theirs`, both on this host,
+    /// as the kernel tells it. `None` if there is no such socket, or no process holds it (any more,
+    /// or, before it was accepted, yet).
     pub fn of_other_end(
         &mut self,
         ours: SocketAddr,
@@ -503,9 +498,9 @@ mod tests {
             };
             let (one, other) = pair(at);
             let (ours, theirs) = (one.local_addr().unwrap(), one.peer_addr().unwrap());
-            let owner = owner_of_other_end(ours, theirs).unwrap().unwrap();
-            assert_eq!(owner.uid, me);
             let mut owners = Owners::default();
+            let owner = owners.of_other_end(ours, theirs).unwrap().unwrap();
+            assert_eq!(owner.uid, me);
             for _ in 0..2 {
                 assert_eq!(owners.ask(theirs, ours).unwrap(), Some(owner));
             }
@@ -516,7 +511,7 @@ mod tests {
             assert_eq!(holder_of(owner.inode, pid, one.as_raw_fd() as u32), None);
             assert_eq!(holder_of(owner.inode, u32::MAX, number), None);
             drop(other);
-            assert_eq!(owner_of_other_end(ours, theirs).unwrap(), None);
+            assert_eq!(owners.of_other_end(ours, theirs).unwrap(), None);
         }
     }
 

@@ -7,7 +7,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use causeway_bmi::{Addr, Bmi, Config, Context, Memory, Unexpected};
+use causeway_bmi::{Addr, Bmi, Config, Context, Memory, Posted, Unexpected};
 use causeway_sys::socket::RecordSocket;
 use causeway_testkit::process::{self, Child};
 use rustix::time::{ClockId, clock_gettime};
@@ -26,6 +26,8 @@ struct Server {
     bmi: Bmi,
     context: Context,
     callers: Vec<Unexpected>,
+    /// Sends that have not completed.
+    unfinished: usize,
 }
 
 fn config(listen: &[String]) -> Config {
@@ -46,6 +48,7 @@ impl Server {
             bmi,
             context,
             callers,
+            unfinished: 0,
         }
     }
 
@@ -55,6 +58,7 @@ impl Server {
         (self.bmi)
             .testcontext(self.context, usize::MAX, Duration::ZERO, &mut done)
             .unwrap();
+        self.unfinished -= done.len();
         (self.bmi)
             .testunexpected(usize::MAX, Duration::ZERO, &mut self.callers)
             .unwrap();
@@ -78,7 +82,18 @@ impl Server {
     /// Sends, whatever becomes of it.
     fn send(&mut self, to: Addr, len: usize) {
         let data = [Memory::zeroed(len)];
-        let _ = self.bmi.post_send(to, &data, TAG, self.context, 0);
+        let posted = self.bmi.post_send(to, &data, TAG, self.context, 0);
+        self.unfinished += usize::from(matches!(posted, Ok(Posted::Pending(_))));
+    }
+
+    /// Waits until all that was sent has arrived or failed. Over UDP, the server asks a silent peer for a sign of life
+    /// before it knows that the peer is gone.
+    fn finish(&mut self) {
+        let limit = Instant::now() + Duration::from_secs(60);
+        while self.unfinished > 0 {
+            assert!(Instant::now() < limit, "{} unfinished", self.unfinished);
+            self.work();
+        }
     }
 
     /// What the thread costs while nothing happens: processor time, and how often it slept.
@@ -199,6 +214,7 @@ fn a_server_that_nobody_asks_anything_costs_nothing() {
             trouble(&mut server, test, &address, dir.path());
         }
         // The last clients have ended with their test's handles.
+        server.finish();
         server.work_for(Duration::from_millis(700));
         let (busy, sleeps) = server.rests();
         println!("{schemes:?}: {busy:?} busy in {REST:?}, {sleeps} sleeps");

@@ -1,6 +1,7 @@
 //! Processes that run out of file descriptors: both sides hear what is short and where, and the next client is served as
 //! soon as there are some again.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -72,12 +73,22 @@ impl Node {
     }
 }
 
-/// Leaves this process a few descriptors more than it has open now.
+/// Leaves this process exactly so many descriptors. The limit is one of their numbers, not of how many are open, and
+/// those that a process inherits have gaps between them.
 fn leave(few: u64) {
-    let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
-    let current = Some(open + few);
-    setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
+    let limit = |current| setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
+    limit(maximum);
+    let listed: Vec<u64> = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .map(|number| number.parse().unwrap())
+        .collect();
+    // Without the one that this list was read through.
+    let is_open = |number: &u64| std::fs::exists(format!("/proc/self/fd/{number}")).unwrap();
+    let open: BTreeSet<u64> = listed.into_iter().filter(is_open).collect();
+    let free = (0..).filter(|number| !open.contains(number));
+    limit(free.take(few as usize + 1).last());
 }
 
 fn cpu_time() -> Duration {

@@ -12,7 +12,7 @@ use causeway_wire::tcp::{Auth, Holder, Refusal, Ticket};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
-use super::handshake::{Agreement, Handshake, Role, Terms, has_fast_aes};
+use super::handshake::{Agreement, Handshake, Role, Terms, Unverified, has_fast_aes};
 use super::link::{Link, Phase, broken};
 use super::slots::{FIRST_RESERVED_GENERATION, Origin, PeerState};
 use super::strangers::Source;
@@ -342,8 +342,9 @@ impl Tcp {
         let mut identity = None;
         let socket = &link.socket;
         let we_reach_out = matches!(state.origin, Origin::Connected { .. } | Origin::Lane { .. });
+        let owners = &mut self.owners;
         let outcome = handshake.input(&bytes, &mut |holder| {
-            identity = Some(same_user(socket, holder, we_reach_out)?);
+            identity = Some(same_user(owners, socket, holder, we_reach_out)?);
             Ok(())
         });
         let output = handshake.take_output();
@@ -428,27 +429,53 @@ pub(super) fn is_let_in(uid: u32, me: u32, we_reach_out: bool) -> bool {
     uid == me || uid == 0 || (we_reach_out && me == 0)
 }
 
+/// The kernel does not say whose process the other end is. What this process lacks to ask is no reason to take the other
+/// one for somebody else's.
+fn unknown(error: io::Error) -> Unverified {
+    if Shortage::of(&error).is_some() {
+        return Unverified {
+            refusal: Refusal::NoDescriptors,
+            cause: PeerError::of_system(&error),
+        };
+    }
+    not_let_in(format!(
+        "the kernel does not say whose process it is: {error}"
+    ))
+}
+
+fn not_let_in(reason: String) -> Unverified {
+    Unverified {
+        refusal: Refusal::OtherUser,
+        cause: PeerError::Unauthorised(reason),
+    }
+}
+
 /// Without a key: whether the other end of this connection is a process on this host that [`is_let_in`].
-fn same_user(socket: &OwnedFd, holder: Holder, we_reach_out: bool) -> Result<Identity, String> {
-    let unknown =
-        |error: io::Error| format!("the kernel does not say whose process it is: {error}");
+fn same_user(
+    owners: &mut net::Owners,
+    socket: &OwnedFd,
+    holder: Holder,
+    we_reach_out: bool,
+) -> Result<Identity, Unverified> {
     let ours = net::local_address(socket).map_err(unknown)?;
     let theirs = net::peer_address(socket).map_err(unknown)?;
     if !resolve::is_loopback(ours) || !resolve::is_loopback(theirs) {
-        return Err(format!(
+        return Err(not_let_in(format!(
             "{theirs} is not on this host, and there is no cluster key"
-        ));
+        )));
     }
     let me = rustix::process::geteuid().as_raw();
-    let Some(owner) = net::owner_of_other_end(ours, theirs).map_err(unknown)? else {
-        return Err(format!("no process holds the other end at {theirs}"));
+    let Some(owner) = owners.of_other_end(ours, theirs).map_err(unknown)? else {
+        return Err(not_let_in(format!(
+            "no process holds the other end at {theirs}"
+        )));
     };
     let uid = owner.uid;
     if !is_let_in(uid, me, we_reach_out) {
-        return Err(format!(
+        return Err(not_let_in(format!(
             "the process at {theirs} belongs to user {uid}, this one to user {me}; \
              different users need a cluster key"
-        ));
+        )));
     }
     // A claim that the kernel does not bear out (another name space of processes, or a process of
     // root that we may not look into) says nothing.

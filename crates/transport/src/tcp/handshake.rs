@@ -87,7 +87,16 @@ pub struct Agreement {
 
 /// Asks the kernel whether the other end belongs to somebody whom we talk to without a key, given
 /// the process that is said to hold it. The error says why not.
-pub type Verify<'a> = dyn FnMut(Holder) -> Result<(), String> + 'a;
+pub type Verify<'a> = dyn FnMut(Holder) -> Result<(), Unverified> + 'a;
+
+/// Why the other end of a connection is not shown to be a process that is let in.
+#[derive(Debug)]
+pub struct Unverified {
+    /// What the other side is told.
+    pub refusal: Refusal,
+    /// What it means on this side.
+    pub cause: PeerError,
+}
 
 /// What the last step brought: the encryption, if any, and a lane's ticket.
 struct Agreed {
@@ -253,10 +262,10 @@ impl Handshake {
             _ => {}
         }
         if self.ours.auth == Auth::SameUser
-            && let Err(reason) = verify(theirs.holder)
+            && let Err(unverified) = verify(theirs.holder)
         {
-            self.refuse(Refusal::OtherUser);
-            return Err(PeerError::Unauthorised(reason));
+            self.refuse(unverified.refusal);
+            return Err(unverified.cause);
         }
         self.encrypt = self.ours.encrypt || theirs.encrypt;
         self.lanes = self.ours.lanes.min(theirs.lanes);
