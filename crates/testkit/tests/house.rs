@@ -19,6 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sys", &[]),
     ("transport", &["wire", "sys"]),
     ("firmware", &["wire"]),
+    ("cosched", &[]),
     ("sim", &["firmware", "wire"]),
     ("watch", &["wire", "sys"]),
     ("bmi", &["transport", "watch", "wire", "sys"]),
