@@ -87,7 +87,9 @@ impl Shares {
         self.last_ns = Some(now_ns);
         let pairs = || views.iter().zip(&self.accounts);
         let wants = |view: &View, account: &Account| {
-            !view.is_gone && (!view.is_asleep || view.cpu_ns > account.cpu_ns)
+            // A process that waits for a message would compute if its job were further.
+            let sleeps = view.is_asleep && !view.awaits_message;
+            !view.is_gone && (!sleeps || view.cpu_ns > account.cpu_ns)
         };
         let wanting = pairs().filter(|(view, account)| wants(view, account));
         let fair = i64::try_from(elapsed / wanting.count().max(1) as u64).unwrap_or(i64::MAX);

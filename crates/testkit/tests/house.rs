@@ -20,7 +20,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("transport", &["wire", "sys"]),
     ("firmware", &["wire"]),
     ("cosched", &[]),
-    ("sim", &["firmware", "wire"]),
+    ("sim", &["firmware", "cosched", "wire"]),
     ("watch", &["wire", "sys"]),
     ("bmi", &["transport", "watch", "wire", "sys"]),
     ("bmi-c", &["bmi", "transport", "wire", "sys"]),
