@@ -14,7 +14,11 @@ FUZZ_SECONDS ?= 60
 # Seconds that each flood of `make flood` lasts.
 FLOOD_SECONDS ?= 30
 # Rounds of `make kill-rounds`.
-KILL_ROUNDS ?= 100
+KILL_ROUNDS ?= 1000
+# Seeds of `make torture`.
+TORTURE_SEEDS ?= 1000
+# States of disks that `make power` looks at.
+CRASHES ?= 2000
 # Seeds of `make simulate`, or one of them.
 SEEDS ?= 100000
 SEED ?=
@@ -27,13 +31,13 @@ demo: build ## Store a real tree in a parallel file system on this machine, kill
 	@# By way of cargo, so that the demonstration finds the toolchain whose files it stores.
 	$(CARGO) run --release --locked --quiet -p causeway-cli -- demo $(ARGS)
 
-test: check unit same loom ## Everything: style, unit, conformance, kill and fault tests, decoders, loom
+test: check unit waits-smoke same loom ## Everything: style, unit, conformance, kill and fault tests, decoders, loom
 	@awk '/^test result:/ { passed += $$4; failed += $$6 } \
 		END { printf "test result: %s. %d passed; %d failed (all suites)\n", \
 		failed ? "FAILED" : "ok", passed, failed }' $(TARGET)/test.log $(TARGET)/loom.log
 
 ##@ Parts of the test
-.PHONY: check unit same loom
+.PHONY: check unit waits-smoke same loom
 check: ## Formatting, clippy and documentation, warnings denied
 	@$(CARGO) fmt --version >/dev/null 2>&1 && $(CARGO) clippy --version >/dev/null 2>&1 || \
 		rustup component add rustfmt clippy || \
@@ -45,6 +49,12 @@ check: ## Formatting, clippy and documentation, warnings denied
 unit: ## Tests of every room, conformance of every method, real processes killed
 	@mkdir -p $(TARGET)
 	$(CARGO) test --workspace --locked 2>&1 | tee $(TARGET)/test.log
+
+# `unit` has built what this runs. See crates/sys/src/waits.rs.
+waits-smoke: ## A part of `make waits`, some seconds long
+	CAUSEWAY_WAITS=events $(CARGO) test --locked --quiet -p causeway-testkit --test messages -- \
+		shm_with_attach tcp_without_key mem
+	CAUSEWAY_WAITS=events $(CARGO) test --locked --quiet -p causeway-fs --test whole -- integrity
 
 # All figures and tables in their short form, and the examples with their timelines. `unit` has built the debug
 # program; the release build takes half a minute of one processor, both runs 15 seconds.
@@ -64,7 +74,12 @@ loom: ## The shared queues under every interleaving
 		-p causeway-transport --lib loom 2>&1 | tee $(TARGET)/loom.log
 
 ##@ Longer tests
-.PHONY: fuzz fuzz-smoke simulate kill-rounds flood asan valgrind
+.PHONY: waits fuzz fuzz-smoke simulate torture power kill-rounds many all-bits flood asan valgrind
+waits: ## The suites of methods, messages and file system where only events end waits: a lost wake-up hangs
+	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-testkit \
+		--test conformance --test messages --test scale
+	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-bmi -p causeway-fs
+
 fuzz: ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time as there are processors
 	@command -v c++ >/dev/null || \
 		{ echo "make fuzz needs a C++ compiler for libFuzzer (apt-get install g++)"; exit 1; }
@@ -93,9 +108,24 @@ simulate: ## Simulated networks that lose, double, reorder, alter, cut off: SEED
 	CAUSEWAY_SEEDS=$(SEEDS) CAUSEWAY_SEED=$(SEED) $(CARGO) test --release --locked \
 		-p causeway-testkit --test simulator promises -- --nocapture
 
-kill-rounds: ## SIGKILL servers at random moments under load, KILL_ROUNDS times (default 100), verify each time
+torture: ## Real servers and clients against a model while everything goes wrong: TORTURE_SEEDS times (default 1000), or one SEED=…
+	CAUSEWAY_SEEDS=$(TORTURE_SEEDS) $(if $(SEED),CAUSEWAY_SEED=$(SEED)) $(CARGO) test --release --locked \
+		-p causeway-cli --test torture reads_return -- --nocapture
+
+power: ## Loss of power at random syncs, CRASHES states for each durability (default 2000), verify each
+	CAUSEWAY_CRASHES=$(CRASHES) $(if $(SEED),CAUSEWAY_SEED=$(SEED)) $(CARGO) test --release --locked \
+		-p causeway-testkit --test power survive -- --nocapture --test-threads=1
+
+kill-rounds: ## SIGKILL servers at random moments under load, KILL_ROUNDS times (default 1000), verify each time
 	CAUSEWAY_KILL_ROUNDS=$(KILL_ROUNDS) $(CARGO) test --release --locked -p causeway-fs \
 		--test whole kills -- --nocapture
+
+many: build ## Every verb of the file system on 100,000 files in one directory, and on 1,000 levels of them
+	CAUSEWAY_MANY=100000 $(CARGO) test --release --locked -p causeway-cli --test cli many -- \
+		--nocapture --test-threads=1
+
+all-bits: ## Every bit of a small metadata store's journal, tables and lists flipped, one at a time
+	CAUSEWAY_ALL_BITS=1 $(CARGO) test --release --locked -p causeway-fs --test meta_damage -- --nocapture
 
 flood: ## 64 processes flood one with messages for FLOOD_SECONDS (default 30), over shm and over tcp
 	CAUSEWAY_FLOOD_SECONDS=$(FLOOD_SECONDS) $(CARGO) test --release --locked -p causeway-testkit \
@@ -114,7 +144,7 @@ asan: ## The rooms with unsafe code, and conformance of methods and messages, un
 		$(CARGO) test --locked --no-fail-fast --target $(HOST) --lib --test conformance --test messages \
 		-p causeway-sys -p causeway-transport -p causeway-bmi -p causeway-watch -p causeway-testkit
 
-valgrind: ## The C programs of the tests under valgrind's memcheck, library included
+valgrind: ## C programs, servers and clients over shm and tcp, under valgrind's memcheck, library included
 	@command -v valgrind >/dev/null || \
 		{ echo "make valgrind needs valgrind (apt-get install valgrind)"; exit 1; }
 	CAUSEWAY_VALGRIND=1 $(CARGO) test --locked -p causeway-bmi-c --test installed programs

@@ -39,6 +39,7 @@ errors! {
     BMI_ELENGTH = -21 "local and remote memory differ in length"
     BMI_EREADONLY = -22 "the memory is for reading only"
     BMI_EINTERNAL = -23 "a bug in the library; finalize the instance"
+    BMI_EFULL = -24 "the peer takes no more connections now"
 }
 
 /// Why a call fails.
@@ -86,6 +87,7 @@ impl From<Error> for Failure {
             Error::UnexpectedTooLarge { .. } => BMI_ETOOLARGE,
             Error::ReadOnly => BMI_EREADONLY,
             Error::Limit { .. } => BMI_ELIMIT,
+            Error::OptionOfInstance => BMI_EINVAL,
             _ => BMI_EUNSUPPORTED,
         };
         Self::new(code, error.to_string())
@@ -133,6 +135,8 @@ fn peer(cause: &PeerError) -> c_int {
         PeerError::Protocol(_) => BMI_EPROTOCOL,
         PeerError::Unauthorised(_) => BMI_EAUTH,
         PeerError::Disconnected => BMI_EDISCONNECTED,
+        PeerError::Full(_) => BMI_EFULL,
+        PeerError::Exhausted(_) => BMI_ESYSTEM,
         // Whatever else may happen to a peer breaks the connection.
         _ => BMI_EBROKEN,
     }

@@ -5,18 +5,21 @@
 //! error and not a crash. Each place notes whether a thread is inside, so that a second thread is turned
 //! away ([`BMI_EBUSY`]) instead of ruining the instance; waking is the one call that others may make.
 //!
+//! After a fork the instances belong to the parent: the child's calls with them are errors that touch nothing.
+//! What the child has of them (descriptors, shared memory) it keeps until it ends or executes another program.
+//!
 //! Panics end here: the call answers [`BMI_EINTERNAL`], and so does every later one.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicUsize};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize};
 
 use causeway_bmi::Waker;
 
-use crate::error::{BMI_EBUSY, BMI_EHANDLE, BMI_EINTERNAL, BMI_ELIMIT, Failure};
+use crate::error::{BMI_EBUSY, BMI_EHANDLE, BMI_EINTERNAL, BMI_ELIMIT, BMI_ESYSTEM, Failure};
 use crate::instance::Instance;
 
 /// What a `bmi_t *` claims to point to.
@@ -34,7 +37,7 @@ const PLACES: usize = 1 << PLACE_BITS;
 struct Place {
     /// The handle of the instance that is here; 0 if there is none.
     live: AtomicUsize,
-    /// [`FREE`], [`INSIDE`] or [`BROKEN`].
+    /// [`FREE`], [`INSIDE`], [`BROKEN`] or [`PARENTS`].
     state: AtomicU8,
     /// Touched by whoever has set `state` to [`INSIDE`]; null while `live` is 0.
     instance: UnsafeCell<*mut Instance>,
@@ -52,6 +55,8 @@ const FREE: u8 = 0;
 const INSIDE: u8 = 1;
 /// A panic has left it in an unknown state: nobody uses it any more.
 const BROKEN: u8 = 2;
+/// It belongs to the process that this one was forked from.
+const PARENTS: u8 = 3;
 
 // SAFETY: `instance` is used by the one thread that has set `state`; an `Instance` may move between
 // threads (checked below). `waker` is only read while shared, as described there.
@@ -71,8 +76,58 @@ static TABLE: [Place; PLACES] = [const {
     }
 }; PLACES];
 
-/// Held while places are taken or given back.
-static CHANGING: Mutex<()> = Mutex::new(());
+/// Held while places are taken or given back. Not a mutex of the library's: a child may have to open it in whose
+/// parent another thread held it.
+static CHANGING: AtomicBool = AtomicBool::new(false);
+
+/// Holds [`CHANGING`].
+struct Changing;
+
+impl Changing {
+    fn begin() -> Self {
+        while CHANGING
+            .compare_exchange(false, true, Acquire, Relaxed)
+            .is_err()
+        {
+            std::thread::yield_now();
+        }
+        Self
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        CHANGING.store(false, Release);
+    }
+}
+
+/// Makes the instances of the parent unusable in a child. Runs in the child, whose only thread is this one, before
+/// `fork` returns.
+extern "C" fn disown() {
+    for place in &TABLE {
+        if place.live.load(Relaxed) != 0 {
+            place.state.store(PARENTS, Relaxed);
+            // What another thread was doing in the parent it does not do here.
+            place.waking.store(0, Relaxed);
+        }
+    }
+    CHANGING.store(false, Release);
+}
+
+/// Has [`disown`] called in every child from now on.
+fn watch_forks() -> Result<(), Failure> {
+    static WATCHED: OnceLock<bool> = OnceLock::new();
+    // SAFETY: the function touches atomics only, which is allowed in a child of a process of several threads.
+    let watched =
+        WATCHED.get_or_init(|| unsafe { libc::pthread_atfork(None, None, Some(disown)) } == 0);
+    match watched {
+        true => Ok(()),
+        false => Err(Failure::new(
+            BMI_ESYSTEM,
+            "there is no memory to be told of forks",
+        )),
+    }
+}
 
 #[inline]
 fn place(handle: *mut Handle) -> &'static Place {
@@ -90,6 +145,10 @@ fn refusal(state: u8) -> Failure {
         INSIDE => Failure::new(
             BMI_EBUSY,
             "another thread is in a call of this instance; one thread at a time may use it",
+        ),
+        PARENTS => Failure::new(
+            BMI_EHANDLE,
+            "this bmi_t belongs to the parent of this process; initialize another one after fork()",
         ),
         _ => Failure::new(
             BMI_EINTERNAL,
@@ -160,7 +219,8 @@ pub(crate) fn call(
 
 /// Gives an instance a place.
 pub(crate) fn insert(instance: Box<Instance>) -> Result<*mut Handle, Failure> {
-    let _changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    watch_forks()?;
+    let _changing = Changing::begin();
     let is_free =
         |place: &Place| place.live.load(Relaxed) == 0 && place.state.load(Acquire) == FREE;
     let Some(index) = TABLE.iter().position(is_free) else {
@@ -189,7 +249,7 @@ pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
         Err(BROKEN) => (place(handle), false),
         Err(state) => return Err(refusal(state)),
     };
-    let changing = CHANGING.lock().unwrap_or_else(PoisonError::into_inner);
+    let changing = Changing::begin();
     let ended = place
         .live
         .compare_exchange(handle.addr(), 0, SeqCst, Relaxed);
@@ -217,7 +277,8 @@ pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
 pub(crate) fn wake(handle: *mut Handle) -> c_int {
     let place = place(handle);
     place.waking.fetch_add(1, SeqCst);
-    let is_live = !handle.is_null() && place.live.load(SeqCst) == handle.addr();
+    let is_here = !handle.is_null() && place.live.load(SeqCst) == handle.addr();
+    let is_live = is_here && place.state.load(Relaxed) != PARENTS;
     if is_live {
         // SAFETY: `live` was not 0 after `waking` was raised, so whoever takes the waker away waits until
         // `waking` is lowered.

@@ -95,7 +95,11 @@ pub unsafe extern "C" fn BMI_get_info(
             BMI_TRANSFERS => info(|info| info.transfers),
             BMI_EARLY_BYTES => info(|info| info.early_bytes),
             BMI_UNEXPECTED_WAITING => info(|info| info.unexpected_waiting),
-            BMI_UNEXPECTED_LIMIT => instance.unexpected_limit,
+            BMI_UNEXPECTED_LIMIT if addr.is_none() => instance.unexpected_limit,
+            BMI_UNEXPECTED_LIMIT => {
+                let text = "BMI_UNEXPECTED_LIMIT is of the whole instance: ask with address 0";
+                return Err(Failure::invalid(text));
+            }
             _ => {
                 let text = format!("option {which} cannot be asked for");
                 return Err(Failure::invalid(text));

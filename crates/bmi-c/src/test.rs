@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use causeway_bmi::{Completion, Context, OpId};
 
-use crate::error::{BMI_ELIMIT, Failure};
+use crate::error::{BMI_ELIMIT, BMI_ESYSTEM, Failure};
 use crate::handle::{Handle, call, guard};
 use crate::instance::duration_us;
 
@@ -132,6 +132,8 @@ pub unsafe extern "C" fn BMI_testsome(
             // SAFETY: the header asks for an array of `count` entries.
             let op = unsafe { ops.add(at).read() };
             if op != 0 {
+                (instance.ops.try_reserve(1))
+                    .map_err(|_| Failure::new(BMI_ESYSTEM, "no memory for so many operations"))?;
                 instance.ops.push(OpId::from_raw(op));
             }
         }

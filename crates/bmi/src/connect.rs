@@ -27,7 +27,7 @@ impl Core {
         let found = self.candidates(methods, &self.peers[peer].text);
         let candidates = match found {
             Ok(candidates) => candidates,
-            Err(error) => return self.fall(methods, peer, PeerError::Refused(error.to_string())),
+            Err(error) => return self.fall(methods, peer, PeerError::of_call(&error)),
         };
         if self.peers[peer].attempt == 0 {
             let passed = candidates.passed_over.iter();
@@ -41,7 +41,7 @@ impl Core {
                     self.peers[peer]
                         .notes
                         .push(format!("{}: {error}", candidate.address));
-                    cause = PeerError::Refused(error.to_string());
+                    cause = PeerError::of_call(&error);
                     self.peers[peer].attempt += 1;
                 }
             }

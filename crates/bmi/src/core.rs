@@ -320,6 +320,9 @@ impl Core {
             return;
         }
         let peer = self.ops[op].peer;
+        if result.is_ok() && !self.has_come(methods, op) {
+            return self.condemn(peer, "it says that it wrote a message, and has not");
+        }
         if result.is_err() && self.peers[peer].is_up() {
             // The other side may be using the memory: it hears why before it sees that it is closed.
             self.flush_control(methods, peer);
@@ -329,6 +332,18 @@ impl Core {
         } else {
             self.endings.push((self.ops.key(op), result));
         }
+    }
+
+    /// Whether the peer has written all of a message that it was to write, as far as its method can tell. What
+    /// was in the memory before must not pass for a part of it.
+    fn has_come(&self, methods: &Methods, op: u32) -> bool {
+        let entry = &self.ops[op];
+        let Some((method, handle)) = self.peers[entry.peer].link else {
+            return true;
+        };
+        let method = &methods.slots[method].method;
+        !matches!(entry.what, What::Receive | What::Fetch)
+            || (entry.exports.iter()).all(|key| method.is_all_written(handle, *key))
     }
 
     /// Has operations whose memory was held looked at again.

@@ -87,6 +87,10 @@ pub struct Bmi {
     /// Since when nothing has come that a wait was for.
     waiting_since: Option<Instant>,
     sleeper: Sleeper,
+    /// See [`Info::sleeps`].
+    sleeps: u64,
+    /// See [`Info::expired_sleeps`].
+    expired_sleeps: u64,
     watch: Watch,
     /// Methods that the system refused, and why.
     unavailable: Vec<(&'static str, String)>,
@@ -159,6 +163,8 @@ impl Bmi {
             crowd: Crowd::default(),
             waiting_since: None,
             sleeper,
+            sleeps: 0,
+            expired_sleeps: 0,
             watch: Watch::new(config.stall_after, config.publish),
             unavailable,
         })
@@ -417,14 +423,18 @@ impl Bmi {
         }
     }
 
-    /// Tests some operations; appends those that completed to `out` and answers how many.
+    /// Tests some operations; appends those that completed to `out` and returns how many. Of no operations none
+    /// completes: progress is made, and slept, for `idle`.
     pub fn testsome(
         &mut self,
         ops: &[OpId],
         idle: Duration,
         out: &mut Vec<Completion>,
     ) -> Result<usize, Error> {
-        let mut indices = Vec::with_capacity(ops.len());
+        let mut indices = Vec::new();
+        let limit = ops.len();
+        let what = "operations tested for at once, with the memory there is";
+        (indices.try_reserve_exact(limit)).map_err(|_| Error::Limit { what, limit })?;
         for op in ops {
             let index = self.core.ops.find(op.0);
             indices.push(index.ok_or(Error::Stale("operation"))?);
@@ -435,7 +445,7 @@ impl Bmi {
         };
         if !any_done(&self.core) {
             self.progress();
-            if !idle.is_zero() && !ops.is_empty() {
+            if !idle.is_zero() {
                 self.wait_until(idle, any_done);
             }
         }
@@ -615,9 +625,13 @@ impl Bmi {
         self.methods.get(method).map(handle, region)
     }
 
-    /// Changes an option, of one address or of the layer.
+    /// Changes an option, of one address or of the layer. Only the eager limit is of an address.
     pub fn set_info(&mut self, addr: Option<Addr>, option: InfoOption) -> Result<(), Error> {
         let peer = addr.map(|addr| self.peer(addr)).transpose()?;
+        match (option, peer) {
+            (InfoOption::EagerLimit(_), _) | (_, None) => {}
+            (_, Some(_)) => return Err(Error::OptionOfInstance),
+        }
         match (option, peer) {
             (InfoOption::EagerLimit(limit), Some(peer)) => {
                 self.core.peers[peer].eager_limit = Some(limit);
@@ -667,6 +681,8 @@ impl Bmi {
             info.early_bytes += self.core.budget.pulled() as usize;
             info.unexpected_waiting = self.core.unexpected_waiting;
             info.transfers = self.core.transfers.active;
+            info.sleeps = self.sleeps;
+            info.expired_sleeps = self.expired_sleeps;
         }
         let pending = |op: &&u32| {
             let op = &self.core.ops[**op];

@@ -225,7 +225,10 @@ impl Method for Loopback {
     }
 
     fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
-        Ok(Memory::zeroed(len))
+        Memory::try_zeroed(len).map_err(|source| Error::System {
+            what: "allocating memory".to_owned(),
+            source,
+        })
     }
 
     fn poll(&mut self, sink: &mut dyn Sink) -> bool {

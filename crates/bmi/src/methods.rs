@@ -35,8 +35,8 @@ pub(crate) struct Slot {
     pub(crate) max_packet: usize,
     /// Likewise.
     pub(crate) eager_bytes: usize,
-    /// Whether it has a quick way to sleep ([`Method::doze`]).
-    pub(crate) dozes: bool,
+    /// Whether it has a quick way to sleep ([`Method::park`]).
+    pub(crate) parks: bool,
     /// Polls in vain since something happened.
     pub(crate) quiet: u32,
     pub(crate) polling: Polling,
@@ -49,7 +49,7 @@ impl Methods {
             scheme: method.scheme(),
             max_packet: method.limits().max_packet,
             eager_bytes: method.limits().eager_bytes,
-            dozes: method.rouser().is_some(),
+            parks: method.unparker().is_some(),
             method,
             quiet: 0,
             polling: Polling::Always,
@@ -98,7 +98,7 @@ impl Methods {
     /// Whether sleeping takes the descriptors of methods: one that is in use has no quicker way, or several are.
     pub(crate) fn sleep_is_dear(&self) -> bool {
         self.only_used()
-            .is_none_or(|index| !self.slots[index].dozes)
+            .is_none_or(|index| !self.slots[index].parks)
     }
 
     /// The one method that is in use, if it is one.

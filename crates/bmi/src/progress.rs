@@ -6,7 +6,7 @@ use crate::Bmi;
 use crate::core::{Core, Delivery};
 use crate::methods::Polling;
 use crate::spin::{LONG_TURN, Next};
-use crate::wait::{DOZE, Woken};
+use crate::wait::{SleepOn, Woken};
 
 /// Polls of the only busy method in a row while waiting.
 const SPINS: u32 = 16;
@@ -173,7 +173,6 @@ impl Bmi {
         let until = start.checked_add(idle);
         // Who waits again and again for a moment, in vain, waits all the time.
         let mut steps = Steps::from(*self.waiting_since.get_or_insert(start));
-        let mut drowsy = false;
         loop {
             let is_ready = self.spin_until(&mut steps, until, &ready);
             let now = Instant::now();
@@ -184,7 +183,7 @@ impl Bmi {
             if until.is_some_and(|until| now >= until) {
                 return false;
             }
-            let woken = self.rest(until, &mut drowsy);
+            let woken = self.rest(until);
             let now = Instant::now();
             self.turn.begin(now);
             let any = self.progress();
@@ -233,22 +232,41 @@ impl Bmi {
         back
     }
 
-    /// Sleeps, at most until `until`: dozes if that is possible and has not just been in vain (`drowsy`), since
-    /// it is cheaper and messages mostly come soon.
-    fn rest(&mut self, until: Option<Instant>, drowsy: &mut bool) -> Woken {
+    /// Sleeps until there is something to poll for or another thread calls, at most until `until` or a method's
+    /// deadline.
+    fn rest(&mut self, until: Option<Instant>) -> Woken {
+        self.watch
+            .look(&mut self.core, &self.methods, Instant::now());
+        let Some(on) = self.sleeper.prepare(&mut self.methods) else {
+            return self.sleeper.take_call();
+        };
+        self.sleeps += 1;
+        let is_time_up = self.sleep(on, until);
+        self.sleeper.end(&mut self.methods, on);
         let now = Instant::now();
-        let limit = until.map_or(DOZE, |until| until.saturating_duration_since(now).min(DOZE));
-        if !*drowsy && let Some(woken) = self.sleeper.doze(&mut self.methods, limit) {
-            *drowsy = now.elapsed() >= DOZE;
-            return woken;
+        if is_time_up || on == SleepOn::Descriptors || self.pace.is_due(now) {
+            self.tick(now);
         }
-        *drowsy = false;
-        self.watch.look(&mut self.core, &self.methods, now);
-        let watch = self.watch.deadline(&self.core);
-        let wake = until.into_iter().chain(watch).min();
-        let woken = self.sleeper.sleep(&mut self.methods, wake);
-        self.tick(Instant::now());
-        woken
+        self.sleeper.take_call()
+    }
+
+    /// Sleeps as was prepared; returns whether a deadline has ended that. A look at what the operations do, for
+    /// onlookers and for the log, does not end the sleep: polling then would hide that a wake-up was lost.
+    fn sleep(&mut self, on: SleepOn, until: Option<Instant>) -> bool {
+        loop {
+            let deadline = self.methods.deadline().into_iter().chain(until).min();
+            let look = self.watch.deadline(&self.core);
+            let first = deadline.into_iter().chain(look).min();
+            if self.sleeper.wait(&mut self.methods, on, first) {
+                return false;
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                self.expired_sleeps += u64::from(until.is_some_and(|until| now >= until));
+                return true;
+            }
+            self.watch.look(&mut self.core, &self.methods, now);
+        }
     }
 
     /// Spins as long as is worth while, which is counted anew whenever something happens.

@@ -535,7 +535,11 @@ impl Core {
         if !self.budget.reserve_pull(cost) {
             return None;
         }
-        let memory = Memory::zeroed(size as usize);
+        let Ok(memory) = Memory::try_zeroed(size as usize) else {
+            self.budget.release_pull(cost);
+            self.decline(peer, at);
+            return Some(more);
+        };
         let op = self.add_op(
             What::Fetch,
             peer,
@@ -554,6 +558,19 @@ impl Core {
             self.match_announced(op, incoming);
         }
         Some(more)
+    }
+
+    /// Refuses an announced unexpected message for which there is no memory.
+    fn decline(&mut self, peer: u32, at: usize) {
+        let entry = &mut self.peers[peer];
+        let Some(Arrived::Announced { incoming, .. }) = entry.arrived.remove(at) else {
+            return;
+        };
+        entry.announcements_unexpected = entry.announcements_unexpected.saturating_sub(1);
+        self.unexpected_waiting -= 1;
+        let send = incoming.announcement.send;
+        self.queue_control(peer, refusal(send, Refusal::Failed));
+        self.ring_if_ready(peer);
     }
 
     /// A large unexpected message is here, or will not come.

@@ -165,6 +165,9 @@ impl Core {
         let around_it = match entry.state {
             // In a queue it gets on when those before it leave.
             State::Queued => self.peers[entry.peer].traffic.total(),
+            // A receive that is posted for later, such as for the end, is none that hangs while others of its peer
+            // are served.
+            State::Posted => self.peers[entry.peer].traffic.received_messages(),
             State::Pulling(_)
             | State::Pushing { .. }
             | State::Moving

@@ -6,6 +6,7 @@ mod deaths;
 mod floods;
 mod hostile;
 mod landing;
+mod lies;
 mod model;
 mod sleeps;
 mod waits;

@@ -121,6 +121,11 @@ impl Traffic {
         received.number + sent.number
     }
 
+    /// Changes whenever a message has come.
+    pub(crate) fn received_messages(&self) -> u64 {
+        self.received.number + self.received_large.number
+    }
+
     /// Adds what is new to the instance's totals; answers whether there was anything.
     pub(crate) fn settle(&mut self, touched: &mut Touched) -> bool {
         let now = self.totals();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use causeway_transport::{PeerError, TransferError};
 
-use crate::wait::Bed;
+use crate::wait::WakeState;
 
 /// A message's tag.
 pub type Tag = u64;
@@ -128,6 +128,9 @@ pub enum Error {
     /// Memory that was lent for reading was to be written.
     #[error("memory that is for reading only cannot be received into or opened for writing")]
     ReadOnly,
+    /// An option of the whole instance was to be set for one address.
+    #[error("this option is of the whole instance: it is set without an address")]
+    OptionOfInstance,
     /// A limit of the configuration is reached.
     #[error("{what}: the limit of {limit} is reached")]
     Limit {
@@ -165,7 +168,8 @@ pub struct Config {
     /// messages, further ones the data of large transfers. 0 leaves it to the method: one on up to two
     /// cores, else one for messages and half as many as there are cores, at most 4, for data.
     pub tcp_connections: u8,
-    /// How long to spin before sleeping, at most; 0 sleeps at once. The spin adapts below this. Where others who
+    /// How long to spin before sleeping, at most; 0 sleeps at once, and so does everything in the setting for
+    /// tests that [`causeway_sys::waits`] is about. The spin adapts below this. Where others who
     /// wait use the same processors, all of them yield to each other for up to 20 times as long.
     pub spin: Duration,
     /// An operation that makes no progress for so long is told in the log, and again each time that the
@@ -236,19 +240,25 @@ pub struct Info {
     pub early_bytes: usize,
     /// Unexpected messages that wait to be taken.
     pub unexpected_waiting: usize,
+    /// How often a wait of the instance has slept.
+    pub sleeps: u64,
+    /// How many of these sleeps lasted until the time was up that the caller gave.
+    pub expired_sleeps: u64,
 }
 
-/// Ends another thread's sleep in its [`crate::Bmi`].
+/// Ends another thread's wait in its [`crate::Bmi`].
 ///
-/// A wake that comes while nobody sleeps ends the next sleep at once.
+/// A wake that comes while that thread does not wait ends its next wait at once. None is lost, at whatever moment
+/// it comes.
 #[derive(Debug, Clone)]
 pub struct Waker {
-    pub(crate) bed: Arc<Bed>,
+    pub(crate) state: Arc<WakeState>,
 }
 
 impl Waker {
-    /// Ends the sleep that the instance's thread is in, or the next one. Usable from any thread.
+    /// Ends the wait that the instance's thread is in, or the next one. Usable from any thread, and in signal
+    /// handlers.
     pub fn wake(&self) {
-        self.bed.wake();
+        self.state.wake();
     }
 }

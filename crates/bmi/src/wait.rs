@@ -1,17 +1,16 @@
 //! Pacing and sleeping: how often to look at the clock, how to sleep. What comes before a sleep is `spin`'s.
 //!
-//! A sleep begins as a doze where one method alone is in use and has a quick way to sleep; if nothing comes,
-//! a sleep on the descriptors of all methods that are in use follows, which nothing but news ends.
+//! Where one method alone is in use and has a quick way to sleep, it parks; otherwise the sleep is on the
+//! descriptors of all methods that are in use. Either is ended by news and deadlines alone.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use causeway_transport::Rouse;
+use causeway_transport::{Parking, Unpark, WakeFlag};
 
 use crate::methods::Methods;
 use crate::types::Waker;
@@ -21,10 +20,8 @@ use crate::types::Waker;
 const SAMPLE: Duration = Duration::from_micros(16);
 /// Most progress calls between two readings.
 const MAX_INTERVAL: u32 = 64;
-/// Methods want to be ticked at least this often.
+/// Methods want to be ticked at least this often by a caller that is awake. No sleep ends for it.
 const TICK: Duration = Duration::from_millis(40);
-/// The first sleep of a wait lasts at most this long: news other than messages may have to wait for its end.
-pub(crate) const DOZE: Duration = Duration::from_millis(2);
 
 /// When to read the clock and when to tick, for a caller that tests without waiting.
 pub(crate) struct Pace {
@@ -61,6 +58,11 @@ impl Pace {
         self.interval = fitting.clamp(1, most.into()) as u32;
         self.countdown = self.interval;
         self.last = now;
+        self.is_due(now)
+    }
+
+    /// Whether to tick `now`.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
         now >= self.next_tick
     }
 
@@ -80,49 +82,55 @@ pub(crate) enum Woken {
     Waker,
 }
 
-/// What other threads need to end a sleep.
+/// What other threads need to end a wait.
 #[derive(Debug)]
-pub(crate) struct Bed {
+pub(crate) struct WakeState {
+    flag: WakeFlag,
     /// Ends a sleep on descriptors.
     event: OwnedFd,
-    /// Somebody wants the sleep to end.
-    called: AtomicBool,
-    /// End a doze in a method.
-    rousers: Vec<Arc<dyn Rouse>>,
+    /// End a sleep in a method.
+    unparkers: Vec<Arc<dyn Unpark>>,
 }
 
-impl Bed {
-    /// Ends the sleep, or the next one.
+impl WakeState {
+    /// Ends the wait, or the next one.
     pub(crate) fn wake(&self) {
-        self.called.store(true, SeqCst);
-        // Can only fail when the counter is full, and then it is readable already.
-        let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
-        for rouser in &self.rousers {
-            rouser.rouse();
+        if self.flag.set() {
+            // Can only fail when the counter is full, and then it is readable already.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+        for unparker in &self.unparkers {
+            unparker.unpark();
         }
     }
+}
 
-    /// Whether somebody has called since this was last asked.
-    fn was_called(&self) -> bool {
-        self.called.load(SeqCst) && self.called.swap(false, SeqCst)
-    }
+/// What a sleep is on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SleepOn {
+    /// The method of this index, which alone is in use.
+    Method(usize),
+    /// The descriptors of all methods in use.
+    Descriptors,
 }
 
 /// Sleeps, in one of two ways: in a method that has a quick one, or on descriptors.
+///
+/// [`Sleeper::prepare`], [`Sleeper::wait`] as often as its time is up too early, [`Sleeper::end`].
 pub(crate) struct Sleeper {
-    bed: Arc<Bed>,
+    state: Arc<WakeState>,
 }
 
 impl Sleeper {
     /// Makes the descriptor.
     pub(crate) fn new(methods: &Methods) -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let rousers = methods.slots.iter().filter_map(|s| s.method.rouser());
+        let unparkers = methods.slots.iter().filter_map(|s| s.method.unparker());
         Ok(Self {
-            bed: Arc::new(Bed {
+            state: Arc::new(WakeState {
+                flag: WakeFlag::default(),
                 event,
-                called: AtomicBool::new(false),
-                rousers: rousers.collect(),
+                unparkers: unparkers.collect(),
             }),
         })
     }
@@ -130,69 +138,83 @@ impl Sleeper {
     /// For another thread.
     pub(crate) fn waker(&self) -> Waker {
         Waker {
-            bed: Arc::clone(&self.bed),
+            state: Arc::clone(&self.state),
         }
     }
 
-    /// Whether the next sleep will end at once.
+    /// Whether another thread wants the wait to end.
     pub(crate) fn is_called(&self) -> bool {
-        self.bed.called.load(SeqCst)
+        self.state.flag.is_set()
     }
 
-    /// Dozes in the one method that is in use, at most `limit`; `None` if there is no such method, or it
-    /// cannot now.
-    pub(crate) fn doze(&self, methods: &mut Methods, limit: Duration) -> Option<Woken> {
-        let one = methods.only_used()?;
-        if !methods.slots[one].method.doze(limit) {
-            return None;
+    /// Announces a sleep, then looks whether there is something to poll for, or another thread has called: then
+    /// the answer is `None`, and the next progress call polls it.
+    pub(crate) fn prepare(&self, methods: &mut Methods) -> Option<SleepOn> {
+        if let Some(one) = methods.only_used() {
+            let method = &mut methods.slots[one].method;
+            match method.prepare_park(&self.state.flag) {
+                Parking::Prepared => return Some(SleepOn::Method(one)),
+                Parking::Refused => {
+                    method.disarm();
+                    return None;
+                }
+                Parking::Unsupported => {}
+            }
         }
-        Some(if self.bed.was_called() {
-            Woken::Waker
-        } else {
-            Woken::Progress
-        })
-    }
-
-    /// Arms the methods and sleeps until one has news, at most until `until`. The next progress call polls
-    /// whatever has ended it.
-    pub(crate) fn sleep(&self, methods: &mut Methods, until: Option<Instant>) -> Woken {
-        let mut woken = Woken::Progress;
-        if methods.arm() {
-            let until = methods.deadline().into_iter().chain(until).min();
-            woken = self.block(methods, until);
-        } else if self.is_called() {
-            woken = self.block(methods, Some(Instant::now()));
+        if methods.arm() && self.state.flag.begin_sleep() {
+            return Some(SleepOn::Descriptors);
         }
-        methods.disarm();
-        woken
+        self.end(methods, SleepOn::Descriptors);
+        None
     }
 
-    fn block(&self, methods: &mut Methods, until: Option<Instant>) -> Woken {
+    /// Sleeps until there is something to poll for or another thread calls. `false` if `until` has come before:
+    /// then it may be called again, and nothing has been missed.
+    pub(crate) fn wait(&self, methods: &mut Methods, on: SleepOn, until: Option<Instant>) -> bool {
+        match on {
+            SleepOn::Method(index) => methods.slots[index].method.park(until),
+            SleepOn::Descriptors => self.block(methods, until),
+        }
+    }
+
+    /// Ends what [`Sleeper::prepare`] began.
+    pub(crate) fn end(&self, methods: &mut Methods, on: SleepOn) {
+        match on {
+            SleepOn::Method(index) => methods.slots[index].method.disarm(),
+            SleepOn::Descriptors => {
+                self.state.flag.end_sleep();
+                methods.disarm();
+            }
+        }
+    }
+
+    /// Whether another thread has called since this was last asked.
+    pub(crate) fn take_call(&self) -> Woken {
+        match self.state.flag.take() {
+            true => Woken::Waker,
+            false => Woken::Progress,
+        }
+    }
+
+    fn block(&self, methods: &mut Methods, until: Option<Instant>) -> bool {
         let mut fds = Vec::with_capacity(methods.slots.len() + 1);
-        fds.push(PollFd::new(&self.bed.event, PollFlags::IN));
+        fds.push(PollFd::new(&self.state.event, PollFlags::IN));
         let pollables = methods.pollables();
         fds.extend(pollables.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
-        let timeout = until.map(|until| {
+        // A limit that the kernel cannot express is none.
+        let timeout = until.and_then(|until| {
             let left = until.saturating_duration_since(Instant::now());
-            Timespec::try_from(left).unwrap_or(Timespec {
-                tv_sec: 3600,
-                tv_nsec: 0,
-            })
+            Timespec::try_from(left).ok()
         });
         // Interrupted or refused: the caller looks again, as after any wake-up.
-        let _ = poll(&mut fds, timeout.as_ref());
+        let is_time_up = poll(&mut fds, timeout.as_ref()) == Ok(0);
         let readable: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         let mut readable = readable.into_iter();
         if readable.next() == Some(true) {
-            let _ = rustix::io::read(&self.bed.event, &mut [0u8; 8]);
+            let _ = rustix::io::read(&self.state.event, &mut [0u8; 8]);
         }
         methods.woken(readable);
-        // If a doze has heard the call already, its descriptor only ends one sleep more.
-        if self.bed.was_called() {
-            Woken::Waker
-        } else {
-            Woken::Progress
-        }
+        !is_time_up
     }
 }
 

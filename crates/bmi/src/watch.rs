@@ -20,7 +20,7 @@ use crate::op::What;
 use crate::peer::{Peer, Phase};
 use crate::stall::Stall;
 
-/// How often the peers are looked at, at most.
+/// How often the peers are looked at, at most. A look does not end a sleep.
 const INTERVAL: Duration = Duration::from_millis(40);
 /// Peers that are looked at in one go.
 const MOST_PEERS: usize = 512;

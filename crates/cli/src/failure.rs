@@ -79,7 +79,8 @@ impl fmt::Display for Failure {
 impl From<causeway_fs::Error> for Failure {
     fn from(error: causeway_fs::Error) -> Self {
         let hint = crate::fs::errors::hint(&error);
-        let mut why = error.message.clone();
+        // A server's words are shown like a name: they cannot drive a terminal either.
+        let mut why = crate::output::harmless(&error.message);
         if why.is_empty() {
             why = crate::fs::errors::describe(error.errno);
         }

@@ -152,6 +152,7 @@ fn change(output: &Output, page: &Onlooker, wish: &Masks) -> Outcome {
     let asked = page.ask(&wish.to_string()).doing(doing)?;
     let until = Instant::now() + PATIENCE;
     while !page.has_answered(asked) && Instant::now() < until {
+        // The page is memory of the other process, which does not know that it is read.
         std::thread::sleep(Duration::from_millis(10));
     }
     if !page.is_there() {

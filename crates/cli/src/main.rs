@@ -90,10 +90,12 @@ fn version() -> &'static str {
 }
 
 fn main() {
-    let json = std::env::args_os().any(|argument| argument == OsStr::new("--json"));
+    let json = std::env::args_os()
+        .take_while(|argument| argument != OsStr::new("--"))
+        .any(|argument| argument == OsStr::new("--json"));
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => shutdown::exit(wrong_use(&error)),
+        Err(error) => shutdown::exit(wrong_use(&error, json)),
     };
     let code = match run(cli) {
         Ok(()) => 0,
@@ -120,7 +122,7 @@ fn run(cli: Cli) -> Outcome {
 }
 
 /// Prints help, the version or what is wrong with the arguments; answers the exit code.
-fn wrong_use(error: &clap::Error) -> u8 {
+fn wrong_use(error: &clap::Error, json: bool) -> u8 {
     if matches!(
         error.kind(),
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
@@ -130,9 +132,11 @@ fn wrong_use(error: &clap::Error) -> u8 {
         return 0;
     }
     let text = error.render().to_string();
-    output::note(&format!(
-        "causeway: {}",
-        text.strip_prefix("error: ").unwrap_or(&text).trim_end()
-    ));
+    let text = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
+    output::note(&format!("causeway: {text}"));
+    if json {
+        let (why, hint) = text.split_once("\n\n").unwrap_or((text, ""));
+        output::report_object("reading the arguments", why, Some(hint.trim()));
+    }
     2
 }

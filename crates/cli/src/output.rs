@@ -147,19 +147,23 @@ pub(crate) fn note(text: &str) {
 
 /// Prints a failure on standard error, and under `--json` as the one object on standard output.
 pub(crate) fn report_failure(failure: &Failure, json: bool) {
-    if failure.silent || shutdown::is_ending() {
-        return;
-    }
     report_item(failure);
-    if json {
-        let object = serde_json::json!({ "error": {
-            "what": failure.what, "why": failure.why, "hint": failure.hint } });
-        write_stdout(object.to_string().as_bytes(), b"\n");
+    if json && !failure.silent && !shutdown::is_ending() {
+        report_object(&failure.what, &failure.why, failure.hint.as_deref());
     }
+}
+
+/// Prints a failure as the one object of `--json`.
+pub(crate) fn report_object(what: &str, why: &str, hint: Option<&str>) {
+    let object = serde_json::json!({ "error": { "what": what, "why": why, "hint": hint } });
+    write_stdout(object.to_string().as_bytes(), b"\n");
 }
 
 /// Prints one item's failure on standard error and lets the command go on.
 pub(crate) fn report_item(failure: &Failure) {
+    if failure.silent || shutdown::is_ending() {
+        return;
+    }
     let label = styled("causeway:", Style::Red, stderr_colour());
     eprint_line(&format!("{label} {failure}"));
 }
@@ -169,23 +173,28 @@ pub(crate) fn report_item(failure: &Failure) {
 pub(crate) fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\\' => text.push_str("\\\\"),
-                c if causeway_watch::text::is_deceptive(c) => {
-                    let mut bytes = [0; 4];
-                    for byte in c.encode_utf8(&mut bytes).bytes() {
-                        text.push_str(&format!("\\x{byte:02x}"));
-                    }
-                }
-                c => text.push(c),
-            }
-        }
+        text.push_str(&harmless(&chunk.valid().replace('\\', "\\\\")));
         for byte in chunk.invalid() {
             text.push_str(&format!("\\x{byte:02x}"));
         }
     }
     text
+}
+
+/// Text of another process: what could drive a terminal is escaped as `\xNN`.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if !causeway_watch::text::is_deceptive(c) {
+            shown.push(c);
+            continue;
+        }
+        let mut bytes = [0; 4];
+        for byte in c.encode_utf8(&mut bytes).bytes() {
+            shown.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    shown
 }
 
 /// A name for JSON: the text itself where it is UTF-8; the escaped text otherwise, with the exact

@@ -5,14 +5,16 @@
 //! standard input closes, which the kernel does for us.
 
 use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::AtFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -23,15 +25,42 @@ const ORDERLY_END: Duration = Duration::from_secs(5);
 /// How long killed children may take to be gone.
 const FORCED_END: Duration = Duration::from_secs(2);
 
+/// Something that must not outlive the command.
+#[derive(Debug)]
+enum Passing {
+    /// A file or directory at a path.
+    Path(PathBuf),
+    /// A file in an open directory, wherever that is moved to meanwhile.
+    Below(Arc<OwnedFd>, OsString),
+}
+
+impl Passing {
+    fn remove(self) {
+        match self {
+            Self::Path(path) => {
+                if std::fs::remove_file(&path).is_err() {
+                    let _ = std::fs::remove_dir_all(path);
+                }
+            }
+            Self::Below(directory, name) => {
+                let _ = rustix::fs::unlinkat(&*directory, &name, AtFlags::empty());
+            }
+        }
+    }
+}
+
 struct Registry {
     next: u64,
-    paths: BTreeMap<u64, PathBuf>,
+    passing: BTreeMap<u64, Passing>,
 }
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     next: 0,
-    paths: BTreeMap::new(),
+    passing: BTreeMap::new(),
 });
+
+/// What else is to be cleaned up, elsewhere than on this machine.
+static CLEANUP: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
 
 /// What puts the terminal back as it was.
 static RESTORE: Mutex<Option<fn()>> = Mutex::new(None);
@@ -63,16 +92,25 @@ pub(crate) struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        registry().paths.remove(&self.id);
+        registry().passing.remove(&self.id);
     }
 }
 
 /// Removes the file or directory at `path` if the command ends while the registration lives.
 pub(crate) fn register_path(path: &Path) -> Registration {
+    register(Passing::Path(path.to_owned()))
+}
+
+/// Removes the file `name` in an open directory if the command ends while the registration lives.
+pub(crate) fn register_below(directory: Arc<OwnedFd>, name: &OsStr) -> Registration {
+    register(Passing::Below(directory, name.to_owned()))
+}
+
+fn register(passing: Passing) -> Registration {
     let mut registry = registry();
     let id = registry.next;
     registry.next += 1;
-    registry.paths.insert(id, path.to_owned());
+    registry.passing.insert(id, passing);
     Registration { id }
 }
 
@@ -108,7 +146,7 @@ impl ScratchDirectory {
     /// Leaves it on the disk.
     pub(crate) fn keep(&mut self) {
         self.keep = true;
-        registry().paths.remove(&self.registration.id);
+        registry().passing.remove(&self.registration.id);
     }
 }
 
@@ -134,8 +172,18 @@ pub(crate) fn on_signals() -> Outcome {
         .spawn(move || {
             if let Some(signal) = signals.forever().next() {
                 ENDING.store(true, Ordering::Release);
+                let code = 128 + u8::try_from(signal).unwrap_or(0);
+                // The second signal does not wait until everything is cleaned up.
+                for signal in [SIGINT, SIGTERM, SIGHUP] {
+                    let now = Arc::new(AtomicBool::new(true));
+                    let _ = signal_hook::flag::register_conditional_shutdown(
+                        signal,
+                        i32::from(code),
+                        now,
+                    );
+                }
                 let _ = writeln!(std::io::stderr(), "\ncauseway: interrupted, cleaning up");
-                exit(128 + u8::try_from(signal).unwrap_or(0));
+                exit(code);
             }
         })
         .doing(doing)?;
@@ -147,6 +195,11 @@ pub(crate) fn before_exit(restore: fn()) {
     *RESTORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(restore);
 }
 
+/// Runs `cleanup` when the command ends in whatever way but SIGKILL.
+pub(crate) fn clean_up_with(cleanup: impl FnOnce() + Send + 'static) {
+    *CLEANUP.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(cleanup));
+}
+
 /// Ends the process after its children and everything registered are gone.
 pub(crate) fn exit(code: u8) -> ! {
     // Stays locked: nothing can be registered behind our back any more.
@@ -154,14 +207,19 @@ pub(crate) fn exit(code: u8) -> ! {
     if let Some(restore) = *RESTORE.lock().unwrap_or_else(PoisonError::into_inner) {
         restore();
     }
+    let cleanup = CLEANUP
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    if let Some(cleanup) = cleanup {
+        cleanup();
+    }
     if HAS_CHILDREN.load(Ordering::Acquire) {
         end_children(Signal::TERM, ORDERLY_END);
         end_children(Signal::KILL, FORCED_END);
     }
-    for path in std::mem::take(&mut registry.paths).into_values() {
-        if std::fs::remove_file(&path).is_err() {
-            let _ = std::fs::remove_dir_all(path);
-        }
+    for passing in std::mem::take(&mut registry.passing).into_values() {
+        passing.remove();
     }
     std::process::exit(i32::from(code))
 }
@@ -191,6 +249,7 @@ fn end_children(signal: Signal, within: Duration) {
             .values()
             .map(|child| PollFd::new(child, PollFlags::IN))
             .collect();
+        // The end of a child ends the wait. Children that another thread is just starting are looked for in between.
         let moment = Timespec {
             tv_sec: 0,
             tv_nsec: 10_000_000,

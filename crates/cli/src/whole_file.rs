@@ -11,6 +11,11 @@ use crate::shutdown;
 const PREFIX: &str = ".causeway-";
 const SUFFIX: &str = ".partial";
 
+/// What a file is called until it is whole; `distinct` tells writers apart.
+pub(crate) fn partial_name(distinct: &str) -> String {
+    format!("{PREFIX}{distinct}{SUFFIX}")
+}
+
 /// Whether a file of this name was begun and never came to its end.
 pub(crate) fn is_partial(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)

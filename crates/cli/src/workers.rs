@@ -173,6 +173,7 @@ fn ends_within(child: &mut Child, wait: Duration) -> bool {
         if Instant::now() >= deadline {
             return false;
         }
+        // The standard library waits for a child without a limit or not at all.
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -11,15 +11,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use causeway_wire::fs::Errno;
+
 use crate::client::{Client, ClientOptions};
 use crate::config::{Configuration, Durability};
-use crate::server::PARENT_PIPE;
+use crate::server::{self, PARENT_PIPE};
 
 /// How long a server may take from its start to its first answer.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a server may take to stop in an orderly way before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a starting or stopping server is looked at.
+/// How often a starting or stopping server is looked at: the standard library waits for a child without a limit or
+/// not at all, and a server that starts cannot be asked before it listens.
 const LOOK: Duration = Duration::from_millis(5);
 /// Lines of a server's log that an error quotes.
 const QUOTED_LINES: usize = 5;
@@ -111,7 +114,8 @@ impl DevCluster {
         Self::create(made, &file, command)
     }
 
-    /// Writes `configuration` to `file` and starts all of its servers.
+    /// Starts all servers of `configuration`. If there is no `file` yet, this is a new file system: the servers'
+    /// directories are formatted, and the configuration is written.
     pub fn create(
         configuration: Configuration,
         file: &Path,
@@ -121,9 +125,10 @@ impl DevCluster {
         // Whatever made it: what the servers will refuse is refused here.
         let configuration = Configuration::parse(&text, &file.display().to_string())
             .map_err(|error| DevError(error.to_string()))?;
-        std::fs::write(file, text)
-            .map_err(|error| DevError(format!("{}: {error}", file.display())))?;
-        Self::launch(configuration, file, command)
+        match file.exists() {
+            true => Self::launch(configuration, file, command),
+            false => Self::launch(format_all(configuration, file)?, file, command),
+        }
     }
 
     fn launch(
@@ -147,6 +152,7 @@ impl DevCluster {
             cluster.spawn(index)?;
         }
         cluster.await_ready(&all)?;
+        cluster.await_layout()?;
         Ok(cluster)
     }
 
@@ -287,15 +293,12 @@ impl DevCluster {
 
     /// Waits until servers answer a ping as those that were started here.
     fn await_ready(&mut self, servers: &[usize]) -> Result<(), DevError> {
-        let mut impatient = self.configuration.clone();
-        impatient.timeout = Duration::from_millis(500);
-        let mut client = Client::connect(&impatient, ClientOptions::default())
-            .map_err(|error| DevError(error.to_string()))?;
+        let mut client = self.impatient_client()?;
         let until = Instant::now() + START_TIMEOUT;
         for &server in servers {
             loop {
-                if let Ok(causeway_wire::fs::Answer::Pong { pid, .. }) = client.ping(server)
-                    && Some(pid) == self.pid(server)
+                if let Ok(greeting) = client.ping(server)
+                    && Some(greeting.pid) == self.pid(server)
                 {
                     break;
                 }
@@ -316,6 +319,33 @@ impl DevCluster {
             }
         }
         Ok(())
+    }
+
+    /// Waits until the metadata server has met all I/O servers.
+    fn await_layout(&mut self) -> Result<(), DevError> {
+        let mut client = self.impatient_client()?;
+        let until = Instant::now() + START_TIMEOUT;
+        for server in self.configuration.io_servers() {
+            while let Err(error) = client.verify(server) {
+                if error.errno == Errno::WRONG_TARGET || Instant::now() >= until {
+                    return Err(DevError(error.to_string()));
+                }
+                if let Some((ended, words)) = self.ended() {
+                    let name = self.name(ended);
+                    return Err(DevError(format!(
+                        "server {name} ended while starting, {words}"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn impatient_client(&self) -> Result<Client, DevError> {
+        let mut impatient = self.configuration.clone();
+        impatient.timeout = Duration::from_millis(500);
+        Client::connect(&impatient, ClientOptions::default())
+            .map_err(|error| DevError(error.to_string()))
     }
 
     /// The end of a server's log.
@@ -345,6 +375,26 @@ impl Drop for DevCluster {
             }
         }
     }
+}
+
+/// Formats the directories of a new file system and writes its configuration, in this order: where there is a
+/// configuration, all of its servers were formatted.
+fn format_all(mut configuration: Configuration, file: &Path) -> Result<Configuration, DevError> {
+    let failed = |what: &Path, error: io::Error| DevError(format!("{}: {error}", what.display()));
+    let draft = file.with_extension("toml.new");
+    // What was interrupted goes on, as the same file system.
+    if let Ok(begun) = Configuration::load(&draft) {
+        configuration.id = begun.id;
+    }
+    std::fs::write(&draft, configuration.to_toml()).map_err(|error| failed(&draft, error))?;
+    for entry in &configuration.servers {
+        if !server::is_formatted(&configuration, &entry.name) {
+            server::format(&configuration, &entry.name)
+                .map_err(|error| DevError(error.to_string()))?;
+        }
+    }
+    std::fs::rename(&draft, file).map_err(|error| failed(file, error))?;
+    Ok(configuration)
 }
 
 fn wait_until(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus>> {

@@ -6,6 +6,7 @@
 //! system of server processes on one machine).
 #![forbid(unsafe_code)]
 
+mod boot;
 pub mod client;
 pub mod config;
 pub mod data;
@@ -14,6 +15,7 @@ pub mod distribution;
 pub mod error;
 mod fatal;
 pub mod meta;
+pub mod sabotage;
 pub mod server;
 
 pub use error::Error;

@@ -20,10 +20,10 @@
 //! # Parts, in reading order
 //! [`store`] (ordered keys and values; the records are `causeway_wire::store`'s), `overlay` (a batch's
 //! view of its own changes), `query` and `walk` (records, permissions, paths), `change` (names and
-//! counts, twice kept), `names`, `rename`, `files` (the operations), `session` (each change happens
+//! counts, twice kept), `names`, `rename`, `files` (the operations), `layout` (which I/O servers there are), `session` (each change happens
 //! once), `service` (batches), `check` (finding and mending what is wrong).
 
-use causeway_wire::fs::DistributionHint;
+use causeway_wire::fs::{DistributionHint, Generation, Incarnation};
 
 use crate::config::Durability;
 
@@ -31,6 +31,7 @@ mod change;
 mod check;
 mod fault;
 mod files;
+mod layout;
 mod names;
 mod overlay;
 mod query;
@@ -38,20 +39,22 @@ mod rename;
 mod service;
 mod session;
 pub mod store;
+mod striped;
 #[cfg(test)]
 mod tests;
 mod walk;
 
 pub use files::MAX_FILE_BYTES;
-pub use service::{Reader, Removal, Service};
+pub use layout::Layout;
+pub use service::{Reader, Removal, Service, accept_loss};
 
 /// What a metadata service must know.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// What an acknowledgement promises.
     pub durability: Durability,
-    /// Number of I/O servers: files are striped over servers 0 to this, exclusive.
-    pub io_servers: u16,
+    /// Names of the I/O servers, for the layout of metadata that are formatted now.
+    pub io_servers: Vec<String>,
     /// Distribution of files whose request and directory leave it open.
     pub distribution: DistributionHint,
     /// Largest content beside metadata, in bytes, at most
@@ -59,6 +62,10 @@ pub struct Settings {
     pub stuffed_limit: usize,
     /// The file system's identity: a store that belongs to another one is refused.
     pub file_system: u128,
+    /// The formatting of the server's directory.
+    pub generation: Generation,
+    /// Of the metadata, if they are formatted now.
+    pub incarnation: Incarnation,
     /// Owner and group of the root directory, when it is made.
     pub root_owner: (u32, u32),
     /// Permission bits of the root directory, when it is made.
@@ -69,25 +76,39 @@ pub struct Settings {
     pub session_lifetime_s: u32,
     /// Most slots that are remembered.
     pub max_sessions: usize,
-    /// Requests that need space are refused while the disk has fewer free bytes than this; those that
-    /// give space back are not.
+    /// Requests that need space are refused while the disk has fewer free bytes than this, or than the
+    /// store needs to give space back; those that give space back are not.
     pub reserve_bytes: u64,
+    /// Whether an empty file system may be made where there is none.
+    pub format: Format,
+}
+
+/// Whether metadata may be made anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// Where there are none, that is an error: a disk may not be mounted.
+    Refused,
+    /// Where there are none, an empty file system is made.
+    Allowed,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             durability: Durability::Synced,
-            io_servers: 1,
+            io_servers: vec!["io0".to_owned()],
             distribution: DistributionHint::default(),
             stuffed_limit: causeway_wire::fs::MAX_STUFFED_BYTES,
             file_system: 0,
+            generation: Generation::NONE,
+            incarnation: Incarnation::NONE,
             root_owner: (0, 0),
             root_mode: 0o755,
             max_links: 65_000,
             session_lifetime_s: 3600,
             max_sessions: 1 << 17,
-            reserve_bytes: 64 << 20,
+            reserve_bytes: 0,
+            format: Format::Allowed,
         }
     }
 }

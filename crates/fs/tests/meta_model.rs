@@ -416,8 +416,14 @@ fn operation(service: &mut Service, step: &Step) -> Result<Operation, Errno> {
                 Err(failure) => return Err(failure.errno),
             }
         }
-        Step::Unlink(path) => Operation::Unlink { place: place(path) },
-        Step::RemoveDirectory(path) => Operation::RemoveDirectory { place: place(path) },
+        Step::Unlink(path) => Operation::Unlink {
+            place: place(path),
+            expected: None,
+        },
+        Step::RemoveDirectory(path) => Operation::RemoveDirectory {
+            place: place(path),
+            expected: None,
+        },
         Step::Rename(from, to, no_replace) => Operation::Rename {
             from: place(from),
             to: place(to),

@@ -315,8 +315,8 @@ struct Control([u8; CONTROL_BYTES]);
 /// A report on a datagram of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// Where it was sent.
-    pub to: SocketAddr,
+    /// Where it was sent; the kernel does not say it of those that it refused itself.
+    pub to: Option<SocketAddr>,
     /// What became of it.
     pub mishap: Mishap,
     /// Its first bytes.
@@ -365,8 +365,8 @@ pub fn take_report(socket: impl AsFd) -> io::Result<Option<Report>> {
     };
     let errno = extended_errno(&message);
     let mishap = Mishap::of(&io::Error::from_raw_os_error(errno));
-    Ok(name.address().map(|to| Report {
-        to,
+    Ok(Some(Report {
+        to: name.address(),
         mishap,
         front,
         front_len: got.min(FRONT_BYTES),
@@ -472,9 +472,29 @@ mod tests {
             drop(other);
             assert_eq!(send_many(&one, &[(b, b"anybody?")]).unwrap(), 1);
             let report = take_report(&one).unwrap().unwrap();
-            assert_eq!((report.to, report.mishap), (b, Mishap::NobodyThere));
+            assert_eq!((report.to, report.mishap), (Some(b), Mishap::NobodyThere));
             assert_eq!(report.front(), b"anybody?");
             assert_eq!(take_report(&one).unwrap(), None);
+        }
+    }
+
+    /// A datagram that the kernel itself finds too large is reported without an address. Left there, the report would
+    /// keep the socket's descriptor readable for ever.
+    #[test]
+    fn reports_without_an_address_are_taken_too() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let (one, _, _other, b) = pair(address);
+            // With IPv6's header it is larger than the loopback interface takes.
+            let large = vec![0; 65_507];
+            let sent = send_many(&one, &[(b, &large)]);
+            assert_eq!(sent.is_ok(), b.is_ipv4());
+            let mut end = [rustix::event::PollFd::new(
+                &one,
+                rustix::event::PollFlags::IN,
+            )];
+            let now = rustix::event::Timespec::default();
+            while take_report(&one).unwrap().is_some() {}
+            assert_eq!(rustix::event::poll(&mut end, Some(&now)).unwrap(), 0);
         }
     }
 

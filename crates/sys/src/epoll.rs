@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 
 /// What a descriptor in the set is ready for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,9 @@ pub struct Ready {
 pub struct Epoll {
     set: OwnedFd,
 }
+
+/// Flags of descriptors that are reported once.
+const ONCE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ONESHOT);
 
 /// The most events that one call answers.
 const EVENTS: usize = 64;
@@ -44,6 +47,19 @@ impl Epoll {
         )?)
     }
 
+    /// Watches `descriptor` for reading as [`Epoll::add`] does, but reports it once only, until
+    /// [`Epoll::rearm`].
+    pub fn add_once(&self, descriptor: impl AsFd, key: u64) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(key);
+        Ok(epoll::add(&self.set, descriptor, data, ONCE)?)
+    }
+
+    /// Has a descriptor of [`Epoll::add_once`] reported once more: at once if it is readable now.
+    pub fn rearm(&self, descriptor: impl AsFd, key: u64) -> io::Result<()> {
+        let data = epoll::EventData::new_u64(key);
+        Ok(epoll::modify(&self.set, descriptor, data, ONCE)?)
+    }
+
     /// Changes the number that `descriptor` is reported under.
     pub fn rename(&self, descriptor: impl AsFd, key: u64) -> io::Result<()> {
         let data = epoll::EventData::new_u64(key);
@@ -63,12 +79,21 @@ impl Epoll {
 
     /// Appends what is ready now to `ready`, at most 64 at a time.
     pub fn check(&self, ready: &mut Vec<Ready>) -> io::Result<()> {
-        let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
-        let now = rustix::event::Timespec {
+        let now = Timespec {
             tv_sec: 0,
             tv_nsec: 0,
         };
-        match epoll::wait(&self.set, &mut events, Some(&now)) {
+        self.collect(ready, Some(&now))
+    }
+
+    /// Sleeps until something is ready, and appends it as [`Epoll::check`] does. Also returns for no reason.
+    pub fn wait(&self, ready: &mut Vec<Ready>) -> io::Result<()> {
+        self.collect(ready, None)
+    }
+
+    fn collect(&self, ready: &mut Vec<Ready>, limit: Option<&Timespec>) -> io::Result<()> {
+        let mut events = [const { std::mem::MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
+        match epoll::wait(&self.set, &mut events, limit) {
             Ok((events, _)) => {
                 ready.extend(events.iter().map(|event| {
                     let (flags, data) = (event.flags, event.data);

@@ -15,12 +15,14 @@ fn low_half(word: &AtomicU64) -> &AtomicU32 {
     unsafe { &*std::ptr::from_ref(word).cast::<AtomicU32>().add(at) }
 }
 
-/// Sleeps while the low half of `word` is that of `value`, at most `limit`. Also returns for no reason:
-/// the caller looks for itself. Processes that share the memory may wake one another.
-pub fn wait(word: &AtomicU64, value: u64, limit: Duration) {
-    let limit = Timespec::try_from(limit).ok();
-    // Changed meanwhile, interrupted, or the time is up: all the same to the caller.
-    let _ = futex::wait(low_half(word), Flags::empty(), value as u32, limit.as_ref());
+/// Sleeps while the low half of `word` is that of `value`, at most `limit`. Returns `false` if the time is up.
+/// Also returns `true` for no reason: the caller looks for itself. Processes that share the memory may wake
+/// one another.
+pub fn wait(word: &AtomicU64, value: u64, limit: Option<Duration>) -> bool {
+    // A limit that the kernel cannot express is none.
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    let outcome = futex::wait(low_half(word), Flags::empty(), value as u32, limit.as_ref());
+    outcome != Err(rustix::io::Errno::TIMEDOUT)
 }
 
 /// Wakes everybody who sleeps on `word`. Change it first.
@@ -38,13 +40,13 @@ mod tests {
     #[test]
     fn a_sleeper_is_woken_and_a_changed_word_is_not_slept_on() {
         let word = AtomicU64::new(7 << 40 | 5);
-        wait(&word, 6, Duration::from_secs(600));
-        wait(&word, 5, Duration::from_millis(1));
+        assert!(wait(&word, 6, None));
+        assert!(!wait(&word, 5, Some(Duration::from_millis(1))));
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| {
                 let since = Instant::now();
                 while word.load(Ordering::Acquire) & 0xff == 5 {
-                    wait(&word, 5, Duration::from_secs(600));
+                    wait(&word, 5, Some(Duration::from_secs(600)));
                 }
                 since.elapsed()
             });

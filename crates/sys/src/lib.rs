@@ -6,8 +6,8 @@
 //! credentials), [`memfd`] and [`mapping`] (memory that both see), [`epoll`] (sleeping on all of
 //! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
-//! [`datagram`] are the sockets between hosts; [`limits`], [`pin`], [`process`], [`shared`] and
-//! [`small`] stand alone.
+//! [`datagram`] are the sockets between hosts; [`limits`], [`pin`], [`process`], [`shared`], [`small`],
+//! [`thread`] and [`waits`] stand alone.
 //!
 //! This room knows no protocol. It is one of the two rooms that may use `unsafe` (the other is
 //! `transport`); each block says which invariant holds and who upholds it.
@@ -30,3 +30,5 @@ pub mod shared;
 pub mod small;
 pub mod socket;
 mod stream;
+pub mod thread;
+pub mod waits;

@@ -1,6 +1,86 @@
-//! What the process may have open.
+//! What the process may have: open files, memory.
 
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// How many files the process may have open; `None` is no limit.
+pub fn open_files() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// What has run out, if an error says that something has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shortage {
+    /// The process has as many open files as it may have.
+    OfDescriptors,
+    /// The whole machine has.
+    OfDescriptorsEverywhere,
+    /// The kernel has no memory for it.
+    OfMemory,
+}
+
+impl Shortage {
+    /// What an error of the operating system says has run out.
+    pub fn of(error: &io::Error) -> Option<Self> {
+        match Errno::from_io_error(error)? {
+            Errno::MFILE => Some(Self::OfDescriptors),
+            Errno::NFILE => Some(Self::OfDescriptorsEverywhere),
+            Errno::NOMEM | Errno::NOBUFS => Some(Self::OfMemory),
+            _ => None,
+        }
+    }
+
+    /// Whether a descriptor could not be made.
+    pub fn is_of_descriptors(self) -> bool {
+        self != Self::OfMemory
+    }
+}
+
+/// A descriptor that is given up for a moment when there are no others: to accept a connection and say why it
+/// ends, where it would otherwise wait in vain, and keep the listening socket readable for ever.
+#[derive(Debug)]
+pub struct Reserve(Option<OwnedFd>);
+
+impl Reserve {
+    /// A descriptor, if there is one.
+    pub fn new() -> Self {
+        let file = rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        Self(file.ok())
+    }
+
+    /// Calls `act`, which may make a descriptor, and closes it before it returns.
+    pub fn spend<R>(&mut self, act: impl FnOnce() -> R) -> R {
+        self.0 = None;
+        let result = act();
+        *self = Self::new();
+        result
+    }
+}
+
+impl Default for Reserve {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Refuses to allocate what this machine cannot have, with all its memory and swap space: the kernel may promise it all
+/// the same.
+pub fn check_memory(len: usize) -> io::Result<()> {
+    let info = rustix::system::sysinfo();
+    let unit = u64::from(info.mem_unit).max(1);
+    let all = (info.totalram as u64)
+        .saturating_add(info.totalswap as u64)
+        .saturating_mul(unit);
+    if len as u64 > all {
+        let text = format!("{len} bytes, where this machine has memory for {all}");
+        return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
+    }
+    Ok(())
+}
 
 /// Raises the soft limit of open files to the hard one and answers it; `None` is no limit.
 pub fn raise_open_files() -> Option<u64> {
@@ -19,6 +99,18 @@ pub fn raise_open_files() -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn more_memory_than_there_is_is_refused() {
+        assert!(check_memory(1 << 20).is_ok());
+        for len in [1 << 46, isize::MAX as usize, usize::MAX] {
+            let error = check_memory(len).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+            assert!(error.to_string().contains(&len.to_string()), "{error}");
+        }
+    }
+
     #[test]
     fn the_limit_is_raised_to_the_hard_one() {
         let raised = super::raise_open_files();

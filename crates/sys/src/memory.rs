@@ -87,6 +87,28 @@ impl Memory {
         Self::from_vec(vec![0; len])
     }
 
+    /// `len` zero bytes, for a length that somebody else has chosen: an error where there is not so much memory.
+    pub fn try_zeroed(len: usize) -> std::io::Result<Self> {
+        let none = || {
+            let text = format!("there are no {len} bytes of memory");
+            std::io::Error::new(std::io::ErrorKind::OutOfMemory, text)
+        };
+        crate::limits::check_memory(len)?;
+        let layout = std::alloc::Layout::array::<u8>(len).map_err(|_| none())?;
+        if len == 0 {
+            return Ok(Self::zeroed(0));
+        }
+        // SAFETY: the layout has at least one byte.
+        let bytes = unsafe { std::alloc::alloc_zeroed(layout) };
+        let base = NonNull::new(bytes).ok_or_else(none)?;
+        Ok(Self::whole(Backing {
+            base,
+            len,
+            // What a vector of this capacity would have, as which it is freed.
+            owner: Owner::Heap { capacity: len },
+        }))
+    }
+
     /// Describes bytes that belong to somebody else.
     ///
     /// # Safety

@@ -12,6 +12,7 @@ use rustix::net::{
     SocketType, ipproto, netlink, sockopt,
 };
 
+use crate::limits::Shortage;
 use crate::memory::Memory;
 
 /// The most pieces that one call hands to the kernel; the rest waits for the next call.
@@ -193,9 +194,16 @@ pub fn tune(socket: impl AsFd, vanished: Duration) -> io::Result<()> {
 
 /// Whether both ends of a connection are on this host, whatever address they use.
 pub fn stays_on_this_host(socket: impl AsFd) -> io::Result<bool> {
-    let ours = local_address(&socket)?.ip().to_canonical();
-    let theirs = peer_address(&socket)?.ip().to_canonical();
-    Ok(ours.is_loopback() || ours == theirs)
+    Ok(is_same_host(
+        local_address(&socket)?,
+        peer_address(&socket)?,
+    ))
+}
+
+/// Whether a connection between these two addresses, the first of which is ours, stays on this host.
+pub fn is_same_host(ours: SocketAddr, theirs: SocketAddr) -> bool {
+    let (ours, theirs) = (ours.ip().to_canonical(), theirs.ip().to_canonical());
+    ours.is_loopback() || ours == theirs
 }
 
 /// Keeps what is between the two ends small enough for the processor's caches: the kernel would let
@@ -282,10 +290,39 @@ pub fn holder_of(inode: u64, pid: u32, descriptor: u32) -> Option<Holder> {
 /// as the kernel tells it. `None` if there is no such socket, or no process holds it (any more,
 /// or, before it was accepted, yet).
 pub fn owner_of_other_end(ours: SocketAddr, theirs: SocketAddr) -> io::Result<Option<Owner>> {
-    match diag::owner(theirs, ours) {
-        Ok(owner) => Ok(owner),
-        // Where the kernel has no such question to answer, its table in /proc says the same.
-        Err(_) => proc_table::owner(theirs, ours),
+    Owners::default().of_other_end(ours, theirs)
+}
+
+/// Asks as [`owner_of_other_end`] does, again and again with one descriptor.
+#[derive(Debug, Default)]
+pub struct Owners {
+    diag: Option<OwnedFd>,
+}
+
+impl Owners {
+    /// See [`owner_of_other_end`].
+    pub fn of_other_end(
+        &mut self,
+        ours: SocketAddr,
+        theirs: SocketAddr,
+    ) -> io::Result<Option<Owner>> {
+        match self.ask(theirs, ours) {
+            Ok(owner) => Ok(owner),
+            Err(error) if Shortage::of(&error).is_some() => Err(error),
+            // Where the kernel has no such question to answer, its table in /proc says the same.
+            Err(_) => proc_table::owner(theirs, ours),
+        }
+    }
+
+    fn ask(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Owner>> {
+        let socket = match self.diag.take() {
+            Some(socket) => socket,
+            None => diag::socket()?,
+        };
+        let owner = diag::owner(&socket, local, remote)?;
+        // After an error an answer may be left there that would be taken for another question's.
+        self.diag = Some(socket);
+        Ok(owner)
     }
 }
 
@@ -298,17 +335,24 @@ mod diag {
     const NLMSG_ERROR: u16 = 2;
     const NLM_F_REQUEST: u16 = 1;
 
-    pub(super) fn owner(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Owner>> {
-        let socket = rustix::net::socket_with(
+    pub(super) fn socket() -> io::Result<OwnedFd> {
+        Ok(rustix::net::socket_with(
             AddressFamily::NETLINK,
             SocketType::DGRAM,
             SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
             Some(netlink::SOCK_DIAG),
-        )?;
-        rustix::net::send(&socket, &request(local, remote), SendFlags::empty())?;
+        )?)
+    }
+
+    pub(super) fn owner(
+        socket: &OwnedFd,
+        local: SocketAddr,
+        remote: SocketAddr,
+    ) -> io::Result<Option<Owner>> {
+        rustix::net::send(socket, &request(local, remote), SendFlags::empty())?;
         let mut answer = [0_u8; 1024];
         // The kernel answers before `send` returns.
-        let (_, len) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
+        let (_, len) = rustix::net::recv(socket, &mut answer[..], RecvFlags::empty())?;
         parse(answer.get(..len).unwrap_or_default())
     }
 
@@ -461,7 +505,10 @@ mod tests {
             let (ours, theirs) = (one.local_addr().unwrap(), one.peer_addr().unwrap());
             let owner = owner_of_other_end(ours, theirs).unwrap().unwrap();
             assert_eq!(owner.uid, me);
-            assert_eq!(diag::owner(theirs, ours).unwrap(), Some(owner));
+            let mut owners = Owners::default();
+            for _ in 0..2 {
+                assert_eq!(owners.ask(theirs, ours).unwrap(), Some(owner));
+            }
             assert_eq!(proc_table::owner(theirs, ours).unwrap(), Some(owner));
             let (pid, number) = (std::process::id(), other.as_raw_fd() as u32);
             let holder = holder_of(owner.inode, pid, number).unwrap();
@@ -478,7 +525,8 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (ours, theirs) = (one.local_addr().unwrap(), one.peer_addr().unwrap());
-        assert_eq!(diag::owner(theirs, ours).unwrap_or(None), None);
+        let asked = Owners::default().ask(theirs, ours);
+        assert_eq!(asked.unwrap_or(None), None);
         assert_eq!(proc_table::owner(theirs, ours).unwrap(), None);
     }
 

@@ -13,6 +13,8 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
+use crate::limits::{Reserve, Shortage};
+
 /// The most descriptors that one record may carry.
 pub const MAX_DESCRIPTORS: usize = 4;
 
@@ -245,6 +247,17 @@ impl AsFd for RecordSocket {
     }
 }
 
+/// What [`RecordListener::accept`] found.
+#[derive(Debug)]
+pub enum Accepted {
+    /// A connection.
+    Connection(RecordSocket),
+    /// One that had to be closed, for this reason.
+    TurnedAway(io::Error),
+    /// Nothing now.
+    Nothing,
+}
+
 /// A socket at a path that others connect to. The path goes with it.
 #[derive(Debug)]
 pub struct RecordListener {
@@ -253,7 +266,7 @@ pub struct RecordListener {
     /// Device and inode of the socket file, so that a successor's is not removed.
     file: (u64, u64),
     /// Given up for a moment to accept and close a connection when descriptors have run out.
-    reserve: Option<OwnedFd>,
+    reserve: Reserve,
 }
 
 impl RecordListener {
@@ -272,25 +285,32 @@ impl RecordListener {
             socket,
             path: path.to_owned(),
             file: (stat.st_dev, stat.st_ino),
-            reserve: open_reserve(),
+            reserve: Reserve::new(),
         })
     }
 
-    /// The next connection, if one is waiting.
-    pub fn accept(&mut self) -> io::Result<Option<RecordSocket>> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        match rustix::net::accept_with(&self.socket, flags) {
-            Ok(socket) => Ok(Some(RecordSocket { socket })),
-            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
-            Err(error @ (Errno::MFILE | Errno::NFILE)) => {
-                // Turned away at once, the client learns it; left in the queue, it would keep
-                // this descriptor readable for ever.
-                self.reserve = None;
-                drop(rustix::net::accept_with(&self.socket, flags));
-                self.reserve = open_reserve();
-                Err(error.into())
+    /// The next connection, if one is waiting. When descriptors have run out it is sent `farewell` and closed; others
+    /// may wait behind it. After an error the listener stays readable, and only waiting helps.
+    pub fn accept(&mut self, farewell: &[u8]) -> io::Result<Accepted> {
+        match accept(&self.socket) {
+            Ok(Some(socket)) => Ok(Accepted::Connection(socket)),
+            Ok(None) => Ok(Accepted::Nothing),
+            Err(error)
+                if Shortage::of(&error).is_some_and(|shortage| shortage.is_of_descriptors()) =>
+            {
+                // Turned away at once, the client learns it; left in the queue, it would keep this descriptor
+                // readable for ever.
+                let listening = &self.socket;
+                self.reserve.spend(|| {
+                    let Some(socket) = accept(listening)? else {
+                        return Ok(Accepted::Nothing);
+                    };
+                    // Best effort: the closed socket says the same with fewer words.
+                    let _ = socket.send(farewell, &[]);
+                    Ok(Accepted::TurnedAway(error))
+                })
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 
@@ -317,8 +337,13 @@ impl Drop for RecordListener {
     }
 }
 
-fn open_reserve() -> Option<OwnedFd> {
-    rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()
+fn accept(listening: &OwnedFd) -> io::Result<Option<RecordSocket>> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    match rustix::net::accept_with(listening, flags) {
+        Ok(socket) => Ok(Some(RecordSocket { socket })),
+        Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Two processes that replace the same stale socket at once would take it from each other; the lock
@@ -327,6 +352,7 @@ fn lock_directory(directory: &OwnedFd) -> io::Result<()> {
     for _ in 0..200 {
         match rustix::fs::flock(directory, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::AGAIN | Errno::INTR) => {
+                // A lock that is waited for by a system call cannot be given up.
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
             // Some file systems have no locks; then the race is open, as it is everywhere else.
@@ -413,7 +439,8 @@ mod tests {
         let mut live = RecordListener::bind(&path).unwrap();
         let refused = RecordListener::bind(&path).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
-        assert!(live.accept().unwrap().is_some(), "the probe itself");
+        let probe = live.accept(&[]).unwrap();
+        assert!(matches!(probe, Accepted::Connection(_)), "the probe itself");
         // As a killed process leaves it: the socket closed, the file in place.
         let stale = std::mem::replace(&mut live.path, folder.join("elsewhere"));
         drop(live);
@@ -435,7 +462,8 @@ mod tests {
         let path = folder.join("socket");
         let mut listener = RecordListener::bind(&path).unwrap();
         let _client = RecordSocket::connect(&path).unwrap();
-        assert!(listener.accept().unwrap().is_some());
+        let accepted = listener.accept(&[]).unwrap();
+        assert!(matches!(accepted, Accepted::Connection(_)));
         drop(listener);
         assert!(RecordListener::bind(&folder.join("n".repeat(120))).is_err());
         std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();

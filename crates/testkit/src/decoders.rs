@@ -26,9 +26,10 @@ use causeway_transport::{
     TransferError,
 };
 use causeway_wire::codec::Wire;
+use causeway_wire::datafile;
 use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::{bmi, fs, shm, store, tcp, vi, watch};
+use causeway_wire::{bmi, fs, home, shm, store, tcp, vi, watch};
 
 use crate::placing::Places;
 use crate::random::Random;
@@ -63,6 +64,11 @@ pub fn all() -> &'static [Decoder] {
             samples: samples::replies,
         },
         Decoder {
+            name: "datafile_header",
+            feed: canonical::<datafile::Header>,
+            samples: samples::datafile_headers,
+        },
+        Decoder {
             name: "store_record",
             feed: store_record,
             samples: samples::records,
@@ -71,6 +77,11 @@ pub fn all() -> &'static [Decoder] {
             name: "store_key",
             feed: store_key,
             samples: samples::keys,
+        },
+        Decoder {
+            name: "home",
+            feed: home_file,
+            samples: samples::homes,
         },
         Decoder {
             name: "bmi_packet",
@@ -156,16 +167,37 @@ fn store_record(bytes: &[u8]) {
     let Some((kind, bytes)) = bytes.split_first() else {
         return;
     };
-    match kind % 6 {
+    match kind % 7 {
         0 => canonical::<store::Superblock>(bytes),
         1 => canonical::<store::Counter>(bytes),
         2 => canonical::<store::Counters>(bytes),
         3 => canonical::<store::ObjectRecord>(bytes),
         4 => canonical::<store::EntryRecord>(bytes),
+        6 => canonical::<store::ServerRecord>(bytes),
         _ => {
             canonical::<store::RemovalRecord>(bytes);
             canonical::<store::SessionRecord>(bytes);
+            canonical::<store::Mark>(bytes);
+            if let Ok((value, stamp)) = store::unseal(b"key", bytes) {
+                assert!(store::seal(b"key", value, stamp) == bytes);
+            }
         }
+    }
+}
+
+/// What is accepted is written the same way again.
+fn home_file(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    if let Ok(value) = home::DirectoryIdentity::parse(text) {
+        assert!(value.to_text() == text, "another text: {value:?}");
+    }
+    if let Ok(value) = home::PartIdentity::parse(text) {
+        assert!(value.to_text() == text, "another text: {value:?}");
+    }
+    if let Ok(value) = home::Enrollment::parse(text) {
+        assert!(value.to_text() == text, "another text: {value:?}");
     }
 }
 

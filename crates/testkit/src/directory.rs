@@ -1,7 +1,8 @@
 //! Temporary directories whose names are short enough for Unix sockets.
 
-use std::cell::{Cell, OnceCell};
 use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tempfile::TempDir;
 
@@ -32,15 +33,14 @@ pub fn fresh() -> TempDir {
 /// asked for: a process that is going to be killed needs none.
 #[derive(Debug, Default)]
 pub struct ShmAddresses {
-    directory: OnceCell<TempDir>,
-    given: Cell<u64>,
+    directory: OnceLock<TempDir>,
+    given: AtomicU64,
 }
 
 impl ShmAddresses {
     /// One that was not given before.
     pub fn fresh(&self) -> String {
-        let number = self.given.get();
-        self.given.set(number + 1);
+        let number = self.given.fetch_add(1, Relaxed);
         let directory = self.directory.get_or_init(fresh);
         format!("shm://{}/{number}", directory.path().display())
     }

@@ -6,8 +6,9 @@
 //! [`decoders`] (bodies that feed hostile bytes to every decoder, shared by `fuzz/` and by an
 //! ordinary test), [`process`] (tests that run a part of themselves in another process, to be
 //! killed for real), [`random`] (seeded, so that a failure can be run again), [`patience`]
-//! (bounded waiting), [`placing`] (sinks that say where packets go) and [`directory`] (temporary
-//! directories with short names).
+//! (bounded waiting), [`linear`] (is a recorded history one of a sequential object?), [`placing`]
+//! (sinks that say where packets go), [`power`] (what loss of power leaves of files) and [`directory`]
+//! (temporary directories with short names).
 //!
 //! `tests/house.rs` keeps the house in order: arrows between rooms, sizes of files, banned calls.
 #![forbid(unsafe_code)]
@@ -15,9 +16,11 @@
 pub mod conformance;
 pub mod decoders;
 pub mod directory;
+pub mod linear;
 pub mod messages;
 pub mod patience;
 pub mod placing;
+pub mod power;
 pub mod process;
 pub mod random;
 pub mod simulator;

@@ -373,6 +373,22 @@ fn every_rust_file_is_part_of_something() {
     fail_if_any("dead files", &found);
 }
 
+/// What makes servers lose data is compiled into tests only.
+#[test]
+fn only_tests_ask_for_sabotage() {
+    let tree = Tree::read();
+    let mut found = Vec::new();
+    for (room, _) in ARROWS.iter().filter(|(room, _)| *room != "testkit") {
+        let path = format!("crates/{room}/Cargo.toml");
+        let manifest = tree.get(&path).expect("a manifest");
+        let production = manifest.text.split("[dev-dependencies]").next();
+        if production.is_some_and(|text| text.contains("\"sabotage\"")) {
+            found.push(format!("{path}: asks for the feature `sabotage`"));
+        }
+    }
+    fail_if_any("sabotage", &found);
+}
+
 #[test]
 fn every_crate_takes_part_in_the_house_rules() {
     let tree = Tree::read();

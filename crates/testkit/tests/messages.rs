@@ -1,10 +1,12 @@
 //! The message layer's suite, over every method that works between processes.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use causeway_testkit::directory::ShmAddresses;
 use causeway_testkit::messages;
 use causeway_testkit::messages::Medium;
+use causeway_transport::mem::{Mem, Options};
 use causeway_transport::registry::Registry;
 use causeway_transport::shm::{AttachPolicy, Shm, ShmConfig};
 use causeway_transport::tcp::{Tcp, TcpConfig};
@@ -88,6 +90,37 @@ impl Medium for Datagrams {
 
     fn address(&self) -> String {
         "udp://127.0.0.1:0".to_owned()
+    }
+
+    fn tells_of_deaths(&self) -> bool {
+        false
+    }
+}
+
+/// Between threads; it knows no other processes, so only waits are tested.
+struct Threads;
+
+impl Medium for Threads {
+    fn registry(&self) -> Registry {
+        let mut registry = Registry::new();
+        registry.register(Box::new(
+            Mem::new(Options::default()).expect("a descriptor can be made"),
+        ));
+        registry
+    }
+
+    fn address(&self) -> String {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        format!("mem://waits-{}", NUMBER.fetch_add(1, Relaxed))
+    }
+}
+
+mod mem {
+    use super::*;
+
+    causeway_testkit::messages_tests! { Threads;
+        waits: a_message, a_large_message, an_unexpected_message, a_new_peer, a_transfer,
+            returned_credit, a_departure, a_call;
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use causeway_sys::limits::Shortage;
+
 /// A call could not be carried out at all. Nothing else is affected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -90,9 +92,61 @@ pub enum PeerError {
     /// The peer is not allowed in, or does not let us in.
     #[error("not authorised: {0}")]
     Unauthorised(String),
+    /// The peer takes no further connection now; later it may.
+    #[error("it takes no more connections now: {0}")]
+    Full(String),
+    /// This process, or the system under it, lacks what a connection needs.
+    #[error("this process cannot connect: {0}")]
+    Exhausted(&'static str),
     /// We dropped it.
     #[error("we disconnected")]
     Disconnected,
+}
+
+/// What a process that has no descriptors left says to those that want to connect to it.
+pub(crate) const NO_DESCRIPTORS: &str =
+    "its process has no file descriptors left (raise its limit: ulimit -n)";
+
+/// What it is called in the process itself.
+pub(crate) const TOO_MANY_OPEN: &str = "it has too many open files (raise the limit: ulimit -n)";
+
+impl PeerError {
+    /// What an error of the operating system's on this side means for a connection.
+    pub(crate) fn of_system(error: &io::Error) -> Self {
+        match Shortage::of(error) {
+            Some(Shortage::OfDescriptors) => Self::Exhausted(TOO_MANY_OPEN),
+            Some(Shortage::OfDescriptorsEverywhere) => {
+                Self::Exhausted("the system has too many open files")
+            }
+            Some(Shortage::OfMemory) => Self::Exhausted("the system has no memory for it"),
+            None => Self::Broken(error.to_string()),
+        }
+    }
+
+    /// What an error of a call means for the connection that it was to make.
+    pub fn of_call(error: &Error) -> Self {
+        match error {
+            Error::System { what, source } => match Self::of_system(source) {
+                exhausted @ Self::Exhausted(_) => exhausted,
+                _ => Self::Broken(format!("{what}: {source}")),
+            },
+            other => Self::Refused(other.to_string()),
+        }
+    }
+
+    /// The reason alone, to be told to the peer, which says itself what it is the reason of.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Refused(reason)
+            | Self::Broken(reason)
+            | Self::Protocol(reason)
+            | Self::Unauthorised(reason)
+            | Self::Full(reason) => reason.clone(),
+            Self::TimedOut(_) | Self::Closed | Self::Exhausted(_) | Self::Disconnected => {
+                self.to_string()
+            }
+        }
+    }
 }
 
 /// Why a transfer of remote memory failed. How much of it was done is not known.

@@ -8,7 +8,7 @@
 //!    fragments with one completion for the whole list, and optionally a packet that the peer
 //!    receives after the last byte has landed.
 //!
-//! Read [`method`] (the contract), [`address`] and [`registry`] first; then a method: [`shm`]
+//! Read [`method`] (the contract), [`wake`], [`address`] and [`registry`] first; then a method: [`shm`]
 //! between processes of one user on one host, [`tcp`] between hosts, [`udp`] between hosts whose network
 //! loses. The conformance suite in
 //! `causeway-testkit` is the contract's other half and runs against each of them.
@@ -24,10 +24,12 @@ pub mod registry;
 pub mod shm;
 pub mod tcp;
 pub mod udp;
+pub mod wake;
 
 pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};
 pub use method::{
-    Access, Direction, Identity, Limits, Method, PLACE_HEAD_BYTES, Packet, Peer, PeerReport, Rouse,
+    Access, Direction, Identity, Limits, Method, PLACE_HEAD_BYTES, Packet, Peer, PeerReport,
     Sharing, Sink, Token, Transfer,
 };
+pub use wake::{Parking, Unpark, WakeFlag};

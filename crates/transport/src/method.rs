@@ -3,10 +3,11 @@
 //! # Order of calls
 //! [`Method::listen`] once if others shall reach this process; [`Method::connect`] for each peer;
 //! then [`Method::send`] and [`Method::transfer`] at will, [`Method::poll`] often (all progress is
-//! the caller's), and [`Method::tick`] at least every 50 ms while anything is open, and whenever the
-//! caller was asleep. To sleep: [`Method::arm`]; if it answers `true`, wait until
-//! [`Method::pollable`] is readable or [`Method::deadline`] has come; then [`Method::disarm`]. For a short
-//! sleep, [`Method::doze`] does all of this where the method has a quicker way.
+//! the caller's), and [`Method::tick`] when [`Method::deadline`] has come, and at least every 50 ms while anything
+//! is open and the caller is awake. To sleep: [`Method::arm`]; if it answers `true`, wait until
+//! [`Method::pollable`] is readable or [`Method::deadline`] has come; then [`Method::disarm`]. Where the method has a
+//! quicker way to sleep, [`Method::prepare_park`] takes the place of arming and [`Method::park`] that of waiting.
+//! Whichever way, everything that there is to poll for ends the sleep at once; no time limit stands in for it.
 //!
 //! # What holds for every method
 //! - Packets between two processes on one peer handle arrive once, in order, or not at all once the
@@ -37,7 +38,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_sys::memory::Memory;
 use causeway_sys::small;
@@ -45,6 +46,7 @@ use causeway_wire::region::RegionDescriptor;
 
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError, TransferError};
+use crate::wake::{Parking, Unpark, WakeFlag};
 
 /// One way of carrying packets and remote memory. See the module's page for the contract.
 pub trait Method: Send {
@@ -101,6 +103,13 @@ pub trait Method: Send {
     /// Ends an export. An unknown key is ignored.
     fn unexport(&mut self, peer: Peer, key: u64);
 
+    /// Whether `peer` has written each byte of an export at least once since it was made, as far as the method
+    /// can tell: always `true` where peers reach memory without it ([`Limits::one_sided`]). What a peer says it
+    /// has written is believed only then; otherwise what the memory held before would pass for its data.
+    fn is_all_written(&self, _peer: Peer, _key: u64) -> bool {
+        true
+    }
+
     /// Ends an export as [`Method::unexport`] does, but waits for nobody: `false` if the peer may be
     /// writing the memory at this moment. The caller that wants to know when it has stopped calls again, at
     /// the earliest after [`Method::tick`].
@@ -154,17 +163,24 @@ pub trait Method: Send {
     /// Becomes readable when, after [`Method::arm`], there is something to poll for.
     fn pollable(&self) -> BorrowedFd<'_>;
 
-    /// Sleeps until there is something to poll for, at most `limit`, in place of [`Method::arm`],
-    /// waiting and [`Method::disarm`], if the method has a quicker way. Packets, and room for them, end the
-    /// sleep; what else would make [`Method::pollable`] readable (callers, deaths) may not, so
-    /// `limit` is short. Answers `false` at once if there is no such way, or not now.
-    fn doze(&mut self, limit: Duration) -> bool {
-        let _ = limit;
-        false
+    /// Prepares to park: to sleep in the method's own way, which is quicker than on a descriptor. Whatever would
+    /// make [`Method::pollable`] readable ends the sleep, and so does [`Unpark::unpark`]. `flag` is looked at after
+    /// the sleep was announced, so that no call of another thread gets lost between. [`Method::disarm`] ends
+    /// what this begins, whatever it returns.
+    fn prepare_park(&mut self, flag: &WakeFlag) -> Parking {
+        let _ = flag;
+        Parking::Unsupported
     }
 
-    /// What ends a [`Method::doze`] from another thread, or keeps the next from lasting.
-    fn rouser(&self) -> Option<Arc<dyn Rouse>> {
+    /// After [`Parking::Prepared`], sleeps until there is something to poll for, or until `until`: then it returns
+    /// `false`, and may be called again. Also returns `true` for no reason.
+    fn park(&self, until: Option<Instant>) -> bool {
+        let _ = until;
+        true
+    }
+
+    /// What ends a sleep in [`Method::park`] from another thread; `None` if the method does not park.
+    fn unparker(&self) -> Option<Arc<dyn Unpark>> {
         None
     }
 
@@ -206,12 +222,6 @@ pub(crate) fn gather<'a>(head: &[u8], body: &[Memory], scratch: &'a mut Vec<u8>)
         rest = behind;
     }
     packet
-}
-
-/// See [`Method::rouser`].
-pub trait Rouse: std::fmt::Debug + Send + Sync {
-    /// Ends the doze that the method's thread is in, or keeps the next from lasting.
-    fn rouse(&self);
 }
 
 /// A peer of one method: meaningless to any other. Never reused for another peer while the caller

@@ -3,7 +3,7 @@
 //! Reading order: [`config`] (the settings); `causeway_wire::tcp` (the bytes); [`handshake`] (how two
 //! sides come to trust each other) and [`session`] (packets and transfers), two pure state machines
 //! that know no socket; `outbox` (what waits to be sent); `link` (one socket); `slots` (the table of
-//! peers); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); `lanes`
+//! peers); `strangers` (connections that are not trusted yet); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); `lanes`
 //! (further connections with one peer); and in this file the method itself.
 //!
 //! # How it waits
@@ -36,6 +36,7 @@ mod progress;
 pub(crate) mod resolve;
 pub mod session;
 mod slots;
+mod strangers;
 #[cfg(test)]
 mod tests;
 
@@ -44,6 +45,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use causeway_sys::limits::{self, Reserve};
 use causeway_sys::memory::Memory;
 use causeway_sys::net::{self, Piece};
 use causeway_wire::region::RegionDescriptor;
@@ -60,9 +62,10 @@ use crate::method::{
 use link::Buffers;
 use session::Bounds;
 use slots::{FIRST_RESERVED_GENERATION, Origin, PeerState, Slots};
+use strangers::Strangers;
 
 /// Connections that the kernel keeps until we accept them.
-const BACKLOG: i32 = 1024;
+const BACKLOG: i32 = 4096;
 
 /// Above this, reading straight into the receiver's memory is worth the two messages of a rendezvous
 /// that it takes (`docs/tcp-engine.md`).
@@ -92,7 +95,12 @@ pub struct Tcp {
     by_address: HashMap<Address, Peer>,
     /// What others show to become a lane of a peer of ours.
     tickets: HashMap<Ticket, Peer>,
-    half_open: usize,
+    /// Connections that others have made and that are not trusted yet.
+    strangers: Strangers,
+    owners: net::Owners,
+    /// To turn connections away for which there are no descriptors.
+    reserve: Reserve,
+    told_of_shortage: Option<Instant>,
     buffers: Buffers,
     /// Peers that the next poll looks after without being asked by epoll.
     due: Vec<Peer>,
@@ -115,6 +123,10 @@ impl Tcp {
             what: "creating the epoll instance of the TCP method".to_owned(),
             source: error.into(),
         })?;
+        // Of what the process may have open, most is for those that are trusted.
+        let quarter = limits::open_files().map_or(u64::MAX, |limit| limit / 4);
+        let most = config.max_half_open.min(quarter as usize);
+        let strangers = Strangers::new(most, config.connect_timeout);
         Ok(Self {
             config,
             epoll,
@@ -122,7 +134,10 @@ impl Tcp {
             slots: Slots::default(),
             by_address: HashMap::new(),
             tickets: HashMap::new(),
-            half_open: 0,
+            strangers,
+            owners: net::Owners::default(),
+            reserve: Reserve::new(),
+            told_of_shortage: None,
             buffers: Buffers::new(),
             due: Vec::new(),
             timed: Vec::new(),
@@ -342,6 +357,11 @@ impl Method for Tcp {
         Ok(state.session.export(key, memory, access))
     }
 
+    fn is_all_written(&self, peer: Peer, key: u64) -> bool {
+        let state = self.slots.shown(peer);
+        state.is_some_and(|state| state.session.is_all_written(key))
+    }
+
     fn unexport(&mut self, peer: Peer, key: u64) {
         if let Some(state) = self.slots.get_mut(peer) {
             state.session.unexport(key);
@@ -508,14 +528,10 @@ impl Tcp {
 
 /// Private memory of `len` bytes, or the reason why there is not so much.
 pub(crate) fn allocate(len: usize) -> Result<Memory, Error> {
-    // Whether there is so much is asked first: the allocation itself would abort.
-    Vec::<u8>::new()
-        .try_reserve_exact(len)
-        .map_err(|error| Error::System {
-            what: format!("allocating {len} bytes"),
-            source: std::io::Error::new(std::io::ErrorKind::OutOfMemory, error),
-        })?;
-    Ok(Memory::zeroed(len))
+    Memory::try_zeroed(len).map_err(|source| Error::System {
+        what: "allocating memory".to_owned(),
+        source,
+    })
 }
 
 fn state_of(slots: &mut Slots, peer: Peer) -> Result<&mut PeerState, SendError> {

@@ -285,8 +285,7 @@ impl<G: Ground> Udp<G> {
                 return;
             }
             let deadline = self.core.next_deadline().unwrap_or(until).min(until);
-            let nap = deadline.saturating_sub(now);
-            if !self.ground.wait(nap.min(Duration::from_millis(10))) {
+            if !self.ground.wait(deadline.saturating_sub(now)) {
                 return;
             }
         }
@@ -382,6 +381,10 @@ impl<G: Ground> Method for Udp<G> {
         self.core.take_back(peer);
     }
 
+    fn is_all_written(&self, peer: Peer, key: u64) -> bool {
+        self.core.is_all_written(peer, key)
+    }
+
     fn unexport(&mut self, peer: Peer, key: u64) {
         self.core.unexport(peer, key);
     }
@@ -408,12 +411,14 @@ impl<G: Ground> Method for Udp<G> {
     /// The time is the ground's, not the caller's.
     fn tick(&mut self, _now: Instant, sink: &mut dyn Sink) {
         self.empty_looks = 0;
+        // It stays until the sockets are looked at below.
+        self.ground.has_reports();
         self.make_progress(sink);
     }
 
     fn arm(&mut self) -> bool {
         self.empty_looks = 0;
-        !self.core.has_work() && self.batch.is_empty()
+        !self.core.has_work() && self.batch.is_empty() && !self.ground.has_reports()
     }
 
     fn disarm(&mut self) {

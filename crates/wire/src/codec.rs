@@ -205,6 +205,11 @@ impl Writer {
         self.bytes.len()
     }
 
+    /// What was written from byte `start` on.
+    pub(crate) fn written(&self, start: usize) -> &[u8] {
+        self.bytes.get(start..).unwrap_or_default()
+    }
+
     /// Whether nothing was written.
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()

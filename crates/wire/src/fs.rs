@@ -15,10 +15,15 @@ use crate::region::RegionDescriptor;
 
 mod codec;
 mod errno;
+mod identity;
 #[cfg(test)]
 mod tests;
 
 pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES, MAX_LABEL_BYTES, PROTOCOL_VERSION};
+pub use identity::{
+    Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
+    MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
+};
 
 /// Names an object (file, directory, symbolic link) for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +54,8 @@ pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 pub struct Request {
     /// Tag under which the reply is sent.
     pub reply_tag: u64,
+    /// The server that it is meant for.
+    pub target: Target,
     /// Who sends: chosen at random once per client process.
     pub client: u128,
     /// The client's slot for this operation. A slot has one mutation in progress at a time; a slot
@@ -81,6 +88,43 @@ pub struct Place {
     pub base: ObjectId,
     /// Bytes without NUL.
     pub path: Vec<u8>,
+}
+
+impl From<&[u8]> for Place {
+    fn from(path: &[u8]) -> Self {
+        Self::from((ObjectId::ROOT, path))
+    }
+}
+
+impl From<&Vec<u8>> for Place {
+    fn from(path: &Vec<u8>) -> Self {
+        Self::from(path.as_slice())
+    }
+}
+
+impl<const N: usize> From<&[u8; N]> for Place {
+    fn from(path: &[u8; N]) -> Self {
+        Self::from(path.as_slice())
+    }
+}
+
+impl From<(ObjectId, &[u8])> for Place {
+    fn from((base, path): (ObjectId, &[u8])) -> Self {
+        Self {
+            base,
+            path: path.to_vec(),
+        }
+    }
+}
+
+/// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then
+/// by key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CheckCursor {
+    /// Which kind of record is being checked, counted in the order of the check.
+    pub phase: u8,
+    /// The last record of that kind that has been checked.
+    pub key: Vec<u8>,
 }
 
 /// Everything that can be asked. Metadata first, then data, then the whole server.
@@ -152,11 +196,15 @@ pub enum Operation {
     Unlink {
         /// Which.
         place: Place,
+        /// Only if the name is still this object's; otherwise [`Errno::ESTALE`].
+        expected: Option<ObjectId>,
     },
     /// Removes an empty directory. Answers [`Answer::Done`].
     RemoveDirectory {
         /// Which.
         place: Place,
+        /// As for [`Operation::Unlink`].
+        expected: Option<ObjectId>,
     },
     /// Lists a directory in the order of names. Answers [`Answer::Entries`].
     ReadDirectory {
@@ -200,6 +248,11 @@ pub enum Operation {
         end: u64,
         /// Modification time.
         modified: Timestamp,
+        /// The file's truncation version before the writing: with another one, `reached` is not noted, since
+        /// a truncation may have cut what was written.
+        version: u64,
+        /// How far the datafiles have been written.
+        reached: Vec<Reach>,
     },
     /// Writes into a stuffed file. Answers [`Answer::Node`], or [`Errno::NOT_STUFFED`].
     WriteStuffed {
@@ -232,16 +285,44 @@ pub enum Operation {
     },
     /// Checks a batch of the name space, and mends it if asked. Answers [`Answer::Checked`].
     Check {
-        /// Where the last batch ended; empty starts.
-        after: Vec<u8>,
+        /// Where the last batch ended; `None` starts.
+        after: Option<CheckCursor>,
         /// Mend what is found.
         repair: bool,
+    },
+    /// Adds an I/O server to the layout: once it was met, new files use it. Answers [`Answer::Done`].
+    AddServer {
+        /// Its name.
+        name: String,
+    },
+    /// Lets an I/O server's new directory take the place of its old one, whose data are lost. Answers
+    /// [`Answer::Done`].
+    AcceptServer {
+        /// Its name.
+        name: String,
+        /// The new directory's.
+        generation: Generation,
+    },
+
+    /// Lists striped files in the order of their numbers. Answers [`Answer::StripedFiles`].
+    ListStriped {
+        /// Only those behind this one.
+        after: ObjectId,
+        /// Most to answer.
+        limit: u32,
+    },
+    /// Which paths do these objects have? Answers [`Answer::Paths`] with those that have one.
+    Paths {
+        /// Which objects.
+        objects: Vec<ObjectId>,
     },
 
     /// Reads regions of a datafile into the client's memory. Answers [`Answer::Transferred`].
     Read {
         /// Which datafile.
         object: ObjectId,
+        /// How long the datafile must be at least, in bytes: what is missing is an error, not a hole.
+        at_least: u64,
         /// What to read: regions in datafile bytes, in the order of the memory.
         regions: Regions,
         /// Where to put it. Empty: at most a few KiB, sent in the answer.
@@ -251,6 +332,8 @@ pub enum Operation {
     Write {
         /// Which datafile.
         object: ObjectId,
+        /// How long the datafile must have been before at least, in bytes.
+        at_least: u64,
         /// What to write.
         regions: Regions,
         /// Where it lies.
@@ -274,11 +357,15 @@ pub enum Operation {
         size: u64,
         /// See above.
         version: u64,
+        /// How long the datafile must have been before at least, of the bytes that are kept.
+        at_least: u64,
     },
     /// Makes a datafile durable. Answers [`Answer::Done`].
     Flush {
         /// Which datafile.
         object: ObjectId,
+        /// How long the datafile must be at least, in bytes.
+        at_least: u64,
     },
     /// Removes datafiles; those that do not exist are no error. Answers [`Answer::Done`].
     Remove {
@@ -292,11 +379,88 @@ pub enum Operation {
         /// Most to answer.
         limit: u32,
     },
+    /// Which of these datafiles are absent, shorter than that, another object's or damaged, as far as
+    /// headers and lengths tell? Answers [`Answer::Faults`].
+    CheckData {
+        /// Objects, and how long their datafiles must be at least.
+        datafiles: Vec<(ObjectId, u64)>,
+    },
+    /// Removes datafiles without a file: those that are proven to be of the present metadata are deleted,
+    /// all others moved aside. Answers [`Answer::OrphansRemoved`].
+    RemoveOrphans {
+        /// Which datafiles.
+        objects: Vec<ObjectId>,
+        /// The metadata have given out object numbers below this.
+        numbers: u64,
+    },
+    /// Verifies stored data, a bounded number of bytes at a time. Answers [`Answer::Scrubbed`].
+    Scrub {
+        /// Where to begin; absent: where the last scrub came to, as the server remembers it.
+        from: Option<ScrubPosition>,
+        /// About how many bytes to verify.
+        bytes: u64,
+    },
     /// Space and load. Answers [`Answer::StorageStatus`].
     StorageStatus,
+    /// From the metadata server to an I/O server: it has this number, and belongs to these metadata.
+    /// The target's incarnation is not looked at. Answers [`Answer::Done`].
+    Enroll {
+        /// Number in the layout.
+        index: u16,
+        /// Of the metadata.
+        incarnation: Incarnation,
+        /// Even if other metadata have enrolled it, which then have lost it.
+        replace: bool,
+    },
 
-    /// Who are you? Answers [`Answer::Pong`].
-    Ping,
+    /// Asks a server for its identity; needs no target. Answers [`Answer::Hello`].
+    Hello {
+        /// Where the part of the layout begins that the metadata server answers: a place in the list of
+        /// servers.
+        layout_from: u16,
+    },
+}
+
+/// How far one of a file's datafiles has been written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reach {
+    /// Its server's position in the file's distribution.
+    pub position: u16,
+    /// Datafile byte behind the last one written.
+    pub end: u64,
+}
+
+/// How far a scrub has come: everything before this byte of this object's datafile was verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubPosition {
+    /// Whose datafile.
+    pub object: ObjectId,
+    /// Which byte.
+    pub offset: u64,
+}
+
+/// Something wrong with a datafile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataFault {
+    /// Whose datafile.
+    pub object: ObjectId,
+    /// First byte concerned.
+    pub offset: u64,
+    /// Number of bytes; all others if the whole datafile is concerned.
+    pub len: u64,
+    /// What is wrong.
+    pub text: String,
+}
+
+/// A striped file and what its datafiles must hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StripedFile {
+    /// The object.
+    pub object: ObjectId,
+    /// Its servers' numbers.
+    pub servers: Vec<u16>,
+    /// See [`Body::Striped`].
+    pub lengths: Vec<u64>,
 }
 
 /// Regions of a file or datafile.
@@ -376,7 +540,7 @@ pub struct DistributionHint {
 pub struct Distribution {
     /// Bytes of a strip.
     pub strip_size: u32,
-    /// Indices into the configuration's list of I/O servers, each once.
+    /// Numbers of I/O servers in the file system's layout, each once.
     pub servers: Vec<u16>,
 }
 
@@ -450,6 +614,8 @@ pub enum Body {
         version: u64,
         /// The size that datafiles must first be cut to, if a truncation was not finished.
         truncating: Option<u64>,
+        /// How long the datafiles must be at least, in the order of the servers; 0 where nothing stands.
+        lengths: Vec<u64>,
     },
 }
 
@@ -510,10 +676,39 @@ pub enum Answer {
         /// Nothing follows the last one.
         end: bool,
     },
+    /// Striped files.
+    StripedFiles {
+        /// In the order of their numbers.
+        files: Vec<StripedFile>,
+        /// Nothing follows the last one.
+        end: bool,
+    },
+    /// One path each of objects.
+    Paths(Vec<ObjectPath>),
+    /// What is wrong with datafiles.
+    Faults(Vec<DataFault>),
+    /// Orphans are gone.
+    OrphansRemoved {
+        /// How many were deleted.
+        deleted: u64,
+        /// How many were moved aside, because nothing proves that they are not needed.
+        moved: u64,
+    },
+    /// A part of the stored data was verified.
+    Scrubbed {
+        /// Where to go on; absent at the end.
+        next: Option<ScrubPosition>,
+        /// Bytes that were verified.
+        bytes: u64,
+        /// Datafiles whose end was reached.
+        datafiles: u64,
+        /// What is wrong.
+        faults: Vec<DataFault>,
+    },
     /// A batch of the name space was checked.
     Checked {
-        /// Where to go on; empty at the end.
-        next: Vec<u8>,
+        /// Where to go on; `None` at the end.
+        next: Option<CheckCursor>,
         /// Records that were looked at.
         records: u64,
         /// What was found wrong, in words.
@@ -527,6 +722,8 @@ pub enum Answer {
         objects: u64,
         /// Datafiles whose removal is still to be done.
         removals: u64,
+        /// Object numbers below this have been given out.
+        numbers: u64,
     },
     /// What an I/O server holds.
     StorageStatus {
@@ -540,28 +737,28 @@ pub enum Answer {
         read: u64,
         /// Requests in progress.
         busy: u32,
+        /// Datafiles that were moved aside, and are kept for a while.
+        aside: u64,
+        /// Bytes of theirs.
+        aside_bytes: u64,
     },
-    /// A server's presentation.
-    Pong {
-        /// The file system's identity: differs from file system to file system.
-        file_system: u128,
-        /// The server's name in the configuration.
-        server: String,
-        /// Process id.
-        pid: u32,
-        /// Milliseconds since its start.
-        uptime_ms: u64,
-        /// Identity of the host's present run: differs after the host has lost power.
-        boot: u128,
-        /// Version of the program.
-        version: String,
-    },
+    /// A server's identity.
+    Hello(Box<Greeting>),
+}
+
+/// A path of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectPath {
+    /// The object.
+    pub object: ObjectId,
+    /// The path, from the root.
+    pub path: Vec<u8>,
 }
 
 /// A directory entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its name.
+    /// Its name: not empty, neither `.` nor `..`, without slash and NUL.
     pub name: Vec<u8>,
     /// What it names.
     pub object: ObjectId,

@@ -4,7 +4,9 @@
 //! you came for: [`region`] (descriptors of remote memory), [`bmi`] (headers of the message
 //! layer), [`tcp`] and [`shm`] (what the two methods put on a connection), [`datagram`] (how the UDP
 //! method carries the former where datagrams are lost), [`fs`] (requests and replies of the file
-//! system), [`store`] (records of the metadata store), [`watch`] (what a process shows of itself to
+//! system), [`store`] (records of the metadata store), [`datafile`] (what an I/O server
+//! keeps of a file), [`home`] (what a server's directory says of itself),
+//! [`watch`] (what a process shows of itself to
 //! onlookers) and [`vi`] (descriptors and frames of virtual interfaces). `docs/formats/`
 //! draws them.
 //!
@@ -22,8 +24,10 @@ extern crate std;
 
 pub mod bmi;
 pub mod codec;
+pub mod datafile;
 pub mod datagram;
 pub mod fs;
+pub mod home;
 pub mod region;
 pub mod shm;
 pub mod store;

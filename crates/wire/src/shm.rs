@@ -16,7 +16,7 @@ use crate::codec::{Malformed, Reader, Wire, Writer, within};
 /// `CWSM`, the first word of a handshake.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CWSM");
 /// Version of everything on this page. Both sides must have the same.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// The longest control record.
 pub const MAX_RECORD_BYTES: usize = 256;
 /// The longest text in a refusal.
@@ -24,6 +24,34 @@ pub const MAX_REASON_BYTES: usize = 200;
 /// Handshake flag: the process is registered for `membarrier`, so senders to it may leave out
 /// their fences if they are too.
 pub const FLAG_MEMBARRIER: u16 = 1;
+
+/// Why a handshake is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Why {
+    /// It breaks the protocol, or cannot be met for another reason that stays.
+    Other = 0,
+    /// Who the other side is.
+    Unauthorised = 1,
+    /// The refusing side has no place or no descriptors for a further peer; later it may have.
+    Full = 2,
+}
+
+impl Why {
+    fn from_u8(value: u8) -> Result<Self, Malformed> {
+        Ok(match value {
+            0 => Self::Other,
+            1 => Self::Unauthorised,
+            2 => Self::Full,
+            _ => {
+                return Err(Malformed::Unknown {
+                    field: "refusal kind",
+                    value: value.into(),
+                });
+            }
+        })
+    }
+}
 
 /// One record on the socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +65,8 @@ pub enum Record {
     Refused {
         /// Why, in words.
         reason: String,
-        /// Whether the reason is who the other side is.
-        unauthorised: bool,
+        /// What kind of reason that is.
+        why: Why,
     },
     /// Wakes a process that sleeps; says nothing else.
     Wake,
@@ -116,7 +144,7 @@ impl Wire for Process {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let incarnation = input.u64("incarnation")?;
         let doorbell_bit = input.u32("doorbell bit")?;
-        let last = u64::from(doorbell::OWN_BIT) - 1;
+        let last = u64::from(doorbell::MAX_PEERS) - 1;
         within(doorbell_bit, last, "doorbell bit")?;
         Ok(Self {
             incarnation,
@@ -179,12 +207,9 @@ impl Wire for Record {
                 encode_preamble(out, welcome.flags);
                 welcome.process.encode(out);
             }
-            Self::Refused {
-                reason,
-                unauthorised,
-            } => {
+            Self::Refused { reason, why } => {
                 out.u8(REFUSED);
-                out.bool(*unauthorised);
+                out.u8(*why as u8);
                 out.bytes(reason.as_bytes());
             }
             Self::Wake => out.u8(WAKE),
@@ -220,7 +245,7 @@ impl Wire for Record {
                 process: Process::decode(input)?,
             }),
             REFUSED => Self::Refused {
-                unauthorised: input.bool("refusal kind")?,
+                why: Why::from_u8(input.u8("refusal kind")?)?,
                 reason: String::from_utf8_lossy(input.bytes(MAX_REASON_BYTES, "refusal")?)
                     .into_owned(),
             },
@@ -460,10 +485,10 @@ pub mod doorbell {
     /// Bytes of the page.
     pub const BYTES: usize = 4096;
     /// Not 0 while the process sleeps or is about to: the sleep's number times [`SLEEP_STEP`], with the
-    /// flags below. Its low half is the futex that a dozing process sleeps on.
+    /// flags below. Its low half is the futex that a parked process sleeps on.
     pub const ARMED: usize = 0;
     /// Flag of [`ARMED`]: the process sleeps on this word itself, not on its descriptors.
-    pub const DOZES: u64 = 1;
+    pub const PARKED: u64 = 1;
     /// Flag of [`ARMED`]: somebody is about to wake the word's sleeper.
     pub const CALLED: u64 = 2;
     /// The flags lie below the numbers of sleeps.
@@ -478,9 +503,8 @@ pub mod doorbell {
     pub const WORDS_PER_SUMMARY_BIT: usize = 8;
     /// Bits of the bitmap.
     pub const BITS: u32 = (BITMAP_WORDS * 64) as u32;
-    /// The bit that the process rings itself, from another of its threads; also the most peers of one
-    /// process, which have the bits below.
-    pub const OWN_BIT: u32 = BITS - 1;
+    /// The most peers of one process, which have the bits below this one.
+    pub const MAX_PEERS: u32 = BITS - 1;
 
     const _: () = assert!(BITMAP_WORDS.div_ceil(WORDS_PER_SUMMARY_BIT) <= 64);
 }

@@ -9,6 +9,8 @@
 //! | `m` | [`Superblock`] |
 //! | `i` | [`Counter`]: object ids below this may be in use |
 //! | `n` | [`Counters`]: how many objects and removals there are |
+//! | `y` | [`Counter`]: how often the layout has changed |
+//! | `v` index | [`ServerRecord`]: an I/O server of the layout |
 //! | `o` object | [`ObjectRecord`] |
 //! | `c` object | the content of a stuffed file, without a version |
 //! | `e` directory name | [`EntryRecord`] |
@@ -16,16 +18,22 @@
 //! | `r` object | [`RemovalRecord`] |
 //! | `s` client slot | [`SessionRecord`] |
 
+use alloc::borrow::ToOwned;
+use alloc::string::String;
 use alloc::vec::Vec;
+
+mod seal;
 
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
 use crate::fs::{
-    Body, Distribution, DistributionHint, Kind, MAX_MESSAGE_BYTES, MAX_NAME_BYTES, ObjectId,
-    Timestamp,
+    Body, Distribution, DistributionHint, Generation, Incarnation, Kind, MAX_MESSAGE_BYTES,
+    MAX_NAME_BYTES, MAX_SERVER_NAME_BYTES, ObjectId, Timestamp,
 };
 
+pub use seal::{MARK_BYTES, Mark, SEAL_BYTES, Stamp, seal, unseal};
+
 /// First byte of every value but contents. Another number is another format.
-pub const RECORD_VERSION: u8 = 1;
+pub const RECORD_VERSION: u8 = 2;
 
 /// Key of the [`Superblock`].
 pub const SUPERBLOCK_KEY: &[u8] = b"m";
@@ -33,6 +41,8 @@ pub const SUPERBLOCK_KEY: &[u8] = b"m";
 pub const NEXT_OBJECT_KEY: &[u8] = b"i";
 /// Key of the [`Counters`].
 pub const COUNTERS_KEY: &[u8] = b"n";
+/// Key of the [`Counter`] of the layout's changes.
+pub const LAYOUT_EPOCH_KEY: &[u8] = b"y";
 
 /// What a key names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +53,10 @@ pub enum Key {
     NextObject,
     /// See [`COUNTERS_KEY`].
     Counters,
+    /// See [`LAYOUT_EPOCH_KEY`].
+    LayoutEpoch,
+    /// An I/O server of the layout, by its number.
+    Server(u16),
     /// An object.
     Object(ObjectId),
     /// The content of a stuffed file.
@@ -64,6 +78,8 @@ impl Key {
             Key::Superblock => SUPERBLOCK_KEY.to_vec(),
             Key::NextObject => NEXT_OBJECT_KEY.to_vec(),
             Key::Counters => COUNTERS_KEY.to_vec(),
+            Key::LayoutEpoch => LAYOUT_EPOCH_KEY.to_vec(),
+            Key::Server(index) => server_key(*index),
             Key::Object(object) => object_key(*object),
             Key::Content(object) => content_key(*object),
             Key::Entry(directory, name) => entry_key(*directory, name),
@@ -91,6 +107,8 @@ impl Key {
             b'm' => Key::Superblock,
             b'i' => Key::NextObject,
             b'n' => Key::Counters,
+            b'y' => Key::LayoutEpoch,
+            b'v' => Key::Server(input.u16("key's server")?.swap_bytes()),
             b'o' => Key::Object(id(&mut input)?),
             b'c' => Key::Content(id(&mut input)?),
             b'e' => Key::Entry(id(&mut input)?, name(&mut input)?),
@@ -119,6 +137,11 @@ fn key(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
         bytes.extend_from_slice(part);
     }
     bytes
+}
+
+/// Key of a [`ServerRecord`].
+pub fn server_key(index: u16) -> Vec<u8> {
+    key(b'v', &[&index.to_be_bytes()])
 }
 
 /// Key of an [`ObjectRecord`].
@@ -164,6 +187,24 @@ pub fn session_key(client: u128, slot: u16) -> Vec<u8> {
 pub struct Superblock {
     /// The file system's identity.
     pub file_system: u128,
+    /// The formatting of the server's directory that the store lies in.
+    pub generation: Generation,
+    /// The life of these metadata.
+    pub incarnation: Incarnation,
+}
+
+/// An I/O server of the layout.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerRecord {
+    /// Its name.
+    pub name: String,
+    /// The formatting of its directory; none before it was met.
+    pub generation: Generation,
+    /// The formatting that an operator accepts instead, although other metadata may have enrolled it; none
+    /// as a rule.
+    pub accepted: Generation,
+    /// Whether new files use it.
+    pub active: bool,
 }
 
 /// A number.
@@ -277,12 +318,41 @@ impl Wire for Superblock {
     fn encode(&self, out: &mut Writer) {
         out.u8(RECORD_VERSION);
         out.u128(self.file_system);
+        self.generation.encode(out);
+        self.incarnation.encode(out);
     }
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         check_version(input)?;
         Ok(Self {
             file_system: input.u128("file system")?,
+            generation: Generation::decode(input)?,
+            incarnation: Incarnation::decode(input)?,
+        })
+    }
+}
+
+impl Wire for ServerRecord {
+    fn encode(&self, out: &mut Writer) {
+        out.u8(RECORD_VERSION);
+        out.bytes(self.name.as_bytes());
+        self.generation.encode(out);
+        self.accepted.encode(out);
+        out.bool(self.active);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        check_version(input)?;
+        let name = input.bytes(MAX_SERVER_NAME_BYTES, "server's name")?;
+        let name = core::str::from_utf8(name).map_err(|_| Malformed::Unknown {
+            field: "server's name",
+            value: 0,
+        })?;
+        Ok(Self {
+            name: name.to_owned(),
+            generation: Generation::decode(input)?,
+            accepted: Generation::decode(input)?,
+            active: input.bool("server in use")?,
         })
     }
 }

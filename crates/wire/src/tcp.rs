@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use crate::codec::{Malformed, Reader, within};
 
 /// The version of everything in this module. Both sides must have the same.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The first bytes on every connection.
 pub const MAGIC: [u8; 8] = *b"causeway";
@@ -278,6 +278,8 @@ pub enum Refusal {
     OtherUser = 5,
     /// The refusing side has as many peers as it takes.
     Full = 6,
+    /// The refusing side's process has no file descriptors left.
+    NoDescriptors = 7,
 }
 
 impl Refusal {
@@ -290,6 +292,7 @@ impl Refusal {
             4 => Self::WrongKey,
             5 => Self::OtherUser,
             6 => Self::Full,
+            7 => Self::NoDescriptors,
             _ => {
                 return Err(Malformed::Unknown {
                     field: "handshake refusal",

@@ -9,7 +9,7 @@
  * DESCRIPTION
  *     Messages of any size between processes, after the Buffered Message Interface of PVFS (Carns). Every
  *     operation is posted, then tested for. Addresses are text; no call connects or disconnects anything
- *     that the program has to know of. Shared memory and TCP are chosen by address, and several may be
+ *     that the program has to know of. Shared memory, TCP and UDP are chosen by address, and several may be
  *     in use at once.
  *
  *     Two processes meet like this:
@@ -60,11 +60,15 @@
  *     answers BMI_EBUSY and does nothing. BMI_wake() is the exception: any thread and any signal
  *     handler may call it at any time. The calls without a bmi_t * may be made by any thread, too.
  *
- *     All progress is made in calls that post, test, wait or cancel: the library has no threads. A
- *     program that does not call for long lets its peers wait.
+ *     All progress is made in calls that post, test, wait or cancel. A program that does not call for
+ *     long lets its peers wait. An instance that often sleeps and that only shm:// peers can reach has
+ *     one thread, which ends sleeps when a peer connects or dies, and does nothing else. It receives no
+ *     signals, and ends with BMI_finalize(). Where no thread can be started, sleeps are a little dearer.
  *
  * PROCESSES
- *     After fork() an instance belongs to the parent; the child must not use it and initializes its own.
+ *     After fork() an instance belongs to the parent, whom the child cannot disturb: every call of the child
+ *     with it answers BMI_EHANDLE and does nothing. The child initializes its own. It has the parent's
+ *     descriptors open until it ends or calls exec(); until then peers do not see the parent's death.
  *     exit() without BMI_finalize() does no harm to others: peers see that the connection has closed.
  *
  * SIGNALS
@@ -150,6 +154,9 @@ typedef int64_t bmi_size_t;
 #define BMI_EPROTOCOL (-16)    /* it sent something that the protocol does not allow */
 #define BMI_EAUTH (-17)        /* it is not allowed in, or does not let us in */
 #define BMI_EDISCONNECTED (-18) /* BMI_addr_disconnect() */
+#define BMI_EFULL (-24)        /* it takes no more connections now: it has no file descriptors or no places
+                                  left. Trying again later may help. If this process is what has run out,
+                                  the error is BMI_ESYSTEM */
 
 /* Remote memory. */
 #define BMI_EPROTECTION (-19)  /* the peer does not export that memory (any more), or not for this */
@@ -206,8 +213,8 @@ struct bmi_config {
     size_t size;             /* sizeof(struct bmi_config), set by BMI_CONFIG_INIT */
     const char *listen;      /* where others reach this process, separated by commas, such as
                                 "shm:///run/x.sock,tcp://0.0.0.0:7070"; NULL for a process that only
-                                looks others up. TCP port 0: a free one, see BMI_listening() */
-    const uint8_t *key;      /* 32 bytes that all processes share, for TCP beyond loopback; read during
+                                looks others up. TCP or UDP port 0: a free one, see BMI_listening() */
+    const uint8_t *key;      /* 32 bytes that all processes share, for TCP and UDP beyond loopback; read during
                                 the call only */
     int64_t eager_limit;     /* messages of up to this many bytes are sent without asking the receiver;
                                 usually 8 KiB, negative: none */
@@ -295,10 +302,11 @@ int BMI_finalize(bmi_t *bmi);
 int BMI_listening(bmi_t *bmi, char *text, size_t room);
 
 /*
- * BMI_wake - ends a sleep
+ * BMI_wake - ends a wait
  *
- *     The test or wait call in which another thread sleeps in this instance returns soon, having found
- *     what it found; if nobody sleeps, the next sleep ends at once. Any thread may call this at any
+ *     The test or wait call in which another thread waits in this instance returns at once, having found
+ *     what it found; if no thread waits, the next wait ends at once. No call is lost, at whatever moment it
+ *     comes; several before the same wait are one. Any thread may call this at any
  *     time, and so may a signal handler: it takes no lock, and changes neither errno nor
  *     BMI_last_error().
  *
@@ -321,7 +329,8 @@ int BMI_wake(bmi_t *bmi);
  *     addr       where the handle is written to; 0 if the call fails
  *     id_string  an address, or several of the same process, separated by commas: the cheapest one that
  *                can be reached is taken. "shm:///path/of/socket" for processes of one user on one
- *                host, "tcp://host:port" otherwise. Read during the call only
+ *                host, "tcp://host:port" otherwise, or "udp://host:port" where connections of the kernel's
+ *                are not wanted. Read during the call only
  *
  * RETURN VALUE
  *     0. The program owns a reference, and gives it back with BMI_addr_release().
@@ -373,7 +382,7 @@ int BMI_addr_release(bmi_t *bmi, bmi_addr_t addr);
 int BMI_addr_disconnect(bmi_t *bmi, bmi_addr_t addr);
 
 /* Who is at the other end, as far as is known for certain. */
-#define BMI_IDENTITY_UNKNOWN 0 /* not connected, or TCP without a key */
+#define BMI_IDENTITY_UNKNOWN 0 /* not connected */
 #define BMI_IDENTITY_LOCAL 1   /* a process of this host; the kernel vouches for its numbers */
 #define BMI_IDENTITY_KEYED 2   /* it holds the key */
 
@@ -584,6 +593,9 @@ int BMI_test(bmi_t *bmi, bmi_op_t op, struct bmi_completion *done, int64_t idle_
 /*
  * BMI_testsome - tests for some operations
  *
+ *     With no operation, or handles that are 0 only, it makes progress and waits for `idle_us`, as the other calls
+ *     do that find nothing.
+ *
  * PARAMETERS
  *     ops    an array of `count` handles; those that are 0 are passed over
  *     done   an array of `count` places, of which as many are filled in as have completed
@@ -692,7 +704,7 @@ int BMI_wait(bmi_t *bmi, bmi_context_t context, int64_t idle_us);
  *     0. The buffer is the program's until BMI_memfree() or BMI_finalize().
  *
  * ERRORS
- *     BMI_ESYSTEM   there is no memory
+ *     BMI_ESYSTEM   there is not so much memory, or the machine could never have it
  *     BMI_EINVAL, BMI_EHANDLE, BMI_EBUSY
  */
 int BMI_memalloc(bmi_t *bmi, bmi_addr_t addr, bmi_size_t size, void **buffer);
@@ -856,7 +868,7 @@ int BMI_map(bmi_t *bmi, bmi_addr_t addr, const struct bmi_region *region, void *
  * BMI_get_info - asks for one, such as for the load that a scheduler wants to know
  *
  * PARAMETERS
- *     addr    the address concerned, or 0
+ *     addr    the address concerned, or 0. An option of the whole instance takes 0 only
  *     option  see above
  *     value   what it shall be, or where it is written to
  *
@@ -864,7 +876,7 @@ int BMI_map(bmi_t *bmi, bmi_addr_t addr, const struct bmi_region *region, void *
  *     0.
  *
  * ERRORS
- *     BMI_EINVAL   there is no such option, or it cannot be that
+ *     BMI_EINVAL   there is no such option, it cannot be that, or it is none of an address
  *     BMI_EHANDLE, BMI_EBUSY
  */
 int BMI_set_info(bmi_t *bmi, bmi_addr_t addr, int option, int64_t value);

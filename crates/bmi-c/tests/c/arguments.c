@@ -137,7 +137,13 @@ static void pointers_and_sizes(struct layer *layer, bmi_addr_t peer) {
     CHECK_IS(BMI_open_context(bmi, NULL), BMI_EINVAL);
     CHECK_IS(BMI_memfree(bmi, text), BMI_EINVAL);
     CHECK_IS(BMI_memfree(bmi, NULL), 0);
+    CHECK_IS(BMI_testsome(bmi, NULL, 0, &done, 1000), 0);
     CHECK_IS(BMI_set_info(bmi, 0, 4711, 0), BMI_EINVAL);
+    CHECK_IS(BMI_set_info(bmi, peer, BMI_SPIN_US, 10), BMI_EINVAL);
+    CHECK_IS(BMI_set_info(bmi, peer, BMI_SERVER, 1), BMI_EINVAL);
+    CHECK_IS(BMI_set_info(bmi, peer, BMI_RENDEZVOUS, BMI_PULL), BMI_EINVAL);
+    CHECK_IS(BMI_set_info(bmi, peer, BMI_EAGER_LIMIT, 4096), 0);
+    CHECK_IS(BMI_get_info(bmi, peer, BMI_UNEXPECTED_LIMIT, &(int64_t){0}), BMI_EINVAL);
     CHECK_IS(BMI_set_info(bmi, 0, BMI_EAGER_LIMIT, -1), BMI_EINVAL);
     int64_t value;
     CHECK_IS(BMI_get_info(bmi, 0, 4711, &value), BMI_EINVAL);
@@ -149,6 +155,26 @@ static void pointers_and_sizes(struct layer *layer, bmi_addr_t peer) {
     CHECK_IS(BMI_addr_rev_lookup(bmi, peer, text, 4), length);
     CHECK(strlen(text) == 3);
     CHECK_IS(BMI_addr_rev_lookup(bmi, peer, NULL, 4), BMI_EINVAL);
+}
+
+/* No size ends the program, whatever the memory would be for. */
+static void sizes_of_memory(struct layer *layer, bmi_addr_t self) {
+    static const char *const others[] = {"tcp://127.0.0.1:1", "udp://127.0.0.1:1", "shm:///nowhere/s"};
+    static const int64_t sizes[] = {INT64_MAX, INT64_MAX - 4096, (int64_t)1 << 62, (int64_t)1 << 46};
+    for (size_t at = 0; at < 4; at++) {
+        bmi_addr_t addr = at < 3 ? look_up(layer, others[at]) : self;
+        void *memory = layer;
+        for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++) {
+            CHECK_IS(BMI_memalloc(layer->bmi, addr, sizes[size], &memory), BMI_ESYSTEM);
+            CHECK(memory == NULL);
+            CHECK(strstr(BMI_last_error(), "memory") != NULL);
+        }
+        CHECK_IS(BMI_memalloc(layer->bmi, addr, -1, &memory), BMI_EINVAL);
+        CHECK_IS(BMI_memalloc(layer->bmi, addr, 100000, &memory), 0);
+        fill(memory, 100000, 1);
+        CHECK_IS(BMI_memfree(layer->bmi, memory), 0);
+        if (at < 3) CHECK_IS(BMI_addr_release(layer->bmi, addr), 0);
+    }
 }
 
 static void *sleep_inside(void *layer_) {
@@ -207,6 +233,7 @@ int main(int argc, char **argv) {
     CHECK(BMI_listening(layer.bmi, own, sizeof own) > 0);
     bmi_addr_t self = look_up(&layer, own);
     pointers_and_sizes(&layer, self);
+    sizes_of_memory(&layer, self);
     threads(&layer);
     wake_by_signal(&layer);
     /* Instances are apart, and a handle of one that is gone is not taken for a later one. */

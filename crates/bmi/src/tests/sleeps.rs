@@ -4,7 +4,6 @@ use super::*;
 use crate::crowd::Crowd;
 use crate::methods::{Polling, QUIET_POLLS};
 use crate::spin::{LONG_TURN, Next};
-use crate::wait::Woken;
 
 /// An instance that listens at these schemes, in a directory that must stay.
 fn listening(schemes: &[&str]) -> (Bmi, tempfile::TempDir) {
@@ -40,7 +39,7 @@ fn polling(bmi: &Bmi, scheme: &str) -> Polling {
     slot.expect("it is registered").polling
 }
 
-/// A call rings the bells of all methods that can doze, also of those that nobody polls.
+/// A call ends one wait, and leaves nothing behind that would end another.
 #[test]
 fn a_call_ends_one_sleep_whichever_methods_are_in_use() {
     let each: [&[&str]; 6] = [
@@ -60,14 +59,19 @@ fn a_call_ends_one_sleep_whichever_methods_are_in_use() {
             bmi.waker().wake();
             let ready = bmi.wait_until(Duration::from_secs(60), |_| false);
             assert!(!ready && !bmi.sleeper.is_called());
-            // A doze may have heard the call first, or a bell rings once more.
             let mut vain = 0;
-            while !bmi.methods.arm() {
+            let on = loop {
+                if let Some(on) = bmi.sleeper.prepare(&mut bmi.methods) {
+                    break on;
+                }
                 vain += 1;
-                assert!(vain < 3, "{schemes:?}, round {round}: sleeps end at once");
+                assert!(vain < 3, "{schemes:?}, round {round}: no sleep begins");
                 bmi.progress();
-            }
-            bmi.methods.disarm();
+            };
+            let soon = Instant::now() + Duration::from_millis(2);
+            let woken = bmi.sleeper.wait(&mut bmi.methods, on, Some(soon));
+            assert!(!woken, "{schemes:?}, round {round}: another sleep is ended");
+            bmi.sleeper.end(&mut bmi.methods, on);
         }
     }
 }
@@ -88,8 +92,14 @@ fn what_ends_a_sleep_is_polled_at_once() {
         client.progress();
         hush(&mut server, "tcp");
         let until = Instant::now() + Duration::from_secs(60);
-        let woken = server.sleeper.sleep(&mut server.methods, Some(until));
-        assert_eq!(woken, Woken::Progress);
+        while let Some(on) = server.sleeper.prepare(&mut server.methods) {
+            let woken = server.sleeper.wait(&mut server.methods, on, Some(until));
+            server.sleeper.end(&mut server.methods, on);
+            assert!(woken, "round {round}: the sleep is not ended");
+            if polling(&server, "tcp") == Polling::Always {
+                break;
+            }
+        }
         assert_eq!(polling(&server, "tcp"), Polling::Always);
         assert!(server.progress(), "round {round}: nobody looked");
         let mut arrived = Vec::new();

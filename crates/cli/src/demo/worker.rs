@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use causeway_bmi::Memory;
-use causeway_fs::client::{Client, ClientOptions};
+use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
 use causeway_fs::config::Configuration;
 use causeway_wire::fs::{
     Attributes, MAX_STUFFED_BYTES, ObjectId, Region, SetAttributes, Timestamp,
@@ -21,7 +21,6 @@ use sha2::{Digest, Sha256};
 use super::tree::Name;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::engine::PIECE_BYTES;
-use crate::fs::put::create_or_replace;
 use crate::fs::session::{exists_already, join};
 use crate::fs::tree::link_target;
 use crate::histogram::Histogram;
@@ -263,7 +262,7 @@ impl Worker {
         }
         let bytes = content.len() as u64;
         let mut file = self.timed("create", |client| {
-            create_or_replace(client, remote, mode, None, content)
+            create_or_replace(client, remote, mode, content)
         })?;
         self.count(0, bytes);
         let mut offset = if small { size } else { 0 };
@@ -444,4 +443,30 @@ fn link_content(target: &[u8]) -> Content {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Makes a file with this content, or replaces the content of the file that an interrupted attempt has
+/// left: whether that comes through is what the demonstration looks at.
+fn create_or_replace(
+    client: &mut Client,
+    path: &[u8],
+    mode: u16,
+    content: Vec<u8>,
+) -> Outcome<File> {
+    let options = CreateOptions {
+        exclusive: true,
+        mode,
+        distribution: None,
+        content,
+    };
+    match client.create(path, &options) {
+        Err(error) if exists_already(&error) => {}
+        other => return Ok(other?),
+    }
+    let mut file = client.open(path)?;
+    client.truncate(&mut file, 0)?;
+    if !options.content.is_empty() {
+        client.write_at(&mut file, 0, &options.content)?;
+    }
+    Ok(file)
 }

@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut worker = Worker::new(&session)?;
     let mut failures = 0;
     for path in &arguments.paths {
-        if let Err(failure) = write_out(&mut worker, &path.trimmed()) {
+        if let Err(failure) = write_out(&mut worker, &path.0) {
             report_item(&failure);
             failures += 1;
         }

@@ -1,22 +1,36 @@
 //! `causeway fs cp`: copying inside the file system.
 
-use causeway_fs::client::Client;
-use causeway_wire::fs::{Attributes, Kind, ObjectId, Region, SetAttributes};
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use causeway_bmi::Memory;
+use causeway_fs::client::{Client, File};
+use causeway_wire::fs::{
+    Attributes, Kind, MAX_STUFFED_BYTES, Node, ObjectId, Place, Region, SetAttributes,
+};
 use clap::Args;
-use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
-use crate::fs::engine::{PIECE_BYTES, Queue, Worker, conclude, default_threads, parallel};
-use crate::fs::put::create_or_replace;
-use crate::fs::session::{
-    RemotePath, Session, Target, base_name, exists_already, join, remote_path,
+use crate::fs::engine::{
+    Lost, PIECE_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel,
 };
-use crate::fs::tree::{Destination, is_directory, link_target, walk};
-use crate::output::printable;
+use crate::fs::partial;
+use crate::fs::session::{RemotePath, Session, Target, base_name, remote_name};
+use crate::fs::sparse;
+use crate::fs::store::{
+    Original, Storing, Writing, dress, is_foreign, store_hard_link, store_link,
+};
+use crate::fs::tree::{
+    Destination, Met, Onward, RemoteName, is_directory, link_target, walk_choosing,
+};
+use crate::output::{printable, report_item};
 use crate::progress::Progress;
-use crate::units::{bytes_text, count_text};
 
 /// Copy files inside the file system
+///
+/// A file is written under a temporary name beside its own, and replaces what has the name once it is
+/// whole and on the servers' disks. Holes stay holes, and names of one file are names of one copy.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs cp /runs/42/a.bin /runs/43/
@@ -24,201 +38,366 @@ use crate::units::{bytes_text, count_text};
   causeway fs cp -rp /data /data-copy")]
 pub(crate) struct Arguments {
     /// Files and, with -r, directories
-    #[arg(required = true, value_name = "FROM", value_parser = remote_path())]
+    #[arg(required = true, value_name = "FROM", value_parser = remote_name())]
     sources: Vec<RemotePath>,
     /// An existing directory, or the new name of the one source
-    #[arg(value_name = "TO", value_parser = remote_path())]
+    #[arg(value_name = "TO", value_parser = remote_name())]
     destination: RemotePath,
     /// Copy directories with everything in them
     #[arg(long, short)]
     recursive: bool,
-    /// Keep modification times
+    /// Keep modification times, and as root owners
     #[arg(long, short)]
     preserve: bool,
     /// Threads that copy at the same time
-    #[arg(long, short, value_name = "N", default_value_t = default_threads())]
+    #[arg(long, short, value_name = "N", default_value_t = default_threads(), value_parser = jobs())]
     jobs: usize,
+    #[command(flatten)]
+    writing: Writing,
     #[command(flatten)]
     target: Target,
 }
 
 struct Job {
-    from: Vec<u8>,
-    to: Vec<u8>,
-    attributes: Attributes,
+    from: ObjectId,
+    path: Vec<u8>,
+    to: RemoteName,
+    first: Option<Arc<FirstName>>,
+}
+
+/// The first met of a file's several names: the copy, once it is stored.
+type FirstName = OnceLock<ObjectId>;
+
+/// What the finding thread leaves for the end.
+#[derive(Default)]
+struct Later {
+    /// Directories, each before those in it.
+    directories: Vec<(Node, Attributes, Vec<u8>)>,
+    first_names: HashMap<ObjectId, Arc<FirstName>>,
+    further_names: Vec<(Arc<FirstName>, RemoteName)>,
+}
+
+struct Copy<'a> {
+    progress: &'a Progress,
+    recursive: bool,
+    preserve: bool,
+    keep_owner: bool,
+    writing: Writing,
+    lost: Lost,
 }
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let mut client = session.client()?;
-    let destination =
-        Destination::decide(&mut client, &arguments.destination, arguments.sources.len())?;
+    let names: Vec<&[u8]> = arguments
+        .sources
+        .iter()
+        .map(|path| base_name(&path.0))
+        .collect();
+    let destination = Destination::decide(&mut client, &arguments.destination, &names)?;
+    partial::clean_up_at_end(&session)?;
     let progress = Progress::new(&session.output, "cp", 0);
-    let mut directories = Vec::new();
-    let failures = parallel(
+    let copy = Copy {
+        progress: &progress,
+        recursive: arguments.recursive,
+        preserve: arguments.preserve,
+        keep_owner: arguments.preserve && rustix::process::geteuid().is_root(),
+        writing: arguments.writing,
+        lost: Lost::default(),
+    };
+    let started = Instant::now();
+    let mut later = Later::default();
+    let mut failures = parallel(
         &session,
         arguments.jobs,
         &progress,
         |queue| {
             for source in &arguments.sources {
-                let from = source.trimmed();
-                let to = destination.path_of(base_name(&from));
-                let found = find(
-                    &mut client,
-                    queue,
-                    &from,
-                    &to,
-                    &arguments,
-                    &progress,
-                    &mut directories,
-                );
-                if let Err(failure) = found {
+                let to = destination.name_of(base_name(&source.0));
+                let result = copy.operand(&mut client, queue, source, to, &mut later);
+                if let Err(failure) = result {
                     queue.fail(&failure, &progress);
                 }
             }
             Ok(())
         },
         |worker, job| {
-            copy_file(worker, &job, arguments.preserve, &progress)
-                .map_err(|failure| failure.about(printable(&job.from)))
+            copy.file(worker, &job)
+                .map_err(|failure| failure.about(printable(&job.path)))
         },
     )?;
-    for (object, attributes) in directories.into_iter().rev() {
-        client.set_attributes(object, kept(&attributes, arguments.preserve))?;
-    }
-    progress.finish();
-    let (bytes, items) = progress.done();
-    session.output.line(&format!(
-        "{} items, {}",
-        count_text(items),
-        bytes_text(bytes)
-    ));
-    session
-        .output
-        .object(&json!({ "items": items, "bytes": bytes, "failures": failures }));
-    conclude(failures)
+    failures += copy.conclude(&mut client, later);
+    conclude_copy(&session, &progress, started, failures, &copy.lost)
 }
 
-fn kept(attributes: &Attributes, times: bool) -> SetAttributes {
-    SetAttributes {
-        mode: Some(attributes.mode),
-        accessed: times.then_some(attributes.accessed),
-        modified: times.then_some(attributes.modified),
-        ..SetAttributes::default()
+impl Copy<'_> {
+    fn original(&self, attributes: &Attributes) -> Original {
+        Original {
+            mode: attributes.mode,
+            owner: (attributes.uid, attributes.gid),
+            keep_owner: self.keep_owner,
+            times: SetAttributes {
+                accessed: self.preserve.then_some(attributes.accessed),
+                modified: self.preserve.then_some(attributes.modified),
+                ..SetAttributes::default()
+            },
+        }
     }
-}
 
-fn find(
-    client: &mut Client,
-    queue: &Queue<'_, Job>,
-    from: &[u8],
-    to: &[u8],
-    arguments: &Arguments,
-    progress: &Progress,
-    directories: &mut Vec<(ObjectId, Attributes)>,
-) -> Outcome {
-    let what = || format!("copying {}", printable(from));
-    let node = client.stat(from, true)?;
-    if from == to {
-        return Err(Failure::new(what(), "source and destination are the same"));
-    }
-    if !is_directory(&node) {
-        progress.add_total(node.attributes.size);
-        queue.push(Job {
-            from: from.to_owned(),
-            to: to.to_owned(),
-            attributes: node.attributes,
-        });
-        return Ok(());
-    }
-    if !arguments.recursive {
-        return Err(Failure::new(what(), "it is a directory").hint("use -r to copy it"));
-    }
-    if to.starts_with(&join(from, b"")) {
-        return Err(Failure::new(
-            what(),
-            "a directory cannot be copied into itself",
-        ));
-    }
-    walk(client, from, &node, &mut |client, met| {
-        let mut to = to.to_owned();
-        to.extend_from_slice(met.path.get(from.len()..).unwrap_or_default());
-        match met.attributes.kind {
-            Kind::Directory if met.leaving => {}
-            Kind::Directory => {
-                let object = make_directory(client, &to, met.attributes.mode | 0o700)?;
-                directories.push((object, met.attributes));
-                progress.advance(0, 1);
+    fn operand(
+        &self,
+        client: &mut Client,
+        queue: &Queue<'_, Job>,
+        source: &RemotePath,
+        to: RemoteName,
+        later: &mut Later,
+    ) -> Outcome {
+        let path = source.trimmed();
+        let what = || format!("copying {}", printable(&path));
+        let node = client.stat(&source.0, true)?;
+        if !is_directory(&node) {
+            self.progress.add_total(node.attributes.size);
+            queue.push(Job {
+                from: node.object,
+                path,
+                to,
+                first: None,
+            });
+            return Ok(());
+        }
+        if !self.recursive {
+            return Err(Failure::new(what(), "it is a directory").hint("use -r to copy it"));
+        }
+        refuse_inside(client, &node, &to, &what())?;
+        // Where entries of the directories that the walk is in go.
+        let mut targets: Vec<(ObjectId, Vec<u8>)> = Vec::new();
+        walk_choosing(client, &path, &node, &mut |client, met| {
+            let to = match targets.last() {
+                Some((directory, path)) => RemoteName::below(*directory, path, met.name()),
+                None => to.clone(),
+            };
+            if met.leaving {
+                targets.pop();
+                return Ok(Onward::Go);
             }
+            let onward = match self.met(client, queue, &met, to, &mut targets, later) {
+                Ok(()) => Onward::Go,
+                Err(failure) => {
+                    queue.fail(&failure, self.progress);
+                    Onward::Skip
+                }
+            };
+            match queue.given_up() {
+                true => Err(Failure::reported()),
+                false => Ok(onward),
+            }
+        })
+    }
+
+    fn met(
+        &self,
+        client: &mut Client,
+        queue: &Queue<'_, Job>,
+        met: &Met<'_>,
+        to: RemoteName,
+        targets: &mut Vec<(ObjectId, Vec<u8>)>,
+        later: &mut Later,
+    ) -> Outcome {
+        match met.attributes.kind {
+            Kind::Directory => {
+                // Writable for us until its entries are there.
+                let mode = met.attributes.mode & 0o777 | 0o700;
+                let node = to.make_directory(client, mode, None)?;
+                targets.push((node.object, to.path.clone()));
+                later.directories.push((node, met.attributes, to.path));
+                self.progress.advance(0, 1);
+            }
+            _ if partial::is_partial(met.name()) => Lost::add(&self.lost.unfinished),
             Kind::SymbolicLink => {
-                let node = client.stat(met.path, false)?;
+                let node = client.stat_object(met.object)?;
                 let target = link_target(&node).unwrap_or_default();
-                client.symbolic_link(target, &to)?;
-                progress.advance(0, 1);
+                store_link(client, &to, target, &self.original(&met.attributes))?;
+                self.progress.advance(0, 1);
             }
             Kind::File => {
-                progress.add_total(met.attributes.size);
+                let mut first = None;
+                if met.attributes.links > 1 {
+                    if let Some(known) = later.first_names.get(&met.object) {
+                        later.further_names.push((Arc::clone(known), to));
+                        return Ok(());
+                    }
+                    let name = Arc::new(FirstName::new());
+                    later.first_names.insert(met.object, Arc::clone(&name));
+                    first = Some(name);
+                }
+                self.progress.add_total(met.attributes.size);
                 queue.push(Job {
-                    from: met.path.to_owned(),
+                    from: met.object,
+                    path: met.path.to_owned(),
                     to,
-                    attributes: met.attributes,
+                    first,
                 });
             }
         }
         Ok(())
-    })
-}
+    }
 
-fn make_directory(client: &mut Client, path: &[u8], mode: u16) -> Outcome<ObjectId> {
-    match client.make_directory(path, mode, None) {
-        Ok(node) => Ok(node.object),
-        Err(error) if exists_already(&error) => {
-            let node = client.stat(path, true)?;
-            if is_directory(&node) {
-                Ok(node.object)
-            } else {
-                Err(error.into())
+    fn file(&self, worker: &mut Worker, job: &Job) -> Outcome {
+        self.refuse_same(&mut worker.client, job)?;
+        let mut source = worker.client.open_object(job.from)?;
+        let original = self.original(&source.node.attributes);
+        let buffer = worker.buffer();
+        let client = &mut worker.client;
+        let first = read_piece(client, &mut source, 0, &buffer)?;
+        let size;
+        let mut storing;
+        if first <= MAX_STUFFED_BYTES {
+            let content = buffer.slice(0..first).to_vec();
+            size = first as u64;
+            storing = self
+                .writing
+                .small(client, &job.to, &original, None, content)?;
+            self.progress.advance(size, 0);
+        } else {
+            storing = self.writing.begin(client, &job.to, &original, None)?;
+            match self.content(client, &mut source, &mut storing, &buffer, first) {
+                Ok(copied) => size = copied,
+                Err(failure) => {
+                    storing.discard(client);
+                    return Err(failure);
+                }
             }
         }
-        Err(error) => Err(error.into()),
+        storing.finish(client, &original, size, !self.writing.no_sync)?;
+        if storing.foreign {
+            Lost::add(&self.lost.attributes);
+        }
+        if let Some(first) = &job.first {
+            // Only the one job that stores the file does this.
+            let _ = first.set(storing.file.node.object);
+        }
+        self.progress.advance(0, 1);
+        Ok(())
+    }
+
+    /// Refuses to copy a file onto one of its own names, also by way of a link.
+    fn refuse_same(&self, client: &mut Client, job: &Job) -> Outcome {
+        let mut there = job.to.look(client)?;
+        let is_link = |node: &Node| node.attributes.kind == Kind::SymbolicLink;
+        if there.as_ref().is_some_and(is_link) && self.writing.inplace {
+            there = client.stat(job.to.place(), true).ok();
+        }
+        match there {
+            Some(node) if node.object == job.from => Err(Failure::new(
+                format!("copying to {}", printable(&job.to.path)),
+                "source and destination are the same file",
+            )
+            .hint("name another destination")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Copies everything but blocks of zeros, of which the first `got` bytes are in the buffer. Returns the
+    /// size.
+    fn content(
+        &self,
+        client: &mut Client,
+        source: &mut File,
+        storing: &mut Storing,
+        buffer: &Memory,
+        mut got: usize,
+    ) -> Outcome<u64> {
+        let mut offset = 0;
+        loop {
+            for run in sparse::runs_of_data(&buffer.slice(0..got)) {
+                let region = Region {
+                    offset: offset + run.start as u64,
+                    len: run.len() as u64,
+                };
+                client.write_list(&mut storing.file, &[region], &[buffer.slice(run)])?;
+            }
+            self.progress.advance(got as u64, 0);
+            offset += got as u64;
+            if got < PIECE_BYTES {
+                return Ok(offset);
+            }
+            got = read_piece(client, source, offset, buffer)?;
+        }
+    }
+
+    /// What comes after everything has been stored: further names, attributes of directories, and the
+    /// metadata made durable. Returns how much of it failed.
+    fn conclude(&self, client: &mut Client, later: Later) -> u64 {
+        let mut failures = 0;
+        let mut count = |result: Outcome| {
+            if let Err(failure) = result {
+                self.progress.say(|| report_item(&failure));
+                failures += 1;
+            }
+        };
+        for (first, to) in later.further_names {
+            count(match first.get() {
+                Some(object) => {
+                    store_hard_link(client, *object, &to).map(|()| self.progress.advance(0, 1))
+                }
+                None => Err(Failure::new(
+                    format!("linking {}", printable(&to.path)),
+                    "the file's first name was not copied",
+                )
+                .hint("see the failure above, and copy again")),
+            });
+        }
+        for (node, attributes, path) in later.directories.into_iter().rev() {
+            if is_foreign(&node.attributes) {
+                Lost::add(&self.lost.attributes);
+                continue;
+            }
+            let dressed = dress(client, &node, &self.original(&attributes));
+            count(dressed.map_err(|failure| failure.about(printable(&path))));
+        }
+        if !self.writing.no_sync {
+            count(client.commit().map_err(Failure::from));
+        }
+        failures
     }
 }
 
-fn copy_file(worker: &mut Worker, job: &Job, times: bool, progress: &Progress) -> Outcome {
-    let mut source = worker.client.open(&job.from)?;
-    let mut target = create_or_replace(
-        &mut worker.client,
-        &job.to,
-        job.attributes.mode,
-        None,
-        Vec::new(),
-    )?;
-    let buffer = worker.buffer();
-    let mut offset = 0;
-    loop {
-        let region = Region {
-            offset,
-            len: PIECE_BYTES as u64,
-        };
-        let client = &mut worker.client;
-        let got = client.read_list(&mut source, &[region], std::slice::from_ref(&buffer))?;
-        let len = usize::try_from(got).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-        if len > 0 {
-            let region = Region { offset, len: got };
-            client.write_list(&mut target, &[region], &[buffer.slice(0..len)])?;
-            progress.advance(got, 0);
-        }
-        offset += got;
-        if len < PIECE_BYTES {
-            break;
-        }
+/// Reads a piece of a file into the buffer; less than a piece at the file's end.
+fn read_piece(
+    client: &mut Client,
+    source: &mut File,
+    offset: u64,
+    buffer: &Memory,
+) -> Outcome<usize> {
+    let region = Region {
+        offset,
+        len: PIECE_BYTES as u64,
+    };
+    let got = client.read_list(source, &[region], std::slice::from_ref(buffer))?;
+    Ok(usize::try_from(got).unwrap_or(PIECE_BYTES).min(PIECE_BYTES))
+}
+
+/// Refuses to copy a directory to somewhere below itself, whatever the paths look like.
+fn refuse_inside(client: &mut Client, source: &Node, to: &RemoteName, what: &str) -> Outcome {
+    let mut directory = to.directory;
+    let there = to.look(client)?;
+    if there.is_some_and(|node| node.object == source.object) {
+        return Err(
+            Failure::new(what, "source and destination are the same directory")
+                .hint("name another destination"),
+        );
     }
-    if times || target.node.attributes.mode != job.attributes.mode {
-        worker
-            .client
-            .set_attributes(target.node.object, kept(&job.attributes, times))?;
+    while directory != source.object {
+        if directory == ObjectId::ROOT {
+            return Ok(());
+        }
+        directory = client
+            .stat(Place::from((directory, b"..".as_slice())), false)?
+            .object;
     }
-    progress.advance(0, 1);
-    Ok(())
+    Err(
+        Failure::new(what, "a directory cannot be copied into itself")
+            .hint("name a destination outside of it"),
+    )
 }

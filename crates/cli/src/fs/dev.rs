@@ -76,6 +76,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     output.line("Ctrl-C ends it; what is stored stays");
     output.object(&json!({ "config": file, "servers": names, "pids": pids }));
     loop {
+        // For people: that a server has ended is told soon enough, and nothing else is waited for.
         std::thread::sleep(Duration::from_millis(200));
         while let Some((index, words)) = cluster.ended() {
             let name = cluster.name(index);

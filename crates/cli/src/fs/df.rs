@@ -56,12 +56,23 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                 written,
                 read,
                 busy,
+                aside,
+                aside_bytes,
             }) => {
+                if aside > 0 {
+                    notes.push(format!(
+                        "{}: {} datafiles ({}) were moved aside to data/lost+found, for 30 days each",
+                        server.name,
+                        count_text(aside),
+                        bytes_text(aside_bytes)
+                    ));
+                }
                 total_bytes = total_bytes.saturating_add(total);
                 free_bytes = free_bytes.saturating_add(free);
                 objects.push(json!({
                     "server": server.name, "ok": true, "total_bytes": total, "free_bytes": free,
-                    "written_bytes": written, "read_bytes": read, "busy": busy }));
+                    "written_bytes": written, "read_bytes": read, "busy": busy,
+                    "aside": aside, "aside_bytes": aside_bytes }));
                 table.row(storage_cells(
                     &server.name,
                     total,
@@ -72,6 +83,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             Ok(Answer::MetadataStatus {
                 objects: count,
                 removals,
+                ..
             }) => {
                 objects.push(json!({
                     "server": server.name, "ok": true, "objects": count, "removals": removals }));

@@ -51,34 +51,29 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut entries = Vec::new();
     let mut failures = 0;
     for path in paths {
-        let result = measure(
-            &mut client,
-            &path.trimmed(),
-            arguments.depth,
-            &mut |path, sum| {
-                if output.json {
-                    let mut object = serde_json::Map::new();
-                    json_name(&mut object, "path", path);
-                    for (key, value) in [
-                        ("bytes", sum.bytes),
-                        ("files", sum.files),
-                        ("directories", sum.directories),
-                        ("links", sum.links),
-                    ] {
-                        object.insert(key.to_owned(), value.into());
-                    }
-                    entries.push(Value::Object(object));
-                } else {
-                    let items = sum.files + sum.directories + sum.links;
-                    let before = format!(
-                        "{:>10}  {:>10} items  ",
-                        bytes_text(sum.bytes),
-                        count_text(items)
-                    );
-                    output.named_line(&before, path, "");
+        let result = measure(&mut client, path, arguments.depth, &mut |path, sum| {
+            if output.json {
+                let mut object = serde_json::Map::new();
+                json_name(&mut object, "path", path);
+                for (key, value) in [
+                    ("bytes", sum.bytes),
+                    ("files", sum.files),
+                    ("directories", sum.directories),
+                    ("links", sum.links),
+                ] {
+                    object.insert(key.to_owned(), value.into());
                 }
-            },
-        );
+                entries.push(Value::Object(object));
+            } else {
+                let items = sum.files + sum.directories + sum.links;
+                let before = format!(
+                    "{:>10}  {:>10} items  ",
+                    bytes_text(sum.bytes),
+                    count_text(items)
+                );
+                output.named_line(&before, path, "");
+            }
+        });
         if let Err(failure) = result {
             report_item(&failure);
             failures += 1;
@@ -90,11 +85,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 
 fn measure(
     client: &mut Client,
-    path: &[u8],
+    path: &RemotePath,
     depth: usize,
     show: &mut dyn FnMut(&[u8], Sum),
 ) -> Outcome {
-    let node = client.stat(path, false)?;
+    let node = client.stat(&path.0, false)?;
+    let path = &path.trimmed();
     if !is_directory(&node) {
         let sum = Sum {
             bytes: node.attributes.size,

@@ -16,7 +16,8 @@ use serde_json::json;
 
 use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::session::Session;
-use crate::output::report_item;
+use crate::fs::sparse;
+use crate::output::{report_item, warn};
 use crate::progress::Progress;
 use crate::units::{bytes_text, count_text, duration_text, rate_text};
 
@@ -24,6 +25,8 @@ use crate::units::{bytes_text, count_text, duration_text, rate_text};
 pub(crate) const PIECE_BYTES: usize = 4 << 20;
 /// Large files are cut into parts of this many bytes, moved by different threads.
 pub(crate) const PART_BYTES: u64 = 64 << 20;
+/// Most threads that copy at the same time: each has a connection to every server.
+const MAX_JOBS: u64 = 256;
 /// Items that may wait in the queue.
 const QUEUE_ITEMS: usize = 1024;
 
@@ -55,8 +58,34 @@ impl Worker {
             .clone()
     }
 
-    /// Copies `source` from byte `from` up to `to` or its end into `file`.
+    /// Copies `source` from byte `from` up to `to` or its end into `file`; what is not stored of a `sparse`
+    /// source is not sent. Returns where the source ended, `to` at most.
     pub(crate) fn upload(
+        &mut self,
+        source: &LocalFile,
+        sparse: bool,
+        file: &mut File,
+        (from, to): (u64, u64),
+        progress: &Progress,
+    ) -> Outcome<u64> {
+        if !sparse {
+            return self.upload_stored(source, file, from, to, progress);
+        }
+        let doing = || "looking for holes in the local file".to_owned();
+        let mut offset = from;
+        while let Some((start, end)) = sparse::stored_behind(source, offset, to).doing(doing)? {
+            progress.advance(start - offset, 0);
+            offset = self.upload_stored(source, file, start, end, progress)?;
+            if offset < end {
+                break;
+            }
+        }
+        let end = source.metadata().doing(doing)?.len().min(to);
+        progress.advance(end.saturating_sub(offset), 0);
+        Ok(end)
+    }
+
+    fn upload_stored(
         &mut self,
         source: &LocalFile,
         file: &mut File,
@@ -86,10 +115,11 @@ impl Worker {
             offset += got as u64;
             progress.advance(got as u64, 0);
         }
-        Ok(offset - from)
+        Ok(offset)
     }
 
-    /// Copies `file` from byte `from` up to `to` or its end into `target`, at the same offsets.
+    /// Copies `file` from byte `from` up to `to` or its end into `target`, at the same offsets; blocks of
+    /// zeros are left out, so that they become holes of a fresh file. Returns how many bytes that were.
     pub(crate) fn download(
         &mut self,
         file: &mut File,
@@ -99,9 +129,13 @@ impl Worker {
         progress: &Progress,
     ) -> Outcome<u64> {
         self.read_pieces(file, from, to, |piece, offset| {
-            piece
-                .write_to_file(target, offset)
-                .doing(|| "writing the local file".to_owned())?;
+            for run in sparse::runs_of_data(piece) {
+                let at = offset + run.start as u64;
+                piece
+                    .slice(run)
+                    .write_to_file(target, at)
+                    .doing(|| "writing the local file".to_owned())?;
+            }
             progress.advance(piece.len() as u64, 0);
             Ok(())
         })
@@ -152,13 +186,13 @@ impl Countdown {
         }
     }
 
-    /// One part is over. Answers whether it was the last one, and all are complete.
-    pub(crate) fn ended(&self, complete: bool) -> bool {
+    /// One part is over. Returns after the last one whether all are complete.
+    pub(crate) fn ended(&self, complete: bool) -> Option<bool> {
         if !complete {
             self.failed.store(true, Ordering::Release);
         }
         let last = self.remaining.fetch_sub(1, Ordering::AcqRel) == 1;
-        last && !self.failed.load(Ordering::Acquire)
+        last.then(|| !self.failed.load(Ordering::Acquire))
     }
 }
 
@@ -187,6 +221,11 @@ impl<J> Queue<'_, J> {
         }
     }
 
+    /// Whether going on would fail the same way.
+    pub(crate) fn given_up(&self) -> bool {
+        self.state.given_up()
+    }
+
     /// Reports an item that failed before it became a job.
     pub(crate) fn fail(&self, failure: &Failure, progress: &Progress) {
         self.state.fail(failure, progress);
@@ -205,6 +244,10 @@ impl State {
     }
 
     fn fail(&self, failure: &Failure, progress: &Progress) {
+        if failure.silent {
+            // What it stands for has been counted.
+            return;
+        }
         self.failures.fetch_add(1, Ordering::Relaxed);
         let first_fatal = failure.fatal && !self.given_up.swap(true, Ordering::Relaxed);
         // After giving up, the other threads' errors only repeat the first one.
@@ -215,7 +258,7 @@ impl State {
 }
 
 /// Runs `find` on this thread and `work` on `threads` others until all is done. Failed items have
-/// been reported; their number is answered.
+/// been reported; their number is returned.
 pub(crate) fn parallel<J: Send>(
     session: &Session,
     threads: usize,
@@ -227,8 +270,15 @@ pub(crate) fn parallel<J: Send>(
     let (sender, receiver) = sync_channel(QUEUE_ITEMS);
     let receiver = Mutex::new(receiver);
     let found = std::thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(|| serve_queue(session, &receiver, &state, progress, &work));
+        for number in 0..threads.max(1) {
+            let serve = || serve_queue(session, &receiver, &state, progress, &work);
+            let thread = std::thread::Builder::new().spawn_scoped(scope, serve);
+            // Fewer threads do the same work.
+            if number == 0 {
+                thread.doing(|| "starting a thread".to_owned())?;
+            } else if thread.is_err() {
+                break;
+            }
         }
         let queue = Queue {
             sender,
@@ -282,14 +332,16 @@ pub(crate) fn conclude(failures: u64) -> Outcome {
     }
 }
 
-/// The same after copying since `started`: first says how much it was.
+/// The same after copying since `started`: first says how much it was, and what was not kept.
 pub(crate) fn conclude_copy(
     session: &Session,
     progress: &Progress,
     started: Instant,
     failures: u64,
+    lost: &Lost,
 ) -> Outcome {
     progress.finish();
+    lost.tell();
     let (bytes, items) = progress.done();
     let time = started.elapsed();
     session.output.line(&format!(
@@ -300,8 +352,62 @@ pub(crate) fn conclude_copy(
         rate_text(bytes, time)
     ));
     session.output.object(&json!({
-        "items": items, "bytes": bytes, "seconds": time.as_secs_f64(), "failures": failures }));
+        "items": items, "bytes": bytes, "seconds": time.as_secs_f64(), "failures": failures,
+        "skipped": Lost::count(&lost.skipped), "unfinished_skipped": Lost::count(&lost.unfinished),
+        "extended_attributes_dropped": Lost::count(&lost.extended_attributes),
+        "attributes_not_set": Lost::count(&lost.attributes) }));
     conclude(failures)
+}
+
+/// What a copy lacks: counted, and said once.
+#[derive(Debug, Default)]
+pub(crate) struct Lost {
+    /// Devices, sockets and pipes in trees, which are also named one by one.
+    pub(crate) skipped: AtomicU64,
+    /// Files that other writers have not finished.
+    pub(crate) unfinished: AtomicU64,
+    /// Files with extended attributes, which are not copied.
+    pub(crate) extended_attributes: AtomicU64,
+    /// Directories of other owners, and their files that were written in place: mode and times stayed.
+    pub(crate) attributes: AtomicU64,
+}
+
+impl Lost {
+    /// One more.
+    pub(crate) fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count(counter: &AtomicU64) -> u64 {
+        counter.load(Ordering::Relaxed)
+    }
+
+    fn tell(&self) {
+        for (counter, what) in [
+            (
+                &self.unfinished,
+                "skipped: unfinished files of other writers, see `causeway fs rm --partial`",
+            ),
+            (
+                &self.extended_attributes,
+                "with extended attributes, which were not copied",
+            ),
+            (
+                &self.attributes,
+                "of another owner: mode and times left as they were",
+            ),
+        ] {
+            let count = Self::count(counter);
+            if count > 0 {
+                warn(&format!("{} items {what}", count_text(count)));
+            }
+        }
+    }
+}
+
+/// A parser for the number of threads.
+pub(crate) fn jobs() -> impl clap::builder::TypedValueParser<Value = usize> {
+    clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MAX_JOBS)
 }
 
 /// How many threads to use unless told: enough to keep servers busy, more than cores because

@@ -16,6 +16,8 @@ pub(crate) fn is_fatal(errno: Errno) -> bool {
             | Errno::EHOSTUNREACH
             | Errno::ETIMEDOUT
             | Errno::ECONNRESET
+            | Errno::EKEYREJECTED
+            | Errno::WRONG_TARGET
             | Errno::ENOSPC
             | Errno::EROFS
     )
@@ -33,6 +35,13 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
         }
         Errno::ENOSPC => "see how full each server is with `causeway fs df`",
         Errno::ENOTEMPTY => "remove a directory and what is in it with `causeway fs rm -r`",
+        Errno::WRONG_TARGET => {
+            "see which server is where with `causeway fs ping`, and which belong to the file system with \
+             `causeway fs servers list`"
+        }
+        Errno::EKEYREJECTED => {
+            "use the cluster's key (`key_file`), or for a shared-memory address the user that the servers run as"
+        }
         Errno::CORRUPT => "look for the damage with `causeway fs fsck`",
         _ => return None,
     };

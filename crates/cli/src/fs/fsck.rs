@@ -9,21 +9,25 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Outcome};
+use crate::fs::scrub::{named, server_name};
 use crate::fs::session::{Session, Target};
 use crate::output::{Style, paint};
 use crate::progress::Progress;
 use crate::units::{bytes_text, count_text};
 
-/// Check the name space and look for datafiles without a file, while the file system is in use
+/// Check the name space and the datafiles, while the file system is in use
 ///
-/// Without --repair nothing is changed, and the exit code is 1 if anything was found.
+/// Datafiles that are absent, shorter than what was written, another file's or damaged in their header are reported
+/// by file and server; `causeway fs scrub` also verifies their content. Without --repair nothing is changed,
+/// and the exit code is 1 if anything was found.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs fsck
   causeway fs fsck --repair
   causeway fs fsck --json | jq .findings")]
 pub(crate) struct Arguments {
-    /// Mend what is found: repair records, remove datafiles that belong to no file
+    /// Mend what is found: repair records, remove datafiles that belong to no file; those that may belong to
+    /// another state of the metadata are kept in data/lost+found of their server for 30 days
     #[arg(long, short)]
     repair: bool,
     #[command(flatten)]
@@ -46,6 +50,12 @@ struct Result {
     mended: u64,
     orphans: u64,
     orphan_bytes: u64,
+    /// Orphans that were moved aside, because nothing proves that they are not needed.
+    moved: u64,
+    /// Striped files.
+    files: u64,
+    /// Datafiles of files that are absent, short, foreign or damaged.
+    lost: u64,
 }
 
 impl Result {
@@ -64,12 +74,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let progress = Progress::new(&session.output, "fsck", 0);
     let mut result = Result::default();
     check_names(&mut client, arguments.repair, &mut result, &progress)?;
-    for index in session.configuration.io_servers() {
-        let name = session
-            .configuration
-            .servers
-            .get(index)
-            .map_or("?", |server| &server.name);
+    check_striped(&session, &mut client, &mut result, &progress)?;
+    for server in client.layout()?.servers {
+        let (index, name) = (client.server_of(server.index)?, &server.name);
         check_datafiles(
             &mut client,
             index,
@@ -90,6 +97,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         format!("{left} findings are left"),
     );
     Err(match arguments.repair {
+        true if result.lost > 0 => failure.hint(
+            "lost data cannot be mended: bring the server's disk or directory back, or remove the files \
+             or write them anew",
+        ),
         true => failure.hint("run it again; what stays needs a look at the servers' messages"),
         false => failure.hint("mend them with `causeway fs fsck --repair`"),
     })
@@ -101,23 +112,17 @@ fn check_names(
     result: &mut Result,
     progress: &Progress,
 ) -> Outcome {
-    let mut after = Vec::new();
+    let mut after = None;
     loop {
-        let batch = client.check_metadata(&after, repair)?;
+        let batch = client.check_metadata(after.as_ref(), repair)?;
         result.records += batch.records;
         result.mended += batch.mended;
         for finding in batch.findings {
             result.find(finding);
         }
         progress.advance(0, batch.records);
-        if batch.next.is_empty() {
+        if batch.next.is_none() {
             return Ok(());
-        }
-        if batch.next <= after {
-            return Err(Failure::new(
-                "checking the name space",
-                "the metadata server does not get ahead: it answered an earlier place",
-            ));
         }
         after = batch.next;
     }
@@ -149,14 +154,46 @@ fn check_datafiles(
             object.0
         ));
     }
-    if repair {
-        let objects: Vec<ObjectId> = orphans.into_keys().collect();
-        for batch in objects.chunks(REMOVE_BATCH) {
-            client.remove_datafiles(index, batch.to_vec())?;
-            result.mended += batch.len() as u64;
-        }
+    if !repair || orphans.is_empty() {
+        return Ok(());
+    }
+    let Answer::MetadataStatus { numbers, .. } = client.metadata_status()? else {
+        return Err(Failure::new(
+            "checking datafiles",
+            "the metadata server does not say which object numbers it has given out",
+        ));
+    };
+    let objects: Vec<ObjectId> = orphans.into_keys().collect();
+    for batch in objects.chunks(REMOVE_BATCH) {
+        let gone = client.remove_orphans(index, batch.to_vec(), numbers)?;
+        result.mended += gone.deleted + gone.moved;
+        result.moved += gone.moved;
     }
     Ok(())
+}
+
+/// Looks for datafiles of files that are absent, short, another one's or damaged.
+fn check_striped(
+    session: &Session,
+    client: &mut Client,
+    result: &mut Result,
+    progress: &Progress,
+) -> Outcome {
+    let mut after = ObjectId(0);
+    loop {
+        let batch = client.check_striped(after)?;
+        result.files += batch.files;
+        for lost in named(client, batch.found)? {
+            let name = server_name(session, lost.server);
+            result.lost += 1;
+            result.find(format!("{name}: {}: {}", lost.path, lost.fault.text));
+        }
+        progress.advance(0, batch.files);
+        match batch.next {
+            Some(next) => after = next,
+            None => return Ok(()),
+        }
+    }
 }
 
 /// All datafiles of a server that belong to no file, with their sizes, and how many it has.
@@ -188,6 +225,7 @@ fn await_removals(client: &mut Client) -> Outcome {
         && removals > 0
         && Instant::now() < deadline
     {
+        // The server tells how many are left when it is asked, and does not call.
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())
@@ -218,6 +256,13 @@ fn show(session: &Session, repair: bool, result: &Result) {
         count_text(result.orphans),
         bytes_text(result.orphan_bytes)
     ));
+    if result.moved > 0 {
+        output.line(&format!(
+            "{} datafiles were not proven to be this file system's and lie in data/lost+found of their \
+             servers for 30 days",
+            count_text(result.moved)
+        ));
+    }
     let findings: Vec<Value> = result
         .findings
         .iter()
@@ -226,5 +271,6 @@ fn show(session: &Session, repair: bool, result: &Result) {
     output.object(&json!({
         "records": result.records, "datafiles": result.datafiles, "found": result.found,
         "mended": result.mended, "orphans": result.orphans, "orphan_bytes": result.orphan_bytes,
+        "moved_aside": result.moved, "striped_files": result.files, "lost_datafiles": result.lost,
         "findings": findings }));
 }

@@ -1,32 +1,36 @@
 //! `causeway fs get`: from the file system to this machine.
 
-use std::ffi::OsStr;
+use std::collections::HashMap;
 use std::fs::File as LocalFile;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use causeway_fs::client::{Client, File};
-use causeway_wire::fs::{Attributes, Kind, Node, Timestamp};
+use causeway_wire::fs::{Attributes, Kind, ObjectId};
 use clap::Args;
-use tempfile::TempPath;
+use rustix::fs::OFlags;
 
 use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::engine::{
-    Countdown, PART_BYTES, Queue, Worker, conclude_copy, default_threads, parallel,
+    Countdown, Lost, PART_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel,
 };
-use crate::fs::session::{RemotePath, Session, Target, base_name, remote_path};
-use crate::fs::tree::{Met, is_directory, link_target, walk};
-use crate::output::{printable, write_stdout};
+use crate::fs::local::{Dress, Known, PendingFile, Tree, make_hard_link, make_link};
+use crate::fs::partial;
+use crate::fs::session::{RemotePath, Session, Target, base_name, remote_name};
+use crate::fs::tree::{Met, Onward, is_directory, link_target, refuse_equal_names, walk_choosing};
+use crate::output::{printable, report_item, write_stdout};
 use crate::progress::Progress;
 use crate::shutdown;
 
 /// Copy files and directories out of the file system
 ///
-/// Directories are copied with everything in them. Modes, modification times and symbolic links are
-/// kept. A file appears under its name only once it is complete. `-` writes to standard output.
+/// Directories are copied with everything in them: modes, modification times, symbolic links, hard
+/// links, holes; as root also owners. A file appears under its name only once it is complete, and symbolic
+/// links in the destination are never followed. `-` writes to standard output.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs get /runs/42/results.csv .
@@ -34,13 +38,13 @@ use crate::shutdown;
   causeway fs get /backup/src.tar - | tar x")]
 pub(crate) struct Arguments {
     /// Files and directories in the file system
-    #[arg(required = true, value_name = "REMOTE", value_parser = remote_path())]
+    #[arg(required = true, value_name = "REMOTE", value_parser = remote_name())]
     sources: Vec<RemotePath>,
     /// Where to: an existing directory, the new name of the one source, or `-`
     #[arg(value_name = "LOCAL")]
     destination: PathBuf,
     /// Threads that copy at the same time
-    #[arg(long, short, value_name = "N", default_value_t = default_threads())]
+    #[arg(long, short, value_name = "N", default_value_t = default_threads(), value_parser = jobs())]
     jobs: usize,
     /// Do not keep modification times
     #[arg(long)]
@@ -52,8 +56,9 @@ pub(crate) struct Arguments {
 /// A file to be copied, or a part of one.
 enum Job {
     Whole {
-        remote: Vec<u8>,
-        local: PathBuf,
+        object: ObjectId,
+        below: Vec<u8>,
+        first: Option<Arc<FirstName>>,
     },
     Part {
         shared: Arc<Parts>,
@@ -68,57 +73,83 @@ struct Parts {
     what: String,
     pending: PendingFile,
     countdown: Countdown,
+    first: Option<Arc<FirstName>>,
 }
 
-/// A local file on its way: written under a temporary name beside its own.
-struct PendingFile {
-    handle: LocalFile,
-    path: std::sync::Mutex<Option<TempPath>>,
-    target: PathBuf,
-    _registration: shutdown::Registration,
+/// The first met of a file's several names.
+struct FirstName {
+    below: Vec<u8>,
+    complete: AtomicBool,
+}
+
+/// What the finding thread leaves for the end.
+#[derive(Default)]
+struct Later {
+    /// Directories, each before those in it.
+    directories: Vec<(Vec<u8>, Attributes)>,
+    first_names: HashMap<ObjectId, Arc<FirstName>>,
+    further_names: Vec<(Arc<FirstName>, Vec<u8>)>,
 }
 
 struct Get<'a> {
     progress: &'a Progress,
+    tree: Arc<Tree>,
     keep_times: bool,
+    keep_owner: bool,
     parts: bool,
+    lost: Lost,
+}
+
+/// Where copies go on this machine.
+enum Place {
+    /// Standard output.
+    Output,
+    /// A device or pipe: it is written to, not replaced.
+    Special,
+    /// Into this directory, under their own names.
+    Into(Arc<Tree>),
+    /// Under this name in this directory.
+    As(Arc<Tree>, Vec<u8>),
 }
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
-    if arguments.destination.as_os_str() == "-" {
-        return to_standard_output(&session, &arguments.sources);
-    }
+    let names: Vec<&[u8]> = arguments
+        .sources
+        .iter()
+        .map(|path| base_name(&path.0))
+        .collect();
+    let (tree, name) = match decide(&arguments.destination, &names)? {
+        Place::Output => return to_standard_output(&session, &arguments.sources),
+        Place::Special => return to_special(&session, &arguments),
+        Place::Into(tree) => (tree, None),
+        Place::As(tree, name) => (tree, Some(name)),
+    };
     shutdown::on_signals()?;
-    let into = arguments.destination.is_dir();
-    if !into && arguments.sources.len() > 1 {
-        let what = format!("copying to {}", arguments.destination.display());
-        return Err(Failure::new(what, "it is not a directory").hint("make it with mkdir"));
-    }
     let progress = Progress::new(&session.output, "get", 0);
     let get = Get {
         progress: &progress,
+        tree,
         keep_times: !arguments.no_times,
+        keep_owner: rustix::process::geteuid().is_root(),
         parts: arguments.jobs > 1,
+        lost: Lost::default(),
     };
     let mut client = session.client()?;
-    let mut directories = Vec::new();
+    let mut later = Later::default();
     let started = Instant::now();
-    let failures = parallel(
+    let mut failures = parallel(
         &session,
         arguments.jobs,
         &progress,
         |queue| {
             for source in &arguments.sources {
-                let path = source.trimmed();
-                let local = match into {
-                    true => arguments
-                        .destination
-                        .join(OsStr::from_bytes(base_name(&path))),
-                    false => arguments.destination.clone(),
+                let below = match &name {
+                    Some(name) => name.clone(),
+                    None => base_name(&source.0).to_vec(),
                 };
-                let result = get.source(&mut client, queue, &path, &local, &mut directories);
+                let result = get.operand(&mut client, queue, source, &below, &mut later);
                 if let Err(failure) = result {
                     queue.fail(&failure, &progress);
                 }
@@ -127,10 +158,34 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         },
         |worker, job| get.job(worker, job),
     )?;
-    for (local, attributes) in directories.into_iter().rev() {
-        get.dress(&local, &attributes)?;
+    failures += get.conclude(later);
+    conclude_copy(&session, &progress, started, failures, &get.lost)
+}
+
+/// Decides as `cp` does: into a directory that exists, otherwise under the name given, which only one
+/// source can have. A link to a directory is followed: the user has named it.
+fn decide(destination: &Path, names: &[&[u8]]) -> Outcome<Place> {
+    let what = || format!("copying to {}", destination.display());
+    let bytes = destination.as_os_str().as_bytes();
+    if bytes == b"-" || bytes == b"/dev/stdout" {
+        return Ok(Place::Output);
     }
-    conclude_copy(&session, &progress, started, failures)
+    let there = std::fs::metadata(destination).ok();
+    if there.as_ref().is_some_and(std::fs::Metadata::is_dir) {
+        refuse_equal_names(names, &what())?;
+        return Ok(Place::Into(Tree::open(destination)?));
+    }
+    if names.len() > 1 {
+        return Err(Failure::new(what(), "it is not a directory").hint("make it with mkdir"));
+    }
+    if there.is_some_and(|there| !there.is_file()) {
+        return Ok(Place::Special);
+    }
+    match (destination.parent(), destination.file_name()) {
+        (Some(parent), Some(name)) => Ok(Place::As(Tree::open(parent)?, name.as_bytes().to_vec())),
+        _ => Err(Failure::usage(what(), "the path ends in no name")
+            .hint("name an existing directory, or the new file")),
+    }
 }
 
 fn to_standard_output(session: &Session, sources: &[RemotePath]) -> Outcome {
@@ -142,9 +197,33 @@ fn to_standard_output(session: &Session, sources: &[RemotePath]) -> Outcome {
     }
     let mut worker = Worker::new(session)?;
     for source in sources {
-        write_out(&mut worker, &source.trimmed())?;
+        write_out(&mut worker, &source.0)?;
     }
     Ok(())
+}
+
+/// Writes a file into a device or pipe.
+fn to_special(session: &Session, arguments: &Arguments) -> Outcome {
+    let started = Instant::now();
+    let doing = || format!("writing to {}", arguments.destination.display());
+    let mut worker = Worker::new(session)?;
+    let progress = Progress::new(&session.output, "get", 0);
+    for source in &arguments.sources {
+        let mut file = worker.client.open(&source.0)?;
+        let mut target = LocalFile::options()
+            .write(true)
+            .open(&arguments.destination)
+            .doing(doing)?;
+        let mut bytes = Vec::new();
+        worker.read_pieces(&mut file, 0, u64::MAX, |piece, _| {
+            bytes.resize(piece.len(), 0);
+            piece.read_at(0, &mut bytes);
+            progress.advance(bytes.len() as u64, 0);
+            target.write_all(&bytes).doing(doing)
+        })?;
+        progress.advance(0, 1);
+    }
+    conclude_copy(session, &progress, started, 0, &Lost::default())
 }
 
 /// Copies a file to standard output.
@@ -161,34 +240,48 @@ pub(crate) fn write_out(worker: &mut Worker, path: &[u8]) -> Outcome {
 }
 
 impl Get<'_> {
-    fn source(
+    fn dress(&self, attributes: &Attributes) -> Dress {
+        Dress {
+            attributes: *attributes,
+            times: self.keep_times,
+            owner: self.keep_owner,
+        }
+    }
+
+    /// A path given on the command line. A symbolic link given there is followed.
+    fn operand(
         &self,
         client: &mut Client,
         queue: &Queue<'_, Job>,
-        path: &[u8],
-        local: &Path,
-        directories: &mut Vec<(PathBuf, Attributes)>,
+        source: &RemotePath,
+        below: &[u8],
+        later: &mut Later,
     ) -> Outcome {
-        let node = client.stat(path, true)?;
+        let node = client.stat(&source.0, true)?;
         if !is_directory(&node) {
-            return self.file(client, queue, path, local, &node.attributes);
+            return self.file(client, queue, node.object, below, &node.attributes, later);
         }
-        let depth = path.len();
-        walk(client, path, &node, &mut |client, met| {
-            let below = met.path.get(depth..).unwrap_or_default();
-            let below = below.strip_prefix(b"/").unwrap_or(below);
-            let local = match below.is_empty() {
-                true => local.to_owned(),
-                false => local.join(OsStr::from_bytes(below)),
+        let path = source.trimmed();
+        walk_choosing(client, &path, &node, &mut |client, met| {
+            let within = met.path.get(path.len()..).unwrap_or_default();
+            let within = within.strip_prefix(b"/").unwrap_or(within);
+            let local = match (below, within) {
+                (below, b"") => below.to_vec(),
+                (b"", within) => within.to_vec(),
+                (below, within) => [below, b"/", within].concat(),
             };
-            if let Err(failure) = self.met(client, queue, &met, &local, directories) {
-                let fatal = failure.fatal || met.attributes.kind == Kind::Directory;
-                queue.fail(&failure, self.progress);
-                if fatal {
-                    return Err(Failure::reported());
+            let result = self.met(client, queue, &met, &local, later);
+            let onward = match result {
+                Ok(()) => Onward::Go,
+                Err(failure) => {
+                    queue.fail(&failure, self.progress);
+                    Onward::Skip
                 }
+            };
+            match queue.given_up() {
+                true => Err(Failure::reported()),
+                false => Ok(onward),
             }
-            Ok(())
         })
     }
 
@@ -197,22 +290,31 @@ impl Get<'_> {
         client: &mut Client,
         queue: &Queue<'_, Job>,
         met: &Met<'_>,
-        local: &Path,
-        directories: &mut Vec<(PathBuf, Attributes)>,
+        below: &[u8],
+        later: &mut Later,
     ) -> Outcome {
         match met.attributes.kind {
             Kind::Directory if met.leaving => Ok(()),
             Kind::Directory => {
-                make_local_directory(local)?;
-                directories.push((local.to_owned(), met.attributes));
+                self.tree.make_directory(below)?;
+                later.directories.push((below.to_vec(), met.attributes));
                 self.progress.advance(0, 1);
                 Ok(())
             }
-            Kind::SymbolicLink => {
-                let node = client.stat(met.path, false)?;
-                self.link(&node, local)
+            _ if partial::is_partial(met.name()) => {
+                Lost::add(&self.lost.unfinished);
+                Ok(())
             }
-            Kind::File => self.file(client, queue, met.path, local, &met.attributes),
+            Kind::SymbolicLink => {
+                let node = client.stat_object(met.object)?;
+                let target = link_target(&node)
+                    .ok_or("the server sent no target")
+                    .doing(|| format!("reading the link {}", printable(met.path)))?;
+                make_link(&self.tree, below, target, &self.dress(&met.attributes))?;
+                self.progress.advance(0, 1);
+                Ok(())
+            }
+            Kind::File => self.file(client, queue, met.object, below, &met.attributes, later),
         }
     }
 
@@ -220,30 +322,47 @@ impl Get<'_> {
         &self,
         client: &mut Client,
         queue: &Queue<'_, Job>,
-        remote: &[u8],
-        local: &Path,
+        object: ObjectId,
+        below: &[u8],
         attributes: &Attributes,
+        later: &mut Later,
     ) -> Outcome {
+        let mut first = None;
+        if attributes.links > 1 {
+            if let Some(met) = later.first_names.get(&object) {
+                let further = (Arc::clone(met), below.to_vec());
+                later.further_names.push(further);
+                return Ok(());
+            }
+            let name = Arc::new(FirstName {
+                below: below.to_vec(),
+                complete: AtomicBool::new(false),
+            });
+            later.first_names.insert(object, Arc::clone(&name));
+            first = Some(name);
+        }
         self.progress.add_total(attributes.size);
         if !self.parts || attributes.size < 2 * PART_BYTES {
             queue.push(Job::Whole {
-                remote: remote.to_owned(),
-                local: local.to_owned(),
+                object,
+                below: below.to_vec(),
+                first,
             });
             return Ok(());
         }
-        let file = client.open(remote)?;
+        let file = client.open_object(object)?;
         let size = file.node.attributes.size;
-        let pending = PendingFile::new(local)?;
+        let pending = PendingFile::new(&self.tree, below)?;
         pending
-            .handle
+            .file
             .set_len(size)
-            .doing(|| format!("making {}", local.display()))?;
+            .doing(|| format!("making {}", pending.shown))?;
         let shared = Arc::new(Parts {
             file,
-            what: printable(remote),
+            what: pending.shown.clone(),
             pending,
             countdown: Countdown::of(size),
+            first,
         });
         queue.push_parts(size, |from, to| Job::Part {
             shared: Arc::clone(&shared),
@@ -253,132 +372,98 @@ impl Get<'_> {
         Ok(())
     }
 
-    fn link(&self, node: &Node, local: &Path) -> Outcome {
-        let doing = || format!("making the link {}", local.display());
-        let target = link_target(node)
-            .ok_or("the server sent no target")
-            .doing(doing)?;
-        let target = OsStr::from_bytes(target);
-        if std::fs::symlink_metadata(local).is_ok_and(|there| !there.is_dir()) {
-            std::fs::remove_file(local).doing(doing)?;
-        }
-        std::os::unix::fs::symlink(target, local).doing(doing)?;
-        self.progress.advance(0, 1);
-        Ok(())
-    }
-
     fn job(&self, worker: &mut Worker, job: Job) -> Outcome {
         match job {
-            Job::Whole { remote, local } => self
-                .whole(worker, &remote, &local)
-                .map_err(|failure| failure.about(printable(&remote))),
+            Job::Whole {
+                object,
+                below,
+                first,
+            } => self
+                .whole(worker, object, &below, first.as_deref())
+                .map_err(|failure| failure.about(self.tree.shown(&below))),
             Job::Part { shared, from, to } => self
                 .part(worker, &shared, from, to)
                 .map_err(|failure| failure.about(&shared.what)),
         }
     }
 
-    fn whole(&self, worker: &mut Worker, remote: &[u8], local: &Path) -> Outcome {
-        let mut file = worker.client.open(remote)?;
-        let pending = PendingFile::new(local)?;
-        worker.download(&mut file, &pending.handle, 0, u64::MAX, self.progress)?;
-        self.complete(&pending, &file)
+    fn whole(
+        &self,
+        worker: &mut Worker,
+        object: ObjectId,
+        below: &[u8],
+        first: Option<&FirstName>,
+    ) -> Outcome {
+        let mut file = worker.client.open_object(object)?;
+        let pending = PendingFile::new(&self.tree, below)?;
+        let size = worker.download(&mut file, &pending.file, 0, u64::MAX, self.progress)?;
+        // Zeros at the end have not been written.
+        pending
+            .file
+            .set_len(size)
+            .doing(|| "writing the local file".to_owned())?;
+        self.complete(&pending, &file, first)
     }
 
     fn part(&self, worker: &mut Worker, shared: &Parts, from: u64, to: u64) -> Outcome {
         let mut file = shared.file.clone();
-        let result = worker.download(&mut file, &shared.pending.handle, from, to, self.progress);
-        let complete = result.as_ref().is_ok_and(|copied| *copied == to - from);
-        let all_complete = shared.countdown.ended(complete);
-        result?;
-        if !complete {
-            return Err(Failure::new(
-                "reading the file",
-                "it became shorter meanwhile",
-            ));
+        let result = worker
+            .download(&mut file, &shared.pending.file, from, to, self.progress)
+            .and_then(|copied| match copied == to - from {
+                true => Ok(()),
+                false => Err(
+                    Failure::new("reading the file", "it became shorter meanwhile")
+                        .hint("copy it again when it is not written to"),
+                ),
+            });
+        if shared.countdown.ended(result.is_ok()) == Some(true) {
+            self.complete(&shared.pending, &shared.file, shared.first.as_deref())?;
         }
-        if all_complete {
-            return self.complete(&shared.pending, &shared.file);
-        }
-        Ok(())
+        result
     }
 
-    fn complete(&self, pending: &PendingFile, file: &File) -> Outcome {
-        let attributes = &file.node.attributes;
-        let doing = || format!("finishing {}", pending.target.display());
-        let mode = std::fs::Permissions::from_mode(u32::from(attributes.mode & 0o7777));
-        pending.handle.set_permissions(mode).doing(doing)?;
-        if self.keep_times {
-            pending.handle.set_times(times(attributes)).doing(doing)?;
+    fn complete(&self, pending: &PendingFile, file: &File, first: Option<&FirstName>) -> Outcome {
+        pending.complete(&self.dress(&file.node.attributes))?;
+        if let Some(first) = first {
+            first.complete.store(true, Ordering::Release);
         }
-        pending.put_in_place()?;
         self.progress.advance(0, 1);
         Ok(())
     }
 
-    /// Gives a directory its mode and times, after everything in it has been made.
-    fn dress(&self, local: &Path, attributes: &Attributes) -> Outcome {
-        let doing = || format!("finishing {}", local.display());
-        if self.keep_times {
-            let handle = LocalFile::open(local).doing(doing)?;
-            handle.set_times(times(attributes)).doing(doing)?;
-        }
-        let mode = std::fs::Permissions::from_mode(u32::from(attributes.mode & 0o7777));
-        std::fs::set_permissions(local, mode).doing(doing)
-    }
-}
-
-fn make_local_directory(local: &Path) -> Outcome {
-    match std::fs::create_dir(local) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && local.is_dir() => Ok(()),
-        other => other.doing(|| format!("making the directory {}", local.display())),
-    }
-}
-
-fn times(attributes: &Attributes) -> std::fs::FileTimes {
-    let time = |time: Timestamp| {
-        let nanoseconds = Duration::from_nanos(u64::from(time.nanoseconds));
-        let seconds = Duration::from_secs(time.seconds.unsigned_abs());
-        let whole = match time.seconds < 0 {
-            true => SystemTime::UNIX_EPOCH.checked_sub(seconds),
-            false => SystemTime::UNIX_EPOCH.checked_add(seconds),
+    /// What comes after all files: further names, and attributes of directories, the deepest first. Returns
+    /// how much of it failed.
+    fn conclude(&self, later: Later) -> u64 {
+        let mut failures = 0;
+        let mut count = |result: Outcome| {
+            if let Err(failure) = result {
+                self.progress.say(|| report_item(&failure));
+                failures += 1;
+            }
         };
-        whole
-            .and_then(|whole| whole.checked_add(nanoseconds))
-            .unwrap_or(SystemTime::UNIX_EPOCH)
-    };
-    std::fs::FileTimes::new()
-        .set_accessed(time(attributes.accessed))
-        .set_modified(time(attributes.modified))
-}
-
-impl PendingFile {
-    fn new(target: &Path) -> Outcome<Self> {
-        let doing = || format!("making {}", target.display());
-        if target.is_dir() {
-            return Err(Failure::new(doing(), "a directory is in the way"));
+        for (first, below) in later.further_names {
+            count(match first.complete.load(Ordering::Acquire) {
+                true => make_hard_link(&self.tree, &first.below, &below)
+                    .map(|()| self.progress.advance(0, 1)),
+                false => Err(Failure::new(
+                    format!("linking {}", self.tree.shown(&below)),
+                    "the file's first name was not copied",
+                )
+                .hint("see the failure above, and copy again")),
+            });
         }
-        let parent = target
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        let file = tempfile::Builder::new()
-            .prefix(".causeway-get-")
-            .tempfile_in(parent.unwrap_or(Path::new(".")))
-            .doing(doing)?;
-        let (handle, path) = file.into_parts();
-        Ok(Self {
-            handle,
-            _registration: shutdown::register_path(&path),
-            path: std::sync::Mutex::new(Some(path)),
-            target: target.to_owned(),
-        })
-    }
-
-    fn put_in_place(&self) -> Outcome {
-        let path = self.path.lock().ok().and_then(|mut path| path.take());
-        let Some(path) = path else { return Ok(()) };
-        path.persist(&self.target)
-            .map_err(|error| error.error)
-            .doing(|| format!("putting {} in place", self.target.display()))
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for (below, attributes) in later.directories.into_iter().rev() {
+            let dressed = self.tree.open_below(&below, flags).and_then(|directory| {
+                let owner = Known::of(&directory)?.uid;
+                if !self.keep_owner && owner != rustix::process::geteuid().as_raw() {
+                    Lost::add(&self.lost.attributes);
+                    return Ok(());
+                }
+                self.dress(&attributes).put_on(&directory)
+            });
+            count(dressed.doing(|| format!("finishing {}", self.tree.shown(&below))));
+        }
+        failures
     }
 }

@@ -15,7 +15,8 @@ use crate::output::Output;
 /// Write the configuration of a new file system, and its key
 ///
 /// One I/O server for each host, and the metadata server on the first one unless told otherwise.
-/// Copy both files to every node, then start each server with `causeway fs serve`.
+/// Copy both files to every node, then start each server with `causeway fs serve --format`, and later without
+/// --format.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs init node1 node2 node3 node4
@@ -122,9 +123,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     ));
     output.line("next: copy both files to the same paths on every node, then on each node run");
     output.line(&format!(
-        "  causeway fs serve --config {} --server NAME",
+        "  causeway fs serve --config {} --server NAME --format",
         arguments.output.display()
     ));
+    output.line("and from then on the same without --format");
     output.object(&json!({
         "config": arguments.output.display().to_string(),
         "key_file": key_file.display().to_string(),

@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
-use crate::fs::session::{RemotePath, Session, Target, base_name, join, remote_path};
+use crate::fs::session::{RemotePath, Session, Target, base_name, is_missing, join, remote_name};
 use crate::fs::tree::is_directory;
 
 /// Give a file one more name, or make a symbolic link
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "EXISTING")]
     existing: OsString,
     /// The new name, or an existing directory
-    #[arg(value_name = "NEW", value_parser = remote_path())]
+    #[arg(value_name = "NEW", value_parser = remote_name())]
     new: RemotePath,
     /// Make a symbolic link
     #[arg(long, short)]
@@ -40,12 +40,22 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         ));
     }
     let mut client = session.client()?;
-    let mut new = arguments.new.trimmed();
-    if client
-        .stat(&new, true)
-        .is_ok_and(|node| is_directory(&node))
-    {
-        new = join(&new, base_name(&existing));
+    let mut new = arguments.new.0;
+    match client.stat(&new, true) {
+        Ok(node) if is_directory(&node) => {
+            let name = base_name(&existing);
+            if matches!(name, b"" | b"." | b"..") {
+                let what = format!("linking {}", crate::output::printable(&existing));
+                return Err(
+                    Failure::usage(what, "it has no name for a link in a directory")
+                        .hint("write the link's own name too"),
+                );
+            }
+            new = join(&new, name);
+        }
+        Ok(_) => {}
+        Err(error) if is_missing(&error) => {}
+        Err(error) => return Err(error.into()),
     }
     let node = match arguments.symbolic {
         true => client.symbolic_link(&existing, &new)?,

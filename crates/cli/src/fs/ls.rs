@@ -5,12 +5,12 @@ use causeway_wire::fs::{Attributes, Kind};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::fs::engine::conclude;
 use crate::fs::session::{RemotePath, Session, Target, remote_path};
 use crate::fs::text::{attributes_json, mode_text};
 use crate::fs::tree::{each_entry, is_directory, walk};
-use crate::output::{Output, Style, json_name, paint, report_item};
+use crate::output::{Output, Style, json_name, paint, printable, report_item};
 use crate::units::{bytes_text, utc_text};
 
 /// List directories
@@ -79,8 +79,8 @@ fn list(
     path: &RemotePath,
     arguments: &Arguments,
 ) -> Outcome {
+    let node = client.stat(&path.0, true)?;
     let path = path.trimmed();
-    let node = client.stat(&path, true)?;
     if arguments.directory || !is_directory(&node) {
         listing.show("name", &path, &node.attributes);
         return Ok(());
@@ -93,12 +93,25 @@ fn list(
             Ok(())
         });
     }
+    let mut unknown = 0;
     each_entry(client, node.object, |_, entry| {
-        if let Some(attributes) = &entry.attributes {
-            listing.show("name", &entry.name, attributes);
+        match &entry.attributes {
+            Some(attributes) => listing.show("name", &entry.name, attributes),
+            None => {
+                listing.output.named_line("", &entry.name, "");
+                unknown += 1;
+            }
         }
         Ok(())
-    })
+    })?;
+    match unknown {
+        0 => Ok(()),
+        count => Err(Failure::new(
+            format!("looking at what is in {}", printable(&path)),
+            format!("{count} entries: the directory may be read but not searched"),
+        )
+        .hint("ask its owner for the right to search it")),
+    }
 }
 
 impl Listing {

@@ -9,7 +9,7 @@ use crate::failure::{Failure, Outcome};
 use crate::fs::change::parse_octal;
 use crate::fs::engine::conclude;
 use crate::fs::put::hint;
-use crate::fs::session::{RemotePath, Session, Target, exists_already, is_missing, remote_path};
+use crate::fs::session::{RemotePath, Session, Target, exists_already, is_missing, remote_name};
 use crate::fs::tree::is_directory;
 use crate::output::report_item;
 use crate::units::parse_bytes;
@@ -22,7 +22,7 @@ use crate::units::parse_bytes;
   causeway fs mkdir --strip-size 1MiB --servers 2 /big-files")]
 pub(crate) struct Arguments {
     /// New directories
-    #[arg(required = true, value_name = "PATH", value_parser = remote_path())]
+    #[arg(required = true, value_name = "PATH", value_parser = remote_name())]
     paths: Vec<RemotePath>,
     /// Make missing parents too; a directory that exists is no error
     #[arg(long, short)]
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
-    let distribution = hint(arguments.strip_size, arguments.servers)?;
+    let distribution = hint(&session, arguments.strip_size, arguments.servers)?;
     let mut client = session.client()?;
     let mut failures = 0;
     for path in &arguments.paths {

@@ -1,11 +1,17 @@
 //! `causeway fs …`: running a file system, and using one.
 //!
 //! [`session`] finds the configuration and connects; [`engine`] runs many transfers in parallel;
-//! [`tree`] walks directories here and there; then one module per verb.
+//! [`tree`] walks directories there and [`local`] here, each held by what it is and not by its path;
+//! [`partial`] has what is not whole yet, [`store`] makes it whole, [`sparse`] finds holes; then one
+//! module per verb.
 
 pub(crate) mod engine;
 pub(crate) mod errors;
+mod local;
+mod partial;
 pub(crate) mod session;
+mod sparse;
+mod store;
 pub(crate) mod text;
 pub(crate) mod tree;
 
@@ -25,7 +31,9 @@ mod mv;
 pub(crate) mod ping;
 pub(crate) mod put;
 mod rm;
+mod scrub;
 mod serve;
+mod servers;
 mod stat;
 
 use clap::{Args, Subcommand};
@@ -60,7 +68,9 @@ enum Verb {
     Du(du::Arguments),
     Df(df::Arguments),
     Ping(ping::Arguments),
+    Servers(servers::Arguments),
     Fsck(fsck::Arguments),
+    Scrub(scrub::Arguments),
 }
 
 impl Arguments {
@@ -92,6 +102,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Verb::Du(arguments) => du::run(arguments),
         Verb::Df(arguments) => df::run(arguments),
         Verb::Ping(arguments) => ping::run(arguments),
+        Verb::Servers(arguments) => servers::run(arguments),
         Verb::Fsck(arguments) => fsck::run(arguments),
+        Verb::Scrub(arguments) => scrub::run(arguments),
     }
 }

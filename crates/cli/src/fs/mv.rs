@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::failure::Outcome;
 use crate::fs::engine::conclude;
-use crate::fs::session::{RemotePath, Session, Target, base_name, remote_path};
+use crate::fs::session::{RemotePath, Session, Target, base_name, remote_name};
 use crate::fs::tree::Destination;
 use crate::output::report_item;
 
@@ -17,10 +17,10 @@ use crate::output::report_item;
   causeway fs mv -n /new.bin /current.bin")]
 pub(crate) struct Arguments {
     /// Old names
-    #[arg(required = true, value_name = "FROM", value_parser = remote_path())]
+    #[arg(required = true, value_name = "FROM", value_parser = remote_name())]
     sources: Vec<RemotePath>,
     /// New name, or an existing directory
-    #[arg(value_name = "TO", value_parser = remote_path())]
+    #[arg(value_name = "TO", value_parser = remote_name())]
     destination: RemotePath,
     /// Fail if the new name exists instead of replacing it
     #[arg(long, short)]
@@ -33,14 +33,24 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let mut client = session.client()?;
-    let destination =
-        Destination::decide(&mut client, &arguments.destination, arguments.sources.len())?;
+    let names: Vec<&[u8]> = arguments
+        .sources
+        .iter()
+        .map(|path| base_name(&path.0))
+        .collect();
+    let destination = Destination::decide(&mut client, &arguments.destination, &names)?;
+    // Before the first is renamed, all are known to be there.
+    for source in &arguments.sources {
+        client.stat(&source.0, false)?;
+    }
     let mut failures = 0;
     let mut renamed = 0;
     for source in &arguments.sources {
-        let from = source.trimmed();
-        let to = destination.path_of(base_name(&from));
-        match client.rename(&from, &to, arguments.no_replace) {
+        let mut to = destination.name_of(base_name(&source.0)).place();
+        if arguments.destination.names_directory() && matches!(destination, Destination::As(_)) {
+            to.path.push(b'/');
+        }
+        match client.rename(&source.0, to, arguments.no_replace) {
             Ok(()) => renamed += 1,
             Err(error) => {
                 report_item(&error.into());

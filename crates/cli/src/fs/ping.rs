@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use causeway_wire::fs::Answer;
+use causeway_wire::fs::ServerIdentity;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -103,25 +103,38 @@ fn ask(session: &Session, index: usize, count: u32) -> Outcome<Heard> {
         times.remove(0);
     }
     times.sort_by(f64::total_cmp);
-    let Some(Answer::Pong {
-        pid,
-        uptime_ms,
-        version,
-        ..
-    }) = answer
-    else {
-        return Err(Failure::new("asking a server", "it did not say who it is"));
+    let Some(greeting) = answer else {
+        return Err(Failure::new("asking a server", "it was asked no time"));
     };
+    check(session, index, &greeting.identity)?;
     Ok(Heard {
-        version,
-        pid,
-        uptime: Duration::from_millis(uptime_ms),
+        version: greeting.version,
+        pid: greeting.pid,
+        uptime: Duration::from_millis(greeting.uptime_ms),
         median_us: times.get(times.len() / 2).copied().unwrap_or(0.0),
         facts: client
             .report(index)
             .map(|report| report.facts)
             .unwrap_or_default(),
     })
+}
+
+/// Whether the server is the one that the configuration has at its address.
+fn check(session: &Session, index: usize, found: &ServerIdentity) -> Outcome {
+    let expected = session.configuration.servers.get(index);
+    let expected = expected.map_or("", |server| &server.name);
+    if found.file_system == session.configuration.id && found.name == expected {
+        return Ok(());
+    }
+    Err(Failure::new(
+        format!("asking server {expected}"),
+        format!(
+            "at its address is server {} of file system {:032x}, and the configuration has server {expected} \
+             of file system {:032x} there",
+            found.name, found.file_system, session.configuration.id
+        ),
+    )
+    .hint("correct the `id`, the names or the addresses in the configuration"))
 }
 
 fn show(session: &Session, answers: Vec<(usize, Outcome<Heard>)>) -> Outcome {
@@ -159,7 +172,7 @@ fn show(session: &Session, answers: Vec<(usize, Outcome<Heard>)>) -> Outcome {
             Err(failure) => {
                 objects.push(json!({
                     "server": server.name, "ok": false, "error": failure.to_string() }));
-                table.row(vec![server.name.clone(), "no answer".to_owned()]);
+                table.row(vec![server.name.clone(), failure_cell(&failure)]);
                 failures.push(failure);
             }
         }
@@ -170,6 +183,14 @@ fn show(session: &Session, answers: Vec<(usize, Outcome<Heard>)>) -> Outcome {
         report_item(failure);
     }
     conclude(failures.len() as u64)
+}
+
+/// What the table says of a server that gave no proper answer.
+fn failure_cell(failure: &Failure) -> String {
+    match failure.what.starts_with("asking server") {
+        true => "another one".to_owned(),
+        false => "no answer".to_owned(),
+    }
 }
 
 /// The fact that names the method in use.

@@ -1,33 +1,41 @@
 //! `causeway fs put`: from this machine into the file system.
 
-use std::fs::{File as LocalFile, Metadata};
+use std::collections::HashMap;
+use std::fs::File as LocalFile;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use causeway_fs::client::{Client, CreateOptions, File};
+use causeway_fs::client::{Client, File};
 use causeway_wire::fs::{
-    DistributionHint, Errno, MAX_STUFFED_BYTES, ObjectId, Region, SetAttributes, Timestamp,
+    DistributionHint, MAX_STUFFED_BYTES, Node, ObjectId, Region, SetAttributes,
 };
 use clap::Args;
+use rustix::fs::{CWD, FileType, Mode, OFlags};
 
 use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::engine::{
-    Countdown, PART_BYTES, PIECE_BYTES, Queue, Worker, conclude_copy, default_threads, parallel,
+    Countdown, Lost, PART_BYTES, PIECE_BYTES, Queue, Worker, conclude_copy, default_threads, jobs,
+    parallel,
 };
-use crate::fs::session::{RemotePath, Session, Target, exists_already, join, remote_path};
-use crate::fs::tree::{Destination, is_directory};
-use crate::output::{printable, warn};
+use crate::fs::local::{Known, Tree, has_extended_attributes};
+use crate::fs::partial;
+use crate::fs::session::{RemotePath, Session, Target, remote_name};
+use crate::fs::store::{
+    Original, Storing, Writing, dress, is_foreign, store_hard_link, store_link,
+};
+use crate::fs::tree::{Destination, RemoteName};
+use crate::output::{printable, report_item, warn};
 use crate::progress::Progress;
 use crate::units::parse_bytes;
 
 /// Copy local files and directories into the file system
 ///
-/// Directories are copied with everything in them. Modes, modification times and symbolic links are
-/// kept. `-` reads standard input.
+/// Directories are copied with everything in them: modes, modification times, symbolic links, hard
+/// links, holes; as root also owners. A file is written under a temporary name beside its own, and
+/// replaces what has the name once it is whole and on the servers' disks. `-` reads standard input.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs put results.csv /runs/42/
@@ -39,10 +47,10 @@ pub(crate) struct Arguments {
     #[arg(required = true, value_name = "LOCAL")]
     sources: Vec<PathBuf>,
     /// Where to: an existing directory, or the new name of the one source
-    #[arg(value_name = "REMOTE", value_parser = remote_path())]
+    #[arg(value_name = "REMOTE", value_parser = remote_name())]
     destination: RemotePath,
     /// Threads that copy at the same time
-    #[arg(long, short, value_name = "N", default_value_t = default_threads())]
+    #[arg(long, short, value_name = "N", default_value_t = default_threads(), value_parser = jobs())]
     jobs: usize,
     /// Bytes of a strip of new files, such as 64KiB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
@@ -54,15 +62,25 @@ pub(crate) struct Arguments {
     #[arg(long)]
     no_times: bool,
     #[command(flatten)]
+    writing: Writing,
+    #[command(flatten)]
     target: Target,
+}
+
+/// A local file to be copied.
+enum Source {
+    /// In a tree that is walked.
+    Below(Arc<Tree>, Vec<u8>),
+    /// Named by the user: links are followed.
+    Named(PathBuf),
 }
 
 /// A file to be copied, or a part of one.
 enum Job {
     Whole {
-        local: PathBuf,
-        remote: Vec<u8>,
-        metadata: Metadata,
+        source: Source,
+        to: RemoteName,
+        first: Option<Arc<FirstName>>,
     },
     Part {
         shared: Arc<Parts>,
@@ -74,60 +92,94 @@ enum Job {
 /// A large file whose parts are copied by several threads.
 struct Parts {
     source: LocalFile,
+    known: Known,
     file: File,
+    storing: Mutex<Storing>,
     what: String,
-    metadata: Metadata,
     countdown: Countdown,
+    first: Option<Arc<FirstName>>,
+}
+
+/// The first met of a local file's several names.
+#[derive(Default)]
+struct FirstName {
+    /// The copy, once it is stored.
+    stored: OnceLock<ObjectId>,
+}
+
+/// What the finding thread leaves for the end.
+#[derive(Default)]
+struct Later {
+    /// Directories, each before those in it.
+    directories: Vec<(Node, Known, Vec<u8>)>,
+    first_names: HashMap<(u64, u64), Arc<FirstName>>,
+    further_names: Vec<(Arc<FirstName>, RemoteName)>,
 }
 
 struct Put<'a> {
     progress: &'a Progress,
     distribution: Option<DistributionHint>,
     keep_times: bool,
+    keep_owner: bool,
+    writing: Writing,
     parts: bool,
+    lost: Lost,
 }
 
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
-    let distribution = hint(arguments.strip_size, arguments.servers)?;
+    let distribution = hint(&session, arguments.strip_size, arguments.servers)?;
     let mut client = session.client()?;
-    let destination =
-        Destination::decide(&mut client, &arguments.destination, arguments.sources.len())?;
+    let names: Vec<&[u8]> = arguments
+        .sources
+        .iter()
+        .map(|path| own_name(path))
+        .collect();
+    let destination = Destination::decide(&mut client, &arguments.destination, &names)?;
+    let reads_input = arguments.sources.iter().any(|path| path.as_os_str() == "-");
+    if reads_input && matches!(destination, Destination::Into(..)) {
+        return Err(Failure::usage(
+            "copying standard input",
+            "the destination is a directory, and standard input has no name",
+        )
+        .hint("give the new file's name"));
+    }
+    partial::clean_up_at_end(&session)?;
     let progress = Progress::new(&session.output, "put", 0);
     let put = Put {
         progress: &progress,
         distribution,
         keep_times: !arguments.no_times,
+        keep_owner: rustix::process::geteuid().is_root(),
+        writing: arguments.writing,
         parts: arguments.jobs > 1,
+        lost: Lost::default(),
     };
     let started = Instant::now();
-    let mut directories = Vec::new();
-    let failures = parallel(
+    let mut later = Later::default();
+    let mut failures = parallel(
         &session,
         arguments.jobs,
         &progress,
         |queue| {
             for source in &arguments.sources {
-                if source.as_os_str() == "-" {
-                    put.standard_input(&mut client, &destination)?;
-                } else {
-                    put.source(&mut client, queue, source, &destination, &mut directories);
+                let result = put.operand(&mut client, queue, source, &destination, &mut later);
+                if let Err(failure) = result {
+                    queue.fail(&failure, &progress);
                 }
             }
             Ok(())
         },
         |worker, job| put.job(worker, job),
     )?;
-    // Children before parents, after everything in them has been made.
-    for (object, set) in directories.into_iter().rev() {
-        client.set_attributes(object, set)?;
-    }
-    conclude_copy(&session, &progress, started, failures)
+    failures += put.conclude(&mut client, later);
+    conclude_copy(&session, &progress, started, failures, &put.lost)
 }
 
 /// The distribution asked for on the command line.
 pub(crate) fn hint(
+    session: &Session,
     strip_size: Option<u64>,
     servers: Option<u16>,
 ) -> Outcome<Option<DistributionHint>> {
@@ -146,25 +198,18 @@ pub(crate) fn hint(
                 )
             })?,
     };
+    let available = session.configuration.io_servers().len();
+    if let Some(servers) = servers.filter(|count| *count == 0 || usize::from(*count) > available) {
+        return Err(Failure::usage(
+            format!("reading --servers {servers}"),
+            format!("the file system has {available} servers for data; name 1 to {available}"),
+        ));
+    }
     Ok(Some(DistributionHint {
         strip_size,
         servers: servers.unwrap_or(0),
         start: 0,
     }))
-}
-
-/// The attributes that a copy shall have.
-pub(crate) fn kept_attributes(metadata: &Metadata, keep_times: bool) -> SetAttributes {
-    let time = |seconds, nanoseconds: i64| Timestamp {
-        seconds,
-        nanoseconds: u32::try_from(nanoseconds).unwrap_or(0),
-    };
-    SetAttributes {
-        mode: Some(permission_bits(metadata)),
-        accessed: keep_times.then(|| time(metadata.atime(), metadata.atime_nsec())),
-        modified: keep_times.then(|| time(metadata.mtime(), metadata.mtime_nsec())),
-        ..SetAttributes::default()
-    }
 }
 
 /// The name that a source has in a directory that it is copied into. `.`, `tree/.` and `/` have none:
@@ -177,135 +222,217 @@ fn own_name(source: &Path) -> &[u8] {
     source.file_name().unwrap_or_default().as_bytes()
 }
 
-fn permission_bits(metadata: &Metadata) -> u16 {
-    u16::try_from(metadata.permissions().mode() & 0o7777).unwrap_or(0o644)
+impl Source {
+    fn shown(&self) -> String {
+        match self {
+            Self::Below(tree, below) => tree.shown(below),
+            Self::Named(path) => path.display().to_string(),
+        }
+    }
+
+    /// Opens it without ever waiting; it must be a regular file.
+    fn open(&self) -> Outcome<(LocalFile, Known)> {
+        let doing = || format!("opening {}", self.shown());
+        let (file, known) = match self {
+            Self::Below(tree, below) => tree.open_source(below).doing(doing)?,
+            Self::Named(path) => {
+                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+                let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).doing(doing)?;
+                let known = Known::of(&file).doing(doing)?;
+                (LocalFile::from(file), known)
+            }
+        };
+        if known.kind != FileType::RegularFile {
+            return Err(Failure::new(doing(), "it is no regular file any more")
+                .hint("something else changes the tree; copy again when that is over"));
+        }
+        Ok((file, known))
+    }
 }
 
 impl Put<'_> {
+    fn original(&self, known: &Known) -> Original {
+        Original {
+            mode: known.mode,
+            owner: (known.uid, known.gid),
+            keep_owner: self.keep_owner,
+            times: known.times(self.keep_times),
+        }
+    }
+
+    fn sync(&self) -> bool {
+        !self.writing.no_sync
+    }
+
     /// A path given on the command line. A symbolic link given there is followed.
-    fn source(
+    fn operand(
         &self,
         client: &mut Client,
         queue: &Queue<'_, Job>,
-        source: &Path,
+        path: &Path,
         destination: &Destination,
-        directories: &mut Vec<(ObjectId, SetAttributes)>,
-    ) {
-        let result = std::fs::metadata(source)
-            .doing(|| format!("reading {}", source.display()))
-            .and_then(|metadata| {
-                let remote = destination.path_of(own_name(source));
-                self.item(client, queue, source, remote, metadata, directories)
-            });
-        if let Err(failure) = result {
-            queue.fail(&failure, self.progress);
+        later: &mut Later,
+    ) -> Outcome {
+        let to = destination.name_of(own_name(path));
+        if path.as_os_str() == "-" {
+            let what = "copying standard input";
+            return self.stream(client, std::io::stdin().lock(), what, &to);
+        }
+        let doing = || format!("reading {}", path.display());
+        let kind = rustix::fs::stat(path).doing(doing)?.st_mode;
+        match FileType::from_raw_mode(kind) {
+            FileType::Directory => self.tree(client, queue, &Tree::open(path)?, to, later),
+            FileType::RegularFile => {
+                let source = Source::Named(path.to_owned());
+                let known = source.open()?.1;
+                self.file(client, queue, source, &known, to, later)
+            }
+            FileType::Fifo | FileType::CharacterDevice | FileType::BlockDevice => {
+                let input = LocalFile::open(path).doing(doing)?;
+                self.stream(client, input, &doing(), &to)
+            }
+            _ => Err(Failure::new(
+                doing(),
+                "it is neither a file, a directory nor a pipe",
+            )),
         }
     }
 
-    fn item(
+    fn tree(
         &self,
         client: &mut Client,
         queue: &Queue<'_, Job>,
-        local: &Path,
-        remote: Vec<u8>,
-        metadata: Metadata,
-        directories: &mut Vec<(ObjectId, SetAttributes)>,
+        tree: &Arc<Tree>,
+        to: RemoteName,
+        later: &mut Later,
     ) -> Outcome {
-        if metadata.is_dir() {
-            self.directory(client, queue, local, &remote, &metadata, directories)
-        } else if metadata.is_symlink() {
-            self.link(client, local, &remote)
-        } else if metadata.is_file() {
-            self.progress.add_total(metadata.len());
-            if self.parts && metadata.len() >= 2 * PART_BYTES {
-                return self.large_file(client, queue, local, &remote, metadata);
-            }
-            queue.push(Job::Whole {
-                local: local.to_owned(),
-                remote,
-                metadata,
-            });
-            Ok(())
-        } else {
-            self.progress.say(|| {
-                warn(&format!(
-                    "{}: skipped, it is neither a file, a directory nor a symbolic link",
-                    local.display()
-                ));
-            });
-            Ok(())
-        }
-    }
-
-    fn directory(
-        &self,
-        client: &mut Client,
-        queue: &Queue<'_, Job>,
-        local: &Path,
-        remote: &[u8],
-        metadata: &Metadata,
-        directories: &mut Vec<(ObjectId, SetAttributes)>,
-    ) -> Outcome {
-        // Writable for us until its entries are there.
-        let mode = permission_bits(metadata) | 0o700;
-        let node = match client.make_directory(remote, mode, self.distribution) {
-            Ok(node) => node,
-            Err(error) if exists_already(&error) => {
-                let node = client.stat(remote, true)?;
-                if !is_directory(&node) {
-                    return Err(error.into());
-                }
-                node
-            }
-            Err(error) => return Err(error.into()),
-        };
-        directories.push((node.object, kept_attributes(metadata, self.keep_times)));
-        self.progress.advance(0, 1);
-        let reading = || format!("reading {}", local.display());
-        for entry in std::fs::read_dir(local).doing(reading)? {
-            let entry = entry.doing(reading)?;
-            let path = entry.path();
-            let result = entry
-                .metadata()
-                .doing(|| format!("reading {}", path.display()))
-                .and_then(|metadata| {
-                    let remote = join(remote, entry.file_name().as_bytes());
-                    self.item(client, queue, &path, remote, metadata, directories)
-                });
+        let mut pending = vec![(Vec::new(), to)];
+        while let Some((below, to)) = pending.pop() {
+            let result = self.directory(client, queue, tree, &below, &to, later, &mut pending);
             if let Err(failure) = result {
                 queue.fail(&failure, self.progress);
-                if failure.fatal {
-                    break;
-                }
+            }
+            if queue.given_up() {
+                break;
             }
         }
         Ok(())
     }
 
-    fn link(&self, client: &mut Client, local: &Path, remote: &[u8]) -> Outcome {
-        let target = std::fs::read_link(local).doing(|| format!("reading {}", local.display()))?;
-        let target = target.as_os_str().as_bytes();
-        let made = match client.symbolic_link(target, remote) {
-            Err(error) if exists_already(&error) => {
-                client.unlink(remote)?;
-                client.symbolic_link(target, remote)
-            }
-            other => other,
-        };
-        made?;
+    #[expect(clippy::too_many_arguments, reason = "the walk's state")]
+    fn directory(
+        &self,
+        client: &mut Client,
+        queue: &Queue<'_, Job>,
+        tree: &Arc<Tree>,
+        below: &[u8],
+        to: &RemoteName,
+        later: &mut Later,
+        pending: &mut Vec<(Vec<u8>, RemoteName)>,
+    ) -> Outcome {
+        let doing = || format!("reading {}", tree.shown(below));
+        let mode = tree.known(below).doing(doing)?.mode;
+        // Writable for us until its entries are there.
+        let node = to.make_directory(client, mode & 0o777 | 0o700, self.distribution)?;
         self.progress.advance(0, 1);
+        let (known, extended) = tree.each_name(below, |name| {
+            let mut path = below.to_vec();
+            if !path.is_empty() {
+                path.push(b'/');
+            }
+            path.extend_from_slice(name);
+            let to = RemoteName::below(node.object, &to.path, name);
+            let result = match partial::is_partial(name) {
+                true => {
+                    Lost::add(&self.lost.unfinished);
+                    Ok(())
+                }
+                false => self.item(client, queue, tree, path, to, later, pending),
+            };
+            if let Err(failure) = result {
+                queue.fail(&failure, self.progress);
+            }
+            match queue.given_up() {
+                true => Err(Failure::reported()),
+                false => Ok(()),
+            }
+        })?;
+        if extended {
+            Lost::add(&self.lost.extended_attributes);
+        }
+        later.directories.push((node, known, to.path.clone()));
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the walk's state")]
+    fn item(
+        &self,
+        client: &mut Client,
+        queue: &Queue<'_, Job>,
+        tree: &Arc<Tree>,
+        below: Vec<u8>,
+        to: RemoteName,
+        later: &mut Later,
+        pending: &mut Vec<(Vec<u8>, RemoteName)>,
+    ) -> Outcome {
+        let doing = || format!("reading {}", tree.shown(&below));
+        let known = tree.known(&below).doing(doing)?;
+        match known.kind {
+            FileType::Directory => pending.push((below, to)),
+            FileType::Symlink => {
+                let target = tree.link_target(&below).doing(doing)?;
+                store_link(client, &to, &target, &self.original(&known))?;
+                self.progress.advance(0, 1);
+            }
+            FileType::RegularFile => {
+                let source = Source::Below(Arc::clone(tree), below);
+                return self.file(client, queue, source, &known, to, later);
+            }
+            _ => {
+                Lost::add(&self.lost.skipped);
+                self.progress.say(|| {
+                    warn(&format!(
+                        "{}: skipped, it is neither a file, a directory nor a symbolic link",
+                        tree.shown(&below)
+                    ));
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn file(
+        &self,
+        client: &mut Client,
+        queue: &Queue<'_, Job>,
+        source: Source,
+        known: &Known,
+        to: RemoteName,
+        later: &mut Later,
+    ) -> Outcome {
+        let mut first = None;
+        if known.linked {
+            if let Some(met) = later.first_names.get(&known.identity) {
+                later.further_names.push((Arc::clone(met), to));
+                return Ok(());
+            }
+            let name = Arc::new(FirstName::default());
+            later.first_names.insert(known.identity, Arc::clone(&name));
+            first = Some(name);
+        }
+        self.progress.add_total(known.size);
+        if self.parts && known.size >= 2 * PART_BYTES {
+            return self.large_file(client, queue, &source, &to, first);
+        }
+        queue.push(Job::Whole { source, to, first });
         Ok(())
     }
 
     fn job(&self, worker: &mut Worker, job: Job) -> Outcome {
         match job {
-            Job::Whole {
-                local,
-                remote,
-                metadata,
-            } => self
-                .whole_file(worker, &local, &remote, &metadata)
-                .map_err(|failure| failure.about(local.display())),
+            Job::Whole { source, to, first } => self
+                .whole_file(worker, &source, &to, first.as_deref())
+                .map_err(|failure| failure.about(source.shown())),
             Job::Part { shared, from, to } => self
                 .part(worker, &shared, from, to)
                 .map_err(|failure| failure.about(&shared.what)),
@@ -315,71 +442,84 @@ impl Put<'_> {
     fn whole_file(
         &self,
         worker: &mut Worker,
-        local: &Path,
-        remote: &[u8],
-        metadata: &Metadata,
+        source: &Source,
+        to: &RemoteName,
+        first: Option<&FirstName>,
     ) -> Outcome {
-        let source = LocalFile::open(local).doing(|| format!("opening {}", local.display()))?;
-        let first = read_up_to(&source, MAX_STUFFED_BYTES + 1)
-            .doing(|| format!("reading {}", local.display()))?;
-        let small = first.len() <= MAX_STUFFED_BYTES;
-        let content = if small { first } else { Vec::new() };
-        let bytes = content.len() as u64;
-        let mut file = self.create(&mut worker.client, remote, metadata, content)?;
-        if small {
-            self.progress.advance(bytes, 0);
+        let (source, known) = source.open()?;
+        let content =
+            read_up_to(&source, MAX_STUFFED_BYTES + 1).doing(|| "reading it".to_owned())?;
+        let original = self.original(&known);
+        let (mut storing, size);
+        if content.len() <= MAX_STUFFED_BYTES {
+            size = content.len() as u64;
+            let client = &mut worker.client;
+            storing = self
+                .writing
+                .small(client, to, &original, self.distribution, content)?;
+            self.progress.advance(size, 0);
         } else {
-            worker.upload(&source, &mut file, 0, u64::MAX, self.progress)?;
+            let client = &mut worker.client;
+            storing = self
+                .writing
+                .begin(client, to, &original, self.distribution)?;
+            let range = (0, u64::MAX);
+            let file = &mut storing.file;
+            match worker.upload(&source, known.sparse, file, range, self.progress) {
+                Ok(end) => size = end,
+                Err(failure) => {
+                    storing.discard(&mut worker.client);
+                    return Err(failure);
+                }
+            }
         }
-        self.finish(&mut worker.client, &file, metadata)
+        storing.finish(&mut worker.client, &original, size, self.sync())?;
+        self.stored(&source, &storing, first);
+        Ok(())
     }
 
-    /// Makes a file with this content, or replaces the content of the one that is there.
-    fn create(
-        &self,
-        client: &mut Client,
-        remote: &[u8],
-        metadata: &Metadata,
-        content: Vec<u8>,
-    ) -> Outcome<File> {
-        create_or_replace(
-            client,
-            remote,
-            permission_bits(metadata),
-            self.distribution,
-            content,
-        )
-    }
-
-    fn finish(&self, client: &mut Client, file: &File, metadata: &Metadata) -> Outcome {
-        let set = kept_attributes(metadata, self.keep_times);
-        let mode_is_right = Some(file.node.attributes.mode) == set.mode;
-        if self.keep_times || !mode_is_right {
-            client.set_attributes(file.node.object, set)?;
+    /// Counts a file that has been stored.
+    fn stored(&self, source: &LocalFile, storing: &Storing, first: Option<&FirstName>) {
+        if has_extended_attributes(source) {
+            Lost::add(&self.lost.extended_attributes);
+        }
+        if storing.foreign {
+            Lost::add(&self.lost.attributes);
+        }
+        if let Some(first) = first {
+            // Only the one job that stores the file does this.
+            let _ = first.stored.set(storing.file.node.object);
         }
         self.progress.advance(0, 1);
-        Ok(())
     }
 
     fn large_file(
         &self,
         client: &mut Client,
         queue: &Queue<'_, Job>,
-        local: &Path,
-        remote: &[u8],
-        metadata: Metadata,
+        source: &Source,
+        to: &RemoteName,
+        first: Option<Arc<FirstName>>,
     ) -> Outcome {
-        let source = LocalFile::open(local).doing(|| format!("opening {}", local.display()))?;
-        let size = metadata.len();
-        let file = self.create(client, remote, &metadata, Vec::new())?;
+        let (source, known) = source.open()?;
+        let original = self.original(&known);
+        let mut storing = self
+            .writing
+            .begin(client, to, &original, self.distribution)?;
+        if let Err(failure) = storing.reserve(client, known.size) {
+            storing.discard(client);
+            return Err(failure);
+        }
         let shared = Arc::new(Parts {
             source,
-            file,
-            what: printable(remote),
-            metadata,
-            countdown: Countdown::of(size),
+            known,
+            file: storing.file.clone(),
+            storing: Mutex::new(storing),
+            what: printable(&to.path),
+            countdown: Countdown::of(known.size),
+            first,
         });
-        queue.push_parts(size, |from, to| Job::Part {
+        queue.push_parts(known.size, |from, to| Job::Part {
             shared: Arc::clone(&shared),
             from,
             to,
@@ -389,79 +529,129 @@ impl Put<'_> {
 
     fn part(&self, worker: &mut Worker, shared: &Parts, from: u64, to: u64) -> Outcome {
         let mut file = shared.file.clone();
-        let result = worker.upload(&shared.source, &mut file, from, to, self.progress);
-        let complete = result.as_ref().is_ok_and(|copied| *copied == to - from);
-        let all_complete = shared.countdown.ended(complete);
-        result?;
-        if !complete {
-            return Err(Failure::new(
-                "reading the local file",
-                "it became shorter meanwhile",
-            ));
+        let sparse = shared.known.sparse;
+        let result = worker
+            .upload(&shared.source, sparse, &mut file, (from, to), self.progress)
+            .and_then(|end| match end == to {
+                true => Ok(()),
+                false => Err(
+                    Failure::new("reading the local file", "it became shorter meanwhile")
+                        .hint("copy it again when it is not written to"),
+                ),
+            })
+            .and_then(|()| match self.sync() {
+                // What this thread has written, it must see through.
+                true => Ok(worker.client.fsync(&mut file)?),
+                false => Ok(()),
+            });
+        let ended = shared.countdown.ended(result.is_ok());
+        let mut storing = shared
+            .storing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match ended {
+            Some(true) => {
+                let original = self.original(&shared.known);
+                storing.finish(&mut worker.client, &original, shared.known.size, false)?;
+                self.stored(&shared.source, &storing, shared.first.as_deref());
+            }
+            Some(false) => storing.discard(&mut worker.client),
+            None => {}
         }
-        if all_complete {
-            return self.finish(&mut worker.client, &shared.file, &shared.metadata);
-        }
-        Ok(())
+        result
     }
 
-    fn standard_input(&self, client: &mut Client, destination: &Destination) -> Outcome {
-        let Destination::As(remote) = destination else {
-            return Err(Failure::usage(
-                "copying standard input",
-                "the destination is a directory, and standard input has no name",
-            )
-            .hint("give the new file's name"));
+    /// Stores what comes until the end of something that is read once.
+    fn stream(
+        &self,
+        client: &mut Client,
+        mut input: impl Read,
+        what: &str,
+        to: &RemoteName,
+    ) -> Outcome {
+        let caller = rustix::process::geteuid().as_raw();
+        let original = Original {
+            mode: 0o644,
+            owner: (caller, rustix::process::getegid().as_raw()),
+            keep_owner: false,
+            times: SetAttributes::default(),
         };
-        let mut file = create_or_replace(client, remote, 0o644, self.distribution, Vec::new())?;
-        let buffer = client.allocate(PIECE_BYTES)?;
         let mut bytes = vec![0; PIECE_BYTES];
-        let mut offset = 0;
-        loop {
-            let got = fill(&mut std::io::stdin().lock(), &mut bytes)
-                .doing(|| "reading standard input".to_owned())?;
-            let Some(piece) = bytes.get(..got).filter(|piece| !piece.is_empty()) else {
-                break;
-            };
-            buffer.write_at(0, piece);
-            let region = Region {
-                offset,
-                len: got as u64,
-            };
-            client.write_list(&mut file, &[region], &[buffer.slice(0..got)])?;
-            offset += got as u64;
-            self.progress.advance(got as u64, 0);
+        let mut got = fill(&mut input, &mut bytes).doing(|| what.to_owned())?;
+        if got <= MAX_STUFFED_BYTES {
+            bytes.truncate(got);
+            let mut storing =
+                self.writing
+                    .small(client, to, &original, self.distribution, bytes)?;
+            storing.finish(client, &original, got as u64, self.sync())?;
+            self.progress.advance(got as u64, 1);
+            return Ok(());
         }
+        let mut storing = self
+            .writing
+            .begin(client, to, &original, self.distribution)?;
+        let buffer = client.allocate(PIECE_BYTES)?;
+        let mut offset = 0;
+        let mut copy = || -> Outcome {
+            while let Some(piece) = bytes.get(..got).filter(|piece| !piece.is_empty()) {
+                buffer.write_at(0, piece);
+                let region = Region {
+                    offset,
+                    len: got as u64,
+                };
+                client
+                    .write_list(&mut storing.file, &[region], &[buffer.slice(0..got)])
+                    .map_err(|error| to.failure(error))?;
+                offset += got as u64;
+                self.progress.advance(got as u64, 0);
+                got = fill(&mut input, &mut bytes).doing(|| what.to_owned())?;
+            }
+            Ok(())
+        };
+        if let Err(failure) = copy() {
+            storing.discard(client);
+            return Err(failure);
+        }
+        storing.finish(client, &original, offset, self.sync())?;
         self.progress.advance(0, 1);
         Ok(())
     }
-}
 
-/// Makes a file with this content, or replaces the content of the file that has the name.
-pub(crate) fn create_or_replace(
-    client: &mut Client,
-    path: &[u8],
-    mode: u16,
-    distribution: Option<DistributionHint>,
-    content: Vec<u8>,
-) -> Outcome<File> {
-    let options = CreateOptions {
-        exclusive: true,
-        mode,
-        distribution,
-        content,
-    };
-    match client.create(path, &options) {
-        Ok(file) => Ok(file),
-        Err(error) if error.errno == Errno::EEXIST => {
-            let mut file = client.open(path)?;
-            client.truncate(&mut file, 0)?;
-            if !options.content.is_empty() {
-                client.write_at(&mut file, 0, &options.content)?;
+    /// What comes after everything has been stored: further names, attributes of directories, and the
+    /// metadata made durable. Returns how much of it failed.
+    fn conclude(&self, client: &mut Client, later: Later) -> u64 {
+        let mut failures = 0;
+        let mut count = |result: Outcome| {
+            if let Err(failure) = result {
+                self.progress.say(|| report_item(&failure));
+                failures += 1;
             }
-            Ok(file)
+        };
+        for (first, to) in later.further_names {
+            count(match first.stored.get() {
+                Some(object) => {
+                    store_hard_link(client, *object, &to).map(|()| self.progress.advance(0, 1))
+                }
+                None => Err(Failure::new(
+                    format!("linking {}", printable(&to.path)),
+                    "the file's first name was not stored",
+                )
+                .hint("see the failure above, and copy again")),
+            });
         }
-        Err(error) => Err(error.into()),
+        // Children before parents, after everything in them has been made.
+        for (node, known, path) in later.directories.into_iter().rev() {
+            if is_foreign(&node.attributes) {
+                Lost::add(&self.lost.attributes);
+                continue;
+            }
+            let dressed = dress(client, &node, &self.original(&known));
+            count(dressed.map_err(|failure| failure.about(printable(&path))));
+        }
+        if self.sync() {
+            count(client.commit().map_err(Failure::from));
+        }
+        failures
     }
 }
 

@@ -1,26 +1,33 @@
 //! `causeway fs rm`: removing.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use causeway_fs::client::Client;
-use causeway_wire::fs::Kind;
+use causeway_wire::fs::{Errno, Kind, Node, ObjectId};
 use clap::Args;
 use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
-use crate::fs::engine::{Queue, Worker, conclude, default_threads, parallel};
-use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_path};
-use crate::fs::tree::{is_directory, walk};
-use crate::output::printable;
+use crate::fs::engine::{Queue, Worker, conclude, default_threads, jobs, parallel};
+use crate::fs::partial;
+use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_name};
+use crate::fs::tree::{RemoteName, is_directory, walk};
+use crate::output::{printable, report_item};
 use crate::progress::Progress;
 
 /// Remove files, links and directories
+///
+/// Everything named is looked at before anything is removed; if one of it cannot be removed, nothing is.
+/// A directory is held by what it is: one that is renamed meanwhile leads to nothing else being removed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs rm /runs/42/core
   causeway fs rm -r /runs/41 /runs/42
-  causeway fs rm -rf /scratch")]
+  causeway fs rm -rf /scratch
+  causeway fs rm --partial /")]
 pub(crate) struct Arguments {
     /// What to remove
-    #[arg(required = true, value_name = "PATH", value_parser = remote_path())]
+    #[arg(required = true, value_name = "PATH", value_parser = remote_name())]
     paths: Vec<RemotePath>,
     /// Remove directories with everything in them
     #[arg(long, short)]
@@ -28,48 +35,72 @@ pub(crate) struct Arguments {
     /// A name that does not exist is no error
     #[arg(long, short)]
     force: bool,
+    /// Remove, anywhere below the directories named, only what writers that were killed have left
+    /// unfinished: files called `.causeway-….partial`
+    #[arg(long, conflicts_with = "recursive")]
+    partial: bool,
+    /// With --partial: how long nothing has been written to them, in hours
+    #[arg(long, value_name = "HOURS", default_value_t = 24, requires = "partial")]
+    idle: u64,
     /// Threads that remove at the same time
-    #[arg(long, short, value_name = "N", default_value_t = default_threads())]
+    #[arg(long, short, value_name = "N", default_value_t = default_threads(), value_parser = jobs())]
     jobs: usize,
     #[command(flatten)]
     target: Target,
 }
 
+/// Something to remove: a name, and the object that it must still name then.
+struct Victim {
+    name: RemoteName,
+    object: ObjectId,
+}
+
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
-    let progress = Progress::new(&session.output, "rm", 0);
     let mut client = session.client()?;
+    let (operands, refused) = look(&mut client, &arguments);
+    if refused > 0 {
+        session
+            .output
+            .object(&json!({ "removed": 0, "failures": refused }));
+        return conclude(refused);
+    }
+    let progress = Progress::new(&session.output, "rm", 0);
     // Directories are removed when all workers are done, the deepest first.
     let mut directories = Vec::new();
-    let failures = parallel(
+    let mut failures = parallel(
         &session,
         arguments.jobs,
         &progress,
         |queue| {
-            for path in &arguments.paths {
-                let path = path.trimmed();
-                if let Err(failure) = find(&mut client, queue, &path, &arguments, &mut directories)
-                {
+            for (name, node) in operands {
+                let found = match arguments.partial {
+                    true => find_partial(&mut client, queue, &name, &node, arguments.idle),
+                    false => find(&mut client, queue, name, &node, &mut directories),
+                };
+                if let Err(failure) = found {
                     queue.fail(&failure, &progress);
                 }
             }
             Ok(())
         },
-        |worker: &mut Worker, path: Vec<u8>| {
-            match worker.client.unlink(&path) {
-                Ok(()) => {}
-                Err(error) if is_missing(&error) && arguments.force => {}
-                Err(error) => return Err(error.into()),
-            }
-            progress.advance(0, 1);
-            Ok(())
+        |worker: &mut Worker, victim: Victim| {
+            let removed = worker
+                .client
+                .unlink_object(victim.name.place(), victim.object);
+            count_removed(removed, &victim, arguments.force, &progress)
         },
     )?;
-    if failures == 0 {
-        for path in directories {
-            client.remove_directory(&path)?;
-            progress.advance(0, 1);
+    for victim in directories {
+        let removed = client.remove_directory_object(victim.name.place(), victim.object);
+        // What holds something that could not be removed has been told of with that.
+        if failures > 0 && matches!(&removed, Err(error) if error.errno == Errno::ENOTEMPTY) {
+            continue;
+        }
+        if let Err(failure) = count_removed(removed, &victim, arguments.force, &progress) {
+            progress.say(|| report_item(&failure));
+            failures += 1;
         }
     }
     progress.finish();
@@ -80,38 +111,146 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude(failures)
 }
 
-fn find(
-    client: &mut Client,
-    queue: &Queue<'_, Vec<u8>>,
-    path: &[u8],
-    arguments: &Arguments,
-    directories: &mut Vec<Vec<u8>>,
+fn count_removed(
+    removed: Result<(), causeway_fs::Error>,
+    victim: &Victim,
+    force: bool,
+    progress: &Progress,
 ) -> Outcome {
-    let what = || format!("removing {}", printable(path));
-    if path == b"/" {
+    match removed {
+        Ok(()) => {}
+        Err(error) if is_missing(&error) && force => return Ok(()),
+        Err(error) => return Err(victim.name.failure(error)),
+    }
+    progress.advance(0, 1);
+    Ok(())
+}
+
+/// Looks at everything that is named, and reports what cannot be removed: how much that is.
+fn look(client: &mut Client, arguments: &Arguments) -> (Vec<(RemoteName, Node)>, u64) {
+    let mut operands = Vec::new();
+    let mut refused = 0;
+    for path in &arguments.paths {
+        match look_at(client, path, arguments) {
+            Ok(Some(operand)) => operands.push(operand),
+            Ok(None) => {}
+            Err(failure) => {
+                report_item(&failure);
+                refused += 1;
+            }
+        }
+    }
+    (operands, refused)
+}
+
+fn look_at(
+    client: &mut Client,
+    path: &RemotePath,
+    arguments: &Arguments,
+) -> Outcome<Option<(RemoteName, Node)>> {
+    let what = || format!("removing {}; nothing has been removed", printable(&path.0));
+    let trimmed = path.trimmed();
+    if trimmed == b"/" && !arguments.partial {
         return Err(Failure::new(what(), "the root directory cannot be removed")
             .hint("name the entries to remove"));
     }
-    let node = match client.stat(path, false) {
-        Ok(node) => node,
-        Err(error) if is_missing(&error) && arguments.force => return Ok(()),
-        Err(error) => return Err(error.into()),
+    let name = match RemoteName::find(client, &trimmed) {
+        Ok(name) => name,
+        Err(_) if arguments.force && is_missing_path(client, &trimmed) => return Ok(None),
+        Err(failure) => return Err(failure),
     };
-    if !is_directory(&node) {
-        queue.push(path.to_owned());
+    let Some(node) = name.look(client)? else {
+        return match arguments.force {
+            true => Ok(None),
+            false => Err(Failure::new(what(), "there is no such name")
+                .hint("list the directory with `causeway fs ls`, or use -f")),
+        };
+    };
+    if is_directory(&node) {
+        if !arguments.recursive && !arguments.partial {
+            return Err(Failure::new(what(), "it is a directory")
+                .hint("use -r to remove it with everything in it"));
+        }
+    } else if path.names_directory() || arguments.partial {
+        return Err(Failure::new(what(), "it is not a directory")
+            .hint("leave out the slash at the end to remove the file or link itself"));
+    }
+    Ok(Some((name, node)))
+}
+
+fn is_missing_path(client: &mut Client, path: &[u8]) -> bool {
+    client
+        .stat(path, false)
+        .is_err_and(|error| is_missing(&error))
+}
+
+/// Queues everything below, and lists the directories.
+fn find(
+    client: &mut Client,
+    queue: &Queue<'_, Victim>,
+    name: RemoteName,
+    node: &Node,
+    directories: &mut Vec<Victim>,
+) -> Outcome {
+    if !is_directory(node) {
+        queue.push(Victim {
+            name,
+            object: node.object,
+        });
         return Ok(());
     }
-    if !arguments.recursive {
-        return Err(Failure::new(what(), "it is a directory")
-            .hint("use -r to remove it with everything in it"));
-    }
-    walk(client, path, &node, &mut |_, met| {
-        match (met.attributes.kind, met.leaving) {
-            (Kind::Directory, true) => directories.push(met.path.to_owned()),
-            (Kind::Directory, false) => {}
-            _ => {
-                queue.push(met.path.to_owned());
+    walk(client, &name.path, node, &mut |_, met| {
+        let is_directory = met.attributes.kind == Kind::Directory;
+        if is_directory && !met.leaving {
+            return Ok(());
+        }
+        let victim = Victim {
+            name: RemoteName {
+                directory: met.directory.unwrap_or(name.directory),
+                name: met.name().to_vec(),
+                path: met.path.to_vec(),
+            },
+            object: met.object,
+        };
+        match is_directory {
+            true => directories.push(victim),
+            false => {
+                queue.push(victim);
             }
+        }
+        Ok(())
+    })
+}
+
+/// Queues what writers have left unfinished, and nothing has been written to for so long.
+fn find_partial(
+    client: &mut Client,
+    queue: &Queue<'_, Victim>,
+    name: &RemoteName,
+    node: &Node,
+    idle_hours: u64,
+) -> Outcome {
+    let idle = Duration::from_secs(idle_hours.saturating_mul(3600));
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let latest = now.saturating_sub(idle).as_secs();
+    walk(client, &name.path, node, &mut |_, met| {
+        let Some(directory) = met.directory else {
+            return Ok(());
+        };
+        // The time of content can be set, that of the last change cannot.
+        let changed = u64::try_from(met.attributes.changed.seconds).unwrap_or(0);
+        let is_file = met.attributes.kind != Kind::Directory;
+        if is_file && changed <= latest && partial::is_partial(met.name()) {
+            queue.push(Victim {
+                name: RemoteName {
+                    directory,
+                    name: met.name().to_vec(),
+                    path: met.path.to_vec(),
+                },
+                object: met.object,
+            });
         }
         Ok(())
     })

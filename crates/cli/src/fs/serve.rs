@@ -12,8 +12,12 @@ use crate::failure::{Failure, Outcome};
 /// Run one server of a file system, until SIGTERM or Ctrl-C
 ///
 /// Without --server it is the one whose TCP address belongs to this host, if there is only one.
+///
+/// A server starts only on the directory that was formatted for it. A new server's directory is formatted once, with
+/// --format; an empty one is refused without it, since that is most often a disk that is not mounted.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  causeway fs serve --config /etc/causeway.toml --format
   causeway fs serve --config /etc/causeway.toml
   causeway fs serve --config /etc/causeway.toml --server io2")]
 pub(crate) struct Arguments {
@@ -24,6 +28,14 @@ pub(crate) struct Arguments {
     /// The server's name in the configuration
     #[arg(long, short, value_name = "NAME")]
     server: Option<String>,
+    /// Format the directory of a new server first; one that holds anything is refused
+    #[arg(long)]
+    format: bool,
+    /// Start a metadata server that has lost acknowledged changes, without them
+    ///
+    /// What is lost is listed first, and what is cut out of the journal is kept beside it.
+    #[arg(long)]
+    accept_loss: bool,
 }
 
 /// Runs the verb.
@@ -34,9 +46,23 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Some(name) => named(&configuration, name)?,
         None => the_one_here(&configuration)?,
     };
+    let failed = |doing: &str, error: causeway_fs::server::ServerError| {
+        Failure::new(format!("{doing} {}", error.server), error.message)
+    };
+    if arguments.format {
+        causeway_fs::server::format(&configuration, &name)
+            .map_err(|error| failed("formatting", error))?;
+    }
+    if arguments.accept_loss {
+        let lost = causeway_fs::server::accept_loss(&configuration, &name)
+            .map_err(|error| failed("recovering", error))?;
+        if !lost {
+            tracing::warn!("nothing was lost: --accept-loss is not needed");
+        }
+    }
     causeway_fs::server::serve(&file, &name).map_err(|error| {
         causeway_watch::log::last_words();
-        Failure::new(format!("serving {}", error.server), error.message)
+        failed("serving", error)
     })
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::Configuration;
 use clap::Args;
+use clap::builder::TypedValueParser;
 
 use crate::failure::{Failure, Outcome};
 use crate::output::Output;
@@ -141,17 +142,31 @@ impl RemotePath {
     }
 }
 
-/// A parser for [`RemotePath`] arguments: any bytes, but absolute.
+/// A parser for [`RemotePath`] arguments of verbs that only look: any bytes, but absolute.
 pub(crate) fn remote_path() -> impl clap::builder::TypedValueParser<Value = RemotePath> {
-    use clap::builder::TypedValueParser;
+    clap::builder::OsStringValueParser::new().try_map(absolute)
+}
+
+/// The same for verbs that change something: `.` and `..` at the end could mean something else by the
+/// time the verb gets there, or more than was meant.
+pub(crate) fn remote_name() -> impl clap::builder::TypedValueParser<Value = RemotePath> {
     clap::builder::OsStringValueParser::new().try_map(|text: OsString| {
-        let bytes = text.into_vec();
-        if bytes.first() == Some(&b'/') {
-            Ok(RemotePath(bytes))
-        } else {
-            Err("paths in the file system begin with a slash, like /data/file")
+        let path = absolute(text)?;
+        match base_name(&path.0) {
+            b"." | b".." => {
+                Err("the path ends in . or ..; write the name of what is meant instead")
+            }
+            _ => Ok(path),
         }
     })
+}
+
+fn absolute(text: OsString) -> Result<RemotePath, &'static str> {
+    let bytes = text.into_vec();
+    match bytes.first() {
+        Some(b'/') => Ok(RemotePath(bytes)),
+        _ => Err("paths in the file system begin with a slash, like /data/file"),
+    }
 }
 
 /// `directory/name`.
@@ -166,16 +181,23 @@ pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 
 /// The last component of a path; empty for the root.
 pub(crate) fn base_name(path: &[u8]) -> &[u8] {
-    let end = path
-        .iter()
-        .rposition(|byte| *byte != b'/')
-        .map_or(0, |last| last + 1);
-    let path = path.get(..end).unwrap_or_default();
-    let start = path
-        .iter()
-        .rposition(|byte| *byte == b'/')
-        .map_or(0, |slash| slash + 1);
-    path.get(start..).unwrap_or_default()
+    path.get(last_component(path)).unwrap_or_default()
+}
+
+/// The path without its last component; the root is above itself.
+pub(crate) fn parent_of(path: &[u8]) -> &[u8] {
+    match path.get(..last_component(path).start) {
+        Some(parent) if !parent.is_empty() => parent,
+        _ => b"/",
+    }
+}
+
+fn last_component(path: &[u8]) -> std::ops::Range<usize> {
+    let end = path.iter().rposition(|byte| *byte != b'/');
+    let end = end.map_or(0, |last| last + 1);
+    let inside = path.get(..end).unwrap_or_default();
+    let start = inside.iter().rposition(|byte| *byte == b'/');
+    start.map_or(0, |slash| slash + 1)..end
 }
 
 /// Whether an error says that a name does not exist.
@@ -200,6 +222,10 @@ mod tests {
         assert_eq!(base_name(b"/a/b//"), b"b");
         assert_eq!(base_name(b"/"), b"");
         assert_eq!(base_name(b""), b"");
+        assert_eq!(parent_of(b"/a/b"), b"/a/");
+        assert_eq!(parent_of(b"/a/a//"), b"/a/");
+        assert_eq!(parent_of(b"/a"), b"/");
+        assert_eq!(parent_of(b"/"), b"/");
         assert!(RemotePath(b"/a/".to_vec()).names_directory());
         assert!(!RemotePath(b"/".to_vec()).names_directory());
         assert_eq!(RemotePath(b"/a//".to_vec()).trimmed(), b"/a");

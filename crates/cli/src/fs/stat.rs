@@ -34,23 +34,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let mut client = session.client()?;
     let output = session.output;
-    let io_names: Vec<&str> = session
-        .configuration
-        .servers
-        .iter()
-        .filter(|server| server.io)
-        .map(|server| server.name.as_str())
-        .collect();
-    let server_name = |index: u16| {
-        io_names
-            .get(usize::from(index))
-            .map_or_else(|| format!("#{index}"), |name| (*name).to_owned())
-    };
+    let mut layout = None;
     let mut failures = 0;
     let mut entries = Vec::new();
     for path in &arguments.paths {
+        let given = &path.0;
         let path = path.trimmed();
-        let node = match client.stat(&path, arguments.follow) {
+        let node = match client.stat(given, arguments.follow) {
             Ok(node) => node,
             Err(error) => {
                 report_item(&error.into());
@@ -59,6 +49,14 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             }
         };
         let attributes = &node.attributes;
+        let known = match &layout {
+            Some(known) => known,
+            None => layout.insert(client.layout()?),
+        };
+        let server_name = |index: u16| {
+            let server = known.server(index);
+            server.map_or_else(|| format!("#{index}"), |server| server.name.clone())
+        };
         let placement = placement_text(&node, server_name);
         if output.json {
             let mut object = attributes_json(attributes);

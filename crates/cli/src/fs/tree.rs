@@ -1,15 +1,109 @@
-//! Walking directories of the file system.
+//! Walking directories of the file system, and names in them.
 
 use causeway_fs::client::Client;
-use causeway_wire::fs::{Attributes, Body, Entry, Kind, Node, ObjectId};
+use causeway_wire::fs::{Attributes, Body, Entry, Kind, Node, ObjectId, Place};
 
 use crate::failure::{Failure, Outcome};
-use crate::fs::session::{RemotePath, is_missing, join};
+use crate::fs::session::{RemotePath, base_name, is_missing, join, parent_of};
+use crate::output::printable;
 
 /// Entries asked for at a time.
 const PAGE_ENTRIES: u32 = 1000;
 /// Directories nested deeper than this are refused rather than followed for ever.
-const MAX_DEPTH: usize = 2000;
+const MAX_DEPTH: usize = 20_000;
+
+/// A name in a directory that is known by its number: it stays the same place whatever happens to the path
+/// that led there. An empty name is the directory itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RemoteName {
+    /// The directory.
+    pub(crate) directory: ObjectId,
+    /// The name in it.
+    pub(crate) name: Vec<u8>,
+    /// The path that led there, for people.
+    pub(crate) path: Vec<u8>,
+}
+
+impl RemoteName {
+    /// The last component of a path, in the directory that the rest of the path names now.
+    pub(crate) fn find(client: &mut Client, path: &[u8]) -> Outcome<Self> {
+        let parent = parent_of(path);
+        let node = client.stat(parent, true)?;
+        if !is_directory(&node) {
+            let what = format!("looking for {}", printable(path));
+            return Err(Failure::new(
+                what,
+                format!("{} is not a directory", printable(parent)),
+            ));
+        }
+        Ok(Self {
+            directory: node.object,
+            name: base_name(path).to_vec(),
+            path: path.to_vec(),
+        })
+    }
+
+    /// A name in a directory that was reached by this path.
+    pub(crate) fn below(directory: ObjectId, path: &[u8], name: &[u8]) -> Self {
+        Self {
+            directory,
+            name: name.to_vec(),
+            path: join(path, name),
+        }
+    }
+
+    /// As requests name it.
+    pub(crate) fn place(&self) -> Place {
+        Place::from((self.directory, self.name.as_slice()))
+    }
+
+    /// An error about it, with the whole path.
+    pub(crate) fn failure(&self, error: causeway_fs::Error) -> Failure {
+        Failure::from(causeway_fs::Error {
+            subject: printable(&self.path),
+            ..error
+        })
+    }
+
+    /// What it names, a link itself; nothing if there is no such name.
+    pub(crate) fn look(&self, client: &mut Client) -> Outcome<Option<Node>> {
+        match client.stat(self.place(), false) {
+            Ok(node) => Ok(Some(node)),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(self.failure(error)),
+        }
+    }
+
+    /// Makes a directory, or finds that there is one. A link to a directory is none.
+    pub(crate) fn make_directory(
+        &self,
+        client: &mut Client,
+        mode: u16,
+        distribution: Option<causeway_wire::fs::DistributionHint>,
+    ) -> Outcome<Node> {
+        let in_the_way = |what: &str| {
+            Failure::new(
+                format!("making the directory {}", printable(&self.path)),
+                format!("{what} is in the way"),
+            )
+            .hint("remove it, or copy to another place")
+        };
+        if !self.name.is_empty() {
+            match client.make_directory(self.place(), mode, distribution) {
+                Err(error) if crate::fs::session::exists_already(&error) => {}
+                other => return other.map_err(|error| self.failure(error)),
+            }
+        }
+        let node = client
+            .stat(self.place(), false)
+            .map_err(|error| self.failure(error))?;
+        match node.attributes.kind {
+            Kind::Directory => Ok(node),
+            Kind::SymbolicLink => Err(in_the_way("a symbolic link")),
+            Kind::File => Err(in_the_way("a file")),
+        }
+    }
+}
 
 /// Calls `each` for every entry of a directory, in the order of names.
 pub(crate) fn each_entry(
@@ -38,12 +132,39 @@ pub(crate) fn each_entry(
 pub(crate) struct Met<'a> {
     /// Where it is.
     pub(crate) path: &'a [u8],
+    /// The directory that it was met in; the one where the walk began has none.
+    pub(crate) directory: Option<ObjectId>,
     /// What it is.
     pub(crate) object: ObjectId,
     /// Its attributes.
     pub(crate) attributes: Attributes,
     /// A directory's entries have all been met.
     pub(crate) leaving: bool,
+}
+
+impl Met<'_> {
+    /// Its name in the directory that it was met in.
+    pub(crate) fn name(&self) -> &[u8] {
+        base_name(self.path)
+    }
+}
+
+/// How a walk goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Onward {
+    /// As it would.
+    Go,
+    /// Not into this directory, which is not left either.
+    Skip,
+}
+
+/// A directory that a walk is in.
+struct Level {
+    path_bytes: usize,
+    directory: Option<ObjectId>,
+    object: ObjectId,
+    attributes: Attributes,
+    rest: std::vec::IntoIter<(Vec<u8>, ObjectId, Attributes)>,
 }
 
 /// Walks everything under `top` (which must be a directory), directories before and again after
@@ -54,62 +175,107 @@ pub(crate) fn walk(
     top: &Node,
     each: &mut dyn FnMut(&mut Client, Met<'_>) -> Outcome,
 ) -> Outcome {
-    walk_from(client, path, top.object, top.attributes, 0, each)
+    walk_choosing(client, path, top, &mut |client, met| {
+        each(client, met).map(|()| Onward::Go)
+    })
 }
 
-fn walk_from(
+/// The same, and `each` chooses which directories are entered. Objects are found by their numbers: a
+/// directory that is renamed meanwhile is still the one that was met.
+pub(crate) fn walk_choosing(
     client: &mut Client,
     path: &[u8],
-    object: ObjectId,
-    attributes: Attributes,
-    depth: usize,
-    each: &mut dyn FnMut(&mut Client, Met<'_>) -> Outcome,
+    top: &Node,
+    each: &mut dyn FnMut(&mut Client, Met<'_>) -> Outcome<Onward>,
 ) -> Outcome {
-    if depth > MAX_DEPTH {
-        let what = format!("walking {}", crate::output::printable(path));
-        return Err(Failure::new(
-            what,
-            format!("more than {MAX_DEPTH} directories deep"),
-        ));
-    }
-    let met = |leaving| Met {
-        path,
-        object,
-        attributes,
-        leaving,
-    };
-    each(client, met(false))?;
-    let mut directories = Vec::new();
-    each_entry(client, object, |client, entry| {
-        let Some(attributes) = entry.attributes else {
+    let mut levels: Vec<Level> = Vec::new();
+    let mut path = path.to_vec();
+    let mut next = Some((path.len(), None, top.object, top.attributes));
+    loop {
+        if let Some((path_bytes, directory, object, attributes)) = next.take() {
+            let met = Met {
+                path: &path,
+                directory,
+                object,
+                attributes,
+                leaving: false,
+            };
+            if each(client, met)? == Onward::Go {
+                if levels.len() >= MAX_DEPTH {
+                    return Err(too_deep(&path));
+                }
+                let rest = enter(client, &path, object, each)?.into_iter();
+                levels.push(Level {
+                    path_bytes,
+                    directory,
+                    object,
+                    attributes,
+                    rest,
+                });
+            }
+        }
+        let Some(level) = levels.last_mut() else {
             return Ok(());
         };
-        if entry.kind == Kind::Directory {
+        path.truncate(level.path_bytes);
+        if let Some((name, object, attributes)) = level.rest.next() {
+            let parent = level.object;
+            path = join(&path, &name);
+            next = Some((path.len(), Some(parent), object, attributes));
+            continue;
+        }
+        let met = Met {
+            path: &path,
+            directory: level.directory,
+            object: level.object,
+            attributes: level.attributes,
+            leaving: true,
+        };
+        levels.pop();
+        each(client, met)?;
+    }
+}
+
+/// Meets the entries of a directory that are none themselves, and returns those that are.
+fn enter(
+    client: &mut Client,
+    path: &[u8],
+    directory: ObjectId,
+    each: &mut dyn FnMut(&mut Client, Met<'_>) -> Outcome<Onward>,
+) -> Outcome<Vec<(Vec<u8>, ObjectId, Attributes)>> {
+    let mut directories = Vec::new();
+    each_entry(client, directory, |client, entry| {
+        let path = join(path, &entry.name);
+        let Some(attributes) = entry.attributes else {
+            let what = format!("looking at {}", printable(&path));
+            return Err(
+                Failure::new(what, "its directory may be read but not searched")
+                    .hint("give yourself the right with `causeway fs chmod u+x`, or ask its owner"),
+            );
+        };
+        if attributes.kind == Kind::Directory {
             directories.push((entry.name, entry.object, attributes));
             return Ok(());
         }
-        let path = join(path, &entry.name);
-        each(
-            client,
-            Met {
-                path: &path,
-                object: entry.object,
-                attributes,
-                leaving: false,
-            },
-        )
-    })?;
-    for (name, object, attributes) in directories {
-        walk_from(
-            client,
-            &join(path, &name),
-            object,
+        let met = Met {
+            path: &path,
+            directory: Some(directory),
+            object: entry.object,
             attributes,
-            depth + 1,
-            each,
-        )?;
-    }
-    each(client, met(true))
+            leaving: false,
+        };
+        each(client, met).map(|_| ())
+    })?;
+    Ok(directories)
+}
+
+fn too_deep(path: &[u8]) -> Failure {
+    let shown = printable(path.get(..200).unwrap_or(path));
+    Failure::new(
+        format!("walking {shown}…"),
+        format!("more than {MAX_DEPTH} directories deep"),
+    )
+    .hint("name a directory further down")
 }
 
 /// Whether a node is a directory.
@@ -129,41 +295,72 @@ pub(crate) fn link_target(node: &Node) -> Option<&[u8]> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// Into this directory, under their own names.
-    Into(Vec<u8>),
+    Into(ObjectId, Vec<u8>),
     /// Under this name.
-    As(Vec<u8>),
+    As(RemoteName),
 }
 
 impl Destination {
     /// Decides as `cp` does: into a directory that exists, otherwise under the name given, which
-    /// only one source can have.
-    pub(crate) fn decide(client: &mut Client, given: &RemotePath, sources: usize) -> Outcome<Self> {
+    /// only one source can have. Sources that would get the same name are refused.
+    pub(crate) fn decide(
+        client: &mut Client,
+        given: &RemotePath,
+        names: &[&[u8]],
+    ) -> Outcome<Self> {
         let path = given.trimmed();
-        let what = || format!("copying to {}", crate::output::printable(&path));
-        match client.stat(&path, true) {
-            Ok(node) if is_directory(&node) => Ok(Self::Into(path)),
-            Ok(_) if sources > 1 || given.names_directory() => {
-                Err(Failure::new(what(), "it is not a directory"))
+        let what = || format!("copying to {}", printable(&path));
+        let several = names.len() > 1;
+        match client.stat(&given.0, true) {
+            Ok(node) if is_directory(&node) => {
+                refuse_equal_names(names, &what())?;
+                Ok(Self::Into(node.object, path))
             }
-            Ok(_) => Ok(Self::As(path)),
-            Err(error) if is_missing(&error) => {
-                if sources > 1 || given.names_directory() {
-                    let hint = "make it with `causeway fs mkdir -p`";
-                    Err(Failure::new(what(), "there is no such directory").hint(hint))
-                } else {
-                    Ok(Self::As(path))
-                }
+            Ok(_) if several => Err(Failure::new(what(), "it is not a directory")
+                .hint("name a directory, or copy one at a time")),
+            Ok(_) => Ok(Self::As(RemoteName::find(client, &path)?)),
+            Err(error) if is_missing(&error) && (several || given.names_directory()) => {
+                let hint = "make it with `causeway fs mkdir -p`";
+                Err(Failure::new(what(), "there is no such directory").hint(hint))
             }
+            Err(error) if is_missing(&error) => RemoteName::find(client, &path)
+                .map(Self::As)
+                .map_err(|failure| failure.hint("make the directory with `causeway fs mkdir -p`")),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// The path of a source called `name`.
-    pub(crate) fn path_of(&self, name: &[u8]) -> Vec<u8> {
+    /// The place of a source called `name`; one without a name goes straight into the directory.
+    pub(crate) fn name_of(&self, name: &[u8]) -> RemoteName {
         match self {
-            Self::Into(directory) if name.is_empty() => directory.clone(),
-            Self::Into(directory) => join(directory, name),
-            Self::As(path) => path.clone(),
+            Self::Into(directory, path) if name.is_empty() => RemoteName {
+                directory: *directory,
+                name: Vec::new(),
+                path: path.clone(),
+            },
+            Self::Into(directory, path) => RemoteName::below(*directory, path, name),
+            Self::As(name) => name.clone(),
         }
     }
+}
+
+/// Refuses sources of which one would replace another.
+pub(crate) fn refuse_equal_names(names: &[&[u8]], what: &str) -> Outcome {
+    let mut sorted: Vec<&[u8]> = names
+        .iter()
+        .copied()
+        .filter(|name| !name.is_empty())
+        .collect();
+    sorted.sort_unstable();
+    for pair in sorted.windows(2) {
+        if let [one, other] = pair
+            && one == other
+        {
+            let why = format!("two sources are called {}", printable(one));
+            return Err(
+                Failure::usage(what, why).hint("give them other names, one command for each")
+            );
+        }
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::stand::Run;
 
 /// Every verb that users can give.
-const VERBS: [&[&str]; 33] = [
+const VERBS: [&[&str]; 37] = [
     &[],
     &["demo"],
     &["info"],
@@ -38,7 +38,11 @@ const VERBS: [&[&str]; 33] = [
     &["fs", "du"],
     &["fs", "df"],
     &["fs", "ping"],
+    &["fs", "servers", "list"],
+    &["fs", "servers", "add"],
+    &["fs", "servers", "accept"],
     &["fs", "fsck"],
+    &["fs", "scrub"],
 ];
 
 fn text(arguments: &[&str]) -> String {

@@ -77,6 +77,41 @@ fn a_dead_server_is_named_and_can_be_started_again() {
 }
 
 #[test]
+fn a_damaged_journal_is_refused_until_its_loss_is_accepted() {
+    let stand = Stand::new();
+    let names: Vec<String> = (0..10).map(|number| format!("/name{number}")).collect();
+    for name in &names {
+        stand.fs(&["touch", name]).ok();
+    }
+    let metadata = stand.pids[0];
+    send(metadata, Signal::KILL);
+    until("the server is dead", || !runs(metadata));
+    let journal = stand.config.with_file_name("meta").join("metadata/0.jnl");
+    let mut bytes = std::fs::read(&journal).unwrap();
+    let at = bytes.windows(5).position(|part| part == b"name5").unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(&journal, &bytes).unwrap();
+
+    let said = stand.fs(&["serve", "--server", "meta"]).fails(1);
+    for part in ["0.jnl is damaged at byte", "oame5", "--accept-loss"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let mut server = stand
+        .fs(&["serve", "--server", "meta", "--accept-loss"])
+        .start();
+    until("the server is back", || {
+        stand.fs(&["ping", "--server", "meta"]).left().code == Some(0)
+    });
+    stand.fs(&["fsck", "--repair"]).left();
+    let listed = stand.fs(&["ls", "/", "--json"]).json().to_string();
+    for name in names.iter().filter(|name| *name != "/name5") {
+        assert!(listed.contains(&name[1..]), "{name}: {listed}");
+    }
+    send(server.id() as i32, Signal::TERM);
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn a_file_system_goes_on_where_it_ended() {
     let mut stand = Stand::new();
     stand.fs(&["put", "-", "/kept"]).input(b"kept").ok();

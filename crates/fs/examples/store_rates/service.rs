@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use causeway_fs::config::Durability;
 use causeway_fs::meta::{Service, Settings};
-use causeway_wire::fs::{Caller, ObjectId, Operation, Place, Request, Timestamp};
+use causeway_wire::fs::{Caller, ObjectId, Operation, Place, Request, Target, Timestamp};
 
 /// What one run came to.
 pub(crate) struct Rates {
@@ -25,7 +25,7 @@ pub(crate) fn run(
 ) -> Result<Rates, Box<dyn Error>> {
     let settings = Settings {
         durability,
-        io_servers: 4,
+        io_servers: (0..4).map(|number| format!("io{number}")).collect(),
         ..Settings::default()
     };
     let mut service = Service::open(directory, settings).map_err(|failure| failure.message)?;
@@ -44,6 +44,7 @@ pub(crate) fn run(
     };
     let unlink = |name: String| Operation::Unlink {
         place: place(&name),
+        expected: None,
     };
     let cpu = cpu_seconds();
     let (creates, created) = rate(&mut service, group, duration, u64::MAX, create)?;
@@ -125,6 +126,7 @@ fn request(number: u64, operation: Operation) -> Request {
     static SEQUENCE: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     Request {
         reply_tag: number,
+        target: Target::default(),
         client: u128::from(number % 64),
         slot: 0,
         sequence: SEQUENCE.fetch_add(1, std::sync::atomic::Ordering::Relaxed),

@@ -6,16 +6,20 @@
 //! NFS does with a write verifier). A server process that was merely restarted keeps its host's page
 //! cache, and the identity.
 
-use causeway_wire::fs::{Answer, Operation};
+use causeway_wire::fs::Generation;
 
 use super::Client;
-use super::rpc::{Call, Trouble, unfit};
+use super::introduce::Known;
+use super::rpc::Trouble;
+
+/// The boot of a server's host, and the directory that the server has there.
+type Host = (u128, Generation);
 
 /// What is known of the servers' hosts.
 #[derive(Debug, Default)]
 pub(super) struct Boots {
     /// By server, as the configuration counts them.
-    known: Vec<Option<u128>>,
+    known: Vec<Option<Host>>,
     losses: u64,
 }
 
@@ -25,47 +29,41 @@ impl Boots {
         self.losses
     }
 
-    fn knows(&self, server: usize) -> bool {
-        self.known.get(server).copied().flatten().is_some()
-    }
-
     /// Takes in what a server says of its host.
-    fn observe(&mut self, server: usize, boot: u128) {
+    fn observe(&mut self, server: usize, host: Host) {
         if self.known.len() <= server {
             self.known.resize(server + 1, None);
         }
-        if self.known[server].is_some_and(|known| known != boot) {
+        if self.known[server].is_some_and(|known| known != host) {
             self.losses += 1;
         }
-        self.known[server] = Some(boot);
+        self.known[server] = Some(host);
     }
 }
 
+fn host(known: &Known) -> Host {
+    (known.boot, known.target.generation)
+}
+
 impl Client {
-    /// Learns the boots of servers that are about to be written to for the first time.
+    /// Learns the boots of servers that are about to be written to.
     pub(super) fn meet(&mut self, servers: &[usize]) -> Result<(), Trouble> {
-        let unknown: Vec<usize> = servers
-            .iter()
-            .copied()
-            .filter(|server| !self.boots.knows(*server))
-            .collect();
-        self.look_at_boots(&unknown)
+        self.rpc.introduce_to(servers)?;
+        for &server in servers {
+            if let Some(known) = self.rpc.known(server) {
+                self.boots.observe(server, host(&known));
+            }
+        }
+        Ok(())
     }
 
     /// Asks servers for their boots.
     pub(super) fn look_at_boots(&mut self, servers: &[usize]) -> Result<(), Trouble> {
-        if servers.is_empty() {
-            return Ok(());
-        }
-        let calls = servers
-            .iter()
-            .map(|server| Call::query(*server, Operation::Ping))
-            .collect();
-        for (server, answer) in servers.iter().zip(self.rpc.call_all(calls)) {
-            match answer? {
-                Answer::Pong { boot, .. } => self.boots.observe(*server, boot),
-                other => return Err(unfit(&other)),
-            }
+        for (server, greeting) in servers.iter().zip(self.rpc.greet(servers)) {
+            let greeting = greeting?;
+            let found = (greeting.boot, greeting.identity.generation);
+            self.boots.observe(*server, found);
+            self.rpc.note(*server, &greeting);
         }
         Ok(())
     }
@@ -78,12 +76,15 @@ mod tests {
     #[test]
     fn a_new_boot_is_a_loss_and_a_first_meeting_is_none() {
         let mut boots = Boots::default();
-        boots.observe(2, 7);
-        assert!(boots.knows(2) && !boots.knows(0) && !boots.knows(9));
-        boots.observe(2, 7);
+        let host = |boot| (boot, Generation(1));
+        boots.observe(2, host(7));
+        boots.observe(2, host(7));
         assert_eq!(boots.losses(), 0);
-        boots.observe(2, 8);
-        boots.observe(0, 8);
+        boots.observe(2, host(8));
+        boots.observe(0, host(8));
         assert_eq!(boots.losses(), 1);
+        // Another directory has none of what was written to the one before.
+        boots.observe(0, (8, Generation(2)));
+        assert_eq!(boots.losses(), 2);
     }
 }

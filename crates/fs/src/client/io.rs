@@ -7,9 +7,10 @@
 use causeway_bmi::Memory;
 use causeway_sys::memory::{lend, lend_read};
 use causeway_wire::fs::{
-    Answer, Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Region, Timestamp,
+    Answer, Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region, Timestamp,
 };
 
+use super::cutter::Cutter;
 use super::names::node;
 use super::rpc::{Call, Trouble, done, object_name, unfit};
 use super::stages::StageClock;
@@ -125,18 +126,15 @@ impl Client {
             content: false,
         };
         file.see(self.query(operation).and_then(node)?);
+        self.flush_datafiles(file)?;
         if let Body::Striped { distribution, .. } = &file.node.body {
             let servers = self.io_servers(distribution)?;
-            let flush = |server: &usize| Call::query(*server, Operation::Flush { object });
-            let calls = servers.iter().map(flush).collect();
-            for result in self.rpc.call_all(calls) {
-                result.and_then(done)?;
-            }
             if file.written.is_some() {
                 self.look_at_boots(&servers)?;
             }
             if file
                 .written
+                .as_ref()
                 .is_some_and(|written| written.losses < self.boots.losses())
             {
                 file.written = None;
@@ -148,12 +146,15 @@ impl Client {
             // lost since; unless a truncation came, which was durable and took the size along.
             if let Some(written) = file
                 .written
+                .as_ref()
                 .filter(|w| Some(w.version) == version(&file.node))
             {
                 let extend = Operation::Extend {
                     object,
                     end: written.end,
                     modified: file.node.attributes.modified,
+                    version: written.version.0,
+                    reached: written.reached.clone(),
                 };
                 file.see(self.mutate(extend).and_then(node)?);
             }
@@ -161,6 +162,31 @@ impl Client {
         self.query(Operation::Commit).and_then(done)?;
         file.written = None;
         Ok(())
+    }
+
+    /// Makes a striped file's datafiles durable.
+    fn flush_datafiles(&mut self, file: &mut File) -> Result<(), Trouble> {
+        let object = file.node.object;
+        for _ in 0..FORM_CHANGES {
+            let Body::Striped {
+                distribution,
+                lengths,
+                ..
+            } = &file.node.body
+            else {
+                return Ok(());
+            };
+            let mut calls = Vec::with_capacity(distribution.servers.len());
+            for (position, server) in self.io_servers(distribution)?.into_iter().enumerate() {
+                let at_least = lengths.get(position).copied().unwrap_or(0);
+                calls.push(Call::query(server, Operation::Flush { object, at_least }));
+            }
+            let results = self.rpc.call_all(calls);
+            if let Some(answers) = self.unless_missing(file, results)? {
+                return answers.into_iter().try_for_each(done);
+            }
+        }
+        Err(restless())
     }
 
     /// Cuts a list into rounds of at most [`ROUND_BYTES`] and checks it.
@@ -214,7 +240,10 @@ impl Client {
                 } => self.finish_truncation(file)?,
                 Body::Striped { distribution, .. } => {
                     let distribution = distribution.clone();
-                    return self.read_striped(file, &distribution, regions, memory);
+                    let count = self.read_striped(file, &distribution, regions, memory)?;
+                    if let Some(count) = count {
+                        return Ok(count);
+                    }
                 }
                 Body::Stuffed { .. } => {
                     if let Some(content) = self.stuffed_content(file)? {
@@ -245,21 +274,25 @@ impl Client {
         }
     }
 
+    /// `None` if the file was cut meanwhile, which `file` then says.
     fn read_striped(
         &mut self,
         file: &mut File,
         distribution: &Distribution,
         regions: &[Region],
         memory: &[Memory],
-    ) -> Result<u64, Trouble> {
+    ) -> Result<Option<u64>, Trouble> {
         let clock = StageClock::start(self.record_stages);
         let (planned, calls) = self.data_calls(file, distribution, regions, memory, Way::Read)?;
         let clock = clock.next(&mut self.stages, "read: plan");
         let answers = self.rpc.call_all(calls);
         let clock = clock.next_of(&mut self.stages, &READING, busiest(&answers));
+        let Some(answers) = self.unless_missing(file, answers)? else {
+            return Ok(None);
+        };
         let mut behind_end = false;
         for (planned, answer) in planned.iter().zip(answers) {
-            match answer? {
+            match answer {
                 Answer::Transferred { size, inline, .. } => {
                     behind_end |= planned.deliver(memory, &inline, size);
                 }
@@ -269,7 +302,7 @@ impl Client {
         clock.next(&mut self.stages, "read: deliver");
         let total = regions.iter().map(|region| region.len).sum();
         if !behind_end && bytes_before(regions, file.node.attributes.size) == total {
-            return Ok(total);
+            return Ok(Some(total));
         }
         // Behind a datafile's end there is a hole of the file, or nothing; and a datafile may reach
         // further than the file, if the size of a write was never recorded: only the size tells.
@@ -278,7 +311,7 @@ impl Client {
             content: false,
         };
         file.see(self.query(operation).and_then(node)?);
-        Ok(bytes_before(regions, file.node.attributes.size))
+        Ok(Some(bytes_before(regions, file.node.attributes.size)))
     }
 
     fn write_round(
@@ -369,43 +402,55 @@ impl Client {
         end: u64,
     ) -> Result<bool, Trouble> {
         let clock = StageClock::start(self.record_stages);
-        self.meet(&self.io_servers(distribution)?)?;
+        let servers = self.io_servers(distribution)?;
+        self.meet(&servers)?;
         let losses = self.boots.losses();
-        let (_, calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
+        let (planned, calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
         let clock = clock.next(&mut self.stages, "write: plan");
         let answers = self.rpc.call_all(calls);
         let clock = clock.next_of(&mut self.stages, &WRITING, busiest(&answers));
+        let Some(answers) = self.unless_missing(file, answers)? else {
+            return Ok(false);
+        };
         for answer in answers {
-            match answer? {
+            match answer {
                 Answer::Transferred { .. } => {}
                 other => return Err(unfit(&other)),
             }
         }
         let object = file.node.object;
         let known = version(&file.node);
+        let reached: Vec<Reach> = planned.iter().map(Planned::reach).collect();
         let extend = Operation::Extend {
             object,
             end,
             modified: now(),
+            version: known.map_or(0, |(version, _)| version),
+            reached: reached.clone(),
         };
         file.see(self.mutate(extend).and_then(node)?);
         clock.next(&mut self.stages, "write: size");
         let version = version(&file.node);
         if let Some(version) = version {
-            let before = file.written.filter(|written| written.version == version);
-            let end = before.map_or(end, |written| written.end.max(end));
-            let losses = file.written.map_or(losses, |written| written.losses);
-            file.written = Some(Written {
-                end,
-                version,
-                losses,
-            });
+            let losses = file.written.as_ref().map_or(losses, |w| w.losses);
+            let mut written = file
+                .written
+                .take()
+                .filter(|written| written.version == version)
+                .unwrap_or(Written {
+                    end,
+                    version,
+                    losses,
+                    reached: Vec::new(),
+                });
+            written.note(end, &reached);
+            file.written = Some(written);
         }
         Ok(version == known)
     }
 
     fn data_calls(
-        &self,
+        &mut self,
         file: &File,
         distribution: &Distribution,
         regions: &[Region],
@@ -413,7 +458,11 @@ impl Client {
         way: Way,
     ) -> Result<(Vec<Planned>, Vec<Call>), Trouble> {
         let object = file.node.object;
-        let mut planned = plan(object, distribution, regions, memory, way)
+        let lengths = match &file.node.body {
+            Body::Striped { lengths, .. } => &lengths[..],
+            _ => &[],
+        };
+        let mut planned = plan(object, distribution, lengths, regions, memory, way)
             .ok_or_else(|| Trouble::local(Errno::CORRUPT, "the file has no servers"))?;
         let mut calls = Vec::with_capacity(planned.len() + 1);
         for planned in &mut planned {
@@ -425,7 +474,7 @@ impl Client {
         Ok((planned, calls))
     }
 
-    fn io_servers(&self, distribution: &Distribution) -> Result<Vec<usize>, Trouble> {
+    fn io_servers(&mut self, distribution: &Distribution) -> Result<Vec<usize>, Trouble> {
         let positions = 0..distribution.servers.len();
         positions
             .map(|position| self.io_server(distribution, position))
@@ -433,20 +482,17 @@ impl Client {
     }
 
     /// The configuration's index of a distribution's server.
-    fn io_server(&self, distribution: &Distribution, position: usize) -> Result<usize, Trouble> {
+    fn io_server(
+        &mut self,
+        distribution: &Distribution,
+        position: usize,
+    ) -> Result<usize, Trouble> {
         let number = distribution
             .servers
             .get(position)
             .copied()
             .unwrap_or(u16::MAX);
-        self.io.get(usize::from(number)).copied().ok_or_else(|| {
-            let message = format!(
-                "the file lies on I/O server number {number}, and the configuration has only {}; \
-                 is it the configuration of this file system?",
-                self.io.len()
-            );
-            Trouble::local(Errno::EINVAL, message)
-        })
+        self.rpc.server_of(number)
     }
 
     /// Moves a stuffed file's content to its first server, or helps whoever began that.
@@ -468,9 +514,13 @@ impl Client {
         let distribution = distribution.clone();
         if !content.is_empty() {
             let server = self.io_server(&distribution, 0)?;
-            self.rpc
-                .call(Call::query(server, Operation::Seed { object, content }))
-                .and_then(done)?;
+            let seed = Operation::Seed { object, content };
+            match self.rpc.call(Call::query(server, seed)).and_then(done) {
+                Err(trouble) if trouble.errno == Errno::EEXIST => {
+                    self.check_unstuffed(file, trouble)?;
+                }
+                result => result?,
+            }
         }
         file.see(
             self.mutate(Operation::FinishUnstuff { object })
@@ -485,11 +535,13 @@ impl Client {
             distribution,
             version,
             truncating: Some(size),
+            lengths,
         } = &file.node.body
         else {
             return Ok(());
         };
         let (distribution, version, size) = (distribution.clone(), *version, *size);
+        let lengths = lengths.clone();
         let object = file.node.object;
         let layout = Layout::new(&distribution)
             .ok_or_else(|| Trouble::local(Errno::CORRUPT, "the file has no servers"))?;
@@ -500,18 +552,18 @@ impl Client {
                 object,
                 size,
                 version,
+                at_least: lengths.get(position).copied().unwrap_or(0),
             };
             calls.push(Call::query(
                 self.io_server(&distribution, position)?,
                 operation,
             ));
         }
-        for result in self.rpc.call_all(calls) {
-            match result.and_then(done) {
-                Err(t) if t.errno != Errno::STALE_VERSION => return Err(t),
-                _ => {}
-            }
-        }
+        let results = self.rpc.call_all(calls);
+        let Some(answers) = self.unless_missing(file, results)? else {
+            return Ok(());
+        };
+        answers.into_iter().try_for_each(done)?;
         match self
             .mutate(Operation::FinishTruncate { object, version })
             .and_then(node)
@@ -584,7 +636,7 @@ fn busiest(answers: &[Result<Answer, Trouble>]) -> (u32, u32) {
 }
 
 /// What a handle has written since its last fsync.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Written {
     /// Byte behind the last one.
     end: u64,
@@ -592,12 +644,27 @@ pub(super) struct Written {
     version: Version,
     /// [`super::boots::Boots::losses`] before the first of it.
     losses: u64,
+    /// How far the datafiles were written.
+    reached: Vec<Reach>,
 }
 
-type Version = (u64, Option<u64>);
+impl Written {
+    fn note(&mut self, end: u64, reached: &[Reach]) {
+        self.end = self.end.max(end);
+        for reach in reached {
+            let mut known = self.reached.iter_mut();
+            match known.find(|known| known.position == reach.position) {
+                Some(known) => known.end = known.end.max(reach.end),
+                None => self.reached.push(*reach),
+            }
+        }
+    }
+}
+
+pub(super) type Version = (u64, Option<u64>);
 
 /// The truncation that a striped file has seen last, and what is still to be done of it.
-fn version(node: &Node) -> Option<Version> {
+pub(super) fn version(node: &Node) -> Option<Version> {
     match node.body {
         Body::Striped {
             version,
@@ -636,7 +703,7 @@ impl File {
     }
 
     /// Takes a newer node in.
-    fn see(&mut self, node: Node) {
+    pub(super) fn see(&mut self, node: Node) {
         self.opened_content = None;
         self.node = node;
     }
@@ -689,70 +756,4 @@ fn deliver_content(content: &[u8], regions: &[Region], memory: &[Memory]) -> u64
         }
     }
     bytes_before(regions, content.len() as u64)
-}
-
-/// Takes pieces of given lengths from the front of a list.
-struct Cutter<'a, T> {
-    rest: &'a [T],
-    /// Bytes of the first item that were taken already.
-    taken: u64,
-}
-
-/// Something with a length that can be cut.
-trait Cut {
-    fn length(&self) -> u64;
-    fn cut(&self, start: u64, len: u64) -> Self;
-}
-
-impl Cut for Region {
-    fn length(&self) -> u64 {
-        self.len
-    }
-
-    fn cut(&self, start: u64, len: u64) -> Self {
-        Region {
-            offset: self.offset + start,
-            len,
-        }
-    }
-}
-
-impl Cut for Memory {
-    fn length(&self) -> u64 {
-        self.len() as u64
-    }
-
-    fn cut(&self, start: u64, len: u64) -> Self {
-        self.slice(start as usize..(start + len) as usize)
-    }
-}
-
-impl<'a, T: Cut> Cutter<'a, T> {
-    fn new(items: &'a [T]) -> Self {
-        Self {
-            rest: items,
-            taken: 0,
-        }
-    }
-
-    /// The next `len` bytes, or as many as there are.
-    fn take(&mut self, mut len: u64) -> Vec<T> {
-        let mut out = Vec::new();
-        while let Some(first) = self.rest.first() {
-            let left = first.length() - self.taken;
-            if left == 0 {
-                self.rest = &self.rest[1..];
-                self.taken = 0;
-                continue;
-            }
-            if len == 0 {
-                break;
-            }
-            let now = left.min(len);
-            out.push(first.cut(self.taken, now));
-            self.taken += now;
-            len -= now;
-        }
-        out
-    }
 }

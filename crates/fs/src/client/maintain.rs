@@ -1,19 +1,29 @@
 //! What operators ask: who is there, how full it is, is everything consistent.
 
-use causeway_wire::fs::{Answer, ObjectId, Operation};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use causeway_wire::fs::{
+    Answer, Body, CheckCursor, DataFault, Errno, Generation, Greeting, Incarnation, ObjectId,
+    ObjectPath, Operation, ScrubPosition, ServerIdentity, Target,
+};
 
 use super::Client;
-use super::rpc::{Call, done, unfit};
+use super::identity::Layout;
+use super::names::node;
+use super::rpc::{Call, Trouble, done, unfit};
 use crate::Error;
 
 /// Datafiles that one step of [`Client::orphans`] looks at.
 const ORPHAN_BATCH: u32 = 512;
+/// Striped files that one step of [`Client::check_striped`] looks at.
+const STRIPED_BATCH: u32 = 512;
 
 /// A batch of the name space that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checked {
-    /// Where to go on; empty at the end.
-    pub next: Vec<u8>,
+    /// Where to go on; `None` at the end. Always behind where the batch began.
+    pub next: Option<CheckCursor>,
     /// Records that were looked at.
     pub records: u64,
     /// What was found wrong, in words.
@@ -33,15 +43,143 @@ pub struct Orphans {
     pub found: Vec<(ObjectId, u64)>,
 }
 
+/// What became of orphans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OrphansGone {
+    /// How many were deleted.
+    pub deleted: u64,
+    /// How many were moved aside, to `lost+found` of the server's datafiles.
+    pub moved: u64,
+}
+
+/// Something wrong with a datafile of a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerFault {
+    /// Index of the server in the configuration.
+    pub server: usize,
+    /// What is wrong, and with which datafile.
+    pub fault: DataFault,
+}
+
+/// A batch of striped files whose datafiles were looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckedFiles {
+    /// Where to go on; `None` at the end.
+    pub next: Option<ObjectId>,
+    /// Files that were looked at.
+    pub files: u64,
+    /// What is absent, short, foreign or damaged.
+    pub found: Vec<ServerFault>,
+}
+
+/// A step of a scrub.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scrubbed {
+    /// All of the server's datafiles were verified.
+    pub end: bool,
+    /// Bytes that were verified.
+    pub bytes: u64,
+    /// Datafiles whose end was reached.
+    pub datafiles: u64,
+    /// What is wrong.
+    pub faults: Vec<DataFault>,
+}
+
 impl Client {
-    /// Asks one server (an index into the configuration) who it is.
-    pub fn ping(&mut self, server: usize) -> Result<Answer, Error> {
-        let subject = self.server_name(server);
-        match self.rpc.call(Call::query(server, Operation::Ping)) {
-            Ok(answer @ Answer::Pong { .. }) => Ok(answer),
-            Ok(other) => Err(unfit(&other).during("ping", &subject)),
-            Err(trouble) => Err(trouble.during("ping", &subject)),
+    /// Asks one server (an index into the configuration) for its identity, which is not checked.
+    pub fn ping(&mut self, server: usize) -> Result<Greeting, Error> {
+        let all = self.ping_all(&[server]);
+        let none = || Err(self.vanished("ping", server));
+        all.into_iter().next().unwrap_or_else(none)
+    }
+
+    /// Asks several servers at once for their identities, which are not checked.
+    pub fn ping_all(&mut self, servers: &[usize]) -> Vec<Result<Greeting, Error>> {
+        let greetings = self.rpc.greet(servers);
+        let named = |(&server, greeting): (&usize, Result<Greeting, Trouble>)| {
+            greeting.map_err(|trouble| trouble.during("ping", &self.server_name(server)))
+        };
+        servers.iter().zip(greetings).map(named).collect()
+    }
+
+    /// Fails unless a server (an index into the configuration) is the one that it should be.
+    pub fn verify(&mut self, server: usize) -> Result<(), Error> {
+        self.rpc
+            .introduce_to(&[server])
+            .map_err(|trouble| trouble.during("meet", &self.server_name(server)))
+    }
+
+    /// The file system's I/O servers, as the metadata server says now.
+    pub fn layout(&mut self) -> Result<Layout, Error> {
+        let subject = self.server_name(self.metadata);
+        self.rpc
+            .renew_layout()
+            .cloned()
+            .map_err(|trouble| trouble.during("ask for the layout", &subject))
+    }
+
+    /// The configuration's index of the I/O server that distributions know by this number.
+    pub fn server_of(&mut self, number: u16) -> Result<usize, Error> {
+        self.rpc.server_of(number).map_err(|trouble| {
+            trouble.during("find", format!("I/O server number {number}").as_bytes())
+        })
+    }
+
+    /// Adds an I/O server of the configuration to the file system: once the metadata server has met it, new
+    /// files use it.
+    pub fn add_server(&mut self, name: &str) -> Result<(), Error> {
+        let operation = Operation::AddServer {
+            name: name.to_owned(),
+        };
+        self.mutate(operation)
+            .and_then(done)
+            .map_err(|trouble| trouble.during("add", name.as_bytes()))
+    }
+
+    /// Lets the directory of this generation take the place of the one that an I/O server had.
+    pub fn accept_server(&mut self, name: &str, generation: Generation) -> Result<(), Error> {
+        let operation = Operation::AcceptServer {
+            name: name.to_owned(),
+            generation,
+        };
+        self.mutate(operation)
+            .and_then(done)
+            .map_err(|trouble| trouble.during("accept", name.as_bytes()))
+    }
+
+    /// Gives an I/O server its number in the layout, on behalf of the metadata server.
+    pub(crate) fn enroll(
+        &mut self,
+        server: usize,
+        found: &ServerIdentity,
+        index: u16,
+        incarnation: Incarnation,
+        replace: bool,
+    ) -> Result<(), Error> {
+        let operation = Operation::Enroll {
+            index,
+            incarnation,
+            replace,
+        };
+        let deadline = Instant::now() + self.rpc.timeout;
+        let calls = vec![Call::query(server, operation)];
+        let answers = self.rpc.call_directly(calls, found.target(), deadline);
+        match answers.into_iter().next() {
+            Some(answer) => answer
+                .and_then(done)
+                .map_err(|trouble| trouble.during("enroll", &self.server_name(server))),
+            None => Err(self.vanished("enroll", server)),
         }
+    }
+
+    /// Takes the layout for granted: for the metadata server, which need not ask itself.
+    pub(crate) fn trust_layout(&mut self, metadata: Target, layout: Layout) {
+        self.rpc.trust_layout(metadata, layout);
+    }
+
+    fn vanished(&self, operation: &'static str, server: usize) -> Error {
+        let message = "the call vanished, which is a defect of the client";
+        Trouble::local(Errno::EIO, message).during(operation, &self.server_name(server))
     }
 
     /// Space and load of an I/O server ([`Answer::StorageStatus`]).
@@ -67,11 +205,16 @@ impl Client {
             .map_err(|trouble| trouble.during("commit", &subject))
     }
 
-    /// Checks a batch of the name space, from `after` (empty at first) on, and mends it if asked.
-    pub fn check_metadata(&mut self, after: &[u8], repair: bool) -> Result<Checked, Error> {
+    /// Checks a batch of the name space, from `after` (`None` at first) on, and mends it if asked. A
+    /// server that names an earlier place to go on at is an error, so that a check always ends.
+    pub fn check_metadata(
+        &mut self,
+        after: Option<&CheckCursor>,
+        repair: bool,
+    ) -> Result<Checked, Error> {
         let subject = self.server_name(self.metadata);
         let operation = Operation::Check {
-            after: after.to_vec(),
+            after: after.cloned(),
             repair,
         };
         let call = match repair {
@@ -79,6 +222,13 @@ impl Client {
             false => Call::query(self.metadata, operation),
         };
         match self.rpc.call(call) {
+            Ok(Answer::Checked {
+                next: Some(next), ..
+            }) if Some(&next) <= after => Err(Trouble::local(
+                Errno::EPROTO,
+                "the server named an earlier place to go on at".to_owned(),
+            )
+            .during("check", &subject)),
             Ok(Answer::Checked {
                 next,
                 records,
@@ -133,13 +283,157 @@ impl Client {
         })
     }
 
-    /// Removes datafiles that [`Client::orphans`] has found.
+    /// Removes datafiles that [`Client::orphans`] has found: those that are proven to be of the present metadata,
+    /// which have given out object numbers below `numbers`, are deleted, all others moved aside.
+    pub fn remove_orphans(
+        &mut self,
+        server: usize,
+        objects: Vec<ObjectId>,
+        numbers: u64,
+    ) -> Result<OrphansGone, Error> {
+        let subject = self.server_name(server);
+        let operation = Operation::RemoveOrphans { objects, numbers };
+        match self.rpc.call(Call::query(server, operation)) {
+            Ok(Answer::OrphansRemoved { deleted, moved }) => Ok(OrphansGone { deleted, moved }),
+            Ok(other) => Err(unfit(&other).during("remove orphans", &subject)),
+            Err(trouble) => Err(trouble.during("remove orphans", &subject)),
+        }
+    }
+
+    /// Holds the datafiles of a batch of striped files, from `after` on, against what the metadata say that they
+    /// hold at least. Safe while the file system is in use.
+    pub fn check_striped(&mut self, after: ObjectId) -> Result<CheckedFiles, Error> {
+        let subject = self.server_name(self.metadata);
+        self.try_check_striped(after)
+            .map_err(|trouble| trouble.during("check", &subject))
+    }
+
+    fn try_check_striped(&mut self, after: ObjectId) -> Result<CheckedFiles, Trouble> {
+        let list = Operation::ListStriped {
+            after,
+            limit: STRIPED_BATCH,
+        };
+        let (files, end) = match self.query(list)? {
+            Answer::StripedFiles { files, end } => (files, end),
+            other => return Err(unfit(&other)),
+        };
+        let next = match files.last() {
+            Some(last) if !end && last.object > after => Some(last.object),
+            _ => None,
+        };
+        let mut by_server: BTreeMap<u16, Vec<(ObjectId, u64)>> = BTreeMap::new();
+        for file in &files {
+            for (position, server) in file.servers.iter().enumerate() {
+                let at_least = file.lengths.get(position).copied().unwrap_or(0);
+                let datafiles = by_server.entry(*server).or_default();
+                datafiles.push((file.object, at_least));
+            }
+        }
+        let mut found = Vec::new();
+        for (number, datafiles) in by_server {
+            let server = self.rpc.server_of(number)?;
+            for fault in self.check_data(server, datafiles)? {
+                // Written, cut or removed meanwhile: only what is wrong with the file as it is now counts.
+                found.extend(self.confirm(number, server, fault)?);
+            }
+        }
+        Ok(CheckedFiles {
+            next,
+            files: files.iter().filter(|file| !file.servers.is_empty()).count() as u64,
+            found,
+        })
+    }
+
+    fn check_data(
+        &mut self,
+        server: usize,
+        datafiles: Vec<(ObjectId, u64)>,
+    ) -> Result<Vec<DataFault>, Trouble> {
+        let operation = Operation::CheckData { datafiles };
+        match self.rpc.call(Call::query(server, operation))? {
+            Answer::Faults(faults) => Ok(faults),
+            other => Err(unfit(&other)),
+        }
+    }
+
+    fn confirm(
+        &mut self,
+        number: u16,
+        server: usize,
+        fault: DataFault,
+    ) -> Result<Option<ServerFault>, Trouble> {
+        let operation = Operation::GetNode {
+            object: fault.object,
+            content: false,
+        };
+        let node = match self.query(operation).and_then(node) {
+            Ok(node) => node,
+            Err(trouble) if trouble.errno == Errno::ESTALE => return Ok(None),
+            Err(trouble) => return Err(trouble),
+        };
+        let Body::Striped {
+            distribution,
+            lengths,
+            ..
+        } = node.body
+        else {
+            return Ok(None);
+        };
+        let position = distribution.servers.iter().position(|s| *s == number);
+        let at_least = position.and_then(|position| lengths.get(position).copied());
+        let datafile = (fault.object, at_least.unwrap_or(0));
+        let again = self.check_data(server, vec![datafile])?;
+        Ok(again
+            .into_iter()
+            .next()
+            .map(|fault| ServerFault { server, fault }))
+    }
+
+    /// Has an I/O server verify about `bytes` of its datafiles, from where its last scrub came to, or from the
+    /// front with `restart`.
+    pub fn scrub(&mut self, server: usize, restart: bool, bytes: u64) -> Result<Scrubbed, Error> {
+        let subject = self.server_name(server);
+        let from = restart.then_some(ScrubPosition {
+            object: ObjectId(0),
+            offset: 0,
+        });
+        match self
+            .rpc
+            .call(Call::query(server, Operation::Scrub { from, bytes }))
+        {
+            Ok(Answer::Scrubbed {
+                next,
+                bytes,
+                datafiles,
+                faults,
+            }) => Ok(Scrubbed {
+                end: next.is_none(),
+                bytes,
+                datafiles,
+                faults,
+            }),
+            Ok(other) => Err(unfit(&other).during("scrub", &subject)),
+            Err(trouble) => Err(trouble.during("scrub", &subject)),
+        }
+    }
+
+    /// One path of each object that has one; of very many long ones, the first.
+    pub fn paths(&mut self, objects: Vec<ObjectId>) -> Result<Vec<ObjectPath>, Error> {
+        let subject = self.server_name(self.metadata);
+        match self.query(Operation::Paths { objects }) {
+            Ok(Answer::Paths(paths)) => Ok(paths),
+            Ok(other) => Err(unfit(&other).during("find paths", &subject)),
+            Err(trouble) => Err(trouble.during("find paths", &subject)),
+        }
+    }
+
+    /// Removes the datafiles of files that were removed.
     pub fn remove_datafiles(&mut self, server: usize, objects: Vec<ObjectId>) -> Result<(), Error> {
         let subject = self.server_name(server);
         self.rpc
             .call(Call::query(server, Operation::Remove { objects }))
             .and_then(done)
-            .map_err(|trouble| trouble.during("remove orphans", &subject))
+            .map_err(|trouble| trouble.during("remove datafiles", &subject))
     }
 
     fn server_name(&self, server: usize) -> Vec<u8> {

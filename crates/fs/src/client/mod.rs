@@ -4,14 +4,20 @@
 //! configuration's timeout. Inside a call everything that can be is in flight at once. Several
 //! threads use several clients.
 //!
-//! Reading order: `rpc` (requests, replies, repetition), `names` (the name space), `transfer` (which
-//! bytes go where), `io` (reading and writing), `maintain` (for operators), `stages` (where the time
+//! Reading order: `rpc` and `flight` (requests, replies, repetition), `introduce` and `identity` (which server is at the
+//! other end), `names` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `presence`
+//! (data that is missing), `maintain` (for operators), `stages` (where the time
 //! goes).
 
 mod boots;
+mod cutter;
+mod flight;
+mod identity;
+mod introduce;
 mod io;
 mod maintain;
 mod names;
+mod presence;
 mod rpc;
 mod stages;
 mod transfer;
@@ -19,7 +25,8 @@ mod transfer;
 use causeway_bmi::{Memory, PeerReport};
 use causeway_wire::fs::{Caller, DistributionHint, Errno, Node};
 
-pub use maintain::{Checked, Orphans};
+pub use identity::Layout;
+pub use maintain::{Checked, CheckedFiles, Orphans, OrphansGone, Scrubbed, ServerFault};
 pub use stages::Stage;
 
 use crate::Error;
@@ -31,8 +38,8 @@ pub struct Client {
     rpc: Rpc,
     /// Index of the metadata server in the configuration.
     metadata: usize,
-    /// Indices of the I/O servers, in the order that distributions count them.
-    io: Vec<usize>,
+    /// Index of an I/O server in the configuration, whichever.
+    any_io: Option<usize>,
     /// Names of all servers.
     names: Vec<String>,
     boots: boots::Boots,
@@ -95,7 +102,7 @@ impl Client {
         Ok(Self {
             rpc,
             metadata: configuration.metadata_server(),
-            io: configuration.io_servers(),
+            any_io: configuration.io_servers().first().copied(),
             names: configuration
                 .servers
                 .iter()
@@ -109,7 +116,7 @@ impl Client {
 
     /// A buffer of `len` bytes that servers on this host can reach without a copy in between.
     pub fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
-        let server = self.io.first().copied().unwrap_or(self.metadata);
+        let server = self.any_io.unwrap_or(self.metadata);
         let allocated = self.rpc.addr(server).and_then(|addr| {
             self.rpc
                 .bmi()

@@ -1,7 +1,8 @@
 //! Names, attributes and directories: one request each to the metadata server.
 
 use causeway_wire::fs::{
-    Answer, Attributes, DistributionHint, Entry, Node, ObjectId, Operation, Place, SetAttributes,
+    Answer, Attributes, DistributionHint, Entry, Errno, Node, ObjectId, Operation, Place,
+    SetAttributes,
 };
 
 use super::rpc::{Call, Trouble, done, object_name, unfit};
@@ -11,13 +12,6 @@ use crate::Error;
 /// Mutations that [`Client::create_many`] keeps in flight, each in a session slot of its own.
 const SLOTS: usize = 32;
 
-fn place(path: &[u8]) -> Place {
-    Place {
-        base: ObjectId::ROOT,
-        path: path.to_vec(),
-    }
-}
-
 /// The answer to an operation that answers a node.
 pub(super) fn node(answer: Answer) -> Result<Node, Trouble> {
     match answer {
@@ -26,9 +20,22 @@ pub(super) fn node(answer: Answer) -> Result<Node, Trouble> {
     }
 }
 
-fn create(path: &[u8], options: &CreateOptions) -> Operation {
+/// Refuses a listing that does not go forward.
+fn check_order(after: &[u8], entries: &[Entry]) -> Result<(), Trouble> {
+    let mut last = after;
+    for entry in entries {
+        if entry.name.as_slice() <= last {
+            let message = "the server's listing of a directory is not in the order of names";
+            return Err(Trouble::local(Errno::EPROTO, message));
+        }
+        last = &entry.name;
+    }
+    Ok(())
+}
+
+fn create(place: Place, options: &CreateOptions) -> Operation {
     Operation::Create {
-        place: place(path),
+        place,
         exclusive: options.exclusive,
         mode: options.mode,
         distribution: options.distribution,
@@ -48,34 +55,36 @@ impl Client {
     fn mutate_node(
         &mut self,
         verb: &'static str,
-        path: &[u8],
+        subject: &[u8],
         operation: Operation,
     ) -> Result<Node, Error> {
         self.mutate(operation)
             .and_then(node)
-            .map_err(|trouble| trouble.during(verb, path))
+            .map_err(|trouble| trouble.during(verb, subject))
     }
 
     fn mutate_done(
         &mut self,
         verb: &'static str,
-        path: &[u8],
+        subject: &[u8],
         operation: Operation,
     ) -> Result<(), Error> {
         self.mutate(operation)
             .and_then(done)
-            .map_err(|trouble| trouble.during(verb, path))
+            .map_err(|trouble| trouble.during(verb, subject))
     }
 
     /// Looks a path up, following a link in the last component if `follow`.
-    pub fn stat(&mut self, path: &[u8], follow: bool) -> Result<Node, Error> {
+    pub fn stat(&mut self, at: impl Into<Place>, follow: bool) -> Result<Node, Error> {
+        let place = at.into();
+        let subject = place.path.clone();
         self.query(Operation::Lookup {
-            place: place(path),
+            place,
             follow,
             content: false,
         })
         .and_then(node)
-        .map_err(|trouble| trouble.during("stat", path))
+        .map_err(|trouble| trouble.during("stat", &subject))
     }
 
     /// The node of a known object, as it is now.
@@ -89,20 +98,35 @@ impl Client {
     }
 
     /// Opens an existing file. A small file's content comes along and serves the first read.
-    pub fn open(&mut self, path: &[u8]) -> Result<File, Error> {
+    pub fn open(&mut self, at: impl Into<Place>) -> Result<File, Error> {
+        let place = at.into();
+        let subject = place.path.clone();
         self.query(Operation::Lookup {
-            place: place(path),
+            place,
             follow: true,
             content: true,
         })
         .and_then(node)
         .map(File::fresh)
-        .map_err(|trouble| trouble.during("open", path))
+        .map_err(|trouble| trouble.during("open", &subject))
+    }
+
+    /// Opens a file by its number: what a walk has met, whatever has become of its name since.
+    pub fn open_object(&mut self, object: ObjectId) -> Result<File, Error> {
+        self.query(Operation::GetNode {
+            object,
+            content: true,
+        })
+        .and_then(node)
+        .map(File::fresh)
+        .map_err(|trouble| trouble.during("open", &object_name(object)))
     }
 
     /// Makes (or, unless exclusive, opens) a file.
-    pub fn create(&mut self, path: &[u8], options: &CreateOptions) -> Result<File, Error> {
-        self.mutate_node("create", path, create(path, options))
+    pub fn create(&mut self, at: impl Into<Place>, options: &CreateOptions) -> Result<File, Error> {
+        let place = at.into();
+        let subject = place.path.clone();
+        self.mutate_node("create", &subject, create(place, options))
             .map(File::new)
     }
 
@@ -111,7 +135,7 @@ impl Client {
     pub fn create_many(&mut self, files: &[(Vec<u8>, CreateOptions)]) -> Vec<Result<File, Error>> {
         let operations = files
             .iter()
-            .map(|(path, options)| create(path, options))
+            .map(|(path, options)| create(path.into(), options))
             .collect();
         self.mutate_many(operations)
             .into_iter()
@@ -128,7 +152,10 @@ impl Client {
     pub fn unlink_many(&mut self, paths: &[Vec<u8>]) -> Vec<Result<(), Error>> {
         let operations = paths
             .iter()
-            .map(|path| Operation::Unlink { place: place(path) })
+            .map(|path| Operation::Unlink {
+                place: path.into(),
+                expected: None,
+            })
             .collect();
         self.mutate_many(operations)
             .into_iter()
@@ -159,65 +186,111 @@ impl Client {
     /// Makes a directory.
     pub fn make_directory(
         &mut self,
-        path: &[u8],
+        at: impl Into<Place>,
         mode: u16,
         distribution: Option<DistributionHint>,
     ) -> Result<Node, Error> {
+        let place = at.into();
+        let subject = place.path.clone();
         let operation = Operation::MakeDirectory {
-            place: place(path),
+            place,
             mode,
             distribution,
         };
-        self.mutate_node("mkdir", path, operation)
+        self.mutate_node("mkdir", &subject, operation)
     }
 
-    /// Makes a symbolic link at `path` that points to `target`.
-    pub fn symbolic_link(&mut self, target: &[u8], path: &[u8]) -> Result<Node, Error> {
+    /// Makes a symbolic link at a place that points to `target`.
+    pub fn symbolic_link(&mut self, target: &[u8], at: impl Into<Place>) -> Result<Node, Error> {
+        let place = at.into();
+        let subject = place.path.clone();
         let operation = Operation::SymbolicLink {
-            place: place(path),
+            place,
             target: target.to_vec(),
         };
-        self.mutate_node("symlink", path, operation)
+        self.mutate_node("symlink", &subject, operation)
     }
 
     /// Gives the file `existing` one more name.
-    pub fn hard_link(&mut self, existing: &[u8], path: &[u8]) -> Result<Node, Error> {
+    pub fn hard_link(
+        &mut self,
+        existing: impl Into<Place>,
+        at: impl Into<Place>,
+    ) -> Result<Node, Error> {
         let object = self.stat(existing, false)?.object;
-        self.mutate_node(
-            "link",
-            path,
-            Operation::HardLink {
-                object,
-                place: place(path),
-            },
-        )
+        self.hard_link_object(object, at)
+    }
+
+    /// Gives a file that is known by its number one more name.
+    pub fn hard_link_object(
+        &mut self,
+        object: ObjectId,
+        at: impl Into<Place>,
+    ) -> Result<Node, Error> {
+        let place = at.into();
+        let subject = place.path.clone();
+        self.mutate_node("link", &subject, Operation::HardLink { object, place })
     }
 
     /// Renames atomically.
-    pub fn rename(&mut self, from: &[u8], to: &[u8], no_replace: bool) -> Result<(), Error> {
+    pub fn rename(
+        &mut self,
+        from: impl Into<Place>,
+        to: impl Into<Place>,
+        no_replace: bool,
+    ) -> Result<(), Error> {
+        let from = from.into();
+        let subject = from.path.clone();
         let operation = Operation::Rename {
-            from: place(from),
-            to: place(to),
+            from,
+            to: to.into(),
             no_replace,
         };
-        self.mutate_done("rename", from, operation)
+        self.mutate_done("rename", &subject, operation)
     }
 
     /// Removes a name.
-    pub fn unlink(&mut self, path: &[u8]) -> Result<(), Error> {
-        self.mutate_done("unlink", path, Operation::Unlink { place: place(path) })
+    pub fn unlink(&mut self, at: impl Into<Place>) -> Result<(), Error> {
+        self.unlink_expected(at.into(), None)
+    }
+
+    /// Removes a name if it still is this object's; otherwise the error is [`Errno::ESTALE`].
+    pub fn unlink_object(&mut self, at: impl Into<Place>, object: ObjectId) -> Result<(), Error> {
+        self.unlink_expected(at.into(), Some(object))
+    }
+
+    fn unlink_expected(&mut self, place: Place, expected: Option<ObjectId>) -> Result<(), Error> {
+        let subject = place.path.clone();
+        self.mutate_done("unlink", &subject, Operation::Unlink { place, expected })
     }
 
     /// Removes an empty directory.
-    pub fn remove_directory(&mut self, path: &[u8]) -> Result<(), Error> {
-        self.mutate_done(
-            "rmdir",
-            path,
-            Operation::RemoveDirectory { place: place(path) },
-        )
+    pub fn remove_directory(&mut self, at: impl Into<Place>) -> Result<(), Error> {
+        self.remove_directory_expected(at.into(), None)
     }
 
-    /// One page of a directory: the entries behind the name `after`, and whether that is all.
+    /// Removes an empty directory if the name still is this one's; otherwise the error is
+    /// [`Errno::ESTALE`].
+    pub fn remove_directory_object(
+        &mut self,
+        at: impl Into<Place>,
+        object: ObjectId,
+    ) -> Result<(), Error> {
+        self.remove_directory_expected(at.into(), Some(object))
+    }
+
+    fn remove_directory_expected(
+        &mut self,
+        place: Place,
+        expected: Option<ObjectId>,
+    ) -> Result<(), Error> {
+        let subject = place.path.clone();
+        let operation = Operation::RemoveDirectory { place, expected };
+        self.mutate_done("rmdir", &subject, operation)
+    }
+
+    /// One page of a directory: the entries behind the name `after`, and whether that is all. Names come
+    /// in ascending order, so that reading a directory page by page ends even if the server lies.
     pub fn read_directory(
         &mut self,
         directory: ObjectId,
@@ -233,7 +306,10 @@ impl Client {
         };
         self.query(operation)
             .and_then(|answer| match answer {
-                Answer::Entries { entries, end } => Ok((entries, end)),
+                Answer::Entries { entries, end } => {
+                    check_order(after, &entries)?;
+                    Ok((entries, end))
+                }
                 other => Err(unfit(&other)),
             })
             .map_err(|trouble| trouble.during("readdir", &object_name(directory)))
@@ -248,5 +324,31 @@ impl Client {
         let operation = Operation::SetAttributes { object, set };
         self.mutate_node("setattr", &object_name(object), operation)
             .map(|node| node.attributes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use causeway_wire::fs::Kind;
+
+    #[test]
+    fn a_listing_that_goes_back_is_refused() {
+        let entry = |name: &[u8]| Entry {
+            name: name.to_vec(),
+            object: ObjectId(2),
+            kind: Kind::File,
+            attributes: None,
+        };
+        assert!(check_order(b"", &[entry(b"a"), entry(b"b")]).is_ok());
+        assert!(check_order(b"b", &[]).is_ok());
+        for (after, names) in [
+            (&b""[..], [&b"b"[..], b"a"]),
+            (b"", [b"a", b"a"]),
+            (b"m", [b"m", b"n"]),
+            (b"m", [b"a", b"n"]),
+        ] {
+            assert!(check_order(after, &names.map(entry)).is_err(), "{names:?}");
+        }
     }
 }

@@ -9,26 +9,27 @@
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{
-    Access, Addr, Bmi, Completion, Config, Context, Memory, OpError, OpId, Posted, RegionDescriptor,
+    Access, Addr, Bmi, Completion, Config, Context, Memory, OpError, PeerError, Posted,
+    RegionDescriptor,
 };
 use causeway_wire::codec::{Wire, Writer};
 use causeway_wire::fs::{
-    Answer, Caller, Errno, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Reply, Request,
+    Answer, Caller, Errno, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Request, Target,
 };
 
+use super::flight::{Attempt, Flight, State, errno_of, results};
+use super::identity::Layout;
+use super::introduce::Known;
 use super::transfer::{Piece, Way};
 use crate::Error;
 use crate::config::{Configuration, ServerEntry};
 
-/// First pause before a request is repeated; it doubles up to [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(2);
-/// Longest pause before a request is repeated.
-const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// An attempt to connect takes a quarter of the time-out, within these bounds: an attempt that met a
 /// server in the middle of dying must leave time for one that meets it restarted.
 const SHORTEST_ATTEMPT: Duration = Duration::from_millis(250);
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
-/// How long to wait for operations of a connection that was just dropped.
+/// How long to wait for operations of a connection that was just dropped: its method completes them at once, and
+/// only memory that a stopped peer may be writing is waited for.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Completions taken per test.
 const BATCH: usize = 64;
@@ -126,7 +127,15 @@ pub(crate) struct Rpc {
     bmi: Bmi,
     context: Context,
     links: Vec<Link>,
-    timeout: Duration,
+    /// Index of the metadata server in the configuration.
+    pub(super) metadata: usize,
+    /// The file system's identity, as the configuration has it.
+    pub(super) file_system: u128,
+    /// The I/O servers, as the metadata server has said.
+    pub(super) layout: Option<Layout>,
+    /// By number in the layout: index in the configuration, which may lack a server.
+    pub(super) routes: Vec<Option<usize>>,
+    pub(super) timeout: Duration,
     client: u128,
     caller: Caller,
     /// Last sequence number of each slot.
@@ -140,6 +149,7 @@ struct Link {
     name: String,
     addresses: String,
     addr: Option<Addr>,
+    known: Option<Known>,
 }
 
 impl Link {
@@ -157,38 +167,13 @@ impl Link {
             name: entry.name.clone(),
             addresses: addresses.join(","),
             addr: None,
+            known: None,
         }
     }
 
     fn describe(&self) -> String {
         format!("{}, {}", self.name, self.addresses)
     }
-}
-
-/// A call on its way.
-struct Flight {
-    call: Call,
-    sequence: u64,
-    state: State,
-    pause: Duration,
-    last: Option<Trouble>,
-}
-
-enum State {
-    Waiting { until: Instant },
-    Flying(Attempt),
-    Done(Result<Answer, Trouble>),
-}
-
-/// One sending of a request.
-struct Attempt {
-    send: Option<OpId>,
-    receive: Option<OpId>,
-    reply: Memory,
-    received: Option<u64>,
-    trouble: Option<OpError>,
-    exports: Vec<RegionDescriptor>,
-    addr: Addr,
 }
 
 impl Rpc {
@@ -221,6 +206,10 @@ impl Rpc {
             bmi,
             context,
             links,
+            metadata: configuration.metadata_server(),
+            file_system: configuration.id,
+            layout: None,
+            routes: Vec::new(),
             timeout: configuration.timeout,
             client: random_client()?,
             caller,
@@ -245,6 +234,33 @@ impl Rpc {
         })?;
         link.addr = Some(addr);
         Ok(addr)
+    }
+
+    /// What is known of a server; `None` before it was met.
+    pub(crate) fn known(&self, server: usize) -> Option<Known> {
+        self.links.get(server)?.known
+    }
+
+    pub(super) fn set_known(&mut self, server: usize, known: Option<Known>) {
+        if let Some(link) = self.links.get_mut(server) {
+            link.known = known;
+        }
+    }
+
+    pub(super) fn link_name(&self, server: usize) -> &str {
+        self.links.get(server).map_or("", |link| &link.name)
+    }
+
+    pub(super) fn link_named(&self, name: &str) -> Option<usize> {
+        self.links.iter().position(|link| link.name == name)
+    }
+
+    /// Names the server that a trouble concerns.
+    pub(super) fn at(&self, server: usize, trouble: Trouble) -> Trouble {
+        Trouble {
+            server: self.links.get(server).map(Link::describe),
+            ..trouble
+        }
     }
 
     /// On whose behalf requests are made.
@@ -274,30 +290,83 @@ impl Rpc {
 
     /// Makes calls at once and answers all of their results, in order. When it returns, nothing of them
     /// is in flight any more and no server can reach the memory that they named.
+    ///
+    /// Servers that are not known yet are met first. One that says that it is another one by now is met again, as long
+    /// as that leads to another one.
     pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<Answer, Trouble>> {
         let deadline = Instant::now() + self.timeout;
-        let mut flights: Vec<Flight> = calls
-            .into_iter()
-            .map(|call| {
-                let sequence = call.slot.map_or(0, |slot| self.next_sequence(slot));
-                let state = State::Waiting {
-                    until: Instant::now(),
-                };
-                Flight {
-                    call,
-                    sequence,
-                    state,
-                    pause: FIRST_PAUSE,
-                    last: None,
-                }
-            })
-            .collect();
+        let mut flights = self.flights(calls, None);
+        loop {
+            self.introduce_all(&mut flights, deadline);
+            self.exchange(&mut flights, deadline);
+            if !self.redirect(&mut flights, deadline) {
+                return results(flights);
+            }
+        }
+    }
+
+    /// Makes calls that are meant for `target`, whatever is known of the servers.
+    pub(super) fn call_directly(
+        &mut self,
+        calls: Vec<Call>,
+        target: Target,
+        deadline: Instant,
+    ) -> Vec<Result<Answer, Trouble>> {
+        let mut flights = self.flights(calls, Some(target));
+        self.exchange(&mut flights, deadline);
+        results(flights)
+    }
+
+    fn flights(&mut self, calls: Vec<Call>, directed: Option<Target>) -> Vec<Flight> {
+        let flight = |call: Call| {
+            let sequence = call.slot.map_or(0, |slot| self.next_sequence(slot));
+            Flight::new(call, sequence, directed)
+        };
+        calls.into_iter().map(flight).collect()
+    }
+
+    /// Prepares flights for another round that were refused because they were meant for another server,
+    /// if the server that they should go to is another one now; whether there are any.
+    fn redirect(&mut self, flights: &mut [Flight], deadline: Instant) -> bool {
+        let refused = |flight: &Flight| {
+            matches!(&flight.state, State::Done(Err(trouble)) if trouble.errno == Errno::WRONG_TARGET)
+                && flight.meant != Target::default()
+        };
+        if !flights.iter().any(refused) || Instant::now() >= deadline {
+            return false;
+        }
+        for flight in flights.iter().filter(|flight| refused(flight)) {
+            self.forget(flight.call.server, flight.meant);
+        }
+        let mut again = false;
+        for index in 0..flights.len() {
+            if !refused(&flights[index]) {
+                continue;
+            }
+            let flight = &mut flights[index];
+            let until = Instant::now();
+            let said = std::mem::replace(&mut flight.state, State::Waiting { until });
+            self.introduce_all(std::slice::from_mut(flight), deadline);
+            if !flight.is_open() {
+                continue;
+            }
+            match self.known(flight.call.server) {
+                Some(known) if known.target != flight.meant => again = true,
+                // It has the identity that the request named, and refuses nevertheless.
+                _ => flight.state = said,
+            }
+            flight.meant = Target::default();
+        }
+        again
+    }
+
+    /// Sends flights and waits until all are done.
+    fn exchange(&mut self, flights: &mut [Flight], deadline: Instant) {
         let mut completions = Vec::new();
         loop {
             let now = Instant::now();
             if now >= deadline {
-                self.give_up(&mut flights);
-                break;
+                return self.give_up(flights);
             }
             let mut next = deadline;
             let mut open = false;
@@ -310,10 +379,10 @@ impl Rpc {
                 if let State::Waiting { until } = flight.state {
                     next = next.min(until);
                 }
-                open |= !matches!(flight.state, State::Done(_));
+                open |= flight.is_open();
             }
             if !open {
-                break;
+                return;
             }
             completions.clear();
             let idle = next.saturating_duration_since(now);
@@ -322,21 +391,15 @@ impl Rpc {
                 .testcontext(self.context, BATCH, idle, &mut completions)
             {
                 let trouble = Trouble::local(Errno::EIO, error.to_string());
-                return flights.iter().map(|_| Err(trouble.clone())).collect();
+                for flight in flights.iter_mut() {
+                    flight.state = State::Done(Err(trouble.clone()));
+                }
+                return;
             }
             for completion in completions.drain(..) {
-                self.completed(&mut flights, completion);
+                self.completed(flights, completion);
             }
         }
-        flights
-            .into_iter()
-            .map(|flight| match flight.state {
-                State::Done(result) => result,
-                State::Waiting { .. } | State::Flying(_) => {
-                    Err(Trouble::local(Errno::ETIMEDOUT, "the call did not end"))
-                }
-            })
-            .collect()
     }
 
     fn next_sequence(&mut self, slot: u16) -> u64 {
@@ -365,7 +428,9 @@ impl Rpc {
         self.settle(flight);
     }
 
-    fn attempt(&mut self, flight: &Flight, index: usize) -> Result<Attempt, Trouble> {
+    fn attempt(&mut self, flight: &mut Flight, index: usize) -> Result<Attempt, Trouble> {
+        let known = self.known(flight.call.server).map(|known| known.target);
+        flight.meant = flight.directed.or(known).unwrap_or_default();
         let addr = self.addr(flight.call.server)?;
         let mut exports = Vec::new();
         let operation = match &flight.call.body {
@@ -378,6 +443,7 @@ impl Rpc {
         self.next_tag += 1;
         let request = Request {
             reply_tag: tag,
+            target: flight.meant,
             client: self.client,
             slot: flight.call.slot.unwrap_or(0),
             sequence: flight.sequence,
@@ -498,11 +564,13 @@ impl Rpc {
         Ok(match way {
             Way::Read => Operation::Read {
                 object,
+                at_least: piece.at_least,
                 regions,
                 memory,
             },
             Way::Write => Operation::Write {
                 object,
+                at_least: piece.at_least,
                 regions,
                 memory,
                 inline: piece.inline.clone(),
@@ -567,7 +635,11 @@ impl Rpc {
                 )
             }
             Err(error) => {
-                let repeat = matches!(error, OpError::Peer { .. } | OpError::Cancelled);
+                let repeat = match &error {
+                    // No patience makes a key or a user another one.
+                    OpError::Peer { cause, .. } => !matches!(cause, PeerError::Unauthorised(_)),
+                    error => matches!(error, OpError::Cancelled),
+                };
                 (
                     Trouble {
                         errno: errno_of(&error),
@@ -593,13 +665,14 @@ impl Rpc {
 
     /// The time-out has passed: ends what is in flight, whatever the servers do, and says why.
     fn give_up(&mut self, flights: &mut [Flight]) {
-        let waited = format!("after {} s", self.timeout.as_secs_f64());
+        let waited = self.timeout.as_secs_f64();
         let mut silent = Vec::new();
-        for flight in flights.iter() {
-            if let State::Flying(attempt) = &flight.state
-                && !silent.contains(&attempt.addr)
-            {
-                silent.push(attempt.addr);
+        for flight in flights.iter_mut() {
+            if let State::Flying(attempt) = &flight.state {
+                flight.silent = true;
+                if !silent.contains(&attempt.addr) {
+                    silent.push(attempt.addr);
+                }
             }
         }
         for addr in silent {
@@ -611,7 +684,7 @@ impl Rpc {
             && Instant::now() < drained_by
         {
             completions.clear();
-            let idle = Duration::from_millis(10);
+            let idle = drained_by.saturating_duration_since(Instant::now());
             if self
                 .bmi
                 .testcontext(self.context, BATCH, idle, &mut completions)
@@ -628,9 +701,15 @@ impl Rpc {
                 continue;
             }
             let server = self.links.get(flight.call.server).map(Link::describe);
-            let message = match flight.last.take() {
-                Some(last) => format!("{} ({waited}); is the server running?", last.message),
-                None => format!("no answer {waited}; the server is connected but silent"),
+            // That we ended its connection ourselves just now says nothing of the server.
+            let message = match flight.last.take().filter(|_| !flight.silent) {
+                Some(last) => format!(
+                    "{} (after {waited} s); is the server running?",
+                    last.message
+                ),
+                None => format!(
+                    "no answer within {waited} s; is the server stopped, or its host overloaded?"
+                ),
             };
             flight.state = State::Done(Err(Trouble {
                 errno: Errno::ETIMEDOUT,
@@ -638,61 +717,6 @@ impl Rpc {
                 server,
             }));
         }
-    }
-}
-
-impl Flight {
-    /// Pauses before the next attempt.
-    fn wait(&mut self, trouble: Trouble) {
-        self.state = State::Waiting {
-            until: Instant::now() + self.pause,
-        };
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
-        self.last = Some(trouble);
-    }
-}
-
-impl Attempt {
-    fn note_send(&mut self, result: Result<u64, OpError>) {
-        self.send = None;
-        if let Err(error) = result {
-            self.trouble = Some(error);
-        }
-    }
-
-    fn note_receive(&mut self, result: Result<u64, OpError>) {
-        self.receive = None;
-        match result {
-            Ok(len) => self.received = Some(len),
-            Err(error) => {
-                self.trouble.get_or_insert(error);
-            }
-        }
-    }
-
-    /// What the server said, or why it said nothing.
-    fn outcome(&self) -> Result<Result<Answer, causeway_wire::fs::Failure>, OpError> {
-        if let Some(len) = self.received {
-            let mut bytes = vec![0; (len as usize).min(self.reply.len())];
-            self.reply.read_at(0, &mut bytes);
-            return Ok(match Reply::from_bytes(&bytes) {
-                Ok(reply) => reply.result,
-                Err(malformed) => Err(causeway_wire::fs::Failure {
-                    errno: Errno::EPROTO,
-                    message: format!("its reply is malformed: {malformed}"),
-                }),
-            });
-        }
-        Err(self.trouble.clone().unwrap_or(OpError::Cancelled))
-    }
-}
-
-fn errno_of(error: &OpError) -> Errno {
-    match error {
-        OpError::Peer { .. } => Errno::ECONNRESET,
-        OpError::TooLarge { .. } => Errno::EMSGSIZE,
-        OpError::Cancelled => Errno::ECANCELED,
-        _ => Errno::EIO,
     }
 }
 
@@ -730,9 +754,14 @@ pub(crate) fn unfit(answer: &Answer) -> Trouble {
         Answer::Transferred { .. } => "a transfer",
         Answer::Objects(_) => "objects",
         Answer::Datafiles { .. } => "datafiles",
+        Answer::StripedFiles { .. } => "striped files",
+        Answer::Paths(_) => "paths",
+        Answer::Faults(_) => "faults of datafiles",
+        Answer::OrphansRemoved { .. } => "a removal of orphans",
+        Answer::Scrubbed { .. } => "a part of a scrub",
         Answer::Checked { .. } => "a check",
         Answer::MetadataStatus { .. } | Answer::StorageStatus { .. } => "a status",
-        Answer::Pong { .. } => "a pong",
+        Answer::Hello(_) => "a greeting",
     };
     Trouble::local(
         Errno::EPROTO,

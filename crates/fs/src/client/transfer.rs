@@ -6,7 +6,7 @@
 //! through a bounce buffer instead, and a small one travels inside the messages.
 
 use causeway_bmi::Memory;
-use causeway_wire::fs::{Distribution, ObjectId, Region, Regions};
+use causeway_wire::fs::{Distribution, ObjectId, Reach, Region, Regions};
 
 use super::rpc::encode_list;
 use crate::distribution::{Layout, Share, compact};
@@ -44,6 +44,8 @@ pub(crate) struct Span {
 pub(crate) struct Piece {
     /// The datafile.
     pub object: ObjectId,
+    /// How long it must be at least.
+    pub at_least: u64,
     /// Its regions as they are described in the request.
     pub regions: Regions,
     /// The encoded regions, if they are too many for the request.
@@ -70,10 +72,12 @@ pub(crate) struct Planned {
     pub bounce: Option<Memory>,
 }
 
-/// Deals regions of a file, in the order of `fragments`, to its servers.
+/// Deals regions of a file, in the order of `fragments`, to its servers, whose datafiles are at least as long as
+/// `lengths` says.
 pub(crate) fn plan(
     object: ObjectId,
     distribution: &Distribution,
+    lengths: &[u64],
     regions: &[Region],
     fragments: &[Memory],
     way: Way,
@@ -83,7 +87,10 @@ pub(crate) fn plan(
         .into_iter()
         .enumerate()
         .filter(|(_, share)| share.len > 0)
-        .map(|(position, share)| plan_share(object, position, share, fragments, way))
+        .map(|(position, share)| {
+            let at_least = lengths.get(position).copied().unwrap_or(0);
+            plan_share(object, position, at_least, share, fragments, way)
+        })
         .collect();
     Some(planned)
 }
@@ -91,6 +98,7 @@ pub(crate) fn plan(
 fn plan_share(
     object: ObjectId,
     position: usize,
+    at_least: u64,
     share: Share,
     fragments: &[Memory],
     way: Way,
@@ -121,6 +129,7 @@ fn plan_share(
     }
     let piece = Piece {
         object,
+        at_least,
         regions,
         list,
         fragments: piece_fragments,
@@ -196,6 +205,16 @@ fn slice(fragments: &[Memory], span: &Span) -> Memory {
 }
 
 impl Planned {
+    /// How far a write reaches into the datafile.
+    pub(crate) fn reach(&self) -> Reach {
+        let ends = self.share.regions.iter().map(|r| r.offset + r.len);
+        Reach {
+            // A distribution has at most 1024 servers.
+            position: self.position as u16,
+            end: ends.max().unwrap_or(0),
+        }
+    }
+
     /// Brings what a read has fetched into the caller's memory, and zeroes what lies behind the
     /// datafile's end. `inline` and `size` are the answer's.
     ///
@@ -305,9 +324,16 @@ mod tests {
             Region { offset: 10, len: 2 },
         ];
         let fragments = fragments(&[5, 7]);
-        let planned = plan(ObjectId(9), &distribution, &regions, &fragments, Way::Read)
-            .and_then(|mut planned| planned.pop())
-            .expect("one piece");
+        let planned = plan(
+            ObjectId(9),
+            &distribution,
+            &[],
+            &regions,
+            &fragments,
+            Way::Read,
+        )
+        .and_then(|mut planned| planned.pop())
+        .expect("one piece");
         // The datafile ends at 103: the last three bytes of the second region are missing.
         let inline: Vec<u8> = (1..=12).collect();
         assert!(planned.deliver(&fragments, &inline, 103));
@@ -327,9 +353,16 @@ mod tests {
             offset: 0,
             len: 16_000,
         }];
-        let planned = plan(ObjectId(9), &distribution, &regions, &fragments, Way::Write)
-            .and_then(|mut planned| planned.pop())
-            .expect("one piece");
+        let planned = plan(
+            ObjectId(9),
+            &distribution,
+            &[],
+            &regions,
+            &fragments,
+            Way::Write,
+        )
+        .and_then(|mut planned| planned.pop())
+        .expect("one piece");
         assert_eq!(planned.piece.map(|piece| piece.spans.len()), Some(1));
         assert_eq!(
             planned.bounce.as_ref().map(Memory::to_vec),

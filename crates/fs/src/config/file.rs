@@ -30,6 +30,7 @@ struct FileText {
     timeout: Option<Spanned<String>>,
     key_file: Option<Spanned<PathBuf>>,
     encrypt: Option<bool>,
+    checksums: Option<bool>,
     tcp_connections: Option<Spanned<u64>>,
     distribution: Option<DistributionText>,
     #[serde(default)]
@@ -111,6 +112,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         distribution: distribution(&source, raw.distribution.as_ref(), io_servers)?,
         key_file: raw.key_file.map(Spanned::into_inner),
         encrypt: raw.encrypt.unwrap_or(true),
+        checksums: raw.checksums.unwrap_or(true),
         tcp_connections: tcp_connections(&source, raw.tcp_connections.as_ref())?,
         servers,
     };

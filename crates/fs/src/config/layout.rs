@@ -153,6 +153,7 @@ impl Configuration {
             },
             key_file: None,
             encrypt: true,
+            checksums: true,
             tcp_connections: 0,
             servers: Vec::new(),
         }

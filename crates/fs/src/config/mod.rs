@@ -43,6 +43,8 @@ pub struct Configuration {
     pub key_file: Option<PathBuf>,
     /// Encrypt connections between hosts.
     pub encrypt: bool,
+    /// Keep checksums in new datafiles.
+    pub checksums: bool,
     /// Most TCP connections between two processes, see [`causeway_bmi::Config::tcp_connections`].
     pub tcp_connections: u8,
     /// The servers, metadata server and I/O servers.
@@ -139,7 +141,8 @@ impl Configuration {
             .unwrap_or(0)
     }
 
-    /// Indices of the I/O servers, in the order that distributions count them.
+    /// Indices of the I/O servers. Distributions do not count them in this order, but by the numbers of the
+    /// file system's layout.
     pub fn io_servers(&self) -> Vec<usize> {
         (0..self.servers.len())
             .filter(|&index| self.servers[index].io)
@@ -154,20 +157,24 @@ impl Configuration {
             .find(|(_, server)| server.name == name)
     }
 
-    /// The default distribution with every value filled in.
+    /// The default distribution with its strip size filled in. 0 servers are all that the file system has.
     pub fn default_distribution(&self) -> DistributionHint {
-        let io_servers = self.servers.iter().filter(|server| server.io).count() as u16;
         let hint = self.distribution;
         DistributionHint {
             strip_size: match hint.strip_size {
                 0 => DEFAULT_STRIP_SIZE,
                 size => size,
             },
-            servers: match hint.servers {
-                0 => io_servers,
-                servers => servers.min(io_servers),
-            },
-            start: hint.start,
+            ..hint
         }
+    }
+
+    /// Names of the I/O servers, in the order of their entries.
+    pub fn io_names(&self) -> Vec<String> {
+        self.servers
+            .iter()
+            .filter(|server| server.io)
+            .map(|server| server.name.clone())
+            .collect()
     }
 }

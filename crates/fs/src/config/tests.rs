@@ -59,7 +59,8 @@ fn made_configurations_survive_printing() {
     assert_eq!(made.servers[3].addresses[1], "tcp://[fe80::1]:9000");
     let made = Configuration::one_machine("d", 1, Path::new("/tmp/d"), 3, Durability::Synced);
     assert_eq!(Configuration::parse(&made.to_toml(), "p").unwrap(), made);
-    assert_eq!(made.default_distribution().servers, 3);
+    assert_eq!(made.default_distribution().servers, 0);
+    assert_eq!(made.io_names(), ["io0", "io1", "io2"]);
 }
 
 #[test]

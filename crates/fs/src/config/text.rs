@@ -46,6 +46,11 @@ fn write_file(out: &mut String, configuration: &Configuration) -> std::fmt::Resu
     }
     writeln!(out, "# Turn off only on a network that is private.")?;
     writeln!(out, "encrypt = {}", configuration.encrypt)?;
+    writeln!(
+        out,
+        "# Of the data in new files; verified whenever they are read."
+    )?;
+    writeln!(out, "checksums = {}", configuration.checksums)?;
     if configuration.tcp_connections != 0 {
         let most = configuration.tcp_connections;
         writeln!(out, "# Most TCP connections between two processes.")?;

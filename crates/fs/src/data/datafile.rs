@@ -1,60 +1,49 @@
-//! Positioned I/O on one datafile, between lists of regions and lists of memory fragments.
+//! One open datafile: its header, reads and writes between lists of regions and lists of memory fragments.
 //!
-//! A [`Piece`] pairs datafile regions with memory of the same number of bytes, both in order. Where
-//! regions are many and small and lie close together, one larger access replaces them: reading takes
-//! the whole span and picks; writing reads the span, patches it and writes it back, while nobody
-//! else writes (data sieving, as ROMIO does it, but at the server, where it needs no network and no
-//! distributed lock).
+//! With checksums, a part of an access goes through a buffer of the thread's (`blocks`): it is summed where
+//! no client can change it. Without, bytes move directly between the file and the memory.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
-use std::sync::{PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_sys::memory::Memory;
 use causeway_sys::nowait;
+use causeway_wire::codec::Wire as _;
+use causeway_wire::datafile::{Algorithm, Header, State, Trust, file_len, physical, size_of_file};
 use causeway_wire::fs::{ObjectId, Region};
 
-/// Regions at least this long are read and written by a call of their own, in bytes.
-const DIRECT_LEN: u64 = 8 << 10;
-/// Gaps up to this many bytes are cheaper to move along than a further system call.
-const SIEVE_GAP: u64 = 2 << 10;
-/// Longest span of one sieved access, in bytes: what stays in the second-level cache.
-const SIEVE_SPAN: u64 = 256 << 10;
-/// Fewest regions that are worth sieving.
-const SIEVE_REGIONS: usize = 3;
-
-/// Regions of a datafile and the memory that goes with them.
-#[derive(Debug, Clone, Default)]
-pub struct Piece {
-    /// Datafile regions in the order of the memory.
-    pub regions: Vec<Region>,
-    /// Memory fragments with as many bytes in all.
-    pub memory: Vec<Memory>,
-}
-
-/// A buffer that a thread keeps for sieving.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    bytes: Vec<u8>,
-}
-
-impl Scratch {
-    fn take(&mut self, len: usize) -> &mut [u8] {
-        if self.bytes.len() < len {
-            self.bytes.resize(len, 0);
-        }
-        &mut self.bytes[..len]
-    }
-}
+use super::disk::{put, read_full, set_len, sync};
+use super::fault::{Fault, Result};
+use super::pieces::{Cursor, DIRECT_LEN, SIEVE_SPAN, Window, windows};
+pub use super::pieces::{Piece, Scratch};
+use super::ranges::Ranges;
+use super::store::Common;
+use crate::sabotage::{self, Sabotage};
 
 /// An open datafile.
 #[derive(Debug)]
 pub struct Datafile {
+    pub(super) file: File,
+    pub(super) common: Arc<Common>,
+    /// Blocks that are being written. Whoever locks this and the header locks this first.
+    pub(super) ranges: Ranges,
+    header: Mutex<Header>,
     object: ObjectId,
-    file: File,
-    /// Held shared by plain writes, alone by sieved writes and truncations.
-    gate: RwLock<()>,
+    algorithm: Algorithm,
+    /// The header's trust, for readers that must not wait for its lock.
+    trust: AtomicU8,
+    /// The header in the file says that this run of the server may be writing.
+    dirty: AtomicBool,
+    /// Counts writes and truncations.
+    writes: AtomicU64,
+    /// The count up to which everything is durable.
+    durable: AtomicU64,
+    /// What the header says that the size is at least.
+    floor: AtomicU64,
+    /// Bytes from the front that a scrub has gone through without a pause.
+    pub(super) scrubbed: AtomicU64,
 }
 
 /// Whether a read may wait for the storage device.
@@ -67,289 +56,394 @@ pub enum Wait {
 }
 
 impl Datafile {
-    pub(super) fn new(object: ObjectId, file: File) -> Self {
+    /// A file whose header says `header`.
+    pub(super) fn open(file: File, common: Arc<Common>, mut header: Header) -> Self {
+        let mut dirty = false;
+        let mut floor = 0;
+        match header.state {
+            State::Clean => floor = header.size,
+            State::Dirty if header.run == common.run => dirty = true,
+            State::Dirty if header.boot == common.boot() => {
+                header.trust = header.trust.max(Trust::Either);
+            }
+            State::Dirty => header.trust = Trust::Unsynced,
+        }
         Self {
-            object,
             file,
-            gate: RwLock::new(()),
+            common,
+            ranges: Ranges::default(),
+            object: header.object,
+            algorithm: header.algorithm,
+            trust: AtomicU8::new(header.trust as u8),
+            header: Mutex::new(header),
+            dirty: AtomicBool::new(dirty),
+            writes: AtomicU64::new(u64::from(header.state == State::Dirty)),
+            durable: AtomicU64::new(0),
+            floor: AtomicU64::new(floor),
+            scrubbed: AtomicU64::new(0),
         }
     }
 
-    /// Which object's it is.
+    /// Whose datafile it is.
     pub fn object(&self) -> ObjectId {
         self.object
     }
 
-    /// The file itself.
-    pub fn file(&self) -> &File {
-        &self.file
+    /// The header as it is known.
+    pub fn header(&self) -> Header {
+        *self.lock_header()
     }
 
     /// Its size in bytes.
     pub fn size(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        Ok(size_of_file(self.file.metadata()?.len()))
     }
 
-    /// Keeps everybody else from writing while `change` runs.
-    pub(super) fn alone<R>(&self, change: impl FnOnce(&File) -> R) -> R {
-        let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-        change(&self.file)
+    /// Fails unless the datafile has `at_least` bytes, and those that its header promises.
+    pub fn check_size(&self, at_least: u64) -> Result<()> {
+        let (size, wanted) = (self.size()?, self.floor(at_least));
+        match size >= wanted {
+            true => Ok(()),
+            false => Err(Fault::Short { size, wanted }),
+        }
     }
 
-    /// Writes a piece.
-    pub fn write(&self, piece: &Piece, scratch: &mut Scratch) -> io::Result<()> {
+    pub(super) fn has_sums(&self) -> bool {
+        self.algorithm == Algorithm::Crc32c
+    }
+
+    pub(super) fn trust(&self) -> Trust {
+        match self.trust.load(Ordering::Acquire) {
+            0 => Trust::Latest,
+            1 => Trust::Either,
+            _ => Trust::Unsynced,
+        }
+    }
+
+    pub(super) fn floor(&self, at_least: u64) -> u64 {
+        if sabotage::is_on(Sabotage::IgnoreLength) {
+            return 0;
+        }
+        at_least.max(self.floor.load(Ordering::Relaxed))
+    }
+
+    fn lock_header(&self) -> MutexGuard<'_, Header> {
+        self.header.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a piece. The datafile must have had `at_least` bytes before.
+    pub fn write(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
         let mut memory = Cursor::new(&piece.memory);
+        let wanted = self.floor(at_least);
+        let size = match wanted {
+            0 => 0,
+            _ => self.size()?,
+        };
         for window in windows(&piece.regions) {
-            match window {
-                Window::Direct(region) => {
-                    let _shared = self.gate.read().unwrap_or_else(PoisonError::into_inner);
-                    self.write_direct(*region, &mut memory, scratch)?;
-                }
-                Window::Sieve { regions, span } => {
-                    let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
-                    let bytes = scratch.take(span.len as usize);
-                    let found = read_full(&self.file, bytes, span.offset, Wait::Allowed)?;
-                    bytes[found..].fill(0);
-                    for region in regions {
-                        let start = (region.offset - span.offset) as usize;
-                        memory.copy_out(&mut bytes[start..start + region.len as usize]);
-                    }
-                    self.file.write_all_at(bytes, span.offset)?;
+            let end = window.span.offset + window.span.len;
+            if window.span.len == 0 {
+                continue;
+            }
+            check_offset(end)?;
+            // A write behind the end would turn what is lost into a hole.
+            if size < wanted && end > size {
+                return Err(Fault::Short { size, wanted });
+            }
+            for part in window.parts() {
+                match self.has_sums() {
+                    true => self.write_blocks(window, part, &mut memory, scratch)?,
+                    false => self.write_plain(window, part, &mut memory, scratch)?,
                 }
             }
         }
         Ok(())
     }
 
-    /// Reads a piece; what lies behind the end is filled with zeros. Answers how many bytes were
-    /// found in front of the end.
-    pub fn read(&self, piece: &Piece, scratch: &mut Scratch, wait: Wait) -> io::Result<u64> {
+    /// Reads a piece; what lies behind the end is filled with zeros, but fails if it should have been in front
+    /// of it: the datafile must have `at_least` bytes. Returns how many bytes were found in front of the end.
+    pub fn read(
+        &self,
+        piece: &Piece,
+        scratch: &mut Scratch,
+        wait: Wait,
+        at_least: u64,
+    ) -> Result<u64> {
         let mut memory = Cursor::new(&piece.memory);
         let mut found = 0;
         for window in windows(&piece.regions) {
-            match window {
-                Window::Direct(region) => {
-                    found += self.read_direct(*region, &mut memory, scratch, wait)?;
+            if check_offset(window.span.offset + window.span.len).is_err() {
+                // No local file reaches that far.
+                memory.clear(window.regions.iter().map(|region| region.len).sum());
+                continue;
+            }
+            for part in window.parts() {
+                let end = match self.has_sums() {
+                    true => self
+                        .read_blocks(window, part, &mut memory, scratch, wait)
+                        .map_err(|fault| self.cut_off(fault, at_least))?,
+                    false => self.read_plain(window, part, &mut memory, scratch, wait)?,
+                };
+                if end < part.offset + part.len {
+                    self.check_end(end, part, at_least)?;
                 }
-                Window::Sieve { regions, span } => {
-                    let bytes = scratch.take(span.len as usize);
-                    let count = read_full(&self.file, bytes, span.offset, wait)?;
-                    bytes[count..].fill(0);
-                    let end = span.offset + count as u64;
-                    for region in regions {
-                        let start = (region.offset - span.offset) as usize;
-                        memory.copy_in(&bytes[start..start + region.len as usize]);
-                        found += end.saturating_sub(region.offset).min(region.len);
-                    }
-                }
+                found += window
+                    .inside(part)
+                    .map(|region| end.saturating_sub(region.offset).min(region.len))
+                    .sum::<u64>();
             }
         }
         Ok(found)
     }
 
-    fn write_direct(
+    /// A block that is damaged because the file was cut in it is part of that loss.
+    fn cut_off(&self, fault: Fault, at_least: u64) -> Fault {
+        let wanted = self.floor(at_least);
+        match (&fault, self.size()) {
+            (Fault::Damaged { offset, len }, Ok(size)) if size < wanted && offset + len > size => {
+                Fault::Short { size, wanted }
+            }
+            _ => fault,
+        }
+    }
+
+    /// A part ended at `end`, before its own end: fails if there should have been more.
+    fn check_end(&self, end: u64, part: Region, at_least: u64) -> Result<()> {
+        let wanted = self.floor(at_least);
+        if wanted <= end.max(part.offset) {
+            return Ok(());
+        }
+        let size = self.size()?;
+        match size < wanted && size < part.offset + part.len {
+            true => Err(Fault::Short { size, wanted }),
+            false => Ok(()),
+        }
+    }
+
+    fn write_plain(
         &self,
-        region: Region,
+        window: Window<'_>,
+        part: Region,
         memory: &mut Cursor<'_>,
         scratch: &mut Scratch,
-    ) -> io::Result<()> {
-        let mut offset = region.offset;
-        let end = region.offset + region.len;
+    ) -> Result<()> {
+        let _held = self.ranges.lock(part.offset, part.offset + part.len);
+        self.begin_write()?;
+        if window.regions.len() > 1 {
+            let bytes = scratch.take(part.len as usize);
+            let found = read_full(&self.file, bytes, physical(part.offset), Wait::Allowed)?;
+            bytes[found..].fill(0);
+            for region in window.inside(part) {
+                let start = (region.offset - part.offset) as usize;
+                memory.copy_out(&mut bytes[start..start + region.len as usize]);
+            }
+            return Ok(put(&self.file, bytes, physical(part.offset))?);
+        }
+        let mut offset = part.offset;
+        let end = part.offset + part.len;
         while offset < end {
             let left = (end - offset) as usize;
             if memory.front_len() >= left.min(DIRECT_LEN as usize) {
-                let part = memory.take(left);
-                part.write_to_file(&self.file, offset)?;
-                offset += part.len() as u64;
+                let taken = memory.take(left);
+                taken.write_to_file(&self.file, physical(offset))?;
+                offset += taken.len() as u64;
             } else {
                 let bytes = scratch.take(left.min(SIEVE_SPAN as usize));
                 memory.copy_out(bytes);
-                self.file.write_all_at(bytes, offset)?;
+                put(&self.file, bytes, physical(offset))?;
                 offset += bytes.len() as u64;
             }
         }
         Ok(())
     }
 
-    fn read_direct(
+    /// Returns where the data ended, at most the part's end.
+    fn read_plain(
         &self,
-        region: Region,
+        window: Window<'_>,
+        part: Region,
         memory: &mut Cursor<'_>,
         scratch: &mut Scratch,
         wait: Wait,
-    ) -> io::Result<u64> {
-        let mut offset = region.offset;
-        let end = region.offset + region.len;
-        let mut found = 0;
+    ) -> Result<u64> {
+        if window.regions.len() > 1 {
+            let bytes = scratch.take(part.len as usize);
+            let found = read_full(&self.file, bytes, physical(part.offset), wait)?;
+            bytes[found..].fill(0);
+            for region in window.inside(part) {
+                let start = (region.offset - part.offset) as usize;
+                memory.copy_in(&bytes[start..start + region.len as usize]);
+            }
+            return Ok(part.offset + found as u64);
+        }
+        let mut offset = part.offset;
+        let end = part.offset + part.len;
+        let mut found = part.offset;
         while offset < end {
             let left = (end - offset) as usize;
-            if memory.front_len() >= left.min(DIRECT_LEN as usize) {
-                let part = memory.take(left);
-                let count = self.read_part(&part, offset, wait)?;
-                part.slice(count..part.len()).clear();
-                found += count as u64;
-                offset += part.len() as u64;
+            let (wanted, count) = if memory.front_len() >= left.min(DIRECT_LEN as usize) {
+                let taken = memory.take(left);
+                let count = self.read_part(&taken, offset, wait)?;
+                taken.slice(count..taken.len()).clear();
+                (taken.len(), count)
             } else {
                 let bytes = scratch.take(left.min(SIEVE_SPAN as usize));
-                let count = read_full(&self.file, bytes, offset, wait)?;
+                let count = read_full(&self.file, bytes, physical(offset), wait)?;
                 bytes[count..].fill(0);
                 memory.copy_in(bytes);
-                found += count as u64;
-                offset += bytes.len() as u64;
+                (bytes.len(), count)
+            };
+            if count > 0 {
+                found = offset + count as u64;
             }
+            offset += wanted as u64;
         }
         Ok(found)
     }
 
-    fn read_part(&self, part: &Memory, offset: u64, wait: Wait) -> io::Result<usize> {
+    pub(super) fn read_part(&self, part: &Memory, offset: u64, wait: Wait) -> io::Result<usize> {
+        let at = physical(offset);
         match wait {
-            Wait::Allowed => part.read_from_file(&self.file, offset),
+            Wait::Allowed => part.read_from_file(&self.file, at),
             Wait::Refused => {
-                let count = nowait::read(part, &self.file, offset)?;
-                self.expect_end(offset, count, part.len())?;
+                let count = nowait::read(part, &self.file, at)?;
+                // A short read that must not wait is final only at the end of the file.
+                let end = at.saturating_add(count as u64);
+                if count < part.len() && self.file.metadata()?.len() > end {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
                 Ok(count)
             }
         }
     }
 
-    /// A short read that must not wait is final only at the end of the file.
-    fn expect_end(&self, offset: u64, count: usize, wanted: usize) -> io::Result<()> {
-        if count < wanted && self.size()? > offset.saturating_add(count as u64) {
-            return Err(io::ErrorKind::WouldBlock.into());
+    /// Cuts or grows the datafile, unless a truncation with this or a later `version` was done before.
+    /// Afterwards it must have `at_least` bytes that it had before.
+    pub(super) fn truncate(&self, size: u64, version: u64, at_least: u64) -> Result<()> {
+        check_offset(size)?;
+        let _all = self.ranges.lock_all();
+        if self.lock_header().version >= version {
+            return Ok(());
         }
+        let (now, wanted) = (self.size()?, self.floor(at_least).min(size));
+        if now < wanted {
+            return Err(Fault::Short { size: now, wanted });
+        }
+        self.begin_write()?;
+        if self.has_sums() && size < now {
+            self.cut_sums(size)?;
+        }
+        set_len(&self.file, file_len(size))?;
+        self.floor.fetch_min(size, Ordering::Relaxed);
+        self.scrubbed.fetch_min(size, Ordering::Relaxed);
+        // The version comes last: after a crash in between, the truncation is repeated.
+        let mut header = self.lock_header();
+        let next = Header { version, ..*header };
+        self.put_header(&next)?;
+        *header = next;
+        drop(header);
+        match self.common.synced {
+            true => Ok(self.file.sync_all()?),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes what was written durable.
+    pub(super) fn flush(&self) -> io::Result<()> {
+        let writes = self.writes.load(Ordering::Acquire);
+        sync(&self.file)?;
+        self.note_durable(writes);
         Ok(())
     }
-}
 
-/// Fills `bytes` from `offset` on, as far as the file goes.
-fn read_full(file: &File, bytes: &mut [u8], offset: u64, wait: Wait) -> io::Result<usize> {
-    let mut done = 0;
-    while done < bytes.len() {
-        let at = offset.saturating_add(done as u64);
-        let count = match wait {
-            Wait::Allowed => file.read_at(&mut bytes[done..], at),
-            Wait::Refused => nowait::read_slice(&mut bytes[done..], file, at),
+    /// Writes so far.
+    pub(super) fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Acquire)
+    }
+
+    /// Everything up to this count of writes is durable.
+    pub(super) fn note_durable(&self, writes: u64) {
+        self.durable.fetch_max(writes, Ordering::AcqRel);
+    }
+
+    /// Whether everything that was written is durable.
+    pub(super) fn is_durable(&self) -> bool {
+        self.durable.load(Ordering::Acquire) >= self.writes()
+    }
+
+    /// Marks the datafile clean if everything that was written is durable. Returns whether it is clean.
+    pub(super) fn clean(&self) -> io::Result<bool> {
+        let _all = self.ranges.lock_all();
+        if !self.is_durable() {
+            return Ok(false);
+        }
+        let mut header = self.lock_header();
+        if header.state == State::Dirty {
+            let size = self.size()?;
+            let next = Header {
+                state: State::Clean,
+                size,
+                ..*header
+            };
+            self.put_header(&next)?;
+            *header = next;
+            self.floor.store(size, Ordering::Relaxed);
+            self.dirty.store(false, Ordering::Release);
+        }
+        Ok(true)
+    }
+
+    /// Counts a write and makes the header say that the datafile may be written, before it is. The caller holds
+    /// a range.
+    pub(super) fn begin_write(&self) -> io::Result<()> {
+        self.writes.fetch_add(1, Ordering::AcqRel);
+        if self.dirty.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut header = self.lock_header();
+        if self.dirty.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let next = Header {
+            state: State::Dirty,
+            boot: self.common.boot(),
+            run: self.common.run,
+            ..*header
         };
-        match count {
-            Ok(0) => break,
-            Ok(count) => done += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        self.put_header(&next)?;
+        // What the device holds must not say that the data agree with their sums while they change.
+        if header.state == State::Clean && !self.common.in_memory {
+            sync(&self.file)?;
         }
+        *header = next;
+        self.dirty.store(true, Ordering::Release);
+        self.common.note_dirty(self.object);
+        Ok(())
     }
-    Ok(done)
-}
 
-/// Regions that are served by one access.
-enum Window<'a> {
-    Direct(&'a Region),
-    Sieve { regions: &'a [Region], span: Region },
-}
-
-/// Cuts a list of regions into windows.
-fn windows(regions: &[Region]) -> impl Iterator<Item = Window<'_>> {
-    let mut rest = regions;
-    std::iter::from_fn(move || {
-        let first = rest.first()?;
-        let mut end = first.offset + first.len;
-        let close = rest.iter().skip(1).take_while(|next| {
-            let near = first.len < DIRECT_LEN
-                && next.len < DIRECT_LEN
-                && next.offset >= end
-                && next.offset - end <= SIEVE_GAP
-                && next.offset + next.len - first.offset <= SIEVE_SPAN;
-            if near {
-                end = next.offset + next.len;
-            }
-            near
-        });
-        let count = 1 + close.count();
-        if count < SIEVE_REGIONS {
-            rest = &rest[1..];
-            return Some(Window::Direct(first));
-        }
-        let (taken, behind) = rest.split_at(count);
-        rest = behind;
-        let span = Region {
-            offset: first.offset,
-            len: end - first.offset,
+    /// Every block matches its latest sum again.
+    pub(super) fn restore_trust(&self) -> io::Result<()> {
+        let _all = self.ranges.lock_all();
+        self.begin_write()?;
+        let mut header = self.lock_header();
+        let next = Header {
+            trust: Trust::Latest,
+            ..*header
         };
-        Some(Window::Sieve {
-            regions: taken,
-            span,
-        })
-    })
+        self.put_header(&next)?;
+        *header = next;
+        self.trust.store(next.trust as u8, Ordering::Release);
+        Ok(())
+    }
+
+    fn put_header(&self, header: &Header) -> io::Result<()> {
+        put(&self.file, &header.to_bytes(), 0)
+    }
 }
 
-/// Walks memory fragments from front to back. The caller never takes more than there is.
-struct Cursor<'a> {
-    rest: std::slice::Iter<'a, Memory>,
-    front: Option<&'a Memory>,
-    used: usize,
-}
-
-impl<'a> Cursor<'a> {
-    fn new(memory: &'a [Memory]) -> Self {
-        let mut rest = memory.iter();
-        let front = rest.next();
-        let mut cursor = Self {
-            rest,
-            front,
-            used: 0,
-        };
-        cursor.settle();
-        cursor
-    }
-
-    /// Moves on to the next fragment that has bytes left.
-    fn settle(&mut self) {
-        while let Some(front) = self.front
-            && self.used == front.len()
-        {
-            self.front = self.rest.next();
-            self.used = 0;
-        }
-    }
-
-    fn front_len(&self) -> usize {
-        self.front.map_or(0, |front| front.len() - self.used)
-    }
-
-    /// At most `most` bytes of the front fragment.
-    fn take(&mut self, most: usize) -> Memory {
-        let Some(front) = self.front else {
-            return Memory::from_vec(Vec::new());
-        };
-        let len = most.min(front.len() - self.used);
-        let part = front.slice(self.used..self.used + len);
-        self.used += len;
-        self.settle();
-        part
-    }
-
-    fn copy_out(&mut self, mut into: &mut [u8]) {
-        while let Some(front) = self.front
-            && !into.is_empty()
-        {
-            let len = into.len().min(front.len() - self.used);
-            let (head, tail) = into.split_at_mut(len);
-            front.read_at(self.used, head);
-            into = tail;
-            self.used += len;
-            self.settle();
-        }
-    }
-
-    fn copy_in(&mut self, mut from: &[u8]) {
-        while let Some(front) = self.front
-            && !from.is_empty()
-        {
-            let len = from.len().min(front.len() - self.used);
-            let (head, tail) = from.split_at(len);
-            front.write_at(self.used, head);
-            from = tail;
-            self.used += len;
-            self.settle();
-        }
+/// Fails for offsets that have no physical place in a file.
+fn check_offset(end: u64) -> io::Result<()> {
+    match i64::try_from(file_len(end)) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(rustix::io::Errno::FBIG.into()),
     }
 }

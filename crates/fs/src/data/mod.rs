@@ -1,19 +1,32 @@
 //! The datafile store: what an I/O server keeps on its local file system.
 //!
-//! One file per object, made when it is first written. Read [`store`] first (finding, making,
-//! seeding, cutting, removing, listing), then [`datafile`] (positioned I/O on one of them, with many
-//! small fragments sieved through one larger access), [`place`] (names and directories), and
-//! [`pool`] (threads for what would block the server's loop). `docs/formats/datafiles.md` draws the
-//! layout.
+//! One file per object, made when it is first written, with checksums inside (`docs/formats/datafile.md`
+//! draws it). Read [`store`] first (finding, making, seeding, cutting, removing, listing), then
+//! [`datafile`] (header, positioned I/O) over [`pieces`] (lists of regions and of memory), `blocks`
+//! (access with checksums, over `sums` and the locks of `ranges`) and `disk` (the calls themselves). [`fault`] says
+//! what can be wrong, [`scrub`] looks for it, [`aside`] keeps what must not be deleted; [`place`] has names and
+//! directories, and [`pool`] threads for what would block the server's loop.
 
+pub mod aside;
+mod blocks;
 pub mod datafile;
+mod disk;
+pub mod fault;
+pub mod pieces;
 pub mod place;
 pub mod pool;
+mod ranges;
+pub mod scrub;
 pub mod store;
+mod sums;
 
+#[cfg(test)]
+mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use datafile::{Datafile, Piece, Scratch};
+pub use datafile::Datafile;
+pub use fault::Fault;
+pub use pieces::{Piece, Scratch};
 pub use pool::Pool;
-pub use store::{Space, Store};
+pub use store::{Owner, Settings, Space, Store};

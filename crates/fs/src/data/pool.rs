@@ -4,13 +4,15 @@
 //! an idle server has none.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use causeway_sys::waits;
 
 use super::datafile::Scratch;
 use crate::fatal::AbortOnPanic;
 
-/// How long an idle thread stays.
+/// How long an idle thread stays, so that an idle server has none. No task waits for its end.
 const LINGER: Duration = Duration::from_secs(5);
 
 type Task = Box<dyn FnOnce(&mut Scratch) + Send>;
@@ -43,7 +45,7 @@ struct State {
 }
 
 impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -105,16 +107,30 @@ impl Shared {
                 break;
             }
             state.idle += 1;
-            let (woken, timeout) = self
-                .work
-                .wait_timeout(state, LINGER)
-                .unwrap_or_else(PoisonError::into_inner);
+            let (woken, is_time_up) = self.wait(state, waits::tidy_after(LINGER));
             state = woken;
             state.idle -= 1;
-            if timeout.timed_out() && state.tasks.is_empty() {
+            if is_time_up && state.tasks.is_empty() {
                 break;
             }
         }
         state.threads -= 1;
+    }
+
+    /// Waits for a task or the end, at most `limit`; returns whether the time is up.
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        limit: Option<Duration>,
+    ) -> (MutexGuard<'a, State>, bool) {
+        let Some(limit) = limit else {
+            let woken = self.work.wait(state);
+            return (woken.unwrap_or_else(PoisonError::into_inner), false);
+        };
+        let (woken, timeout) = self
+            .work
+            .wait_timeout(state, limit)
+            .unwrap_or_else(PoisonError::into_inner);
+        (woken, timeout.timed_out())
     }
 }

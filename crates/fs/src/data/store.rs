@@ -3,33 +3,124 @@
 //! All methods may be called from several threads at once.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use causeway_wire::fs::ObjectId;
-use rustix::fs::{RenameFlags, XattrFlags};
+use causeway_sys::memory::Memory;
+use causeway_wire::codec::Wire as _;
+use causeway_wire::datafile::{Algorithm, HEADER_BYTES, Header, State, Trust, size_of_file};
+use causeway_wire::fs::{Generation, Incarnation, ObjectId, Region};
+use rustix::fs::RenameFlags;
 
-use super::datafile::Datafile;
+use super::aside::{self, Aside};
+use super::datafile::{Datafile, Piece, Scratch, Wait};
+use super::disk::{put, read_full};
+use super::fault::{Fault, Result};
 use super::place::{self, Directory};
+use crate::sabotage::{self, Sabotage};
 
+/// Permissions of datafiles: the server's user alone.
+const FILE_MODE: u32 = 0o600;
 /// Most datafiles that are kept open.
 const MAX_OPEN: usize = 512;
-/// Extended attribute that holds the version of the last truncation, 8 bytes little-endian.
-const VERSION_ATTRIBUTE: &str = "user.causeway.truncation";
-/// Ending of the file beside a datafile that holds the version where there are no attributes.
-const VERSION_ENDING: &str = "version";
+/// Most datafiles that are remembered to be marked clean; what is beyond stays marked dirty until it is written
+/// again, which costs nothing but the exactness of later verdicts after a crash.
+const MAX_DIRTY: usize = 1 << 16;
+
+/// Whose datafiles a store keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner {
+    /// The file system's identity.
+    pub file_system: u128,
+    /// Generation of the server's directory.
+    pub generation: Generation,
+}
+
+/// How a store is opened.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Whose it is.
+    pub owner: Owner,
+    /// Truncations and removals are on the device before they return.
+    pub synced: bool,
+    /// New datafiles have checksums.
+    pub checksums: bool,
+    /// The host's present run.
+    pub boot: u128,
+}
+
+/// What the store and its datafiles share.
+#[derive(Debug)]
+pub(super) struct Common {
+    owner: Owner,
+    pub(super) synced: bool,
+    checksums: bool,
+    /// Nothing ever waits for a device, and nothing survives a loss of power.
+    pub(super) in_memory: bool,
+    /// This run of the server.
+    pub(super) run: u64,
+    boot: Mutex<u128>,
+    /// Of the metadata, as far as it is known; none before.
+    incarnation: AtomicU64,
+    /// Datafiles that were marked dirty, and how often each had been written when it was last looked at.
+    dirty: Mutex<HashMap<ObjectId, Idle>>,
+}
+
+/// How long a dirty datafile has been idle.
+#[derive(Debug, Default, Clone, Copy)]
+struct Idle {
+    writes: u64,
+    looks: u32,
+}
+
+impl Common {
+    pub(super) fn boot(&self) -> u128 {
+        *lock(&self.boot)
+    }
+
+    fn incarnation(&self) -> Incarnation {
+        Incarnation(self.incarnation.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn note_dirty(&self, object: ObjectId) {
+        let mut dirty = lock(&self.dirty);
+        if dirty.len() < MAX_DIRTY {
+            dirty.insert(object, Idle::default());
+        }
+    }
+
+    fn new_header(&self, object: ObjectId) -> Header {
+        Header {
+            object,
+            file_system: self.owner.file_system,
+            generation: self.owner.generation,
+            incarnation: self.incarnation(),
+            version: 0,
+            size: 0,
+            algorithm: match self.checksums {
+                true => Algorithm::Crc32c,
+                false => Algorithm::None,
+            },
+            // Never clean so far, so no device can hold a header that says so.
+            state: State::Dirty,
+            trust: Trust::Latest,
+            boot: self.boot(),
+            run: self.run,
+        }
+    }
+}
 
 /// The store of one server.
 #[derive(Debug)]
 pub struct Store {
     root: PathBuf,
     temporary: PathBuf,
-    synced: bool,
-    in_memory: bool,
-    attributes: bool,
+    aside: PathBuf,
+    common: Arc<Common>,
     open: Mutex<OpenFiles>,
     directories: Mutex<HashMap<Directory, Changes>>,
     /// Held while directories are made durable, so that everybody waits for the same sync.
@@ -64,23 +155,31 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Store {
-    /// Opens the store below `directory`, which is made if it does not exist. With `synced`, truncations
-    /// and removals are on the device before they are answered.
-    pub fn open(directory: &Path, synced: bool) -> io::Result<Self> {
+    /// Opens the store below `directory`, which is made if it does not exist.
+    pub fn open(directory: &Path, settings: Settings) -> io::Result<Self> {
         let root = directory.join("objects");
         let temporary = directory.join("temporary");
-        std::fs::create_dir_all(&root)?;
-        std::fs::create_dir_all(&temporary)?;
+        make_directories(&root)?;
+        make_directories(&temporary)?;
         for leftover in std::fs::read_dir(&temporary)? {
             std::fs::remove_file(leftover?.path())?;
         }
         sync_directory(directory)?;
-        Ok(Self {
+        let common = Common {
+            owner: settings.owner,
+            synced: settings.synced,
+            checksums: settings.checksums,
             in_memory: is_in_memory(&root)?,
-            attributes: probe_attributes(&temporary)?,
+            run: random()?,
+            boot: Mutex::new(settings.boot),
+            incarnation: AtomicU64::new(0),
+            dirty: Mutex::default(),
+        };
+        Ok(Self {
             root,
             temporary,
-            synced,
+            aside: directory.join("lost+found"),
+            common: Arc::new(common),
             open: Mutex::default(),
             directories: Mutex::default(),
             directory_sync: Mutex::default(),
@@ -90,133 +189,289 @@ impl Store {
 
     /// Whether the store lies in memory: then nothing ever waits for a device.
     pub fn in_memory(&self) -> bool {
-        self.in_memory
+        self.common.in_memory
+    }
+
+    /// Takes another identity for the host's present run, before anything is read.
+    pub fn set_boot(&self, boot: u128) {
+        *lock(&self.common.boot) = boot;
+    }
+
+    /// The metadata's incarnation, which new datafiles carry.
+    pub fn set_incarnation(&self, incarnation: Incarnation) {
+        self.common
+            .incarnation
+            .store(incarnation.0, Ordering::Relaxed);
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The path of something beside the store's directories.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.root.with_file_name(name)
     }
 
     /// An object's datafile, if it exists.
-    pub fn find(&self, object: ObjectId) -> io::Result<Option<Arc<Datafile>>> {
+    pub fn find(&self, object: ObjectId) -> Result<Option<Arc<Datafile>>> {
         let mut open = lock(&self.open);
         if let Some(datafile) = open.find(object) {
             return Ok(Some(datafile));
         }
-        let path = place::path(&self.root, object);
-        match OpenOptions::new().read(true).write(true).open(path) {
-            Ok(file) => Ok(Some(open.insert(object, file))),
+        match self.open_file(object, false) {
+            Ok(file) => match read_header(&file)? {
+                Some(header) => {
+                    let header = self.owned(object, header)?;
+                    Ok(Some(open.insert(file, &self.common, header)))
+                }
+                None => Ok(None),
+            },
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(error.into()),
         }
     }
 
-    /// An object's datafile, made if it does not exist.
-    pub fn find_or_make(&self, object: ObjectId) -> io::Result<Arc<Datafile>> {
+    /// An object's datafile, made if it does not exist. One that should have `at_least` bytes must exist.
+    pub fn find_or_make(&self, object: ObjectId, at_least: u64) -> Result<Arc<Datafile>> {
         if let Some(datafile) = self.find(object)? {
             return Ok(datafile);
         }
-        let path = place::path(&self.root, object);
-        let make = || {
-            OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&path)
-        };
+        if at_least > 0 {
+            return Err(Fault::Absent { wanted: at_least });
+        }
         let mut open = lock(&self.open);
         if let Some(datafile) = open.find(object) {
             return Ok(datafile);
         }
-        let file = match make() {
+        let file = match self.open_file(object, true) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                std::fs::create_dir_all(Directory::of(object).path(&self.root))?;
-                make()
+                make_directories(&Directory::of(object).path(&self.root))?;
+                self.open_file(object, true)
             }
             other => other,
         }?;
         self.note_entry(object);
-        Ok(open.insert(object, file))
+        // Somebody else may have made it meanwhile; one without a header was left by a kill.
+        let (header, new) = match read_header(&file)? {
+            Some(header) => (self.owned(object, header)?, false),
+            None => {
+                let header = self.common.new_header(object);
+                put(&file, &header.to_bytes(), 0)?;
+                (header, true)
+            }
+        };
+        let datafile = open.insert(file, &self.common, header);
+        drop(open);
+        if new {
+            self.common.note_dirty(object);
+        }
+        Ok(datafile)
     }
 
-    /// Makes a datafile with this content unless it exists. All of it appears at once, and is durable
-    /// also in a relaxed store: the copy beside the metadata, which may have been durable for long, is
+    fn open_file(&self, object: ObjectId, make: bool) -> io::Result<File> {
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(make)
+            .truncate(false)
+            .mode(FILE_MODE)
+            .open(place::path(&self.root, object))
+    }
+
+    /// Passes a header on if it is this object's, of this file system and server.
+    fn owned(&self, object: ObjectId, header: Header) -> Result<Header> {
+        let owner = self.common.owner;
+        let said = (header.object, header.file_system, header.generation);
+        let wanted = (object, owner.file_system, owner.generation);
+        match said == wanted {
+            true => Ok(header),
+            false => Err(Fault::Foreign {
+                found: describe(said),
+                wanted: describe(wanted),
+            }),
+        }
+    }
+
+    /// Makes a datafile with this content unless it exists with just that. All of it appears at once, and is
+    /// durable also in a relaxed store: the copy beside the metadata, which may have been durable for long, is
     /// given up for it.
-    pub fn seed(&self, object: ObjectId, content: &[u8]) -> io::Result<()> {
+    pub fn seed(&self, object: ObjectId, content: &[u8]) -> Result<()> {
         let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
         let temporary = self.temporary.join(format!("{number}"));
-        let written = self.write_temporary(&temporary, content).and_then(|()| {
-            let path = place::path(&self.root, object);
-            std::fs::create_dir_all(Directory::of(object).path(&self.root))?;
-            let at = rustix::fs::CWD;
-            rustix::fs::renameat_with(at, &temporary, at, &path, RenameFlags::NOREPLACE)
-                .map_err(io::Error::from)
-        });
+        let written = self
+            .write_seed(&temporary, object, content)
+            .and_then(|()| self.name_seed(&temporary, object));
         match written {
             Ok(()) => {}
-            Err(error) => {
+            Err(fault) => {
                 // Best effort: what is left is removed at the next start.
                 let _ = std::fs::remove_file(&temporary);
-                if error.kind() != io::ErrorKind::AlreadyExists {
-                    return Err(error);
+                if !matches!(&fault, Fault::Io(error) if error.kind() == io::ErrorKind::AlreadyExists)
+                {
+                    return Err(fault);
+                }
+                self.check_seed(object, content)?;
+            }
+        }
+        // Another seed may have renamed it and not come to its sync yet.
+        self.note_entry(object);
+        Ok(self.sync_entry(object)?)
+    }
+
+    /// A datafile in a file without a name among the others, durable.
+    fn write_seed(&self, path: &Path, object: ObjectId, content: &[u8]) -> Result<()> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(FILE_MODE)
+            .open(path)?;
+        let header = self.common.new_header(object);
+        put(&file, &header.to_bytes(), 0)?;
+        let datafile = Datafile::open(file, Arc::clone(&self.common), header);
+        datafile.write(&whole(content.to_vec()), &mut Scratch::default(), 0)?;
+        // It has no name yet: the mark is as durable as the content before anybody can find it.
+        datafile.note_durable(datafile.writes());
+        datafile.clean()?;
+        Ok(datafile.file.sync_all()?)
+    }
+
+    fn name_seed(&self, temporary: &Path, object: ObjectId) -> Result<()> {
+        let path = place::path(&self.root, object);
+        make_directories(&Directory::of(object).path(&self.root))?;
+        let at = rustix::fs::CWD;
+        rustix::fs::renameat_with(at, temporary, at, &path, RenameFlags::NOREPLACE)
+            .map_err(io::Error::from)?;
+        Ok(())
+    }
+
+    /// A datafile that is there already must be what a repeated seed would make.
+    fn check_seed(&self, object: ObjectId, content: &[u8]) -> Result<()> {
+        let datafile = match self.find(object)? {
+            Some(datafile) => datafile,
+            // A kill has left it without a header.
+            None => {
+                let datafile = self.find_or_make(object, 0)?;
+                datafile.write(&whole(content.to_vec()), &mut Scratch::default(), 0)?;
+                datafile.flush()?;
+                return Ok(());
+            }
+        };
+        let incarnation = self.common.incarnation();
+        let piece = whole(vec![0; content.len()]);
+        let same = datafile.header().incarnation == incarnation
+            && datafile.size()? == content.len() as u64
+            && datafile.read(&piece, &mut Scratch::default(), Wait::Allowed, 0)?
+                == content.len() as u64
+            && piece
+                .memory
+                .iter()
+                .flat_map(Memory::to_vec)
+                .eq(content.iter().copied());
+        match same {
+            true => Ok(()),
+            false => Err(Fault::Exists),
+        }
+    }
+
+    /// Cuts or grows a datafile, unless a truncation with this or a later `version` was done before. Of what
+    /// is kept, `at_least` bytes must be there. A datafile that does not exist is made, to remember the version;
+    /// one that is damaged or another one's is moved aside for it if nothing is to be kept.
+    pub fn truncate(&self, object: ObjectId, size: u64, version: u64, at_least: u64) -> Result<()> {
+        let datafile = match self.find_or_make(object, at_least) {
+            Err(Fault::Foreign { .. } | Fault::Header(_)) if size == 0 => {
+                self.move_aside(object)?;
+                self.find_or_make(object, 0)?
+            }
+            other => other?,
+        };
+        datafile.truncate(size, version, at_least)?;
+        match self.common.synced {
+            true => Ok(self.sync_entry(object)?),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes a datafile's content durable. One that does not exist is durable, unless it should have `at_least`
+    /// bytes.
+    pub fn flush(&self, object: ObjectId, at_least: u64) -> Result<()> {
+        if sabotage::is_on(Sabotage::DropFlush) {
+            return Ok(());
+        }
+        match self.find(object)? {
+            Some(datafile) => {
+                datafile.check_size(at_least)?;
+                datafile.flush()?;
+                Ok(self.sync_entry(object)?)
+            }
+            None if at_least > 0 => Err(Fault::Absent { wanted: at_least }),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a datafile if it exists. What is not proven to be this file system's is moved aside.
+    pub fn remove(&self, object: ObjectId) -> io::Result<()> {
+        match self.find(object) {
+            Ok(_) => self.delete(object),
+            Err(Fault::Io(error)) => Err(error),
+            Err(_) => self.move_aside(object),
+        }
+    }
+
+    fn delete(&self, object: ObjectId) -> io::Result<()> {
+        self.forget(object);
+        match std::fs::remove_file(place::path(&self.root, object)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn forget(&self, object: ObjectId) {
+        lock(&self.open).files.remove(&object);
+        lock(&self.common.dirty).remove(&object);
+    }
+
+    /// Removes datafiles without a file: those that are proven to be of the present metadata, which has given
+    /// out numbers below `numbers`, are deleted, all others moved aside. Returns how many were deleted, and how many moved.
+    pub fn remove_orphans(&self, objects: &[ObjectId], numbers: u64) -> io::Result<(u64, u64)> {
+        let incarnation = self.common.incarnation();
+        let (mut deleted, mut moved) = (0, 0);
+        for &object in objects {
+            let proven = match self.find(object) {
+                Ok(Some(datafile)) => {
+                    !incarnation.is_none()
+                        && datafile.header().incarnation == incarnation
+                        && object.0 < numbers
+                }
+                // Nothing was ever written to it.
+                Ok(None) => true,
+                Err(Fault::Io(error)) => return Err(error),
+                Err(_) => false,
+            };
+            match proven {
+                true => {
+                    self.delete(object)?;
+                    deleted += 1;
+                }
+                false => {
+                    self.move_aside(object)?;
+                    moved += 1;
                 }
             }
         }
-        // Whoever made it: another seed may have renamed it and not come to its sync yet.
-        self.note_entry(object);
-        self.sync_entry(object)
+        self.sync_removals(objects)?;
+        Ok((deleted, moved))
     }
 
-    fn write_temporary(&self, path: &Path, content: &[u8]) -> io::Result<()> {
-        let mut file = File::create_new(path)?;
-        file.write_all(content)?;
-        file.sync_all()
+    fn move_aside(&self, object: ObjectId) -> io::Result<()> {
+        self.forget(object);
+        aside::move_aside(&place::path(&self.root, object), &self.aside, object)
     }
 
-    /// Cuts or grows a datafile, unless a truncation with this or a later `version` was done before.
-    /// A datafile that does not exist is made, to remember the version.
-    pub fn truncate(&self, object: ObjectId, size: u64, version: u64) -> io::Result<()> {
-        let datafile = self.find_or_make(object)?;
-        datafile.alone(|file| -> io::Result<()> {
-            if self.version(object, file)? >= version {
-                return Ok(());
-            }
-            // The version comes last: after a crash in between, the truncation is repeated.
-            file.set_len(size)?;
-            self.set_version(object, file, version)?;
-            if self.synced {
-                file.sync_all()?;
-            }
-            Ok(())
-        })?;
-        if self.synced {
-            self.sync_entry(object)?;
-        }
-        Ok(())
-    }
-
-    /// Makes a datafile's content durable. One that does not exist is durable.
-    pub fn flush(&self, object: ObjectId) -> io::Result<()> {
-        if let Some(datafile) = self.find(object)? {
-            datafile.file().sync_data()?;
-            self.sync_entry(object)?;
-        }
-        Ok(())
-    }
-
-    /// Removes a datafile if it exists.
-    pub fn remove(&self, object: ObjectId) -> io::Result<()> {
-        lock(&self.open).files.remove(&object);
-        let path = place::path(&self.root, object);
-        match std::fs::remove_file(&path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        if !self.attributes {
-            match std::fs::remove_file(path.with_extension(VERSION_ENDING)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-        Ok(())
+    /// What was moved aside and is still kept.
+    pub fn aside(&self) -> io::Result<Aside> {
+        aside::count(&self.aside, aside::KEEP)
     }
 
     /// Makes the directories of these objects durable, after removals.
@@ -233,19 +488,29 @@ impl Store {
         Ok(())
     }
 
-    /// The first `limit` datafiles behind `after` with their sizes, in order, and whether nothing
-    /// follows the last one.
+    /// The first `limit` datafiles behind `after` with their sizes, in order, and whether nothing follows the last
+    /// one.
     pub fn list(&self, after: ObjectId, limit: usize) -> io::Result<(Vec<(ObjectId, u64)>, bool)> {
         let (objects, end) = place::list(&self.root, after, limit)?;
         let mut datafiles = Vec::with_capacity(objects.len());
         for object in objects {
             match std::fs::metadata(place::path(&self.root, object)) {
-                Ok(metadata) => datafiles.push((object, metadata.len())),
+                Ok(metadata) => datafiles.push((object, size_of_file(metadata.len()))),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
         }
         Ok((datafiles, end))
+    }
+
+    /// What is wrong with an object's datafile, which should have `at_least` bytes, as far as its header and
+    /// length tell.
+    pub fn check(&self, object: ObjectId, at_least: u64) -> Result<()> {
+        match self.find(object)? {
+            Some(datafile) => datafile.check_size(at_least),
+            None if at_least > 0 => Err(Fault::Absent { wanted: at_least }),
+            None => Ok(()),
+        }
     }
 
     /// Space of the file system below.
@@ -257,11 +522,79 @@ impl Store {
         })
     }
 
-    /// Makes everything durable, at a graceful end.
-    pub fn sync_all(&self) -> io::Result<()> {
+    /// Makes everything durable and marks it clean, at a graceful end.
+    pub fn sync_all(&self) -> Result<()> {
         let root = File::open(&self.root)?;
-        rustix::fs::syncfs(&root)?;
+        let dirty: Vec<(ObjectId, u64)> = lock(&self.common.dirty)
+            .keys()
+            .map(|&object| {
+                // What is not open now has been written before; opening a dirty datafile counts as one write.
+                let writes = self.peek(object).map_or(1, |datafile| datafile.writes());
+                (object, writes)
+            })
+            .collect();
+        rustix::fs::syncfs(&root).map_err(io::Error::from)?;
+        for (object, writes) in dirty {
+            if let Ok(Some(datafile)) = self.find(object) {
+                datafile.note_durable(writes);
+                datafile.clean()?;
+            }
+        }
+        Ok(rustix::fs::syncfs(&root).map_err(io::Error::from)?)
+    }
+
+    /// Whether datafiles wait to be marked clean.
+    pub fn has_dirty(&self) -> bool {
+        !lock(&self.common.dirty).is_empty()
+    }
+
+    /// Marks datafiles clean that have been idle: those that were flushed after two looks, the others after
+    /// `patience` looks, when they are flushed. Called at regular times; waits for the device.
+    pub fn clean_idle(&self, patience: u32) -> Result<()> {
+        for object in self.idle(patience) {
+            let Ok(Some(datafile)) = self.find(object) else {
+                lock(&self.common.dirty).remove(&object);
+                continue;
+            };
+            if !datafile.is_durable() {
+                datafile.flush()?;
+            }
+            // First out of the list, so that a write that comes now puts it there again.
+            lock(&self.common.dirty).remove(&object);
+            if !datafile.clean()? {
+                self.common.note_dirty(object);
+            }
+        }
         Ok(())
+    }
+
+    /// Some dirty datafiles that have been idle long enough.
+    fn idle(&self, patience: u32) -> Vec<ObjectId> {
+        let mut dirty = lock(&self.common.dirty);
+        let mut idle = Vec::new();
+        for (&object, seen) in dirty.iter_mut() {
+            let (writes, durable) = match self.peek(object) {
+                Some(datafile) => (datafile.writes(), datafile.is_durable()),
+                None => (seen.writes, false),
+            };
+            match seen.writes == writes {
+                true => seen.looks = seen.looks.saturating_add(1),
+                false => *seen = Idle { writes, looks: 1 },
+            }
+            let enough = if durable { 2 } else { patience };
+            if seen.looks >= enough && idle.len() < MAX_OPEN {
+                idle.push(object);
+            }
+        }
+        idle
+    }
+
+    /// A datafile that is open.
+    fn peek(&self, object: ObjectId) -> Option<Arc<Datafile>> {
+        let open = lock(&self.open);
+        open.files
+            .get(&object)
+            .map(|(datafile, _)| Arc::clone(datafile))
     }
 
     fn note_entry(&self, object: ObjectId) {
@@ -271,7 +604,7 @@ impl Store {
 
     /// Makes an object's directory entry, and those of the directories above, durable.
     fn sync_entry(&self, object: ObjectId) -> io::Result<()> {
-        if self.in_memory {
+        if self.common.in_memory {
             return Ok(());
         }
         let directory = Directory::of(object);
@@ -289,43 +622,6 @@ impl Store {
             .durable = Some(changes.made);
         Ok(())
     }
-
-    fn version(&self, object: ObjectId, file: &File) -> io::Result<u64> {
-        let mut bytes = [0; 8];
-        if self.attributes {
-            return match rustix::fs::fgetxattr(file, VERSION_ATTRIBUTE, &mut bytes) {
-                Ok(8) => Ok(u64::from_le_bytes(bytes)),
-                Ok(_) => Err(bad_version(object)),
-                Err(rustix::io::Errno::NODATA) => Ok(0),
-                Err(error) => Err(error.into()),
-            };
-        }
-        match std::fs::read(self.version_file(object)) {
-            Ok(stored) => Ok(u64::from_le_bytes(
-                stored.try_into().map_err(|_| bad_version(object))?,
-            )),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn set_version(&self, object: ObjectId, file: &File, version: u64) -> io::Result<()> {
-        let bytes = version.to_le_bytes();
-        if self.attributes {
-            rustix::fs::fsetxattr(file, VERSION_ATTRIBUTE, &bytes, XattrFlags::empty())?;
-            return Ok(());
-        }
-        let number = self.temporaries.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.temporary.join(format!("{number}"));
-        self.write_temporary(&temporary, &bytes)?;
-        std::fs::rename(&temporary, self.version_file(object))?;
-        self.note_entry(object);
-        Ok(())
-    }
-
-    fn version_file(&self, object: ObjectId) -> PathBuf {
-        place::path(&self.root, object).with_extension(VERSION_ENDING)
-    }
 }
 
 impl OpenFiles {
@@ -336,18 +632,18 @@ impl OpenFiles {
         Some(Arc::clone(datafile))
     }
 
-    fn insert(&mut self, object: ObjectId, file: File) -> Arc<Datafile> {
+    fn insert(&mut self, file: File, common: &Arc<Common>, header: Header) -> Arc<Datafile> {
         if self.files.len() >= MAX_OPEN {
             self.evict();
         }
-        let datafile = Arc::new(Datafile::new(object, file));
+        let datafile = Arc::new(Datafile::open(file, Arc::clone(common), header));
         self.files
-            .insert(object, (Arc::clone(&datafile), self.clock));
+            .insert(header.object, (Arc::clone(&datafile), self.clock));
         datafile
     }
 
-    /// Closes the datafile that was used longest ago. Those in use stay, as their gate must be the
-    /// only one for the file; requests in progress are bounded, so they are few.
+    /// Closes the datafile that was used longest ago. Those in use stay, as their locks must be the
+    /// only ones for the file; requests in progress are bounded, so they are few.
     fn evict(&mut self) {
         let oldest = self
             .files
@@ -361,18 +657,49 @@ impl OpenFiles {
     }
 }
 
-fn bad_version(object: ObjectId) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::InvalidData,
-        format!(
-            "the truncation version of datafile {:016x} is damaged",
-            object.0
-        ),
+/// A piece that is all of a datafile.
+fn whole(content: Vec<u8>) -> Piece {
+    Piece {
+        regions: vec![Region {
+            offset: 0,
+            len: content.len() as u64,
+        }],
+        memory: vec![Memory::from_vec(content)],
+    }
+}
+
+/// A file's header; `None` if nothing was ever written to it.
+fn read_header(file: &File) -> Result<Option<Header>> {
+    let mut bytes = [0; HEADER_BYTES];
+    match read_full(file, &mut bytes, 0, Wait::Allowed)? {
+        0 => Ok(None),
+        count => Header::from_bytes(&bytes[..count])
+            .map(Some)
+            .map_err(|malformed| Fault::Header(malformed.to_string())),
+    }
+}
+
+fn describe((object, file_system, generation): (ObjectId, u128, Generation)) -> String {
+    format!(
+        "object {}, file system {file_system:032x}, generation {generation}",
+        object.0
     )
 }
 
-fn sync_directory(path: &Path) -> io::Result<()> {
+/// Makes a directory and those above it, for the server's user alone.
+pub(super) fn make_directories(path: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(path)
+}
+
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_le_bytes(bytes))
 }
 
 /// Whether files below `path` live in memory only.
@@ -381,14 +708,4 @@ fn is_in_memory(path: &Path) -> io::Result<bool> {
     const RAMFS: u64 = 0x8584_58f6;
     let kind = rustix::fs::statfs(path)?.f_type as u64;
     Ok(kind == TMPFS || kind == RAMFS)
-}
-
-/// Whether the file system below keeps extended attributes of users.
-fn probe_attributes(temporary: &Path) -> io::Result<bool> {
-    let path = temporary.join("probe");
-    let file = File::create(&path)?;
-    let answer =
-        rustix::fs::fsetxattr(&file, VERSION_ATTRIBUTE, &[0; 8], XattrFlags::empty()).is_ok();
-    std::fs::remove_file(path)?;
-    Ok(answer)
 }

@@ -1,26 +1,87 @@
 //! The store against plain byte vectors, and its promises one by one.
 
-use std::io::Write as _;
+mod damage;
+mod interruptions;
+
 use std::sync::mpsc::channel;
 
 use causeway_sys::memory::Memory;
-use causeway_wire::fs::{ObjectId, Region};
+use causeway_wire::datafile::{GROUP_BYTES, State};
+use causeway_wire::fs::{Generation, Incarnation, ObjectId, Region};
 use proptest::prelude::*;
 
 use super::datafile::Wait;
 use super::*;
 
-fn store(synced: bool) -> (tempfile::TempDir, Store) {
+const OWNER: Owner = Owner {
+    file_system: 7,
+    generation: Generation(8),
+};
+
+const SETTINGS: Settings = Settings {
+    owner: OWNER,
+    synced: false,
+    checksums: true,
+    boot: 1,
+};
+
+fn open(directory: &std::path::Path, settings: Settings) -> Store {
+    let store = Store::open(directory, settings).unwrap();
+    store.set_incarnation(Incarnation(9));
+    store
+}
+
+fn store(settings: Settings) -> (tempfile::TempDir, Store) {
     let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(directory.path(), synced).unwrap();
+    let store = open(directory.path(), settings);
     (directory, store)
 }
 
+fn make(store: &Store, object: u64) -> std::sync::Arc<Datafile> {
+    store.find_or_make(ObjectId(object), 0).unwrap()
+}
+
+fn piece(offset: u64, bytes: &[u8]) -> Piece {
+    Piece {
+        regions: vec![Region {
+            offset,
+            len: bytes.len() as u64,
+        }],
+        memory: vec![Memory::from_vec(bytes.to_vec())],
+    }
+}
+
+fn write(datafile: &Datafile, offset: u64, bytes: &[u8]) -> fault::Result<()> {
+    datafile.write(&piece(offset, bytes), &mut Scratch::default(), 0)
+}
+
+fn read(datafile: &Datafile, offset: u64, len: usize, at_least: u64) -> fault::Result<Vec<u8>> {
+    let piece = piece(offset, &vec![0xee; len]);
+    let scratch = &mut Scratch::default();
+    let found = datafile.read(&piece, scratch, Wait::Allowed, at_least)?;
+    let mut bytes = piece.memory[0].to_vec();
+    assert!(bytes[found as usize..].iter().all(|byte| *byte == 0));
+    bytes.truncate(found as usize);
+    Ok(bytes)
+}
+
 fn whole(datafile: &Datafile) -> Vec<u8> {
-    let size = datafile.size().unwrap() as usize;
-    let memory = Memory::zeroed(size);
-    assert_eq!(memory.read_from_file(datafile.file(), 0).unwrap(), size);
-    memory.into_vec()
+    let size = datafile.size().unwrap();
+    read(datafile, 0, size as usize, size).unwrap()
+}
+
+/// Bytes without a pattern that a mistaken offset would repeat.
+fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = Vec::with_capacity(len + 8);
+    while bytes.len() < len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
 }
 
 /// Cuts memory into fragments of these lengths, the last one taking the rest.
@@ -41,23 +102,36 @@ enum Step {
     Write(Vec<(u64, u64)>, Vec<usize>),
     Read(Vec<(u64, u64)>, Vec<usize>),
     Cut(u64),
+    Flush,
+    Clean,
+    Reopen,
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let scattered = prop::collection::vec((0u64..60_000, 0u64..12_000), 1..6);
+    // Around the front, and around the border of the first group.
+    let base = || prop_oneof![3 => Just(0u64), 1 => Just(GROUP_BYTES - 30_000)];
+    let scattered = (
+        base(),
+        prop::collection::vec((0u64..60_000, 0u64..12_000), 1..6),
+    )
+        .prop_map(|(base, list)| list.iter().map(|(at, len)| (base + at, *len)).collect());
     // Small regions close together, which are sieved.
-    let tiles =
-        (0u64..40_000, 1u64..64, 0u64..200, 3u64..40).prop_map(|(start, len, gap, count)| {
+    let tiles = (base(), 0u64..40_000, 1u64..64, 0u64..200, 3u64..40).prop_map(
+        |(base, start, len, gap, count)| {
             (0..count)
-                .map(|i| (start + i * (len + gap), len))
+                .map(|i| (base + start + i * (len + gap), len))
                 .collect::<Vec<_>>()
-        });
+        },
+    );
     let regions = prop_oneof![scattered, tiles];
     let cuts = || prop::collection::vec(0usize..9000, 0..5);
     prop_oneof![
-        3 => (regions.clone(), cuts()).prop_map(|(regions, cuts)| Step::Write(regions, cuts)),
-        2 => (regions, cuts()).prop_map(|(regions, cuts)| Step::Read(regions, cuts)),
-        1 => (0u64..70_000).prop_map(Step::Cut),
+        6 => (regions.clone(), cuts()).prop_map(|(regions, cuts)| Step::Write(regions, cuts)),
+        4 => (regions, cuts()).prop_map(|(regions, cuts)| Step::Read(regions, cuts)),
+        2 => (base(), 0u64..70_000).prop_map(|(base, size)| Step::Cut(base + size)),
+        1 => Just(Step::Flush),
+        1 => Just(Step::Clean),
+        1 => Just(Step::Reopen),
     ]
 }
 
@@ -68,64 +142,92 @@ fn list(regions: &[(u64, u64)]) -> Vec<Region> {
         .collect()
 }
 
+/// Notes in a model what a write does.
+fn note(model: &mut Vec<u8>, regions: &[(u64, u64)], mut bytes: &[u8]) {
+    for &(offset, len) in regions.iter().filter(|(_, len)| *len > 0) {
+        let (start, end) = (offset as usize, (offset + len) as usize);
+        let (now, rest) = bytes.split_at(len as usize);
+        if model.len() < end {
+            model.resize(end, 0);
+        }
+        model[start..end].copy_from_slice(now);
+        bytes = rest;
+    }
+}
+
+fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let (directory, mut store) = store(settings);
+    let mut scratch = Scratch::default();
+    let object = ObjectId(77);
+    let mut model: Vec<u8> = Vec::new();
+    for (version, step) in (1..).zip(steps) {
+        let at_least = model.len() as u64;
+        let datafile = store.find_or_make(object, at_least).unwrap();
+        match step {
+            Step::Write(regions, cuts) => {
+                let total = regions.iter().map(|r| r.1).sum::<u64>() as usize;
+                let bytes = noise(version, total);
+                let piece = Piece {
+                    regions: list(&regions),
+                    memory: fragments(bytes.clone(), &cuts),
+                };
+                datafile.write(&piece, &mut scratch, at_least).unwrap();
+                note(&mut model, &regions, &bytes);
+            }
+            Step::Read(regions, cuts) => {
+                let total = regions.iter().map(|r| r.1).sum::<u64>() as usize;
+                let memory = fragments(vec![0xee; total], &cuts);
+                let piece = Piece {
+                    regions: list(&regions),
+                    memory: memory.clone(),
+                };
+                let found = datafile
+                    .read(&piece, &mut scratch, Wait::Allowed, at_least)
+                    .unwrap();
+                let (mut wanted, mut wanted_found) = (Vec::new(), 0);
+                for (offset, len) in regions {
+                    for at in offset..offset + len {
+                        wanted.push(model.get(at as usize).copied().unwrap_or(0));
+                        wanted_found += u64::from(at < model.len() as u64);
+                    }
+                }
+                let got: Vec<u8> = memory.iter().flat_map(Memory::to_vec).collect();
+                prop_assert!(got == wanted);
+                prop_assert_eq!(found, wanted_found);
+            }
+            Step::Cut(size) => {
+                let kept = at_least.min(size);
+                store.truncate(object, size, version, kept).unwrap();
+                model.resize(size as usize, 0);
+            }
+            Step::Flush => store.flush(object, at_least).unwrap(),
+            Step::Clean => {
+                (0..4).for_each(|_| store.clean_idle(2).unwrap());
+                prop_assert!(!store.has_dirty());
+            }
+            Step::Reopen => {
+                drop(datafile);
+                // As after a kill: nothing was marked clean.
+                drop(store);
+                store = open(directory.path(), settings);
+                continue;
+            }
+        }
+        prop_assert!(whole(&datafile) == model);
+    }
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_datafile_behaves_like_a_vector_of_bytes(steps in prop::collection::vec(step(), 1..12)) {
-        let (_directory, store) = store(false);
-        let mut scratch = Scratch::default();
-        let object = ObjectId(77);
-        let datafile = store.find_or_make(object).unwrap();
-        let mut model: Vec<u8> = Vec::new();
-        let mut fill = 0u8;
-        for (version, step) in (1..).zip(steps) {
-            match step {
-                Step::Write(regions, cuts) => {
-                    let total = regions.iter().map(|r| r.1).sum::<u64>() as usize;
-                    let bytes: Vec<u8> = (0..total).map(|i| (i as u8) ^ fill).collect();
-                    fill = fill.wrapping_add(41);
-                    let piece = Piece {
-                        regions: list(&regions),
-                        memory: fragments(bytes.clone(), &cuts),
-                    };
-                    datafile.write(&piece, &mut scratch).unwrap();
-                    let mut from = &bytes[..];
-                    for (offset, len) in regions {
-                        let (start, end) = (offset as usize, (offset + len) as usize);
-                        let (now, rest) = from.split_at(len as usize);
-                        if len > 0 && model.len() < end {
-                            model.resize(end, 0);
-                        }
-                        if len > 0 {
-                            model[start..end].copy_from_slice(now);
-                        }
-                        from = rest;
-                    }
-                }
-                Step::Read(regions, cuts) => {
-                    let total = regions.iter().map(|r| r.1).sum::<u64>() as usize;
-                    let memory = fragments(vec![0xee; total], &cuts);
-                    let piece = Piece { regions: list(&regions), memory: memory.clone() };
-                    let found = datafile.read(&piece, &mut scratch, Wait::Allowed).unwrap();
-                    let (mut wanted, mut wanted_found) = (Vec::new(), 0);
-                    for (offset, len) in regions {
-                        for at in offset..offset + len {
-                            wanted.push(model.get(at as usize).copied().unwrap_or(0));
-                            wanted_found += u64::from(at < model.len() as u64);
-                        }
-                    }
-                    let got: Vec<u8> = memory.iter().flat_map(Memory::to_vec).collect();
-                    prop_assert_eq!(got, wanted);
-                    prop_assert_eq!(found, wanted_found);
-                }
-                Step::Cut(size) => {
-                    store.truncate(object, size, version).unwrap();
-                    model.resize(size as usize, 0);
-                }
-            }
-            prop_assert_eq!(whole(&datafile), model.clone());
-        }
+    fn a_datafile_behaves_like_a_vector_of_bytes(
+        steps in prop::collection::vec(step(), 1..12),
+        checksums: bool,
+        synced: bool,
+    ) {
+        behaves_like_a_vector(Settings { checksums, synced, ..SETTINGS }, steps)?;
     }
 }
 
@@ -133,42 +235,48 @@ proptest! {
 fn older_truncations_are_ignored_even_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let object = ObjectId(5);
-    {
-        let store = Store::open(directory.path(), true).unwrap();
-        store.truncate(object, 1000, 7).unwrap();
-    }
-    let store = Store::open(directory.path(), true).unwrap();
-    store.truncate(object, 10, 7).unwrap();
-    store.truncate(object, 20, 6).unwrap();
+    let synced = Settings {
+        synced: true,
+        ..SETTINGS
+    };
+    open(directory.path(), synced)
+        .truncate(object, 1000, 7, 0)
+        .unwrap();
+    let store = open(directory.path(), synced);
+    store.truncate(object, 10, 7, 0).unwrap();
+    store.truncate(object, 20, 6, 0).unwrap();
     let size = || store.find(object).unwrap().unwrap().size().unwrap();
     assert_eq!(size(), 1000);
-    store.truncate(object, 30, 8).unwrap();
+    store.truncate(object, 30, 8, 0).unwrap();
     assert_eq!(size(), 30);
 }
 
 #[test]
 fn a_seed_appears_once_and_whole() {
     for synced in [false, true] {
-        let (_directory, store) = store(synced);
+        let (directory, store) = store(Settings { synced, ..SETTINGS });
         let object = ObjectId(0xabc_def0_1234);
         assert!(store.find(object).unwrap().is_none());
-        store.seed(object, b"first").unwrap();
-        store.seed(object, b"second").unwrap();
+        let content = noise(1, 10_000);
+        // A repeated seed succeeds, another content does not.
+        store.seed(object, &content).unwrap();
+        store.seed(object, &content).unwrap();
+        assert!(matches!(store.seed(object, b"second"), Err(Fault::Exists)));
         let datafile = store.find(object).unwrap().unwrap();
-        assert_eq!(whole(&datafile), b"first");
-        store.flush(object).unwrap();
-        assert_eq!(
-            std::fs::read_dir(_directory.path().join("temporary"))
-                .unwrap()
-                .count(),
-            0
-        );
+        assert_eq!(whole(&datafile), content);
+        assert_eq!(datafile.header().state, State::Clean);
+        store.flush(object, 10_000).unwrap();
+        let temporary = std::fs::read_dir(directory.path().join("temporary")).unwrap();
+        assert_eq!(temporary.count(), 0);
+        // Of other metadata, even the same content is none of ours.
+        store.set_incarnation(Incarnation(10));
+        assert!(matches!(store.seed(object, &content), Err(Fault::Exists)));
     }
 }
 
 #[test]
 fn listing_goes_on_behind_the_cursor_and_removing_is_repeatable() {
-    let (_directory, store) = store(false);
+    let (_directory, store) = store(SETTINGS);
     let numbers = [1u64, 2, 4095, 4096, 4097, 1 << 24, (1 << 24) + 1, u64::MAX];
     for &number in numbers.iter().rev() {
         store.seed(ObjectId(number), &[1, 2, 3]).unwrap();
@@ -195,18 +303,15 @@ fn listing_goes_on_behind_the_cursor_and_removing_is_repeatable() {
         store.list(ObjectId(0), 100).unwrap().0.len(),
         numbers.len() - 1
     );
-    store.flush(ObjectId(4096)).unwrap();
+    store.flush(ObjectId(4096), 0).unwrap();
 }
 
 #[test]
 fn many_datafiles_are_open_in_turn() {
-    let (_directory, store) = store(false);
-    let kept = store.find_or_make(ObjectId(1)).unwrap();
-    for number in 1..2000 {
-        let datafile = store.find_or_make(ObjectId(number)).unwrap();
-        (&mut datafile.file())
-            .write_all(&number.to_le_bytes())
-            .unwrap();
+    let (_directory, store) = store(SETTINGS);
+    let kept = make(&store, 1);
+    for number in 1..2000u64 {
+        write(&make(&store, number), 0, &number.to_le_bytes()).unwrap();
     }
     for number in [1u64, 700, 1999] {
         let datafile = store.find(ObjectId(number)).unwrap().unwrap();
@@ -217,48 +322,71 @@ fn many_datafiles_are_open_in_turn() {
         &kept,
         &store.find(ObjectId(1)).unwrap().unwrap()
     ));
+    // A graceful end marks all of them clean, whether they are open or not.
+    store.sync_all().unwrap();
+    for number in [1u64, 700, 1999] {
+        let datafile = store.find(ObjectId(number)).unwrap().unwrap();
+        assert_eq!(datafile.header().state, State::Clean);
+        assert_eq!(datafile.header().size, 8);
+    }
 }
 
+/// Writers of disjoint records, some of which share blocks, and readers of what was written before.
 #[test]
 fn disjoint_sieved_and_plain_writers_do_not_disturb_each_other() {
-    let (_directory, store) = store(false);
-    let datafile = store.find_or_make(ObjectId(3)).unwrap();
-    const WRITERS: u64 = 4;
-    const LEN: u64 = 48;
-    const COUNT: u64 = 2000;
-    std::thread::scope(|scope| {
-        for writer in 0..WRITERS {
-            let datafile = &datafile;
-            scope.spawn(move || {
-                let mut scratch = Scratch::default();
-                let regions: Vec<Region> = (0..COUNT)
-                    .map(|i| Region {
-                        offset: (i * WRITERS + writer) * LEN,
-                        len: LEN,
-                    })
-                    .collect();
-                // Half of them go in large sieved pieces, half one by one.
-                let chunk = if writer % 2 == 0 { 500 } else { 1 };
-                for regions in regions.chunks(chunk) {
-                    let bytes = vec![writer as u8 + 1; regions.len() * LEN as usize];
-                    let piece = Piece {
-                        regions: regions.to_vec(),
-                        memory: vec![bytes.into()],
-                    };
-                    datafile.write(&piece, &mut scratch).unwrap();
+    for checksums in [true, false] {
+        let settings = Settings {
+            checksums,
+            ..SETTINGS
+        };
+        let (_directory, store) = store(settings);
+        let datafile = make(&store, 3);
+        const WRITERS: u64 = 4;
+        const LEN: u64 = 48;
+        const COUNT: u64 = 2000;
+        write(&datafile, 0, &[9; (WRITERS * LEN * COUNT) as usize]).unwrap();
+        let right = |strip: &[u8], index: u64| {
+            let written = index % WRITERS + 1;
+            let byte = strip[0];
+            strip.iter().all(|b| *b == byte) && [9, written].contains(&u64::from(byte))
+        };
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let datafile = &datafile;
+                scope.spawn(move || {
+                    let mut scratch = Scratch::default();
+                    let regions: Vec<Region> = (0..COUNT)
+                        .map(|i| Region {
+                            offset: (i * WRITERS + writer) * LEN,
+                            len: LEN,
+                        })
+                        .collect();
+                    // Half of them go in large sieved pieces, half one by one.
+                    let chunk = if writer % 2 == 0 { 500 } else { 1 };
+                    for regions in regions.chunks(chunk) {
+                        let bytes = vec![writer as u8 + 1; regions.len() * LEN as usize];
+                        let piece = Piece {
+                            regions: regions.to_vec(),
+                            memory: vec![bytes.into()],
+                        };
+                        datafile.write(&piece, &mut scratch, 0).unwrap();
+                    }
+                });
+            }
+            scope.spawn(|| {
+                for round in 0..200 {
+                    let index = round * 37 % (WRITERS * COUNT - 300);
+                    let bytes = read(&datafile, index * LEN, 300 * LEN as usize, 0).unwrap();
+                    for (index, strip) in (index..).zip(bytes.chunks(LEN as usize)) {
+                        assert!(right(strip, index), "{index}");
+                    }
                 }
             });
+        });
+        for (index, strip) in (0..).zip(whole(&datafile).chunks(LEN as usize)) {
+            let written = index % WRITERS + 1;
+            assert!(strip.iter().all(|&b| u64::from(b) == written), "{index}");
         }
-    });
-    let bytes = whole(&datafile);
-    assert_eq!(bytes.len() as u64, WRITERS * LEN * COUNT);
-    for (index, strip) in bytes.chunks(LEN as usize).enumerate() {
-        assert!(
-            strip
-                .iter()
-                .all(|&b| u64::from(b) == index as u64 % WRITERS + 1),
-            "{index}"
-        );
     }
 }
 

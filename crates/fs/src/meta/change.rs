@@ -16,6 +16,7 @@ use causeway_wire::store::{
 
 use super::Settings;
 use super::fault::{Outcome, corrupt, fail, plain};
+use super::layout::Layout;
 use super::overlay::Overlay;
 use super::query::{Query, further_names, in_group, owns};
 use super::walk::Found;
@@ -41,6 +42,7 @@ pub(super) struct Change<'a> {
     pub(super) counters: &'a mut Counters,
     pub(super) caller: &'a Caller,
     pub(super) settings: &'a Settings,
+    pub(super) layout: &'a Layout,
     pub(super) now: Timestamp,
     /// Number for a new object, if the request makes one.
     pub(super) fresh: ObjectId,
@@ -318,7 +320,14 @@ impl Change<'_> {
         let inherited = directory.default_distribution().unwrap_or_default();
         let fallback = self.settings.distribution;
         let pick = |values: [u32; 4]| values.into_iter().find(|value| *value != 0).unwrap_or(1);
-        let available = u32::from(self.settings.io_servers.max(1));
+        let active = self.layout.active();
+        if active.is_empty() {
+            return fail(
+                Errno::ENOSPC,
+                "the file system has no I/O server for new files",
+            );
+        }
+        let available = active.len() as u32;
         let strip_size = pick([
             wish.strip_size,
             inherited.strip_size,
@@ -341,8 +350,11 @@ impl Change<'_> {
             fallback.start.into(),
             turn,
         ]);
-        let servers = (0..count)
-            .map(|number| ((start - 1 + number) % available) as u16)
+        // A server that is named but not in use for new files leaves the turn to the one behind it.
+        let first = active.partition_point(|&index| u32::from(index) + 1 < start);
+        let servers = (active.iter().cycle().skip(first))
+            .take(count as usize)
+            .copied()
             .collect();
         Ok(Distribution {
             strip_size,
@@ -364,12 +376,13 @@ impl Change<'_> {
                 ),
             );
         }
-        if wish.start > self.settings.io_servers || wish.servers > self.settings.io_servers {
+        let servers = self.layout.servers.len();
+        if usize::from(wish.start) > servers || usize::from(wish.servers) > servers {
             return fail(
                 Errno::EINVAL,
                 format!(
-                    "{} servers from number {} on: the file system has {}",
-                    wish.servers, wish.start, self.settings.io_servers
+                    "{} servers from number {} on: the file system has {servers}",
+                    wish.servers, wish.start
                 ),
             );
         }

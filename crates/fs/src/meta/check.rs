@@ -3,13 +3,13 @@
 //! Everything that must agree is reachable from each record by a few look-ups: an entry and its
 //! object's names, an object's names and its count of links, a directory and its entries. So a check
 //! goes record by record, in batches, and each batch is one request among others: it sees a state
-//! between two changes, and what it mends is part of that batch. A cursor (the last record's key)
-//! leads from batch to batch. Entries come before objects, so that an object whose entry has been
+//! between two changes, and what it mends is part of that batch. A cursor (the phase and the last
+//! record's key) leads from batch to batch. Entries come before objects, so that an object whose entry has been
 //! removed is then found without a name.
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Body, Caller, DistributionHint, Errno, Kind, MAX_CURSOR_BYTES, MAX_NAME_BYTES, ObjectId,
+    Answer, Body, Caller, CheckCursor, DistributionHint, Errno, Kind, MAX_NAME_BYTES, ObjectId,
 };
 use causeway_wire::store::{
     EntryRecord, Key, ObjectRecord, content_key, entry_key, link_key, removal_key,
@@ -25,7 +25,10 @@ use super::walk::Found;
 const BATCH_RECORDS: usize = 256;
 /// A batch also ends when its findings have this many bytes.
 const BATCH_FINDING_BYTES: usize = 16 << 10;
-/// Kinds of records in the order in which they are checked.
+/// A batch also ends when its records have taken this many look-ups beside their own: entries of a
+/// directory, directories on the way up. One directory is never checked in parts.
+const BATCH_WORK: usize = 32 << 10;
+/// Kinds of records in the order in which they are checked; a cursor's phase is an index into this.
 const PHASES: &[u8] = b"elocr";
 /// Steps upwards after which a directory is taken to be deep rather than on a loop.
 const MAX_STEPS: usize = 8192;
@@ -59,58 +62,87 @@ enum Fix {
 }
 
 /// One batch without mending.
-pub(super) fn look(view: &dyn View, caller: &Caller, after: &[u8]) -> Outcome<Answer> {
+pub(super) fn look(
+    view: &dyn View,
+    caller: &Caller,
+    after: Option<&CheckCursor>,
+) -> Outcome<Answer> {
     check_caller(view, caller)?;
-    let (keys, mut next) = next_keys(view, after)?;
-    let (mut records, mut findings, mut bytes) = (0, Vec::new(), 0);
-    for key in keys {
-        records += 1;
-        for finding in inspect(view, &key)? {
-            bytes += finding.text.len();
-            findings.push(finding.text);
+    let (places, end) = next_places(view, after)?;
+    let mut batch = Batch::default();
+    for place in places {
+        batch.record();
+        for finding in inspect(view, &place.key, &mut batch.work)? {
+            batch.find(finding.text);
         }
-        if bytes > BATCH_FINDING_BYTES {
-            next = key;
-            break;
+        if batch.is_full() {
+            return Ok(batch.answer(Some(place)));
         }
     }
-    Ok(Answer::Checked {
-        next,
-        records,
-        findings,
-        mended: 0,
-    })
+    Ok(batch.answer(end))
 }
 
 /// One batch, mending what is found if `repair`.
-pub(super) fn run(change: &mut Change<'_>, after: &[u8], repair: bool) -> Outcome<Answer> {
+pub(super) fn run(
+    change: &mut Change<'_>,
+    after: Option<&CheckCursor>,
+    repair: bool,
+) -> Outcome<Answer> {
     if !repair {
         return look(&*change.state, change.caller, after);
     }
     check_caller(&*change.state, change.caller)?;
-    let (keys, mut next) = next_keys(&*change.state, after)?;
-    let (mut records, mut findings, mut bytes, mut mended) = (0, Vec::new(), 0, 0);
-    for key in keys {
-        records += 1;
-        for finding in inspect(&*change.state, &key)? {
-            bytes += finding.text.len();
-            findings.push(finding.text);
-            mended += u64::from(mend(change, finding.fix)?);
+    let (places, end) = next_places(&*change.state, after)?;
+    let mut batch = Batch::default();
+    for place in places {
+        batch.record();
+        for finding in inspect(&*change.state, &place.key, &mut batch.work)? {
+            batch.mended += u64::from(mend(change, finding.fix)?);
+            batch.find(finding.text);
         }
-        if bytes > BATCH_FINDING_BYTES {
-            next = key;
-            break;
+        if batch.is_full() {
+            return Ok(batch.answer(Some(place)));
         }
     }
-    Ok(Answer::Checked {
-        next,
-        records,
-        findings,
-        mended,
-    })
+    Ok(batch.answer(end))
 }
 
-fn check_caller(view: &dyn View, caller: &Caller) -> Outcome<()> {
+/// What a batch has come to.
+#[derive(Default)]
+struct Batch {
+    records: u64,
+    findings: Vec<String>,
+    finding_bytes: usize,
+    mended: u64,
+    /// Look-ups beside the records' own.
+    work: usize,
+}
+
+impl Batch {
+    fn record(&mut self) {
+        self.records += 1;
+    }
+
+    fn find(&mut self, text: String) {
+        self.finding_bytes += text.len();
+        self.findings.push(text);
+    }
+
+    fn is_full(&self) -> bool {
+        self.finding_bytes > BATCH_FINDING_BYTES || self.work > BATCH_WORK
+    }
+
+    fn answer(self, next: Option<CheckCursor>) -> Answer {
+        Answer::Checked {
+            next,
+            records: self.records,
+            findings: self.findings,
+            mended: self.mended,
+        }
+    }
+}
+
+pub(super) fn check_caller(view: &dyn View, caller: &Caller) -> Outcome<()> {
     match find_object(view, ObjectId::ROOT)? {
         Some(root) if !owns(&root, caller) => fail(
             Errno::EPERM,
@@ -120,35 +152,38 @@ fn check_caller(view: &dyn View, caller: &Caller) -> Outcome<()> {
     }
 }
 
-/// The keys of the batch behind `after`, and the cursor behind them.
-fn next_keys(view: &dyn View, after: &[u8]) -> Outcome<(Vec<Vec<u8>>, Vec<u8>)> {
-    let phase = match after.first() {
-        None => 0,
-        Some(kind) => match PHASES.iter().position(|phase| phase == kind) {
-            Some(phase) if after.len() <= MAX_CURSOR_BYTES => phase,
-            _ => return fail(Errno::EINVAL, "that is no cursor of a check"),
-        },
-    };
-    let mut keys = Vec::new();
-    for (number, kind) in PHASES.iter().enumerate().skip(phase) {
-        let mut start = vec![*kind];
-        if number == phase && !after.is_empty() {
-            start = after.to_vec();
-            start.push(0);
-        }
+/// The places of the batch behind `after`, and the cursor behind them; `None` at the end of the check.
+fn next_places(
+    view: &dyn View,
+    after: Option<&CheckCursor>,
+) -> Outcome<(Vec<CheckCursor>, Option<CheckCursor>)> {
+    let begun = after.map_or(0, |cursor| usize::from(cursor.phase));
+    let fits = |cursor: &CheckCursor| PHASES.get(begun) == cursor.key.first();
+    if !after.is_none_or(fits) {
+        return fail(Errno::EINVAL, "that is no cursor of a check");
+    }
+    let mut places = Vec::new();
+    for (phase, kind) in PHASES.iter().enumerate().skip(begun) {
+        let start = match after {
+            Some(cursor) if phase == begun => [&cursor.key[..], &[0]].concat(),
+            _ => vec![*kind],
+        };
         for pair in view.range(&start, &prefix_end(&[*kind])) {
-            keys.push(pair?.0);
-            if keys.len() == BATCH_RECORDS {
-                let next = keys.last().cloned().unwrap_or_default();
-                return Ok((keys, next));
+            places.push(CheckCursor {
+                phase: phase as u8,
+                key: pair?.0,
+            });
+            if places.len() == BATCH_RECORDS {
+                let end = places.last().cloned();
+                return Ok((places, end));
             }
         }
     }
-    Ok((keys, Vec::new()))
+    Ok((places, None))
 }
 
 /// What is wrong with one record.
-fn inspect(view: &dyn View, key: &[u8]) -> Outcome<Vec<Finding>> {
+fn inspect(view: &dyn View, key: &[u8], work: &mut usize) -> Outcome<Vec<Finding>> {
     let Ok(parsed) = Key::parse(key) else {
         return Ok(vec![Finding {
             text: format!("a record has the meaningless key {key:02x?}"),
@@ -158,7 +193,7 @@ fn inspect(view: &dyn View, key: &[u8]) -> Outcome<Vec<Finding>> {
     match parsed {
         Key::Entry(directory, name) => inspect_entry(view, directory, name),
         Key::Link(object, directory, name) => inspect_link(view, object, directory, name),
-        Key::Object(object) => inspect_object(view, object),
+        Key::Object(object) => inspect_object(view, object, work),
         Key::Content(object) => {
             let wanted = matches!(
                 find(view, object)?,
@@ -313,7 +348,7 @@ fn inspect_link(
         .collect())
 }
 
-fn inspect_object(view: &dyn View, object: ObjectId) -> Outcome<Vec<Finding>> {
+fn inspect_object(view: &dyn View, object: ObjectId, work: &mut usize) -> Outcome<Vec<Finding>> {
     let one = |text, fix| Ok(vec![Finding { text, fix }]);
     let record = match find(view, object)? {
         Sought::Missing => return Ok(Vec::new()),
@@ -342,7 +377,7 @@ fn inspect_object(view: &dyn View, object: ObjectId) -> Outcome<Vec<Finding>> {
         }
     }
     match &record.body {
-        Body::Directory(_) => inspect_directory(view, object, &record),
+        Body::Directory(_) => inspect_directory(view, object, &record, work),
         body => {
             let mut findings = inspect_links(view, object, &record)?;
             let stuffed = matches!(body, Body::Stuffed { .. });
@@ -386,8 +421,9 @@ fn inspect_directory(
     view: &dyn View,
     object: ObjectId,
     record: &ObjectRecord,
+    work: &mut usize,
 ) -> Outcome<Vec<Finding>> {
-    if is_on_loop(view, object, record)? {
+    if is_on_loop(view, object, record, work)? {
         return Ok(vec![Finding {
             text: format!("directory {} lies within itself, out of reach", object.0),
             fix: Fix::Attach(object),
@@ -396,6 +432,7 @@ fn inspect_directory(
     let prefix = entry_key(object, b"");
     let (mut entries, mut links) = (0, 2);
     for pair in view.range(&prefix, &prefix_end(&prefix)) {
+        *work += 1;
         entries += 1;
         let entry = EntryRecord::from_bytes(&pair?.1);
         links += u32::from(entry.is_ok_and(|entry| entry.kind == Kind::Directory));
@@ -411,7 +448,12 @@ fn inspect_directory(
 }
 
 /// Whether going up from a directory leads back to it.
-fn is_on_loop(view: &dyn View, object: ObjectId, record: &ObjectRecord) -> Outcome<bool> {
+fn is_on_loop(
+    view: &dyn View,
+    object: ObjectId,
+    record: &ObjectRecord,
+    work: &mut usize,
+) -> Outcome<bool> {
     let mut above = record.parent;
     for _ in 0..MAX_STEPS {
         if above == ObjectId::ROOT {
@@ -420,6 +462,7 @@ fn is_on_loop(view: &dyn View, object: ObjectId, record: &ObjectRecord) -> Outco
         if above == object {
             return Ok(true);
         }
+        *work += 1;
         match find(view, above)? {
             Sought::Found(record) => above = record.parent,
             _ => return Ok(false),

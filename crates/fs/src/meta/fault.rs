@@ -47,8 +47,8 @@ impl From<StoreError> for Failure {
         Failure {
             errno: match error.kind {
                 StoreErrorKind::Full => Errno::ENOSPC,
-                StoreErrorKind::Corrupt => Errno::CORRUPT,
-                StoreErrorKind::Locked | StoreErrorKind::Io => Errno::EIO,
+                StoreErrorKind::Corrupt | StoreErrorKind::Lost => Errno::CORRUPT,
+                StoreErrorKind::Locked | StoreErrorKind::Missing | StoreErrorKind::Io => Errno::EIO,
             },
             message: error.to_string(),
         }

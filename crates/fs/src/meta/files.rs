@@ -1,11 +1,12 @@
 //! Changing what an object is: attributes, sizes, small contents and their move to the servers.
 
-use causeway_wire::fs::{Answer, Body, Errno, Kind, ObjectId, SetAttributes, Timestamp};
+use causeway_wire::fs::{Answer, Body, Errno, Kind, ObjectId, Reach, SetAttributes, Timestamp};
 
 use super::change::{Change, MODE_BITS, SET_GID};
 use super::fault::{Outcome, fail, plain};
 use super::query::{in_group, owns};
 use super::walk::Found;
+use crate::distribution::Layout;
 
 /// Largest size of a file, in bytes.
 pub const MAX_FILE_BYTES: u64 = i64::MAX as u64;
@@ -88,8 +89,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Sets a file's size; a striped file's datafiles must follow if it shrinks. They need not if it
-    /// grows: what lies behind their end reads as zeros.
+    /// Sets a file's size. A striped file's datafiles must follow, also if it grows: bytes behind the recorded
+    /// size, which a write that was not finished may have left, must not appear.
     pub(super) fn truncate(&mut self, object: ObjectId, size: u64) -> Outcome<Answer> {
         check_size(size)?;
         let mut found = self.writable_file(object)?;
@@ -105,13 +106,18 @@ impl Change<'_> {
                 self.put_content(object, &content);
             }
             Body::Striped {
+                distribution,
                 version,
                 truncating,
-                ..
+                lengths,
             } => {
-                if size < old {
-                    *version += 1;
-                    *truncating = Some(truncating.map_or(size, |pending| pending.min(size)));
+                let kept = size.min(old);
+                *version += 1;
+                *truncating = Some(truncating.map_or(kept, |pending| pending.min(kept)));
+                if let Some(layout) = Layout::new(distribution) {
+                    for (position, length) in lengths.iter_mut().enumerate() {
+                        *length = (*length).min(layout.datafile_size(position, kept));
+                    }
                 }
             }
             Body::Directory(_) | Body::Link(_) => return plain(Errno::EINVAL),
@@ -143,17 +149,29 @@ impl Change<'_> {
         self.answer_node(found)
     }
 
-    /// Notes that a striped file has been written up to `end`.
+    /// Notes that a striped file has been written up to `end`, and its datafiles as far as `reached`, unless a
+    /// truncation after `version` may have cut them.
     pub(super) fn extend(
         &mut self,
         object: ObjectId,
         end: u64,
         modified: Timestamp,
+        version: u64,
+        reached: &[Reach],
     ) -> Outcome<Answer> {
         check_size(end)?;
         let mut found = self.writable_file(object)?;
-        match found.record.body {
-            Body::Striped { .. } => {}
+        match &mut found.record.body {
+            Body::Striped {
+                distribution,
+                version: current,
+                lengths,
+                ..
+            } => {
+                if version == *current {
+                    note_reached(lengths, distribution.servers.len(), reached)?;
+                }
+            }
             Body::Stuffed { moving: true, .. } => return plain(Errno::MOVING),
             _ => return plain(Errno::STUFFED),
         }
@@ -222,10 +240,16 @@ impl Change<'_> {
                 moving: true,
                 ..
             } => {
+                // The content lies in the first datafile.
+                let lengths = match found.record.size {
+                    0 => Vec::new(),
+                    size => vec![size],
+                };
                 found.record.body = Body::Striped {
                     distribution,
                     version: 0,
                     truncating: None,
+                    lengths,
                 };
                 self.put_content(object, &[]);
                 self.put_object(object, &found.record);
@@ -251,6 +275,27 @@ impl Change<'_> {
         self.put_object(found.object, &found.record);
         self.answer_node(found)
     }
+}
+
+/// Raises the least lengths of datafiles on `servers` servers.
+fn note_reached(lengths: &mut Vec<u64>, servers: usize, reached: &[Reach]) -> Outcome<()> {
+    for reach in reached {
+        let position = usize::from(reach.position);
+        if position >= servers {
+            return fail(
+                Errno::EINVAL,
+                format!("the file lies on {servers} servers, none of them at position {position}"),
+            );
+        }
+        check_size(reach.end)?;
+        if lengths.len() <= position {
+            lengths.resize(position + 1, 0);
+        }
+        if let Some(length) = lengths.get_mut(position) {
+            *length = reach.end.max(*length);
+        }
+    }
+    Ok(())
 }
 
 fn check_size(size: u64) -> Outcome<()> {

@@ -161,7 +161,7 @@ impl Change<'_> {
     }
 
     /// Removes a name of a file or a link.
-    pub(super) fn unlink(&mut self, place: &Place) -> Outcome<Answer> {
+    pub(super) fn unlink(&mut self, place: &Place, expected: Option<ObjectId>) -> Outcome<Answer> {
         let query = self.query();
         let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
         let (name, slash) = match spot.last {
@@ -173,8 +173,8 @@ impl Change<'_> {
         let Some(found) = query.child(&directory, &name)? else {
             return missing(&name);
         };
-        let kind = found.record.kind();
-        match kind {
+        check_expected(&name, &found, expected)?;
+        match found.record.kind() {
             Kind::Directory => return is_a_directory(&name),
             _ if slash => return not_a_directory(&name),
             _ => {}
@@ -186,7 +186,11 @@ impl Change<'_> {
     }
 
     /// Removes an empty directory.
-    pub(super) fn remove_directory(&mut self, place: &Place) -> Outcome<Answer> {
+    pub(super) fn remove_directory(
+        &mut self,
+        place: &Place,
+        expected: Option<ObjectId>,
+    ) -> Outcome<Answer> {
         let query = self.query();
         let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
         let name = match spot.last {
@@ -200,6 +204,7 @@ impl Change<'_> {
         let Some(found) = query.child(&directory, &name)? else {
             return missing(&name);
         };
+        check_expected(&name, &found, expected)?;
         if found.record.kind() != Kind::Directory {
             return not_a_directory(&name);
         }
@@ -216,6 +221,22 @@ impl Change<'_> {
         self.state.remove(entry_key(directory.object, name));
         self.drop_name(found, directory.object, name)?;
         self.count_entry(directory.object, kind, false)
+    }
+}
+
+/// Refuses a name that has become another object's since the caller looked.
+fn check_expected(name: &[u8], found: &Found, expected: Option<ObjectId>) -> Outcome<()> {
+    match expected {
+        Some(expected) if expected != found.object => fail(
+            Errno::ESTALE,
+            format!(
+                "{:?} is object {} now, no longer object {}",
+                String::from_utf8_lossy(name),
+                found.object.0,
+                expected.0
+            ),
+        ),
+        _ => Ok(()),
     }
 }
 

@@ -122,12 +122,15 @@ impl Query<'_> {
                 limit,
                 attributes,
             } => self.read_directory(*object, after, *limit, *attributes),
-            Operation::MetadataStatus => {
-                read_counters(self.view).map(|counters| Answer::MetadataStatus {
+            Operation::MetadataStatus => read_counters(self.view).and_then(|counters| {
+                Ok(Answer::MetadataStatus {
                     objects: counters.objects,
                     removals: counters.removals,
+                    numbers: self.numbers()?,
                 })
-            }
+            }),
+            Operation::ListStriped { after, limit } => self.list_striped(*after, *limit),
+            Operation::Paths { objects } => self.paths(objects),
             Operation::Exist { objects } => self.exist(objects),
             _ => return None,
         })

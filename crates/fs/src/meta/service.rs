@@ -1,31 +1,44 @@
 //! Batches of requests, each executed over what the ones before it have changed, and committed once.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Body, Errno, Failure, MAX_STUFFED_BYTES, ObjectId, Operation, Reply, Request, Timestamp,
+    Answer, Body, DistributionHint, Errno, Failure, Generation, Incarnation, MAX_STUFFED_BYTES,
+    ObjectId, Operation, Reply, Request, Target, Timestamp,
 };
 use causeway_wire::store::{
     COUNTERS_KEY, Counter, Counters, Key, NEXT_OBJECT_KEY, ObjectRecord, RemovalRecord,
     SUPERBLOCK_KEY, Superblock, object_key, removal_key,
 };
 
-use super::Settings;
 use super::change::Change;
 use super::check;
 use super::fault::{Outcome, corrupt, fail, malformed};
+use super::layout::{self, Layout};
 use super::names::NewFile;
 use super::overlay::Overlay;
 use super::query::{Query, read_counters};
 use super::session::{Sessions, Verdict};
-use super::store::fjall::Fjall;
-use super::store::{Batch, Persist, Store, StoreError, prefix_end};
+use super::store::fjall::{Fjall, Options};
+use super::store::{Batch, Persist, Room, Store, StoreError, StoreErrorKind, View, prefix_end};
+use super::{Format, Settings};
 use crate::config::Durability;
 
+/// Name of the file that says that the store is not new.
+const MARKER: &str = "formatted";
 /// Object numbers are set aside in the store this many at a time.
 const RESERVED_OBJECTS: u64 = 1 << 16;
+/// Object numbers that are left out after acknowledged changes were lost: more than those can have set
+/// aside, so that no number is given out twice.
+const SKIPPED_OBJECTS: u64 = 1 << 40;
+/// How long readers may take to let go of a store that is opened again.
+const LET_GO: Duration = Duration::from_secs(5);
+/// How often they are looked at.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Whether a synced file system's acknowledgement of the request promises durability. The size of a
 /// striped file is promised by fsync, as with any file system; fsync tells it again.
@@ -45,6 +58,7 @@ fn binds_datafiles(request: &Request) -> bool {
 
 type Opener = Box<dyn Fn() -> Result<Arc<dyn Store>, StoreError> + Send>;
 type Shared = Arc<RwLock<Option<Arc<dyn Store>>>>;
+type SharedLayout = Arc<RwLock<Arc<Layout>>>;
 
 /// A removed file whose datafiles are still to be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,27 +75,40 @@ pub struct Service {
     open: Opener,
     /// Empty only while a failed store is being opened again.
     store: Shared,
+    layout: SharedLayout,
+    incarnation: Incarnation,
     directory: Option<PathBuf>,
     counters: Counters,
     sessions: Sessions,
     next_object: u64,
     reserved_until: u64,
-    /// When the disk's free space was looked up, in seconds, and whether it was too little.
-    full: (i64, bool),
 }
 
 /// Answers requests that change nothing, from the last committed state. Cheap to clone.
 #[derive(Clone)]
 pub struct Reader {
     store: Shared,
+    layout: SharedLayout,
 }
 
 impl Service {
-    /// Opens the metadata in `directory`, or makes an empty file system there.
+    /// Opens the metadata in `directory`, or makes an empty file system there if that is allowed.
     pub fn open(directory: &Path, settings: Settings) -> Result<Self, Failure> {
+        if settings.format == Format::Refused && !directory.join(MARKER).exists() {
+            return Err(gone(&directory.display().to_string()));
+        }
         let path = directory.to_owned();
+        // Only at first: a store that fails later is never made anew.
+        let first = AtomicBool::new(true);
+        let format = settings.format;
         let opener = move || -> Result<Arc<dyn Store>, StoreError> {
-            Ok(Arc::new(Fjall::open(&path)?) as Arc<dyn Store>)
+            let options = Options {
+                format: first.load(Ordering::Relaxed) && format == Format::Allowed,
+                ..Options::default()
+            };
+            let store = Fjall::open_with(&path, &options)?;
+            first.store(false, Ordering::Relaxed);
+            Ok(Arc::new(store) as Arc<dyn Store>)
         };
         Self::start(Box::new(opener), Some(directory.to_owned()), settings)
     }
@@ -96,13 +123,14 @@ impl Service {
         directory: Option<PathBuf>,
         settings: Settings,
     ) -> Result<Self, Failure> {
-        if settings.stuffed_limit > MAX_STUFFED_BYTES || settings.io_servers == 0 {
+        if settings.stuffed_limit > MAX_STUFFED_BYTES || settings.io_servers.is_empty() {
             return fail(
                 Errno::EINVAL,
                 format!(
                     "settings: {} I/O servers (at least 1), {} bytes beside metadata (at most \
                      {MAX_STUFFED_BYTES})",
-                    settings.io_servers, settings.stuffed_limit
+                    settings.io_servers.len(),
+                    settings.stuffed_limit
                 ),
             );
         }
@@ -110,12 +138,13 @@ impl Service {
             settings,
             open,
             store: Shared::default(),
+            layout: SharedLayout::default(),
+            incarnation: Incarnation::NONE,
             directory,
             counters: Counters::default(),
             sessions: Sessions::default(),
             next_object: 0,
             reserved_until: 0,
-            full: (i64::MIN, false),
         };
         service.reopen()?;
         Ok(service)
@@ -125,7 +154,47 @@ impl Service {
     pub fn reader(&self) -> Reader {
         Reader {
             store: self.store.clone(),
+            layout: self.layout.clone(),
         }
+    }
+
+    /// The life of these metadata.
+    pub fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// What requests for these metadata must carry.
+    pub fn target(&self) -> Target {
+        Target {
+            file_system: self.settings.file_system,
+            generation: self.settings.generation,
+            incarnation: self.incarnation,
+        }
+    }
+
+    /// The I/O servers.
+    pub fn layout(&self) -> Arc<Layout> {
+        self.reader().layout()
+    }
+
+    /// Notes, durably, that the directory of an I/O server was met.
+    pub fn met(&mut self, index: u16, generation: Generation) -> Result<(), Failure> {
+        let Some(batch) = self.layout().met(index, generation) else {
+            return fail(Errno::EINVAL, format!("there is no server number {index}"));
+        };
+        let store = self.store()?;
+        if let Err(error) = store.commit(&batch, Persist::Power) {
+            drop(store);
+            self.reopen()?;
+            return Err(error.into());
+        }
+        self.load_layout(&*store.snapshot()?)
+    }
+
+    fn load_layout(&self, view: &dyn View) -> Outcome<()> {
+        let layout = Layout::load(view)?;
+        *self.layout.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(layout);
+        Ok(())
     }
 
     /// Executes requests in order and commits their changes together. The replies are in the same
@@ -140,7 +209,10 @@ impl Service {
             return vec![reply; requests.len()];
         }
         match self.try_apply(requests, now) {
-            Ok(replies) => replies,
+            Ok(replies) => {
+                self.tend();
+                replies
+            }
             Err(failure) => self.settle(requests, &failure),
         }
     }
@@ -149,12 +221,12 @@ impl Service {
         let store = self.store()?;
         let mut state = Overlay::new(store.snapshot()?);
         let before = self.counters;
-        let full = self.is_full(now.seconds);
+        let room = store.room(self.settings.reserve_bytes);
         let mut commit = false;
         let mut replies = Vec::with_capacity(requests.len());
         for request in requests {
             commit |= request.operation == Operation::Commit;
-            replies.push(self.execute(&mut state, request, now, full));
+            replies.push(self.execute(&mut state, request, now, &room));
         }
         self.sessions.sweep(
             &mut state,
@@ -174,6 +246,9 @@ impl Service {
         };
         if !changes.is_empty() {
             store.commit(&changes, persist)?;
+            if layout::concerned(&changes) {
+                self.load_layout(&*store.snapshot()?)?;
+            }
         } else if commit {
             store.sync()?;
         }
@@ -186,7 +261,7 @@ impl Service {
         state: &mut Overlay,
         request: &Request,
         now: Timestamp,
-        full: bool,
+        room: &Room,
     ) -> Reply {
         let query = Query {
             view: &*state,
@@ -203,9 +278,12 @@ impl Service {
         }
         state.begin();
         let before = self.counters;
-        let result = match full && needs_space(&request.operation) {
-            true => fail(Errno::ENOSPC, self.describe_full()),
-            false => self.change(state, request, now),
+        let result = match room {
+            Room::Nothing(why) => fail(Errno::ENOSPC, why.as_str()),
+            Room::Removals(why) if needs_space(&request.operation) => {
+                fail(Errno::ENOSPC, why.as_str())
+            }
+            Room::Removals(_) | Room::Enough => self.change(state, request, now),
         };
         if result.is_err() {
             state.roll_back();
@@ -223,7 +301,9 @@ impl Service {
         now: Timestamp,
     ) -> Outcome<Answer> {
         self.reserve()?;
+        let layout = self.layout();
         let mut change = Change {
+            layout: &layout,
             state,
             counters: &mut self.counters,
             caller: &request.caller,
@@ -277,14 +357,46 @@ impl Service {
         requests.iter().map(reply).collect()
     }
 
+    /// Has the store give space back, if it can.
+    fn tend(&mut self) {
+        let outgrown = self.store().is_ok_and(|store| store.is_outgrown());
+        if !outgrown {
+            return;
+        }
+        // What is kept of failed changes is not in the store.
+        let sessions = std::mem::take(&mut self.sessions);
+        let written = self.store().and_then(|store| Ok(store.write_out()?));
+        if let Err(failure) = written.and_then(|()| self.reopen()) {
+            tracing::error!(%failure.message, "the metadata store cannot give space back");
+        }
+        self.sessions = sessions;
+    }
+
+    /// Closes the store, and opens it again. Readers wait meanwhile.
+    fn open_store(&self) -> Outcome<Arc<dyn Store>> {
+        let mut shared = self.store.write().unwrap_or_else(PoisonError::into_inner);
+        // The old one must be closed before: it holds a lock, as long as a reader looks at it.
+        let reopens = shared.take().is_some();
+        let begun = Instant::now();
+        let store = loop {
+            match (self.open)() {
+                Err(error)
+                    if reopens
+                        && error.kind == StoreErrorKind::Locked
+                        && begun.elapsed() < LET_GO =>
+                {
+                    std::thread::sleep(LOOK);
+                }
+                opened => break opened?,
+            }
+        };
+        *shared = Some(store.clone());
+        Ok(store)
+    }
+
     /// Opens the store, or opens it again.
     fn reopen(&mut self) -> Outcome<()> {
-        let mut shared = self.store.write().unwrap_or_else(PoisonError::into_inner);
-        // The old one must be closed before: it holds a lock.
-        *shared = None;
-        let store = (self.open)()?;
-        *shared = Some(store.clone());
-        drop(shared);
+        let store = self.open_store()?;
         let view = store.snapshot()?;
         match view.get(SUPERBLOCK_KEY)? {
             None => self.format(&*store)?,
@@ -300,9 +412,25 @@ impl Service {
                         ),
                     );
                 }
+                if found.generation != self.settings.generation {
+                    return fail(
+                        Errno::EINVAL,
+                        format!(
+                            "the metadata are of a directory of generation {}, this one has {}: they \
+                             were copied here from elsewhere; restore the directory as a whole",
+                            found.generation, self.settings.generation
+                        ),
+                    );
+                }
             }
         }
+        self.settings.format = Format::Refused;
         let view = store.snapshot()?;
+        let superblock = view.get(SUPERBLOCK_KEY)?.unwrap_or_default();
+        let superblock =
+            Superblock::from_bytes(&superblock).map_err(malformed("the superblock"))?;
+        self.incarnation = superblock.incarnation;
+        self.load_layout(&*view)?;
         let next = view.get(NEXT_OBJECT_KEY)?.unwrap_or_default();
         let next = Counter::from_bytes(&next).map_err(malformed("the record of numbers"))?;
         self.next_object = next.0;
@@ -314,6 +442,11 @@ impl Service {
 
     /// Makes an empty file system.
     fn format(&self, store: &dyn Store) -> Outcome<()> {
+        if self.settings.format == Format::Refused {
+            return Err(corrupt(
+                "the metadata have no superblock: their records are gone, or they were never formatted",
+            ));
+        }
         if let Some(marker) = self.marker().filter(|marker| marker.exists()) {
             return Err(corrupt(format_args!(
                 "{} says that there was a file system here, but its records are gone: restore the \
@@ -339,10 +472,13 @@ impl Service {
             changed: Timestamp::default(),
             parent: ObjectId::ROOT,
             name: Vec::new(),
-            body: Body::Directory(self.settings.distribution),
+            // What it leaves open is the configuration's to say, when a file is made.
+            body: Body::Directory(DistributionHint::default()),
         };
         let superblock = Superblock {
             file_system: self.settings.file_system,
+            generation: self.settings.generation,
+            incarnation: self.settings.incarnation,
         };
         let counters = Counters {
             objects: 1,
@@ -354,6 +490,7 @@ impl Service {
         let next = Counter(ObjectId::ROOT.0 + 1);
         batch.insert(NEXT_OBJECT_KEY.to_vec(), Some(next.to_bytes()));
         batch.insert(COUNTERS_KEY.to_vec(), Some(counters.to_bytes()));
+        Layout::new(&self.settings.io_servers).store(&mut batch);
         store.commit(&batch, Persist::Power)?;
         self.mark_formatted()
     }
@@ -364,39 +501,23 @@ impl Service {
         let Some(path) = self.marker() else {
             return Ok(());
         };
-        let written = std::fs::File::create(&path).and_then(|marker| marker.sync_all());
+        let written = std::fs::File::create(&path)
+            .and_then(|marker| marker.sync_all())
+            .and_then(|()| match path.parent() {
+                Some(directory) => std::fs::File::open(directory)?.sync_all(),
+                None => Ok(()),
+            });
         written.or_else(|error| fail(Errno::EIO, format!("{}: {error}", path.display())))
     }
 
     fn marker(&self) -> Option<PathBuf> {
         self.directory
             .as_ref()
-            .map(|directory| directory.join("formatted"))
+            .map(|directory| directory.join(MARKER))
     }
 
     fn store(&self) -> Outcome<Arc<dyn Store>> {
         current(&self.store)
-    }
-
-    /// Whether the disk is too full for requests that need space; looked up once in a second.
-    fn is_full(&mut self, now: i64) -> bool {
-        let Some(directory) = &self.directory else {
-            return false;
-        };
-        if self.full.0 != now {
-            let reserve = self.settings.reserve_bytes;
-            let full = rustix::fs::statvfs(directory)
-                .is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < reserve);
-            self.full = (now, full);
-        }
-        self.full.1
-    }
-
-    fn describe_full(&self) -> String {
-        format!(
-            "the metadata server's disk has less than its reserve of {} MiB free",
-            self.settings.reserve_bytes >> 20
-        )
     }
 
     /// At most `limit` removed files whose datafiles may still be there. Their removal is durable.
@@ -455,7 +576,35 @@ impl Service {
     }
 }
 
+/// Gives up what the metadata in `directory` have lost of acknowledged changes, so that they can be opened
+/// again; whether there was anything. What is lost is listed in the log, and what is cut out of the journal is
+/// kept beside it.
+pub fn accept_loss(directory: &Path) -> Result<bool, Failure> {
+    let options = Options {
+        format: false,
+        accept_loss: true,
+        ..Options::default()
+    };
+    let store = Fjall::open_with(directory, &options)?;
+    if !store.has_lost() {
+        return Ok(false);
+    }
+    // None of the numbers that the lost changes gave out may be given out again.
+    let next = store.snapshot()?.get(NEXT_OBJECT_KEY)?.unwrap_or_default();
+    let next = Counter::from_bytes(&next).map_err(malformed("the record of numbers"))?;
+    let skipped = Counter(next.0.saturating_add(SKIPPED_OBJECTS));
+    let batch = Batch::from([(NEXT_OBJECT_KEY.to_vec(), Some(skipped.to_bytes()))]);
+    store.commit(&batch, Persist::Power)?;
+    Ok(true)
+}
+
 impl Reader {
+    /// The I/O servers as of the last change that was committed.
+    pub fn layout(&self) -> Arc<Layout> {
+        let layout = self.layout.read().unwrap_or_else(PoisonError::into_inner);
+        layout.clone()
+    }
+
     /// The reply to a request that changes nothing; `None` if the request is the [`Service`]'s.
     pub fn answer(&self, request: &Request) -> Option<Reply> {
         let read_only = matches!(
@@ -465,6 +614,8 @@ impl Reader {
                 | Operation::ReadDirectory { .. }
                 | Operation::MetadataStatus
                 | Operation::Exist { .. }
+                | Operation::ListStriped { .. }
+                | Operation::Paths { .. }
                 | Operation::Check { .. }
         );
         if !read_only {
@@ -480,13 +631,14 @@ impl Reader {
         };
         let result = match &request.operation {
             // Most of a check is reading. Only what must be mended is the service's business.
-            Operation::Check { after, repair } => match check::look(&*view, &request.caller, after)
-            {
-                Ok(Answer::Checked { findings, .. }) if *repair && !findings.is_empty() => {
-                    return None;
+            Operation::Check { after, repair } => {
+                match check::look(&*view, &request.caller, after.as_ref()) {
+                    Ok(Answer::Checked { findings, .. }) if *repair && !findings.is_empty() => {
+                        return None;
+                    }
+                    result => result,
                 }
-                result => result,
-            },
+            }
             operation => Query {
                 view: &*view,
                 caller: &request.caller,
@@ -495,6 +647,13 @@ impl Reader {
         };
         Some(Reply { result })
     }
+}
+
+/// There are no metadata where they should be.
+fn gone(place: &str) -> Failure {
+    corrupt(format_args!(
+        "there are no metadata in {place}, where they should be: restore the directory from a backup"
+    ))
 }
 
 fn current(shared: &Shared) -> Outcome<Arc<dyn Store>> {
@@ -517,6 +676,7 @@ fn needs_space(operation: &Operation) -> bool {
             | Operation::FinishUnstuff { .. }
             | Operation::Truncate { .. }
             | Operation::Check { .. }
+            | Operation::AcceptServer { .. }
     )
 }
 
@@ -547,8 +707,8 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
             to,
             no_replace,
         } => change.rename(from, to, *no_replace),
-        Operation::Unlink { place } => change.unlink(place),
-        Operation::RemoveDirectory { place } => change.remove_directory(place),
+        Operation::Unlink { place, expected } => change.unlink(place, *expected),
+        Operation::RemoveDirectory { place, expected } => change.remove_directory(place, *expected),
         Operation::SetAttributes { object, set } => change.set_attributes(*object, set),
         Operation::Truncate { object, size } => change.truncate(*object, *size),
         Operation::FinishTruncate { object, version } => change.finish_truncate(*object, *version),
@@ -556,7 +716,9 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
             object,
             end,
             modified,
-        } => change.extend(*object, *end, *modified),
+            version,
+            reached,
+        } => change.extend(*object, *end, *modified, *version, reached),
         Operation::WriteStuffed {
             object,
             offset,
@@ -564,8 +726,10 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
         } => change.write_stuffed(*object, *offset, data),
         Operation::BeginUnstuff { object } => change.begin_unstuff(*object),
         Operation::FinishUnstuff { object } => change.finish_unstuff(*object),
+        Operation::AddServer { name } => change.add_server(name),
+        Operation::AcceptServer { name, generation } => change.accept_server(name, *generation),
         Operation::Commit => Ok(Answer::Done),
-        Operation::Check { after, repair } => check::run(change, after, *repair),
+        Operation::Check { after, repair } => check::run(change, after.as_ref(), *repair),
         _ => fail(
             Errno::WRONG_SERVER,
             "the metadata server keeps no datafiles",

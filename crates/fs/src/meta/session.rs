@@ -14,6 +14,7 @@ use causeway_wire::store::{Key, SessionRecord, session_key};
 use super::fault::{Outcome, malformed};
 use super::overlay::Overlay;
 use super::store::{View, prefix_end};
+use crate::sabotage::{self, Sabotage};
 
 /// A slot that was used within this many seconds is not given up for another one.
 const MIN_IDLE_S: i64 = 60;
@@ -113,7 +114,7 @@ impl Sessions {
             return Verdict::New;
         };
         slot.used = now;
-        if request.sequence > slot.sequence {
+        if request.sequence > slot.sequence || sabotage::is_on(Sabotage::ForgetReplies) {
             return Verdict::New;
         }
         if request.sequence < slot.sequence {

@@ -23,6 +23,17 @@ pub enum Persist {
     Power,
 }
 
+/// What a store has room for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Room {
+    /// Everything.
+    Enough,
+    /// Only for what gives space back; why, in words.
+    Removals(String),
+    /// Not even for that; why, in words.
+    Nothing(String),
+}
+
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
@@ -43,6 +54,22 @@ pub trait Store: Send + Sync {
 
     /// Makes all earlier commits survive power loss.
     fn sync(&self) -> Result<(), StoreError>;
+
+    /// How much room there is for changes, `reserve` bytes at least being kept free.
+    fn room(&self, reserve: u64) -> Room {
+        let _ = reserve;
+        Room::Enough
+    }
+
+    /// Whether the store should be written out and opened again, to give space back.
+    fn is_outgrown(&self) -> bool {
+        false
+    }
+
+    /// Brings everything into the form that takes least space when the store is opened again.
+    fn write_out(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// A state of a store.
@@ -79,6 +106,10 @@ pub enum StoreErrorKind {
     Locked,
     /// What is stored is not what was written.
     Corrupt,
+    /// Acknowledged changes are gone or damaged; the rest can be used.
+    Lost,
+    /// There is no store.
+    Missing,
     /// Anything else.
     Io,
 }
@@ -98,7 +129,12 @@ impl fmt::Display for StoreError {
             StoreErrorKind::Corrupt => {
                 write!(out, "; restore the directory from a backup or another copy")
             }
-            StoreErrorKind::Io => Ok(()),
+            StoreErrorKind::Lost => write!(
+                out,
+                "; restore the directory from a backup, or give up what is lost: `causeway fs serve \
+                 --accept-loss`, then `causeway fs fsck`"
+            ),
+            StoreErrorKind::Missing | StoreErrorKind::Io => Ok(()),
         }
     }
 }

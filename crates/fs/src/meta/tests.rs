@@ -29,7 +29,7 @@ pub(super) const USER: u32 = 1000;
 impl Bench {
     pub(super) fn new() -> Self {
         Self::with(Settings {
-            io_servers: 4,
+            io_servers: (0..4).map(|number| format!("io{number}")).collect(),
             ..Settings::default()
         })
     }
@@ -57,6 +57,7 @@ impl Bench {
     pub(super) fn request(&self, operation: Operation) -> Request {
         Request {
             reply_tag: 0,
+            target: Target::default(),
             client: 7,
             slot: 0,
             sequence: 0,
@@ -131,14 +132,18 @@ impl Bench {
 
     /// Checks everything; what was found.
     pub(super) fn check(&mut self, repair: bool) -> Vec<String> {
-        let (mut all, mut after) = (Vec::new(), Vec::new());
+        let (mut all, mut after) = (Vec::new(), None);
         loop {
-            match self.run(Operation::Check { after, repair }) {
+            match self.run(Operation::Check {
+                after: after.clone(),
+                repair,
+            }) {
                 Ok(Answer::Checked { next, findings, .. }) => {
                     all.extend(findings);
-                    if next.is_empty() {
+                    if next.is_none() {
                         return all;
                     }
+                    assert!(next > after, "the check does not proceed");
                     after = next;
                 }
                 other => panic!("no check: {other:?}"),
@@ -181,11 +186,17 @@ pub(super) fn mkdir(path: &str) -> Operation {
 }
 
 pub(super) fn unlink(path: &str) -> Operation {
-    Operation::Unlink { place: at(path) }
+    Operation::Unlink {
+        place: at(path),
+        expected: None,
+    }
 }
 
 pub(super) fn rmdir(path: &str) -> Operation {
-    Operation::RemoveDirectory { place: at(path) }
+    Operation::RemoveDirectory {
+        place: at(path),
+        expected: None,
+    }
 }
 
 pub(super) fn symlink(target: &str, path: &str) -> Operation {

@@ -6,43 +6,46 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Bmi, Completion, Context, Memory, Posted, Unexpected, Waker};
+use causeway_sys::waits;
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, Failure, MAX_MESSAGE_BYTES, ObjectId, Operation, Reply, Request,
+    Answer, Caller, Errno, Failure, LayoutPart, MAX_MESSAGE_BYTES, Operation, Reply, Request,
+    ServerIdentity, Target,
 };
+use causeway_wire::home::Enrollment;
 
 use super::callers::Callers;
+use super::data::check_operator;
 use super::home::Home;
 use super::io::Job;
-use super::metadata::Metadata;
-use super::reclaim::{Bell, Reclaimer};
+use super::metadata::{Bells, Metadata};
+use super::reclaim::Beside;
 use super::staging::Staging;
-use super::{MAX_REQUESTS, StopHandle, Ticket};
+use super::{MAX_REQUESTS, StopHandle, Ticket, identity, reclaim, register};
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Pool, Scratch, Store};
 
 /// Completions and unexpected messages taken at once.
 const BATCH: usize = 64;
-/// How often requests in progress are looked through for those that make no progress.
-const PATROL: Duration = Duration::from_secs(1);
-/// How long an idle loop sleeps at most.
-const IDLE: Duration = Duration::from_secs(3600);
+/// Buffers that have not been wanted for so long are freed. Nothing waits for that.
+const KEEP_BUFFERS: Duration = Duration::from_secs(1);
 /// Threads for storage that waits for a device.
 const POOL_THREADS: usize = 8;
-/// How long a stopping server waits for requests in progress.
+/// How long a stopping server waits for requests in progress: a client that does not take its reply must not keep it.
 const LAST_REQUESTS: Duration = Duration::from_secs(5);
-/// Most datafiles in one answer to [`Operation::ListData`].
-const MAX_LISTED: u32 = 2048;
 
 /// What the loop consists of.
 pub(super) struct Loop {
     pub(super) bmi: Bmi,
     pub(super) context: Context,
-    name: String,
-    file_system: u128,
-    synced: bool,
+    pub(super) identity: ServerIdentity,
+    /// Names of the I/O servers of the configuration.
+    io_names: Vec<String>,
+    pub(super) synced: bool,
     timeout: Duration,
-    started: Instant,
+    /// No request in progress has waited for its client for too long before.
+    patrol_at: Instant,
+    pub(super) started: Instant,
     /// Of the host, as clients are told it.
     pub(super) boot: u128,
     stop: StopHandle,
@@ -61,12 +64,16 @@ pub(super) struct Loop {
     pub(super) scratch: Scratch,
     pub(super) pool: Pool,
     pub(super) store: Option<Arc<Store>>,
+    /// When datafiles are next looked at that may be marked clean.
+    pub(super) clean_at: Instant,
+    /// They are being looked at.
+    pub(super) cleaning: bool,
     pub(super) written: u64,
     pub(super) read: u64,
-    // The reclaimer stops before the metadata, and both before the directory is released.
-    reclaimer: Option<Reclaimer>,
+    // Threads beside the loop stop before the metadata, and all before the directory is released.
+    beside: Vec<Beside>,
     metadata: Option<Metadata>,
-    _home: Home,
+    pub(super) home: Home,
 }
 
 /// A request in progress.
@@ -93,7 +100,9 @@ pub(super) enum Done {
     /// A request.
     Replies(Vec<(Ticket, Reply)>),
     /// A piece of a job, and how many bytes were found.
-    Piece(Ticket, usize, std::io::Result<u64>),
+    Piece(Ticket, usize, crate::data::fault::Result<u64>),
+    /// A look at datafiles that may be marked clean.
+    Cleaned,
 }
 
 /// Brings what other threads finish to the loop.
@@ -151,27 +160,29 @@ pub(super) fn failure(errno: Errno, message: impl Into<String>) -> Failure {
     }
 }
 
-/// A failure of the local file system, as clients see it.
-pub(super) fn storage_failure(doing: &str, object: ObjectId, error: &std::io::Error) -> Failure {
-    let errno = match error.raw_os_error() {
-        Some(number) => u16::try_from(number).map_or(Errno::EIO, Errno),
-        None => Errno::EIO,
-    };
-    let advice = match errno {
-        Errno::ENOSPC => ": the server's disk is full",
-        Errno::EDQUOT => ": the server's quota is used up",
-        _ => "",
-    };
-    failure(
-        errno,
-        format!("{doing} datafile {:x}: {error}{advice}", object.0),
+/// Opens the metadata and starts the threads that work on them beside the loop.
+fn open_metadata(
+    configuration: &Configuration,
+    home: &Home,
+    mailbox: Mailbox,
+) -> Result<(Metadata, Vec<Beside>), String> {
+    let bells = Bells::default();
+    let deliver = Box::new(move |replies| mailbox.put(Done::Replies(replies)));
+    let generation = home.identity().generation;
+    let metadata = Metadata::open(
+        &home.metadata(),
+        configuration,
+        generation,
+        bells.clone(),
+        deliver,
     )
-}
-
-/// The kernel's number for this run of the host; 0 where it does not tell.
-fn boot_identity() -> u128 {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or_default()
+    .map_err(|failure| format!("the metadata cannot be opened: {}", failure.message))?;
+    let no_thread = |error: std::io::Error| format!("no thread can start: {error}");
+    let reclaimer = reclaim::start(configuration.clone(), metadata.service(), bells.reclaimer)
+        .map_err(no_thread)?;
+    let registrar = register::start(configuration.clone(), metadata.service(), bells.registrar)
+        .map_err(no_thread)?;
+    Ok((metadata, vec![reclaimer, registrar]))
 }
 
 impl Loop {
@@ -189,28 +200,27 @@ impl Loop {
             sender,
             waker: bmi.waker(),
         };
-        let (mut metadata, mut reclaimer) = (None, None);
+        let (mut metadata, mut beside) = (None, Vec::new());
         if entry.metadata {
-            let bell = Bell::default();
-            let mailbox = mailbox.clone();
-            let deliver = Box::new(move |replies| mailbox.put(Done::Replies(replies)));
-            let opened = Metadata::open(&home.metadata(), configuration, bell.clone(), deliver)
-                .map_err(|failure| format!("the metadata cannot be opened: {}", failure.message))?;
-            let started = Reclaimer::start(configuration.clone(), opened.service(), bell);
-            reclaimer = Some(started.map_err(|error| format!("no thread can start: {error}"))?);
-            metadata = Some(opened);
+            let (opened, threads) = open_metadata(configuration, &home, mailbox.clone())?;
+            (metadata, beside) = (Some(opened), threads);
+        }
+        let identity = identity::of(&home, metadata.as_ref().map(Metadata::incarnation));
+        if let Some(store) = &store {
+            store.set_incarnation(identity.incarnation);
         }
         home.sync()
             .map_err(|error| format!("its directory cannot be made durable: {error}"))?;
         Ok(Self {
             bmi,
             context,
-            name: entry.name.clone(),
-            file_system: configuration.id,
+            identity,
+            io_names: configuration.io_names(),
             synced: configuration.durability == Durability::Synced,
             timeout: configuration.timeout,
+            patrol_at: Instant::now() + configuration.timeout,
             started: Instant::now(),
-            boot: boot_identity(),
+            boot: crate::boot::identity(),
             stop,
             callers: Callers::default(),
             entries: Vec::new(),
@@ -224,11 +234,13 @@ impl Loop {
             scratch: Scratch::default(),
             pool: Pool::new(POOL_THREADS),
             store,
+            clean_at: Instant::now(),
+            cleaning: false,
             written: 0,
             read: 0,
-            reclaimer,
+            beside,
             metadata,
-            _home: home,
+            home,
         })
     }
 
@@ -236,7 +248,6 @@ impl Loop {
     pub(super) fn run(mut self) -> Result<(), String> {
         let mut completions = Vec::with_capacity(BATCH);
         let mut arrived = Vec::with_capacity(BATCH);
-        let mut patrol = Instant::now() + PATROL;
         let mut stop_by: Option<Instant> = None;
         loop {
             if stop_by.is_none() && self.stop.is_stopping() {
@@ -246,7 +257,7 @@ impl Loop {
                 break;
             }
             let takes_more = stop_by.is_none() && self.busy() < MAX_REQUESTS;
-            self.sleep(takes_more, &mut completions)?;
+            self.sleep(takes_more, stop_by, &mut completions)?;
             self.bmi
                 .testcontext(self.context, BATCH, Duration::ZERO, &mut completions)
                 .map_err(|error| error.to_string())?;
@@ -267,30 +278,53 @@ impl Loop {
             }
             self.settle_metadata();
             self.run_jobs();
-            if self.busy() > 0 && Instant::now() >= patrol {
+            self.clean_datafiles();
+            if self.busy() > 0 && Instant::now() >= self.patrol_at {
                 self.patrol();
-                patrol = Instant::now() + PATROL;
             }
         }
         self.end()
     }
 
-    /// Waits for something to do.
-    fn sleep(&mut self, takes_more: bool, completions: &mut Vec<Completion>) -> Result<(), String> {
+    /// Waits for something to do. Every event ends that: a message, a completion, and by the mailbox what another
+    /// thread has finished. Of time, only what has to happen then.
+    fn sleep(
+        &mut self,
+        takes_more: bool,
+        stop_by: Option<Instant>,
+        completions: &mut Vec<Completion>,
+    ) -> Result<(), String> {
         let can_run = !self.starved.is_empty() && self.staging.may_take();
-        let idle = if can_run || !self.runnable.is_empty() {
-            Duration::ZERO
-        } else if self.busy() > 0 || !takes_more || self.staging.has_idle() {
-            PATROL
-        } else {
-            IDLE
-        };
-        if takes_more {
-            let anything = self.bmi.wait(self.context, idle);
+        if can_run || !self.runnable.is_empty() {
+            return self.wait(takes_more, Duration::ZERO, completions);
+        }
+        let patrol = (self.busy() > 0).then_some(self.patrol_at);
+        let due = patrol.into_iter().chain(stop_by).min();
+        let deadline = due.into_iter().chain(self.next_cleaning()).min();
+        let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
+        if due.is_none() && self.staging.has_idle() {
             // Buffers are made again within a request, but not for nothing.
-            if !anything && idle == PATROL && self.busy() == 0 {
+            let limit = waits::tidy_after(KEEP_BUFFERS).unwrap_or(Duration::MAX);
+            let begun = Instant::now();
+            let idle = deadline.map_or(limit, |deadline| limit.min(left(deadline)));
+            self.wait(takes_more, idle, completions)?;
+            if begun.elapsed() >= limit {
                 self.staging.shrink();
             }
+            return Ok(());
+        }
+        let idle = deadline.map_or(Duration::MAX, left);
+        self.wait(takes_more, idle, completions)
+    }
+
+    fn wait(
+        &mut self,
+        takes_more: bool,
+        idle: Duration,
+        completions: &mut Vec<Completion>,
+    ) -> Result<(), String> {
+        if takes_more {
+            self.bmi.wait(self.context, idle);
             return Ok(());
         }
         // Messages that wait to be taken must not keep the loop awake now.
@@ -305,10 +339,11 @@ impl Loop {
         if self.busy() > 0 {
             tracing::warn!(requests = self.busy(), "ending in the middle of requests");
         }
-        self.reclaimer = None;
+        self.beside.clear();
         if self.metadata.is_some() {
             let request = Request {
                 reply_tag: 0,
+                target: Target::default(),
                 client: 0,
                 slot: 0,
                 sequence: 0,
@@ -333,7 +368,7 @@ impl Loop {
     }
 
     /// Requests in progress.
-    fn busy(&self) -> usize {
+    pub(super) fn busy(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
@@ -400,6 +435,7 @@ impl Loop {
                 }
             }
             Done::Piece(ticket, index, result) => self.piece_stored(ticket, index, result),
+            Done::Cleaned => self.cleaning = false,
         }
     }
 
@@ -464,6 +500,11 @@ impl Loop {
             let result = Err(failure);
             return self.respond(from, tag, &Reply { result });
         }
+        if let Err(failure) = identity::check(&self.identity, &request) {
+            tracing::debug!(failure.message, "a request for another server");
+            let result = Err(failure);
+            return self.respond(from, tag, &Reply { result });
+        }
         match self.dispatch(from, request) {
             Ok(Some(answer)) => self.respond(from, tag, &Reply { result: Ok(answer) }),
             Ok(None) => {}
@@ -476,61 +517,33 @@ impl Loop {
 
     /// Carries a request out; `None` if its answer comes later.
     fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<Answer>, Failure> {
-        let tag = request.reply_tag;
         match request.operation {
-            Operation::Ping => Ok(Some(self.pong())),
-            Operation::Read {
-                object,
-                regions,
-                memory,
-            } => self.start_read(from, tag, object, regions, memory),
-            Operation::Write {
-                object,
-                regions,
-                memory,
-                inline,
-            } => self.start_write(from, tag, object, regions, memory, inline),
-            Operation::Seed { object, content } => {
-                self.store_task(from, tag, false, move |store| {
-                    store
-                        .seed(object, &content)
-                        .map(|()| Answer::Done)
-                        .map_err(|error| storage_failure("making", object, &error))
-                })
+            Operation::Hello { layout_from } => Ok(Some(self.greet(layout_from))),
+            Operation::Enroll {
+                index,
+                incarnation,
+                replace,
+            } => {
+                check_operator(&request.caller, "enroll a server")?;
+                let wanted = Enrollment { index, incarnation };
+                self.enroll(wanted, replace).map(Some)
             }
-            Operation::TruncateData {
-                object,
-                size,
-                version,
-            } => self.store_task(from, tag, false, move |store| {
-                store
-                    .truncate(object, size, version)
-                    .map(|()| Answer::Done)
-                    .map_err(|error| storage_failure("cutting", object, &error))
-            }),
-            Operation::Flush { object } => self.store_task(from, tag, false, move |store| {
-                store
-                    .flush(object)
-                    .map(|()| Answer::Done)
-                    .map_err(|error| storage_failure("syncing", object, &error))
-            }),
-            Operation::Remove { objects } => {
-                check_operator(&request.caller, "remove datafiles")?;
-                let synced = self.synced;
-                self.store_task(from, tag, true, move |store| {
-                    remove(store, &objects, synced)
-                })
+            Operation::AddServer { .. } | Operation::AcceptServer { .. } => {
+                check_operator(&request.caller, "change the layout")?;
+                self.check_layout_change(&request.operation)?;
+                self.metadata_request(from, request)
             }
-            Operation::ListData { after, limit } => {
-                check_operator(&request.caller, "list datafiles")?;
-                self.store_task(from, tag, false, move |store| {
-                    let (datafiles, end) = store
-                        .list(after, limit.min(MAX_LISTED) as usize)
-                        .map_err(|error| storage_failure("listing from", after, &error))?;
-                    Ok(Answer::Datafiles { datafiles, end })
-                })
-            }
-            Operation::StorageStatus => self.storage_status().map(Some),
+            Operation::Read { .. }
+            | Operation::Write { .. }
+            | Operation::Seed { .. }
+            | Operation::TruncateData { .. }
+            | Operation::Flush { .. }
+            | Operation::Remove { .. }
+            | Operation::ListData { .. }
+            | Operation::CheckData { .. }
+            | Operation::RemoveOrphans { .. }
+            | Operation::Scrub { .. }
+            | Operation::StorageStatus => self.data_request(from, request),
             _ => self.metadata_request(from, request),
         }
     }
@@ -543,7 +556,7 @@ impl Loop {
         let Some(metadata) = &self.metadata else {
             return Err(failure(
                 Errno::WRONG_SERVER,
-                format!("server {} does not keep the metadata", self.name),
+                format!("server {} does not keep the metadata", self.identity.name),
             ));
         };
         if let Some(reply) = metadata.answer(&request) {
@@ -566,59 +579,29 @@ impl Loop {
         }
     }
 
-    fn pong(&self) -> Answer {
-        Answer::Pong {
-            file_system: self.file_system,
-            server: self.name.clone(),
-            pid: std::process::id(),
-            uptime_ms: self.started.elapsed().as_millis() as u64,
-            boot: self.boot,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+    /// The part of the layout that begins at this place, from the metadata server.
+    pub(super) fn layout_part(&self, from: u16) -> Option<LayoutPart> {
+        let metadata = self.metadata.as_ref()?;
+        Some(metadata.layout().part(from))
+    }
+
+    /// What an operator asks of the layout must be possible with this server's configuration.
+    fn check_layout_change(&self, operation: &Operation) -> Result<(), Failure> {
+        let (Operation::AddServer { name } | Operation::AcceptServer { name, .. }) = operation
+        else {
+            return Ok(());
+        };
+        match self.io_names.contains(name) {
+            true => Ok(()),
+            false => Err(failure(
+                Errno::ENOENT,
+                format!(
+                    "the configuration of the metadata server {} has no I/O server {name}: add its entry \
+                     there, start the metadata server again, then repeat this",
+                    self.identity.name
+                ),
+            )),
         }
-    }
-
-    fn storage_status(&self) -> Result<Answer, Failure> {
-        let space = self
-            .store()?
-            .space()
-            .map_err(|error| failure(Errno::EIO, format!("the storage's size: {error}")))?;
-        Ok(Answer::StorageStatus {
-            total: space.total,
-            free: space.free,
-            written: self.written,
-            read: self.read,
-            busy: self.busy() as u32,
-        })
-    }
-
-    pub(super) fn store(&self) -> Result<&Arc<Store>, Failure> {
-        self.store.as_ref().ok_or_else(|| {
-            failure(
-                Errno::WRONG_SERVER,
-                format!("server {} does not keep datafiles", self.name),
-            )
-        })
-    }
-
-    /// Runs something on the store: here if it is quick, else in the pool.
-    fn store_task(
-        &mut self,
-        from: Addr,
-        tag: u64,
-        slow: bool,
-        task: impl FnOnce(&Store) -> Result<Answer, Failure> + Send + 'static,
-    ) -> Result<Option<Answer>, Failure> {
-        let store = Arc::clone(self.store()?);
-        if store.in_memory() && !slow {
-            return task(&store).map(Some);
-        }
-        let ticket = self.enter(from, tag, EntryState::Elsewhere);
-        let mailbox = self.mailbox.clone();
-        self.pool.run(move |_| {
-            let result = task(&store);
-            mailbox.put(Done::Replies(vec![(ticket, Reply { result })]));
-        });
-        Ok(None)
     }
 
     pub(super) fn mailbox(&self) -> Mailbox {
@@ -630,16 +613,20 @@ impl Loop {
     fn patrol(&mut self) {
         let now = Instant::now();
         let mut stuck = Vec::new();
+        // What begins to wait from now on has at least as much time.
+        self.patrol_at = now + self.timeout;
         for entry in self.entries.iter_mut().flatten() {
             let waits_for_client = match &entry.state {
                 EntryState::Elsewhere => false,
                 EntryState::Replying => true,
                 EntryState::Moving(job) => job.waits_for_client(),
             };
-            if waits_for_client
-                && now.duration_since(entry.moved) >= self.timeout
-                && !stuck.contains(&entry.from)
-            {
+            let due = entry.moved + self.timeout;
+            if !waits_for_client {
+                continue;
+            } else if due > now {
+                self.patrol_at = self.patrol_at.min(due);
+            } else if !stuck.contains(&entry.from) {
                 stuck.push(entry.from);
             }
         }
@@ -649,30 +636,4 @@ impl Loop {
             self.bmi.disconnect(addr);
         }
     }
-}
-
-/// Only who may do anything, or runs the server, may do this.
-fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure> {
-    let own = rustix::process::geteuid().as_raw();
-    if caller.uid == 0 || caller.uid == own {
-        return Ok(());
-    }
-    Err(failure(
-        Errno::EPERM,
-        format!("only root and the servers' user may {doing}"),
-    ))
-}
-
-fn remove(store: &Store, objects: &[ObjectId], synced: bool) -> Result<Answer, Failure> {
-    for &object in objects {
-        store
-            .remove(object)
-            .map_err(|error| storage_failure("removing", object, &error))?;
-    }
-    if synced && let Some(&first) = objects.first() {
-        store
-            .sync_removals(objects)
-            .map_err(|error| storage_failure("removing", first, &error))?;
-    }
-    Ok(Answer::Done)
 }

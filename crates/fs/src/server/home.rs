@@ -1,48 +1,193 @@
-//! A server's directory: held by one process, and of one server of one file system for ever.
+//! A server's directory: formatted once, held by one process, and of one server of one file system for ever
+//! (`docs/formats/home.md`).
+//!
+//! A directory that is not the one that was formatted for this server is refused before anything in it is
+//! changed: an empty one is most often a disk that is not mounted, and serving from it would show every file
+//! as zeros.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use causeway_wire::fs::Generation;
+use causeway_wire::home::{DirectoryIdentity, Enrollment, MAX_HOME_FILE_BYTES, Part, PartIdentity};
 use rustix::fs::FlockOperation;
+
+use crate::config::ServerEntry;
+use crate::sabotage::{self, Sabotage};
 
 /// Name of the file that a running server holds locked; it contains its process id.
 const LOCK: &str = "lock";
 /// Name of the file that says whose directory it is.
 const IDENTITY: &str = "identity";
-/// First line of that file. The number changes with the layout of anything in the directory.
-const FORMAT: &str = "causeway-server 1";
+/// Its name while the directory is being formatted.
+const DRAFT: &str = "identity.new";
+/// Name of the file that says of which directory a part is.
+const OWNER: &str = "owner";
+/// Name of the file that says which metadata have enrolled an I/O server.
+const ENROLLED: &str = "enrolled";
+/// What may lie in a directory that is formatted: ours, and what a new file system comes with.
+const HARMLESS: [&str; 4] = [LOCK, DRAFT, ".identity.new.new", "lost+found"];
+/// Permission bits of files and directories.
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+/// Permission bits that nothing in here may have.
+const OTHERS: u32 = 0o077;
+
+/// The server that a directory should be of, as the configuration has it.
+#[derive(Debug, Clone)]
+pub(super) struct Wanted<'a> {
+    pub(super) file_system: u128,
+    pub(super) entry: &'a ServerEntry,
+}
 
 /// A server's directory, locked as long as this lives.
 #[derive(Debug)]
 pub(super) struct Home {
     path: PathBuf,
+    identity: DirectoryIdentity,
+    enrolled: Option<Enrollment>,
     _lock: File,
 }
 
+/// A directory that is being formatted. It becomes a server's with [`Draft::seal`].
+#[derive(Debug)]
+pub(super) struct Draft(Home);
+
+impl Wanted<'_> {
+    fn path(&self) -> &Path {
+        &self.entry.directory
+    }
+
+    /// What the directory's identity must be, but for its generation.
+    fn fits(&self, found: &DirectoryIdentity) -> bool {
+        *found == self.identity(found.generation)
+    }
+
+    fn identity(&self, generation: Generation) -> DirectoryIdentity {
+        DirectoryIdentity {
+            file_system: self.file_system,
+            server: self.entry.name.clone(),
+            generation,
+            metadata: self.entry.metadata,
+            io: self.entry.io,
+        }
+    }
+
+    /// What to do about a directory that holds nothing of this server.
+    fn advice(&self) -> String {
+        format!(
+            "if the disk that belongs there is not mounted, mount it; if {name} is a new server, format the \
+             directory once with `causeway fs serve --server {name} --format`",
+            name = self.entry.name
+        )
+    }
+
+    fn expected(&self) -> String {
+        describe(&self.identity(Generation::NONE))
+    }
+}
+
+/// An identity in words.
+fn describe(identity: &DirectoryIdentity) -> String {
+    let roles = match (identity.metadata, identity.io) {
+        (true, true) => "metadata and I/O server",
+        (true, false) => "metadata server",
+        (false, _) => "I/O server",
+    };
+    let generation = match identity.generation.is_none() {
+        true => String::new(),
+        false => format!(", generation {}", identity.generation),
+    };
+    format!(
+        "{roles} {} of file system {:032x}{generation}",
+        identity.server, identity.file_system
+    )
+}
+
+fn parts(identity: &DirectoryIdentity) -> impl Iterator<Item = Part> {
+    let has = [
+        (identity.metadata, Part::Metadata),
+        (identity.io, Part::Data),
+    ];
+    has.into_iter()
+        .filter_map(|(has, part)| has.then_some(part))
+}
+
 impl Home {
-    /// Opens the directory, making it if it does not exist. The error is a sentence.
-    pub(super) fn open(path: &Path, file_system: u128, server: &str) -> Result<Self, String> {
+    /// Opens a directory that was formatted for this server. The error is a sentence; nothing was changed
+    /// then.
+    pub(super) fn open(wanted: &Wanted<'_>) -> Result<Self, String> {
+        let path = wanted.path();
+        let identity = match check(wanted) {
+            Err(_) if sabotage::is_on(Sabotage::AcceptDirectory) => wanted.identity(Generation(1)),
+            checked => checked?,
+        };
+        let lock = lock(path)?;
+        for_all_parts(path, &identity, |directory| {
+            mend_modes(directory, Mended::Told)
+        })?;
+        mend_files(path, Mended::Told)?;
+        Ok(Self {
+            path: path.to_owned(),
+            enrolled: read_enrolled(path)?,
+            identity,
+            _lock: lock,
+        })
+    }
+
+    /// Begins to format a directory for this server, or goes on where that was interrupted. The error is a
+    /// sentence; nothing was changed then.
+    pub(super) fn format(wanted: &Wanted<'_>, generation: Generation) -> Result<Draft, String> {
+        let path = wanted.path();
         let wrong = |what: &str, error: io::Error| {
             format!("the directory {}: {what}: {error}", path.display())
         };
-        std::fs::create_dir_all(path).map_err(|error| wrong("it cannot be made", error))?;
+        let begun = check_unused(wanted)?;
+        make_directory(path).map_err(|error| wrong("it cannot be made", error))?;
+        check_owner(path)?;
         let lock = lock(path)?;
-        let identity = format!("{FORMAT}\nfile_system {file_system:032x}\nserver {server}\n");
-        match std::fs::read_to_string(path.join(IDENTITY)) {
-            Ok(found) if found == identity => {}
-            Ok(found) => return Err(mismatch(path, &found, &identity)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                check_empty(path)?;
-                write_identity(path, &identity)
+        mend_modes(path, Mended::Silently)?;
+        let identity = match begun {
+            Some(identity) => identity,
+            None => {
+                let identity = wanted.identity(generation);
+                write_durably(path, DRAFT, &identity.to_text())
                     .map_err(|error| wrong("its identity cannot be written", error))?;
+                identity
             }
-            Err(error) => return Err(wrong("its identity cannot be read", error)),
+        };
+        for part in parts(&identity) {
+            let directory = path.join(part.name());
+            make_directory(&directory)
+                .and_then(|()| write_durably(&directory, OWNER, &identity.part(part).to_text()))
+                .map_err(|error| wrong("its parts cannot be made", error))?;
         }
-        Ok(Self {
+        Ok(Draft(Self {
             path: path.to_owned(),
+            identity,
+            enrolled: None,
             _lock: lock,
-        })
+        }))
+    }
+
+    /// The directory's identity.
+    pub(super) fn identity(&self) -> &DirectoryIdentity {
+        &self.identity
+    }
+
+    /// Which metadata have enrolled it.
+    pub(super) fn enrolled(&self) -> Option<Enrollment> {
+        self.enrolled
+    }
+
+    /// Notes durably which metadata the directory belongs to.
+    pub(super) fn enroll(&mut self, enrollment: Enrollment) -> io::Result<()> {
+        write_durably(&self.path, ENROLLED, &enrollment.to_text())?;
+        self.enrolled = Some(enrollment);
+        Ok(())
     }
 
     /// Makes the names of what lies in the directory, and its own name, durable.
@@ -56,13 +201,322 @@ impl Home {
 
     /// Where the metadata store lies.
     pub(super) fn metadata(&self) -> PathBuf {
-        self.path.join("metadata")
+        self.path.join(Part::Metadata.name())
     }
 
     /// Where the datafiles lie.
     pub(super) fn data(&self) -> PathBuf {
-        self.path.join("data")
+        self.path.join(Part::Data.name())
     }
+}
+
+impl Draft {
+    /// The directory, to make its parts in.
+    pub(super) fn home(&self) -> &Home {
+        &self.0
+    }
+
+    /// Makes it the server's directory, durably.
+    pub(super) fn seal(self) -> Result<(), String> {
+        let path = &self.0.path;
+        mend_files(path, Mended::Silently)?;
+        std::fs::rename(path.join(DRAFT), path.join(IDENTITY))
+            .and_then(|()| self.0.sync())
+            .map_err(|error| {
+                format!(
+                    "the directory {}: its identity cannot be written: {error}",
+                    path.display()
+                )
+            })
+    }
+}
+
+/// Whether a directory was formatted.
+pub(super) fn has_identity(path: &Path) -> bool {
+    path.join(IDENTITY).exists()
+}
+
+/// Whether the directory and its parts are this server's; changes nothing.
+fn check(wanted: &Wanted<'_>) -> Result<DirectoryIdentity, String> {
+    let path = wanted.path();
+    let shown = path.display();
+    if !path.is_dir() {
+        return Err(format!(
+            "the directory {shown} does not exist; expected the one of {}: {}",
+            wanted.expected(),
+            wanted.advice()
+        ));
+    }
+    let Some(text) = read_text(&path.join(IDENTITY))? else {
+        return Err(unformatted(wanted)?);
+    };
+    let found = DirectoryIdentity::parse(&text)
+        .map_err(|error| unreadable(&path.join(IDENTITY), &error.to_string()))?;
+    if !wanted.fits(&found) {
+        return Err(format!(
+            "the directory {shown} belongs to another server: it is that of {}, and this is {}; correct the \
+             directory or the name in the configuration, or mount the right disk there",
+            describe(&found),
+            wanted.expected()
+        ));
+    }
+    check_owner(path)?;
+    for part in parts(&found) {
+        check_part(path, part, &found)?;
+    }
+    Ok(found)
+}
+
+/// Says what a directory without an identity is.
+fn unformatted(wanted: &Wanted<'_>) -> Result<String, String> {
+    let path = wanted.path();
+    let shown = path.display();
+    if path.join(DRAFT).exists() {
+        return Ok(format!(
+            "the directory {shown} was not formatted to the end; finish it with \
+             `causeway fs serve --server {} --format`",
+            wanted.entry.name
+        ));
+    }
+    Ok(match first_foreign(path)? {
+        Some(name) => format!(
+            "the directory {shown} has no identity, but holds `{}`: it is not that of {}; correct the \
+             directory in the configuration, or mount the right disk there",
+            name.display(),
+            wanted.expected()
+        ),
+        None => format!(
+            "the directory {shown} is empty; expected the one of {}: {}",
+            wanted.expected(),
+            wanted.advice()
+        ),
+    })
+}
+
+fn unreadable(file: &Path, why: &str) -> String {
+    format!(
+        "{}: {why}; if another version of the program made it, use that one; if it is damaged, restore it \
+         from a backup",
+        file.display()
+    )
+}
+
+fn check_part(path: &Path, part: Part, identity: &DirectoryIdentity) -> Result<(), String> {
+    let directory = path.join(part.name());
+    let expected = format!("the {} of {}", part.name(), describe(identity));
+    let owner = directory.join(OWNER);
+    let Some(text) = read_text(&owner)? else {
+        let what = match directory.exists() {
+            false => "does not exist",
+            true => match first_foreign(&directory)? {
+                None => "is empty",
+                Some(_) => "has no `owner` file",
+            },
+        };
+        return Err(format!(
+            "{} {what}; expected {expected}: mount the disk that belongs there, or restore it from a backup; \
+             if it is lost, let the server begin anew in an empty directory with \
+             `causeway fs serve --server {} --format`, and see `causeway fs servers accept --help`",
+            directory.display(),
+            identity.server
+        ));
+    };
+    let found =
+        PartIdentity::parse(&text).map_err(|error| unreadable(&owner, &error.to_string()))?;
+    if found != identity.part(part) {
+        return Err(format!(
+            "{} is another directory's: it is the {} of server {} of file system {:032x}, generation {}; \
+             expected {expected}: mount the right disk there",
+            directory.display(),
+            found.part.name(),
+            found.server,
+            found.file_system,
+            found.generation
+        ));
+    }
+    check_owner(&directory)
+}
+
+/// Whether a directory may be formatted: it holds nothing, or what an interrupted formatting has left, whose
+/// identity is returned. Changes nothing.
+fn check_unused(wanted: &Wanted<'_>) -> Result<Option<DirectoryIdentity>, String> {
+    let path = wanted.path();
+    let shown = path.display();
+    if !path.exists() {
+        return Ok(None);
+    }
+    if let Some(text) = read_text(&path.join(IDENTITY))? {
+        let found = match DirectoryIdentity::parse(&text) {
+            Ok(found) => describe(&found),
+            Err(error) => format!("an unknown server ({error})"),
+        };
+        return Err(format!(
+            "the directory {shown} is formatted already: it is that of {found}; start without --format, or \
+             choose an empty directory"
+        ));
+    }
+    if let Some(text) = read_text(&path.join(DRAFT))? {
+        match DirectoryIdentity::parse(&text) {
+            Ok(found) if wanted.fits(&found) => return Ok(Some(found)),
+            Ok(found) => {
+                return Err(format!(
+                    "the directory {shown} was begun to be formatted for {}; this is {}: remove what is \
+                     in it, or choose another one",
+                    describe(&found),
+                    wanted.expected()
+                ));
+            }
+            // Nothing was made after one that was torn.
+            Err(_) => {}
+        }
+    }
+    match first_foreign(path)? {
+        None => Ok(None),
+        Some(name) => Err(format!(
+            "the directory {shown} holds `{}` and is not a server's: choose an empty one",
+            name.display()
+        )),
+    }
+}
+
+/// Something in a directory that neither we nor a new file system put there.
+fn first_foreign(path: &Path) -> Result<Option<std::ffi::OsString>, String> {
+    let failed =
+        |error: io::Error| format!("the directory {} cannot be read: {error}", path.display());
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        if !HARMLESS.iter().any(|harmless| name == *harmless) {
+            return Ok(Some(name));
+        }
+    }
+    Ok(None)
+}
+
+fn read_enrolled(path: &Path) -> Result<Option<Enrollment>, String> {
+    let file = path.join(ENROLLED);
+    match read_text(&file)? {
+        None => Ok(None),
+        Some(text) => Enrollment::parse(&text)
+            .map(Some)
+            .map_err(|error| unreadable(&file, &error.to_string())),
+    }
+}
+
+/// A small file's text; `None` if it does not exist.
+fn read_text(file: &Path) -> Result<Option<String>, String> {
+    let failed = |error: io::Error| format!("{} cannot be read: {error}", file.display());
+    let opened = match File::open(file) {
+        Ok(opened) => opened,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut bytes = Vec::new();
+    opened
+        .take(MAX_HOME_FILE_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Puts a file into its place at once and durably.
+fn write_durably(directory: &Path, name: &str, text: &str) -> io::Result<()> {
+    let temporary = directory.join(format!(".{name}.new"));
+    match std::fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = File::options()
+        .write(true)
+        .create_new(true)
+        .mode(FILE_MODE)
+        .open(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(temporary, directory.join(name))?;
+    File::open(directory)?.sync_all()
+}
+
+/// Makes a directory, and those above it, unless it exists.
+fn make_directory(path: &Path) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    match std::fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+fn check_owner(path: &Path) -> Result<(), String> {
+    let (owner, own) = match path.metadata() {
+        Ok(found) => (found.uid(), rustix::process::geteuid().as_raw()),
+        Err(error) => return Err(format!("{}: {error}", path.display())),
+    };
+    match owner == own {
+        true => Ok(()),
+        false => Err(format!(
+            "{} belongs to user {owner}, and the server runs as user {own}: run it as that user, or give \
+             the directory and all that is in it to this one with `chown -R {own}`",
+            path.display()
+        )),
+    }
+}
+
+fn for_all_parts(
+    path: &Path,
+    identity: &DirectoryIdentity,
+    act: impl Fn(&Path) -> Result<(), String>,
+) -> Result<(), String> {
+    act(path)?;
+    parts(identity).try_for_each(|part| act(&path.join(part.name())))
+}
+
+/// Whether a mode that is changed is news: not in a directory that is made just now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mended {
+    Told,
+    Silently,
+}
+
+/// Takes what others may do away from a directory or file.
+fn mend_modes(path: &Path, mended: Mended) -> Result<(), String> {
+    let failed = |error: io::Error| format!("{}: its mode: {error}", path.display());
+    let mode = path.metadata().map_err(failed)?.permissions().mode() & 0o7777;
+    if mode & OTHERS == 0 {
+        return Ok(());
+    }
+    std::fs::set_permissions(path, Permissions::from_mode(mode & !OTHERS)).map_err(failed)?;
+    if mended == Mended::Silently {
+        return Ok(());
+    }
+    tracing::warn!(
+        "{} had mode {mode:03o}: others could reach it; it has {:03o} now",
+        path.display(),
+        mode & !OTHERS
+    );
+    Ok(())
+}
+
+/// Mends the modes of the files of a directory and, as they are few, of the metadata store. Datafiles lie in a
+/// directory that is closed, and are made closed.
+fn mend_files(path: &Path, mended: Mended) -> Result<(), String> {
+    let failed =
+        |error: io::Error| format!("the directory {} cannot be read: {error}", path.display());
+    let owner = path.join(Part::Data.name()).join(OWNER);
+    if owner.exists() {
+        mend_modes(&owner, mended)?;
+    }
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let kind = entry.file_type().map_err(failed)?;
+        if kind.is_dir() && entry.file_name() != Part::Data.name() {
+            mend_files(&entry.path(), mended)?;
+        }
+        if (kind.is_dir() || kind.is_file()) && entry.file_name() != "lost+found" {
+            mend_modes(&entry.path(), mended)?;
+        }
+    }
+    Ok(())
 }
 
 fn lock(path: &Path) -> Result<File, String> {
@@ -73,6 +527,7 @@ fn lock(path: &Path) -> Result<File, String> {
         .write(true)
         .create(true)
         .truncate(false)
+        .mode(FILE_MODE)
         .open(&name)
         .map_err(refused)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -96,79 +551,5 @@ fn lock(path: &Path) -> Result<File, String> {
     Ok(file)
 }
 
-/// A directory that somebody uses for something else must not become a server's.
-fn check_empty(path: &Path) -> Result<(), String> {
-    let unreadable =
-        |error: io::Error| format!("the directory {} cannot be read: {error}", path.display());
-    for entry in std::fs::read_dir(path).map_err(unreadable)? {
-        let name = entry.map_err(unreadable)?.file_name();
-        if name != LOCK && name != "lost+found" && name != "identity.new" {
-            return Err(format!(
-                "the directory {} holds `{}` but is not a server's: choose an empty one",
-                path.display(),
-                name.display()
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn write_identity(path: &Path, identity: &str) -> io::Result<()> {
-    let new = path.join("identity.new");
-    let mut file = File::create(&new)?;
-    file.write_all(identity.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(new, path.join(IDENTITY))?;
-    File::open(path)?.sync_all()
-}
-
-fn mismatch(path: &Path, found: &str, wanted: &str) -> String {
-    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
-    if first(found) != first(wanted) {
-        return format!(
-            "the directory {} has the format `{}`; this version of the program knows `{FORMAT}`",
-            path.display(),
-            first(found).escape_debug()
-        );
-    }
-    let rest = |text: &str| text.lines().skip(1).collect::<Vec<_>>().join(", ");
-    format!(
-        "the directory {} belongs to another server ({}); this one is {}",
-        path.display(),
-        rest(found).escape_debug(),
-        rest(wanted)
-    )
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_directory_belongs_to_one_server_and_one_process() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("io0");
-        let home = Home::open(&path, 7, "io0").unwrap();
-        let second = Home::open(&path, 7, "io0").unwrap_err();
-        assert!(second.contains("another server (process "), "{second}");
-        assert!(second.contains(&std::process::id().to_string()), "{second}");
-        drop(home);
-        drop(Home::open(&path, 7, "io0").unwrap());
-        let other = Home::open(&path, 7, "io1").unwrap_err();
-        assert!(other.contains("belongs to another server"), "{other}");
-        let other = Home::open(&path, 8, "io0").unwrap_err();
-        assert!(other.contains("belongs to another server"), "{other}");
-        std::fs::write(path.join(IDENTITY), "causeway-server 99\n").unwrap();
-        let other = Home::open(&path, 7, "io0").unwrap_err();
-        assert!(other.contains("causeway-server 99"), "{other}");
-    }
-
-    #[test]
-    fn a_directory_with_something_else_in_it_is_left_alone() {
-        let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("thesis.tex"), "x").unwrap();
-        let error = Home::open(directory.path(), 7, "io0").unwrap_err();
-        assert!(error.contains("thesis.tex"), "{error}");
-        assert!(!directory.path().join(IDENTITY).exists());
-    }
-}
+mod tests;

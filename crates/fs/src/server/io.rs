@@ -12,13 +12,15 @@ use causeway_bmi::{Addr, Direction, Memory, OpError, Posted, RegionDescriptor};
 use causeway_wire::fs::{Answer, Errno, Failure, ObjectId, Regions, Reply};
 
 use super::Ticket;
-use super::events::{Done, EntryState, Loop, Purpose, failure, storage_failure};
+use super::data::storage_failure;
+use super::events::{Done, EntryState, Loop, Purpose, failure};
 use super::regions::{
     LIST_CHUNK, LocalStream, REGION_BYTES, RegionStream, RemoteStream, remote_bytes,
 };
 use super::staging::BUFFER_BYTES;
 use crate::data::datafile::Wait;
-use crate::data::{Datafile, Piece};
+use crate::data::{Datafile, Fault, Piece};
+use crate::sabotage::{self, Sabotage};
 
 /// Pieces of one job in progress at once (R2.4's throttling).
 const WINDOW: usize = 4;
@@ -36,6 +38,8 @@ pub(super) struct Job {
     write: bool,
     object: ObjectId,
     file: Arc<Datafile>,
+    /// How long the datafile must be at least.
+    at_least: u64,
     regions: RegionStream,
     memory: MemorySide,
     /// The reply's data, of a read whose memory is the reply.
@@ -123,7 +127,7 @@ impl Loop {
         &mut self,
         from: Addr,
         tag: u64,
-        object: ObjectId,
+        (object, at_least): (ObjectId, u64),
         regions: Regions,
         memory: Vec<RegionDescriptor>,
     ) -> Result<Option<Answer>, Failure> {
@@ -131,7 +135,11 @@ impl Loop {
             .store()?
             .find(object)
             .and_then(|file| match file {
-                Some(file) => file.size().map(|size| Some((file, size))),
+                Some(file) => Ok(Some((file.size()?, file))),
+                None if at_least > 0 && !sabotage::is_on(Sabotage::IgnoreLength) => {
+                    Err(Fault::Absent { wanted: at_least })
+                }
+
                 None => Ok(None),
             })
             .map_err(|error| storage_failure("reading", object, &error))?;
@@ -144,7 +152,8 @@ impl Loop {
             (None, false) => Some(remote),
             (total, _) => total,
         };
-        let Some((file, size)) = found.filter(|(_, size)| *size > 0 && total != Some(0)) else {
+        let nothing = |size: u64| (size == 0 && at_least == 0) || total == Some(0);
+        let Some((size, file)) = found.filter(|(size, _)| !nothing(*size)) else {
             return Ok(Some(Answer::Transferred {
                 bytes: 0,
                 size: 0,
@@ -168,6 +177,7 @@ impl Loop {
             write: false,
             object,
             file,
+            at_least,
             regions: stream,
             memory,
             inline: reply,
@@ -187,7 +197,7 @@ impl Loop {
         &mut self,
         from: Addr,
         tag: u64,
-        object: ObjectId,
+        (object, at_least): (ObjectId, u64),
         regions: Regions,
         memory: Vec<RegionDescriptor>,
         inline: Vec<u8>,
@@ -202,7 +212,7 @@ impl Loop {
         }
         let file = self
             .store()?
-            .find_or_make(object)
+            .find_or_make(object, at_least)
             .map_err(|error| storage_failure("making", object, &error))?;
         if given == 0 {
             return file
@@ -216,7 +226,7 @@ impl Loop {
                         inline: Vec::new(),
                     })
                 })
-                .map_err(|error| storage_failure("writing", object, &error));
+                .map_err(|error| storage_failure("writing", object, &error.into()));
         }
         let memory = match memory.is_empty() {
             true => MemorySide::Local(LocalStream::new(vec![Memory::from_vec(inline)])),
@@ -226,6 +236,7 @@ impl Loop {
             write: true,
             object,
             file,
+            at_least,
             regions: stream,
             memory,
             inline: None,
@@ -346,7 +357,7 @@ impl Loop {
                         storage_us: job.times.storage_us(),
                         inline: Vec::new(),
                     })
-                    .map_err(|error| storage_failure("writing", job.object, &error))
+                    .map_err(|error| storage_failure("writing", job.object, &error.into()))
             }
             None => {
                 self.read += job.found;
@@ -493,28 +504,31 @@ impl Loop {
         };
         flight.since = Instant::now();
         let len = flight.len;
+        let at_least = job.at_least;
         let effort = len.max(flight.piece.regions.len() as u64 * REGION_EFFORT);
         let result = match (job.write, in_memory) {
             (true, true) => job
                 .file
-                .write(&flight.piece, &mut self.scratch)
+                .write(&flight.piece, &mut self.scratch, at_least)
                 .map(|()| len),
-            (true, false) => Err(std::io::ErrorKind::WouldBlock.into()),
-            (false, true) => job
-                .file
-                .read(&flight.piece, &mut self.scratch, Wait::Allowed),
-            (false, false) => job
-                .file
-                .read(&flight.piece, &mut self.scratch, Wait::Refused),
+            (true, false) => Err(std::io::Error::from(std::io::ErrorKind::WouldBlock).into()),
+            (false, _) => {
+                let wait = match in_memory {
+                    true => Wait::Allowed,
+                    false => Wait::Refused,
+                };
+                job.file
+                    .read(&flight.piece, &mut self.scratch, wait, at_least)
+            }
         };
         match result {
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            Err(fault) if fault.would_block() => {
                 let (file, piece, write) = (Arc::clone(&job.file), flight.piece.clone(), job.write);
                 let mailbox = self.mailbox();
                 self.pool.run(move |scratch| {
                     let result = match write {
-                        true => file.write(&piece, scratch).map(|()| len),
-                        false => file.read(&piece, scratch, Wait::Allowed),
+                        true => file.write(&piece, scratch, at_least).map(|()| len),
+                        false => file.read(&piece, scratch, Wait::Allowed, at_least),
                     };
                     drop((file, piece));
                     mailbox.put(Done::Piece(ticket, index, result));
@@ -535,7 +549,7 @@ impl Loop {
         from: Addr,
         job: &mut Job,
         index: usize,
-        result: std::io::Result<u64>,
+        result: Result<u64, Fault>,
     ) -> Step {
         if let Some(flight) = &job.pieces[index] {
             job.times.storage += flight.since.elapsed();
@@ -602,7 +616,7 @@ impl Loop {
         &mut self,
         ticket: Ticket,
         index: usize,
-        result: std::io::Result<u64>,
+        result: Result<u64, Fault>,
     ) {
         let Some((from, mut job)) = self.take_job(ticket) else {
             return;

@@ -11,20 +11,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request, Timestamp};
+use causeway_wire::fs::{
+    Errno, Failure, Generation, Incarnation, Operation, Reply, Request, Timestamp,
+};
 
 use super::Ticket;
 use super::reclaim::Bell;
 use crate::config::{Configuration, Durability};
 use crate::fatal::AbortOnPanic;
-use crate::meta::{Reader, Service, Settings};
+use crate::meta::{Format, Layout, Reader, Service, Settings};
 
 /// Environment variable that makes every change wait for a sync of its own, to measure what group
 /// commit is worth.
 const COMMIT_EACH: &str = "CAUSEWAY_COMMIT_EACH";
 /// Most changes of one batch.
 const MAX_BATCH: usize = 512;
-/// Longest time that a commit waits for company.
+/// Longest time that a commit waits for company: what it is over for is the commit itself. A request that comes
+/// meanwhile ends the wait when it is the last that was reckoned with.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
 /// The service as several threads share it.
@@ -39,8 +42,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Metadata {
     service: SharedService,
     reader: Reader,
-    /// Rung when datafiles may have to be removed.
-    bell: Bell,
+    bells: Bells,
     /// Changes of this wake-up, in a relaxed file system.
     batch: Vec<(Ticket, Request)>,
     writer: Option<Writer>,
@@ -89,41 +91,49 @@ impl Pace {
 pub(super) type Deliver = Box<dyn Fn(Vec<(Ticket, Reply)>) + Send>;
 
 impl Metadata {
-    /// Opens the metadata in `directory`.
+    /// Opens the metadata in `directory`, which were made when it got its `generation`.
     pub(super) fn open(
         directory: &Path,
         configuration: &Configuration,
-        bell: Bell,
+        generation: Generation,
+        bells: Bells,
         deliver: Deliver,
     ) -> Result<Self, Failure> {
-        let mut settings = Settings {
-            file_system: configuration.id,
-            root_owner: (
-                rustix::process::geteuid().as_raw(),
-                rustix::process::getegid().as_raw(),
-            ),
-            ..Settings::default()
+        let settings = Settings {
+            generation,
+            format: Format::Refused,
+            ..settings(configuration)
         };
-        settings.durability = configuration.durability;
-        settings.io_servers = configuration.io_servers().len() as u16;
-        settings.distribution = configuration.default_distribution();
         let service = Service::open(directory, settings)?;
         let reader = service.reader();
         let service = Arc::new(Mutex::new(service));
         let writer = match configuration.durability {
             Durability::Relaxed => None,
-            Durability::Synced => Some(Writer::start(Arc::clone(&service), bell.clone(), deliver)?),
+            Durability::Synced => {
+                let writer = Writer::start(Arc::clone(&service), bells.clone(), deliver);
+                Some(writer?)
+            }
         };
         Ok(Self {
             service,
             reader,
-            bell,
+            bells,
             batch: Vec::new(),
             writer,
         })
     }
 
-    /// The service, for the reclaimer.
+    /// The I/O servers.
+    pub(super) fn layout(&self) -> Arc<Layout> {
+        self.reader.layout()
+    }
+
+    /// The life of the metadata.
+    pub(super) fn incarnation(&self) -> Incarnation {
+        lock(&self.service).incarnation()
+    }
+
+    /// The service, for threads that work beside the loop.
     pub(super) fn service(&self) -> SharedService {
         Arc::clone(&self.service)
     }
@@ -151,20 +161,66 @@ impl Metadata {
         if self.batch.is_empty() {
             return Vec::new();
         }
-        apply(&self.service, &self.bell, std::mem::take(&mut self.batch))
+        apply(&self.service, &self.bells, std::mem::take(&mut self.batch))
     }
 }
 
-/// Carries a batch out, and rings if datafiles may have to be removed now.
+/// What a metadata service is given, whatever it is started for.
+fn settings(configuration: &Configuration) -> Settings {
+    Settings {
+        file_system: configuration.id,
+        durability: configuration.durability,
+        distribution: configuration.default_distribution(),
+        io_servers: configuration.io_names(),
+        root_owner: (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        ),
+        ..Settings::default()
+    }
+}
+
+/// Makes empty metadata in `directory`, with the configuration's I/O servers as the layout.
+pub(super) fn format(
+    directory: &Path,
+    configuration: &Configuration,
+    generation: Generation,
+    incarnation: Incarnation,
+) -> Result<(), Failure> {
+    let settings = Settings {
+        generation,
+        incarnation,
+        format: Format::Allowed,
+        ..settings(configuration)
+    };
+    Service::open(directory, settings).map(drop)
+}
+
+/// Rung after changes that give threads beside the loop something to do.
+#[derive(Clone, Default)]
+pub(super) struct Bells {
+    /// Datafiles may have to be removed.
+    pub(super) reclaimer: Bell,
+    /// I/O servers may have to be met.
+    pub(super) registrar: Bell,
+}
+
+/// Carries a batch out, and rings where that makes work.
 fn apply(
     service: &Mutex<Service>,
-    bell: &Bell,
+    bells: &Bells,
     batch: Vec<(Ticket, Request)>,
 ) -> Vec<(Ticket, Reply)> {
     let (tickets, requests): (Vec<Ticket>, Vec<Request>) = batch.into_iter().unzip();
     let replies = lock(service).apply(&requests, now());
     if requests.iter().any(|request| removes(&request.operation)) {
-        bell.ring();
+        bells.reclaimer.ring();
+    }
+    if requests
+        .iter()
+        .any(|request| changes_layout(&request.operation))
+    {
+        bells.registrar.ring();
     }
     tickets.into_iter().zip(replies).collect()
 }
@@ -177,8 +233,16 @@ fn removes(operation: &Operation) -> bool {
     )
 }
 
+/// Whether an I/O server may have to be met afterwards.
+fn changes_layout(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::AddServer { .. } | Operation::AcceptServer { .. }
+    )
+}
+
 impl Writer {
-    fn start(service: SharedService, bell: Bell, deliver: Deliver) -> Result<Self, Failure> {
+    fn start(service: SharedService, bells: Bells, deliver: Deliver) -> Result<Self, Failure> {
         let queue = Arc::new(Queue::default());
         let most = match std::env::var_os(COMMIT_EACH) {
             Some(value) if value == "1" => 1,
@@ -192,7 +256,7 @@ impl Writer {
                 let mut pace = Pace::default();
                 while let Some(batch) = shared.take(most, &pace) {
                     let (begun, answered) = (Instant::now(), batch.len());
-                    let replies = apply(&service, &bell, batch);
+                    let replies = apply(&service, &bells, batch);
                     pace.observe(answered, shared.waiting(), begun.elapsed());
                     deliver(replies);
                 }
@@ -273,7 +337,7 @@ fn now() -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use causeway_wire::fs::Caller;
+    use causeway_wire::fs::{Caller, Target};
 
     fn request() -> (Ticket, Request) {
         let ticket = Ticket {
@@ -282,6 +346,7 @@ mod tests {
         };
         let request = Request {
             reply_tag: 0,
+            target: Target::default(),
             client: 0,
             slot: 0,
             sequence: 0,

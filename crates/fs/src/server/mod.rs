@@ -1,22 +1,29 @@
 //! The server process: metadata, datafiles, or both, behind one message layer.
 //!
 //! One thread runs the loop (`events`): it takes requests, answers what can be answered at once, and
-//! moves data (`io`, over `regions` and `staging`). What would block it goes elsewhere: changes of a
+//! moves data (`io`, over `regions` and `staging`; `data` has the short requests about datafiles). What would block it goes elsewhere: changes of a
 //! synced file system to the commit thread (`metadata`), storage that waits for a device to the
-//! datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). At most
+//! datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only from the
+//! directory that was formatted for it (`home`, `format`), and only requests that are meant for it (`identity`);
+//! the metadata server meets each I/O server once (`register`). At most
 //! [`MAX_REQUESTS`] requests are in progress; the rest waits in the message layer, which makes the
 //! clients wait.
 //!
 //! [`Server`] is the thing to use inside a program; [`serve`] is all of a server process.
 
 mod callers;
+mod data;
 mod events;
+mod format;
 mod home;
+mod identity;
 mod io;
 mod metadata;
 mod process;
 mod reclaim;
+mod recover;
 mod regions;
+mod register;
 mod staging;
 
 use std::sync::Arc;
@@ -26,10 +33,12 @@ use std::time::Duration;
 use causeway_bmi::{Bmi, Config, InfoOption, Waker};
 use causeway_wire::fs::MAX_MESSAGE_BYTES;
 
-use crate::config::{Configuration, Durability};
-use crate::data::Store;
+use crate::config::{Configuration, Durability, ServerEntry};
+use crate::data::{Owner, Settings, Store};
 
+pub use format::{format, is_formatted};
 pub use process::{PARENT_PIPE, serve};
+pub use recover::accept_loss;
 
 /// Most requests in progress.
 pub const MAX_REQUESTS: usize = 256;
@@ -80,29 +89,31 @@ impl StopHandle {
 }
 
 impl Server {
-    /// Takes the server's directory and starts to listen.
+    /// Takes the server's directory, which must have been [`format`]ted, and starts to listen.
     pub fn start(configuration: &Configuration, name: &str) -> Result<Self, ServerError> {
         let fail = |message: String| ServerError {
             server: name.to_owned(),
             message,
         };
-        let (_, entry) = configuration.server(name).ok_or_else(|| {
-            let names: Vec<&str> = configuration
-                .servers
-                .iter()
-                .map(|server| server.name.as_str())
-                .collect();
-            fail(format!(
-                "the configuration has no such server; it has {}",
-                names.join(", ")
-            ))
-        })?;
-        let home = home::Home::open(&entry.directory, configuration.id, name).map_err(&fail)?;
+        let entry = entry_of(configuration, name)?;
+        let wanted = home::Wanted {
+            file_system: configuration.id,
+            entry,
+        };
+        let home = home::Home::open(&wanted).map_err(&fail)?;
         raise_descriptor_limit();
         let store = match entry.io {
             true => {
-                let synced = configuration.durability == Durability::Synced;
-                let store = Store::open(&home.data(), synced)
+                let settings = Settings {
+                    owner: Owner {
+                        file_system: configuration.id,
+                        generation: home.identity().generation,
+                    },
+                    synced: configuration.durability == Durability::Synced,
+                    checksums: configuration.checksums,
+                    boot: crate::boot::identity(),
+                };
+                let store = Store::open(&home.data(), settings)
                     .map_err(|error| fail(format!("the datafiles cannot be opened: {error}")))?;
                 Some(Arc::new(store))
             }
@@ -142,6 +153,9 @@ impl Server {
     /// say whether memory was lost, and for tests. Clients take another one for a loss of power.
     pub fn set_boot_identity(&mut self, boot: u128) {
         self.events.boot = boot;
+        if let Some(store) = &self.events.store {
+            store.set_boot(boot);
+        }
     }
 
     /// Stops this server from another thread or a signal.
@@ -161,6 +175,28 @@ impl Server {
             server: name,
             message,
         })
+    }
+}
+
+/// What the configuration says of a server.
+fn entry_of<'a>(
+    configuration: &'a Configuration,
+    name: &str,
+) -> Result<&'a ServerEntry, ServerError> {
+    let known = || {
+        let names: Vec<&str> = configuration
+            .servers
+            .iter()
+            .map(|server| server.name.as_str())
+            .collect();
+        names.join(", ")
+    };
+    match configuration.server(name) {
+        Some((_, entry)) => Ok(entry),
+        None => Err(ServerError {
+            server: name.to_owned(),
+            message: format!("the configuration has no such server; it has {}", known()),
+        }),
     }
 }
 

@@ -8,22 +8,24 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use causeway_sys::waits;
 use causeway_wire::fs::ObjectId;
 
 use super::metadata::{SharedService, lock};
-use crate::client::{Client, ClientOptions};
+use crate::client::{Client, ClientOptions, Layout};
 use crate::config::Configuration;
 
 /// Removals done at once.
 const BATCH: usize = 512;
-/// Pause in front of a batch, so that removals gather.
+/// Pause in front of a batch, so that removals gather: a client that removes a tree is to find the servers free for
+/// it. Nothing but the server's end is to cut it short.
 const GATHER: Duration = Duration::from_millis(50);
-/// Pause after a server could not be reached.
+/// Pause after a server could not be reached: nothing tells when it can be.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long the connections to I/O servers are kept without work.
+/// How long the connections to I/O servers are kept without work. No removal waits for that.
 const KEEP: Duration = Duration::from_secs(10);
 
-/// Wakes the reclaimer.
+/// Wakes a thread that works beside the loop.
 #[derive(Clone, Default)]
 pub(super) struct Bell(Arc<(Mutex<BellState>, Condvar)>);
 
@@ -35,7 +37,7 @@ struct BellState {
 
 /// What ended a wait for the bell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wake {
+pub(super) enum Wake {
     Rung,
     Quiet,
     Stop,
@@ -57,7 +59,7 @@ impl Bell {
     }
 
     /// Waits until the bell is rung, but not longer than this.
-    fn wait(&self, most: Option<Duration>) -> Wake {
+    pub(super) fn wait(&self, most: Option<Duration>) -> Wake {
         let mut state = lock(&self.0.0);
         loop {
             if state.stopping {
@@ -84,7 +86,7 @@ impl Bell {
     }
 
     /// Pauses; `false` if it is time to stop.
-    fn pause(&self, pause: Duration) -> bool {
+    pub(super) fn pause(&self, pause: Duration) -> bool {
         let state = lock(&self.0.0);
         let (state, _) = self
             .0
@@ -95,28 +97,22 @@ impl Bell {
     }
 }
 
-/// The reclaimer's thread.
-pub(super) struct Reclaimer {
+/// A thread that works beside the loop whenever its bell is rung, and ends with this.
+pub(super) struct Beside {
     bell: Bell,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Reclaimer {
-    /// Starts the thread. It looks for work that an earlier process left, then waits for the bell.
+impl Beside {
+    /// Starts a thread of this name. `work` must end when the bell says so.
     pub(super) fn start(
-        configuration: Configuration,
-        service: SharedService,
+        name: &str,
         bell: Bell,
+        work: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<Self> {
-        let work = Work {
-            configuration,
-            service,
-            bell: bell.clone(),
-            client: None,
-        };
         let thread = std::thread::Builder::new()
-            .name("reclaim".to_owned())
-            .spawn(move || work.run())?;
+            .name(name.to_owned())
+            .spawn(work)?;
         Ok(Self {
             bell,
             thread: Some(thread),
@@ -124,7 +120,22 @@ impl Reclaimer {
     }
 }
 
-impl Drop for Reclaimer {
+/// Starts the reclaimer. It looks for work that an earlier process left, then waits for the bell.
+pub(super) fn start(
+    configuration: Configuration,
+    service: SharedService,
+    bell: Bell,
+) -> std::io::Result<Beside> {
+    let work = Work {
+        configuration,
+        service,
+        bell: bell.clone(),
+        client: None,
+    };
+    Beside::start("reclaim", bell, move || work.run())
+}
+
+impl Drop for Beside {
     fn drop(&mut self) {
         self.bell.stop();
         if let Some(thread) = self.thread.take() {
@@ -148,7 +159,7 @@ impl Work {
     fn run(mut self) {
         self.bell.ring();
         loop {
-            let most = self.client.is_some().then_some(KEEP);
+            let most = waits::tidy_after(KEEP).filter(|_| self.client.is_some());
             match self.bell.wait(most) {
                 Wake::Stop => return,
                 Wake::Quiet => {
@@ -213,21 +224,35 @@ impl Work {
     }
 
     fn remove(&mut self, server: u16, objects: Vec<ObjectId>) -> Result<(), String> {
-        let Some(&index) = self.configuration.io_servers().get(usize::from(server)) else {
-            // Its server was taken out of the configuration, and its datafiles with it.
-            return Ok(());
-        };
         let client = match &mut self.client {
             Some(client) => client,
-            None => self.client.insert(
-                Client::connect(&hasty(&self.configuration), ClientOptions::default())
-                    .map_err(|error| error.to_string())?,
-            ),
+            None => self
+                .client
+                .insert(connect(&self.configuration, &self.service)?),
         };
         client
-            .remove_datafiles(index, objects)
+            .server_of(server)
+            .and_then(|index| client.remove_datafiles(index, objects))
             .map_err(|error| error.to_string())
     }
+}
+
+/// A client that goes by the metadata's own layout: their server may be ending, and would not tell it.
+fn connect(configuration: &Configuration, service: &SharedService) -> Result<Client, String> {
+    let (target, layout) = {
+        let service = lock(service);
+        (service.target(), service.layout())
+    };
+    let mut client = Client::connect(&hasty(configuration), ClientOptions::default())
+        .map_err(|error| error.to_string())?;
+    let layout = Layout {
+        file_system: target.file_system,
+        incarnation: target.incarnation,
+        epoch: layout.epoch,
+        servers: layout.told().collect(),
+    };
+    client.trust_layout(target, layout);
+    Ok(client)
 }
 
 /// The same file system, asked with little patience: what fails is tried again later anyway, and the

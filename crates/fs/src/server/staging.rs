@@ -1,4 +1,7 @@
 //! Buffers between the network and the files, a bounded number of them.
+//!
+//! A buffer that goes from one client to another is cleared first: whatever a client's transfer leaves out of it
+//! (a process that helps with copying within a host counts its parts itself), no other client's data is there.
 
 use causeway_bmi::{Addr, Bmi, Memory};
 
@@ -13,14 +16,16 @@ const KEEP: usize = 16;
 /// The server's buffers.
 #[derive(Debug, Default)]
 pub(super) struct Staging {
-    idle: Vec<Memory>,
-    used: usize,
+    /// With the client whose data each may hold.
+    idle: Vec<(Addr, Memory)>,
+    /// Those in use, by the address of their first byte.
+    used: Vec<(usize, Addr)>,
 }
 
 impl Staging {
     /// Whether a buffer may be had now.
     pub(super) fn may_take(&self) -> bool {
-        self.used < MAX_BUFFERS
+        self.used.len() < MAX_BUFFERS
     }
 
     /// A buffer, if one may be had now. The error says why none can be made.
@@ -28,21 +33,32 @@ impl Staging {
         if !self.may_take() {
             return Ok(None);
         }
-        let buffer = match self.idle.pop() {
-            Some(buffer) => buffer,
+        let own = self.idle.iter().rposition(|(client, _)| *client == addr);
+        let at = own.or(self.idle.len().checked_sub(1));
+        let buffer = match at.map(|at| self.idle.swap_remove(at)) {
+            Some((client, buffer)) => {
+                if client != addr {
+                    buffer.clear();
+                }
+                buffer
+            }
             None => bmi
                 .memalloc(addr, BUFFER_BYTES)
                 .map_err(|error| error.to_string())?,
         };
-        self.used += 1;
+        self.used.push((buffer.as_ptr().addr(), addr));
         Ok(Some(buffer))
     }
 
     /// Gives a buffer back.
     pub(super) fn give(&mut self, buffer: Memory) {
-        self.used -= 1;
+        let at = buffer.as_ptr().addr();
+        let Some(place) = self.used.iter().position(|(used, _)| *used == at) else {
+            return;
+        };
+        let (_, client) = self.used.swap_remove(place);
         if self.idle.len() < KEEP {
-            self.idle.push(buffer);
+            self.idle.push((client, buffer));
         }
     }
 
@@ -54,5 +70,51 @@ impl Staging {
     /// Frees what is idle.
     pub(super) fn shrink(&mut self) {
         self.idle.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use causeway_bmi::Config;
+
+    use super::*;
+
+    #[test]
+    fn no_client_finds_in_a_buffer_what_another_has_left_there() {
+        let mut bmi = Bmi::new(Config::default()).unwrap();
+        let mut lookup = |text: &str| bmi.lookup(text).unwrap();
+        let (one, other) = (lookup("tcp://127.0.0.1:1"), lookup("tcp://127.0.0.1:2"));
+        let mut staging = Staging::default();
+        let secret = |buffer: &Memory| buffer.to_vec().contains(&0xee);
+        let buffer = staging.take(&mut bmi, one).unwrap().unwrap();
+        buffer.write_at(BUFFER_BYTES - 9, &[0xee; 9]);
+        staging.give(buffer);
+        let buffer = staging.take(&mut bmi, one).unwrap().unwrap();
+        assert!(secret(&buffer), "its own is not cleared for nothing");
+        staging.give(buffer);
+        for client in [other, one] {
+            let buffer = staging.take(&mut bmi, client).unwrap().unwrap();
+            assert!(!secret(&buffer));
+            staging.give(buffer);
+        }
+    }
+
+    #[test]
+    fn buffers_are_bounded_and_come_back() {
+        let mut bmi = Bmi::new(Config::default()).unwrap();
+        let client = bmi.lookup("tcp://127.0.0.1:1").unwrap();
+        let mut staging = Staging::default();
+        for _ in 0..3 {
+            let mut taken = Vec::new();
+            while let Some(buffer) = staging.take(&mut bmi, client).unwrap() {
+                taken.push(buffer);
+            }
+            assert_eq!(taken.len(), MAX_BUFFERS);
+            assert!(!staging.may_take());
+            taken.drain(..).for_each(|buffer| staging.give(buffer));
+            assert!(staging.may_take() && staging.idle.len() == KEEP);
+        }
+        staging.shrink();
+        assert!(!staging.has_idle());
     }
 }

@@ -4,7 +4,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use causeway_fs::meta::Service;
 use causeway_wire::fs::{
-    Answer, Body, Caller, Entry, Node, ObjectId, Operation, Place, Reply, Request, Timestamp,
+    Answer, Body, Caller, Entry, Node, ObjectId, Operation, Place, Reply, Request, Target,
+    Timestamp,
 };
 
 pub(crate) fn place(path: &str) -> Place {
@@ -18,6 +19,7 @@ pub(crate) fn place(path: &str) -> Place {
 pub(crate) fn request(operation: Operation) -> Request {
     Request {
         reply_tag: 0,
+        target: Target::default(),
         client: 1,
         slot: 0,
         sequence: 0,
@@ -117,18 +119,19 @@ pub(crate) fn dump(service: &Service) -> Vec<String> {
 
 /// What a whole check without repair finds.
 pub(crate) fn findings(service: &Service) -> Vec<String> {
-    let (mut all, mut after) = (Vec::new(), Vec::new());
+    let (mut all, mut after) = (Vec::new(), None);
     loop {
         let operation = Operation::Check {
-            after,
+            after: after.clone(),
             repair: false,
         };
         match ask(service, operation).result {
             Ok(Answer::Checked { next, findings, .. }) => {
                 all.extend(findings);
-                if next.is_empty() {
+                if next.is_none() {
                     return all;
                 }
+                assert!(next > after, "the check does not proceed");
                 after = next;
             }
             other => panic!("check: {other:?}"),

@@ -5,7 +5,7 @@ use causeway_fs::config::Configuration;
 use causeway_fs::server::{Server, StopHandle};
 use causeway_wire::fs::Errno;
 
-use crate::cluster::{Shape, client, configuration, pattern};
+use crate::cluster::{Shape, client, configuration, format_all, pattern};
 
 /// Stops servers also when a test fails.
 struct Stop(Vec<StopHandle>);
@@ -36,6 +36,7 @@ fn on_boot(configuration: &Configuration, boot: u128, work: impl FnOnce()) {
 fn fsync_fails_if_a_host_has_rebooted_since_the_write() {
     let directory = tempfile::tempdir().unwrap();
     let configuration = configuration(&Shape::default(), directory.path());
+    format_all(&configuration);
     let bytes = pattern(1, 300_000);
     let mut one = None;
     on_boot(&configuration, 1, || {

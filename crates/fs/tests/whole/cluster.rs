@@ -73,6 +73,13 @@ pub(crate) fn configuration(shape: &Shape, directory: &std::path::Path) -> Confi
     made
 }
 
+/// Formats the directories of all servers.
+pub(crate) fn format_all(configuration: &Configuration) {
+    for server in &configuration.servers {
+        causeway_fs::server::format(configuration, &server.name).unwrap();
+    }
+}
+
 impl Fixture {
     pub(crate) fn start(shape: &Shape) -> Self {
         Self::start_with(shape, |_| {})

@@ -121,7 +121,16 @@ fn a_full_disk_is_a_clear_error_and_nothing_else() {
     if !mounted {
         // Without the right to mount, the same refusal comes from a read-only-like place: the store
         // must say what the system says.
-        let error = causeway_fs::data::Store::open(std::path::Path::new("/proc"), false);
+        let settings = causeway_fs::data::Settings {
+            owner: causeway_fs::data::Owner {
+                file_system: 1,
+                generation: causeway_wire::fs::Generation::NONE,
+            },
+            synced: false,
+            checksums: true,
+            boot: 0,
+        };
+        let error = causeway_fs::data::Store::open(std::path::Path::new("/proc"), settings);
         assert!(error.is_err());
         return;
     }

@@ -466,6 +466,7 @@ fn a_server_runs_in_a_thread_as_well() {
         ..Shape::default()
     };
     let configuration = crate::cluster::configuration(&shape, directory.path());
+    crate::cluster::format_all(&configuration);
     let servers: Vec<_> = ["meta", "io0"]
         .map(|name| causeway_fs::server::Server::start(&configuration, name).unwrap())
         .into_iter()

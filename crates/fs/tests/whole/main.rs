@@ -3,8 +3,10 @@
 mod boots;
 mod cluster;
 mod faults;
+mod identity;
 mod integrity;
 mod kills;
+mod trust;
 
 /// Not a test of its own: the servers of the other tests are this program, run with this test and two
 /// more arguments. Without them it shows what a server says to a configuration that is not there.

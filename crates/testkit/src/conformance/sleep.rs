@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
-use causeway_transport::{Access, Direction, Method, Peer};
+use causeway_transport::{Access, Direction, Method, Parking, Peer, WakeFlag};
 
 use super::Factory;
 use super::node::{List, Node, Pair};
@@ -329,18 +329,30 @@ impl Sleeper {
             return;
         }
         self.spins = self.random.spread(10);
-        if node.method.arm() {
-            self.nap(node, alarm);
-        } else {
-            node.method.disarm();
+        // In the method's own way, where it has one, half of the time.
+        let parking = match self.random.one_in(2) {
+            true => node.method.prepare_park(&WakeFlag::default()),
+            false => Parking::Unsupported,
+        };
+        match parking {
+            Parking::Prepared => self.nap(node, alarm, |node, until| node.method.park(Some(until))),
+            Parking::Unsupported if node.method.arm() => self.nap(node, alarm, |node, until| {
+                node.wait_readable(until.saturating_duration_since(Instant::now()))
+            }),
+            Parking::Unsupported | Parking::Refused => node.method.disarm(),
         }
     }
 
     /// Sleeps once; an end of the nap by the clock that finds a packet counts as overslept.
-    fn nap<M: Method>(&mut self, node: &mut Node<M>, alarm: Instant) {
+    fn nap<M: Method>(
+        &mut self,
+        node: &mut Node<M>,
+        alarm: Instant,
+        sleep: impl FnOnce(&Node<M>, Instant) -> bool,
+    ) {
         self.naps += 1;
         let until = node.method.deadline().map_or(alarm, |at| at.min(alarm));
-        let woken = node.wait_readable(until.saturating_duration_since(Instant::now()));
+        let woken = sleep(node, until);
         node.method.disarm();
         if woken {
             return;

@@ -3,11 +3,19 @@
 use causeway_wire::bmi;
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Attributes, Body, Caller, Distribution, DistributionHint, Entry, Errno, Failure, Kind,
-    Node, ObjectId, Operation, Place, Region, Regions, Reply, Request, SetAttributes, Timestamp,
+    Answer, Attributes, Body, Caller, CheckCursor, Distribution, DistributionHint, Entry, Errno,
+    Failure, Generation, Greeting, Incarnation, Kind, LayoutPart, LayoutServer, Node, ObjectId,
+    Operation, Place, Region, Regions, Reply, Request, ServerIdentity, SetAttributes, Target,
+    Timestamp,
 };
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
-use causeway_wire::{datagram, shm, store, tcp, vi, watch};
+use causeway_wire::{fs, home, store, watch};
+
+mod methods;
+
+pub(super) use methods::{
+    datagrams, frames, openings, rings, session_streams, shm_records, virtual_interfaces,
+};
 
 const HINT: DistributionHint = DistributionHint {
     strip_size: 65_536,
@@ -48,31 +56,6 @@ fn distribution() -> Distribution {
 
 pub(super) fn regions() -> Vec<Vec<u8>> {
     vec![region(false).to_bytes(), region(true).to_bytes()]
-}
-
-pub(super) fn virtual_interfaces() -> Vec<Vec<u8>> {
-    let header = vi::FrameHeader {
-        flags: vi::flag::SEQUENCED | vi::flag::ACK,
-        to_vi: 1,
-        total: 4096,
-        ..vi::FrameHeader::new(vi::FrameKind::Write)
-    };
-    let control = vi::Control {
-        segments: 2,
-        bits: vi::control::IMMEDIATE,
-        ..vi::Control::default()
-    };
-    let completion = vi::Completion {
-        descriptor: 64,
-        vi: 3,
-        receive: true,
-        round: true,
-    };
-    vec![
-        header.to_bytes().to_vec(),
-        control.to_bytes().to_vec(),
-        completion.to_bytes().to_vec(),
-    ]
 }
 
 fn operations() -> Vec<Operation> {
@@ -116,8 +99,12 @@ fn operations() -> Vec<Operation> {
         },
         Operation::Unlink {
             place: place.clone(),
+            expected: Some(object),
         },
-        Operation::RemoveDirectory { place },
+        Operation::RemoveDirectory {
+            place,
+            expected: None,
+        },
         Operation::ReadDirectory {
             object,
             after: b"k".to_vec(),
@@ -141,6 +128,11 @@ fn operations() -> Vec<Operation> {
             object,
             end: 1 << 40,
             modified: NOW,
+            version: 3,
+            reached: vec![fs::Reach {
+                position: 1,
+                end: 1 << 39,
+            }],
         },
         Operation::WriteStuffed {
             object,
@@ -152,11 +144,33 @@ fn operations() -> Vec<Operation> {
             objects: vec![object, ObjectId(43)],
         },
         Operation::Check {
-            after: vec![1, 2, 3],
+            after: Some(CheckCursor {
+                phase: 1,
+                key: vec![1, 2, 3],
+            }),
             repair: true,
+        },
+        Operation::ListStriped {
+            after: object,
+            limit: 9,
+        },
+        Operation::Paths {
+            objects: vec![object],
+        },
+        Operation::CheckData {
+            datafiles: vec![(object, 5)],
+        },
+        Operation::RemoveOrphans {
+            objects: vec![object],
+            numbers: 50,
+        },
+        Operation::Scrub {
+            from: Some(fs::ScrubPosition { object, offset: 0 }),
+            bytes: 1 << 20,
         },
         Operation::Read {
             object,
+            at_least: 9,
             regions: Regions::Here(vec![
                 Region { offset: 0, len: 10 },
                 Region { offset: 20, len: 1 },
@@ -165,6 +179,7 @@ fn operations() -> Vec<Operation> {
         },
         Operation::Write {
             object,
+            at_least: 9,
             regions: Regions::Strided {
                 offset: 0,
                 len: 32,
@@ -176,6 +191,7 @@ fn operations() -> Vec<Operation> {
         },
         Operation::Write {
             object,
+            at_least: 9,
             regions: Regions::There {
                 count: 7,
                 list: region(false),
@@ -191,13 +207,28 @@ fn operations() -> Vec<Operation> {
             after: object,
             limit: 5,
         },
-        Operation::Ping,
+        Operation::AddServer { name: "io4".into() },
+        Operation::AcceptServer {
+            name: "io4".into(),
+            generation: Generation(5),
+        },
+        Operation::Enroll {
+            index: 4,
+            incarnation: Incarnation(6),
+            replace: false,
+        },
+        Operation::Hello { layout_from: 0 },
     ]
 }
 
 pub(super) fn requests() -> Vec<Vec<u8>> {
     let request = |operation| Request {
         reply_tag: 77,
+        target: Target {
+            file_system: 99,
+            generation: Generation(5),
+            incarnation: Incarnation(6),
+        },
         client: 0x0123_4567,
         slot: 1,
         sequence: 9,
@@ -227,6 +258,39 @@ fn attributes() -> Attributes {
     }
 }
 
+fn data_fault() -> fs::DataFault {
+    fs::DataFault {
+        object: ObjectId(42),
+        offset: 4096,
+        len: 4096,
+        text: "damaged".into(),
+    }
+}
+
+pub(super) fn datafile_headers() -> Vec<Vec<u8>> {
+    use causeway_wire::datafile::{Algorithm, Header, State, Trust};
+    let header = Header {
+        object: ObjectId(42),
+        file_system: 7,
+        generation: Generation(8),
+        incarnation: Incarnation(9),
+        version: 1,
+        size: 123_456,
+        algorithm: Algorithm::Crc32c,
+        state: State::Clean,
+        trust: Trust::Latest,
+        boot: 10,
+        run: 11,
+    };
+    let dirty = Header {
+        state: State::Dirty,
+        trust: Trust::Unsynced,
+        algorithm: Algorithm::None,
+        ..header
+    };
+    vec![header.to_bytes(), dirty.to_bytes()]
+}
+
 fn bodies() -> Vec<Body> {
     vec![
         Body::Directory(HINT),
@@ -240,8 +304,41 @@ fn bodies() -> Vec<Body> {
             distribution: distribution(),
             version: 2,
             truncating: Some(100),
+            lengths: vec![10, 20],
         },
     ]
+}
+
+fn layout() -> LayoutPart {
+    LayoutPart {
+        epoch: 3,
+        count: 2,
+        servers: vec![LayoutServer {
+            index: 1,
+            name: "io1".into(),
+            generation: Generation(5),
+            active: true,
+        }],
+    }
+}
+
+fn greeting(layout: Option<LayoutPart>) -> Greeting {
+    Greeting {
+        identity: ServerIdentity {
+            file_system: 99,
+            name: "io1".into(),
+            metadata: layout.is_some(),
+            io: true,
+            generation: Generation(5),
+            index: Some(1),
+            incarnation: Incarnation(6),
+        },
+        pid: 12,
+        uptime_ms: 13,
+        boot: 14,
+        version: "0.1.0".into(),
+        layout,
+    }
 }
 
 pub(super) fn replies() -> Vec<Vec<u8>> {
@@ -274,12 +371,38 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             inline: b"0123456789".to_vec(),
         },
         Answer::Objects(vec![ObjectId(42)]),
+        Answer::StripedFiles {
+            files: vec![fs::StripedFile {
+                object: ObjectId(42),
+                servers: vec![0, 1],
+                lengths: vec![7],
+            }],
+            end: true,
+        },
+        Answer::Paths(vec![fs::ObjectPath {
+            object: ObjectId(42),
+            path: b"/a/b".to_vec(),
+        }]),
+        Answer::Faults(vec![data_fault()]),
+        Answer::OrphansRemoved {
+            deleted: 1,
+            moved: 2,
+        },
+        Answer::Scrubbed {
+            next: None,
+            bytes: 1 << 20,
+            datafiles: 3,
+            faults: vec![data_fault()],
+        },
         Answer::Datafiles {
             datafiles: vec![(ObjectId(42), 7)],
             end: false,
         },
         Answer::Checked {
-            next: vec![5],
+            next: Some(CheckCursor {
+                phase: 4,
+                key: vec![5],
+            }),
             records: 10,
             findings: vec!["an orphan".into()],
             mended: 1,
@@ -287,6 +410,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         Answer::MetadataStatus {
             objects: 3,
             removals: 1,
+            numbers: 60,
         },
         Answer::StorageStatus {
             total: 10,
@@ -294,16 +418,11 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             written: 2,
             read: 1,
             busy: 0,
-        },
-        Answer::Pong {
-            file_system: 99,
-            server: "io1".into(),
-            pid: 12,
-            uptime_ms: 13,
-            boot: 14,
-            version: "0.1.0".into(),
+            aside: 1,
+            aside_bytes: 4096,
         },
     ]);
+    answers.extend([None, Some(layout())].map(|layout| Answer::Hello(Box::new(greeting(layout)))));
     let failure = Reply {
         result: Err(Failure {
             errno: Errno(2),
@@ -323,8 +442,36 @@ pub(super) fn records() -> Vec<Vec<u8>> {
         all
     };
     let mut all = vec![
-        record(0, store::Superblock { file_system: 7 }.to_bytes()),
+        record(
+            0,
+            store::Superblock {
+                file_system: 7,
+                generation: Generation(5),
+                incarnation: Incarnation(6),
+            }
+            .to_bytes(),
+        ),
+        record(
+            6,
+            store::ServerRecord {
+                name: "io1".into(),
+                generation: Generation(5),
+                accepted: Generation::NONE,
+                active: true,
+            }
+            .to_bytes(),
+        ),
         record(1, store::Counter(7).to_bytes()),
+        record(5, store::seal(b"key", b"value", store::Stamp::new(9, 7))),
+        record(
+            5,
+            store::Mark {
+                boot: 1,
+                acknowledged: 2,
+                flushed: 3,
+            }
+            .to_bytes(),
+        ),
         record(
             2,
             store::Counters {
@@ -389,12 +536,36 @@ pub(super) fn records() -> Vec<Vec<u8>> {
     all
 }
 
+pub(super) fn homes() -> Vec<Vec<u8>> {
+    let identity = home::DirectoryIdentity {
+        file_system: 99,
+        server: "io1".into(),
+        generation: Generation(5),
+        metadata: true,
+        io: true,
+    };
+    let enrollment = home::Enrollment {
+        index: 1,
+        incarnation: Incarnation(6),
+    };
+    [
+        identity.to_text(),
+        identity.part(home::Part::Metadata).to_text(),
+        identity.part(home::Part::Data).to_text(),
+        enrollment.to_text(),
+    ]
+    .map(String::into_bytes)
+    .into()
+}
+
 pub(super) fn keys() -> Vec<Vec<u8>> {
     let object = ObjectId(42);
     [
         store::Key::Superblock,
         store::Key::NextObject,
         store::Key::Counters,
+        store::Key::LayoutEpoch,
+        store::Key::Server(3),
         store::Key::Object(object),
         store::Key::Content(object),
         store::Key::Entry(object, b"name".to_vec()),
@@ -455,244 +626,6 @@ pub(super) fn packets() -> Vec<Vec<u8>> {
         all.push(bmi::encode_refusal(header(bmi::Kind::Refuse, 0), refusal));
     }
     all
-}
-
-pub(super) fn openings() -> Vec<Vec<u8>> {
-    let hello = tcp::Hello {
-        version: tcp::VERSION,
-        auth: tcp::Auth::SameUser,
-        encrypt: true,
-        holder: tcp::Holder {
-            pid: 1234,
-            descriptor: 5,
-        },
-        fast_aes: true,
-        lanes: 2,
-        purpose: tcp::Purpose::Lane,
-    };
-    let steps = [
-        (tcp::StepKind::Noise, tcp::Refusal::None, &[7_u8; 48][..]),
-        (tcp::StepKind::Accept, tcp::Refusal::None, b""),
-        (tcp::StepKind::Refuse, tcp::Refusal::WrongKey, b""),
-    ];
-    (steps.into_iter())
-        .map(|(kind, refusal, payload)| {
-            let mut bytes = hello.encode().to_vec();
-            let step = tcp::Step {
-                kind,
-                refusal,
-                payload,
-            };
-            step.encode(&mut bytes);
-            step.encode(&mut bytes);
-            bytes
-        })
-        .collect()
-}
-
-pub(super) fn datagrams() -> Vec<Vec<u8>> {
-    let prefix = |kind| datagram::Prefix {
-        kind,
-        to: 1,
-        from: 2,
-    };
-    let mut greeting = Vec::new();
-    datagram::Greeting {
-        cookie: [3; datagram::COOKIE_BYTES],
-        noise: [4; datagram::NOISE_BYTES],
-        ..Default::default()
-    }
-    .encode(prefix(datagram::Kind::Open), &mut greeting);
-    let mut reset = Vec::new();
-    datagram::encode_reset(1, 2, &mut reset);
-    let ack = datagram::Ack {
-        delay_us: 5,
-        largest: 6,
-        bitmap: [7; datagram::BITMAP_WORDS],
-        received: 8,
-        limit: 9,
-    };
-    let segment = |ack, offset, data| datagram::Segment {
-        wants_ack: true,
-        ack,
-        offset,
-        data,
-    };
-    let mut all = vec![greeting, reset];
-    for segment in [segment(Some(ack), 0, &[]), segment(None, 10, b"data")] {
-        let mut bytes = Vec::new();
-        datagram::begin_segment(prefix(datagram::Kind::Plain), 11, &mut bytes);
-        segment.encode_head(&mut bytes);
-        bytes.extend_from_slice(segment.data);
-        // Without its checksum, which the body adds.
-        all.push(bytes.clone());
-        all.push(bytes.split_off(datagram::PREFIX_BYTES + 8));
-    }
-    all
-}
-
-pub(super) fn frames() -> Vec<Vec<u8>> {
-    let mut list = Vec::new();
-    for base in [4096, 8192] {
-        tcp::Fragment {
-            key: 9,
-            base,
-            len: 100,
-        }
-        .encode(&mut list);
-    }
-    let frame = |header: tcp::Header, payload: &[u8]| {
-        let mut bytes = header.encode().to_vec();
-        bytes.extend_from_slice(payload);
-        bytes
-    };
-    let mut put = tcp::Header::new(tcp::Kind::Put, 5).with_id(1);
-    (put.key, put.base) = (9, 4096);
-    let mut all = vec![
-        frame(tcp::Header::new(tcp::Kind::Packet, 5), b"hello"),
-        frame(put, b"bytes"),
-        frame(
-            tcp::Header::new(tcp::Kind::PutEnd, 4)
-                .with_id(1)
-                .with_base(5)
-                .with_flag(true),
-            b"done",
-        ),
-        frame(tcp::Header::new(tcp::Kind::PutDone, 0).with_id(1), b""),
-        frame(
-            tcp::Header::new(tcp::Kind::Get, list.len()).with_id(2),
-            &list,
-        ),
-        frame(tcp::Header::new(tcp::Kind::GetData, 3).with_id(2), b"abc"),
-        frame(
-            tcp::Header::new(tcp::Kind::GetDone, 0)
-                .with_id(2)
-                .with_base(3),
-            b"",
-        ),
-        frame(
-            tcp::Header::new(tcp::Kind::Invite, 0)
-                .with_id(7)
-                .with_base(1),
-            b"",
-        ),
-        frame(tcp::Header::new(tcp::Kind::Probe, 0), b""),
-        frame(tcp::Header::new(tcp::Kind::Error, 3), b"why"),
-        tcp::record::encode(100).to_vec(),
-    ];
-    all.push(all.concat());
-    all
-}
-
-/// Frames on the first lane, and data on the other.
-pub(super) fn session_streams() -> Vec<Vec<u8>> {
-    // What the session calls the first byte of every export.
-    const FIRST_BASE: u64 = 1 << 40;
-    let mut put = tcp::Header::new(tcp::Kind::Put, 5)
-        .with_id(1)
-        .with_base(FIRST_BASE);
-    put.key = 9;
-    let end = tcp::Header::new(tcp::Kind::PutEnd, 4)
-        .with_id(1)
-        .with_base(10)
-        .with_flag(true);
-    let data = [&put.encode()[..], b"bytes"].concat();
-    let end = [&end.encode()[..], b"done"].concat();
-    // The session that is fed has asked for 3,000 bytes under this number.
-    let got = tcp::Header::new(tcp::Kind::GetData, 3000).with_id(3);
-    let got = [&got.encode()[..], &[7; 3000]].concat();
-    let done = tcp::Header::new(tcp::Kind::GetDone, 0)
-        .with_id(3)
-        .with_base(3000)
-        .encode();
-    let switch = [0xfe_u8];
-    let mut all = frames();
-    all.push([&data[..], &end[..], &switch[..], &data[..]].concat());
-    all.push([&done[..], &switch[..], &got[..]].concat());
-    all.push([&got[..], &done[..], &data[..]].concat());
-    // Packets that are large enough to be placed, one of them taken back.
-    let packet = tcp::Header::new(tcp::Kind::Packet, 12_000).encode();
-    let packet = [&packet[..], &[4; 12_000]].concat();
-    let (front, back) = packet.split_at(2000);
-    let (back, last) = back.split_at(9000);
-    all.push([front, &switch, &switch, back, &switch, &switch, last].concat());
-    all.push([front, &switch, &data, &switch, back, last].concat());
-    all
-}
-
-fn process() -> shm::Process {
-    shm::Process {
-        incarnation: 0x0123_4567_89ab_cdef,
-        doorbell_bit: 3,
-        probe_address: 0x7fff_0000,
-        probe_value: 11,
-    }
-}
-
-pub(super) fn shm_records() -> Vec<Vec<u8>> {
-    [
-        shm::Record::Hello(shm::Hello {
-            flags: shm::FLAG_MEMBARRIER,
-            ring_bytes: 32 << 10,
-            region_slots: 1024,
-            process: process(),
-        }),
-        shm::Record::Welcome(shm::Welcome {
-            flags: 0,
-            process: process(),
-        }),
-        shm::Record::Refused {
-            reason: "another version".into(),
-            unauthorised: false,
-        },
-        shm::Record::Wake,
-        shm::Record::Goodbye,
-        shm::Record::Object {
-            object: 5,
-            base: u64::MAX,
-            len: 4096,
-        },
-        shm::Record::Forgot { object: 5 },
-        shm::Record::Retired { object: 5 },
-        shm::Record::Bulk,
-    ]
-    .iter()
-    .map(Wire::to_bytes)
-    .collect()
-}
-
-pub(super) fn rings() -> Vec<Vec<u8>> {
-    let word = shm::SlotWord {
-        kind: shm::SlotKind::Internal,
-        len: 40,
-    };
-    let fragment = |base| shm::CopyFragment {
-        key: 9,
-        base,
-        len: 100,
-    };
-    [
-        shm::Internal::Copy(shm::CopyRequest {
-            piece: 2,
-            into_regions: true,
-            fragments: vec![fragment(4096), fragment(8192)],
-        }),
-        shm::Internal::Copied {
-            piece: 1,
-            outcome: shm::CopyOutcome::Done,
-        },
-        shm::Internal::Copied {
-            piece: 0,
-            outcome: shm::CopyOutcome::Protection,
-        },
-    ]
-    .iter()
-    .map(|packet| {
-        let mut bytes = word.pack().to_le_bytes().to_vec();
-        bytes.extend(packet.to_bytes());
-        bytes
-    })
-    .collect()
 }
 
 pub(super) fn watch_pages() -> Vec<Vec<u8>> {

@@ -10,12 +10,14 @@
 //! - [`situations`]: the states, each of them ended in every way: the peer dies, restarts, hangs; the
 //!   operation is cancelled; the connection is dropped.
 //! - [`moments`]: traffic of every kind in both directions, and a death at a random moment.
+//! - [`waits`]: what ends a wait, for every event and waits of every length.
 
 mod node;
 mod puppet;
 
 pub mod moments;
 pub mod situations;
+pub mod waits;
 
 use causeway_bmi::{Bmi, Config};
 use causeway_transport::registry::Registry;
@@ -28,6 +30,11 @@ pub trait Medium {
     /// An address to listen at, different at each call (or one that the method makes different
     /// itself, such as port 0).
     fn address(&self) -> String;
+
+    /// Whether a peer's death is an event: where the kernel tells of none, the method finds out by asking.
+    fn tells_of_deaths(&self) -> bool {
+        true
+    }
 
     /// A fresh instance; it listens at `listen`, if that is an address.
     ///
@@ -55,6 +62,8 @@ macro_rules! messages {
                     announced_sends, a_send_half_done, a_receive_of_nothing,
                     a_receive_half_done, a_read_half_done, a_write_half_done, all_of_them_at_once;
                 moments: of_a_death, of_a_restart;
+                waits: a_message, a_large_message, an_unexpected_message, a_new_peer, a_transfer,
+                    returned_credit, a_departure, a_death, a_call;
             }
         }
     };

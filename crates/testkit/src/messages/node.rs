@@ -8,6 +8,8 @@ use causeway_bmi::{
     Tag, Unexpected,
 };
 
+use causeway_sys::waits;
+
 use crate::patience::Patience;
 use crate::random::Random;
 
@@ -80,6 +82,15 @@ impl Node {
         self.layer
             .testunexpected(usize::MAX, Duration::ZERO, &mut self.unexpected)
             .expect("testing is always allowed");
+    }
+
+    /// Waits for something to note, at most so long, and notes it: only in the setting in which waits are to end by
+    /// events. Otherwise it makes progress once, which finds more situations in less time.
+    pub(super) fn wait(&mut self, most: Duration) {
+        if waits::by_events_only() {
+            self.layer.wait(self.context, most);
+        }
+        self.step();
     }
 
     fn complete(&mut self, number: u64, result: Result<u64, OpError>) {
@@ -172,10 +183,10 @@ impl Node {
     pub(super) fn complete_all(&mut self, why: &str) {
         let mut patience = Patience::new(format!("all operations complete {why}"));
         loop {
-            self.step();
             if self.pending().is_empty() {
                 return;
             }
+            self.wait(patience.left());
             patience.spend();
         }
     }
@@ -185,7 +196,7 @@ impl Node {
     pub(super) fn succeed(&mut self, number: u64) -> Memory {
         let mut patience = Patience::new("an operation completes");
         while self.operations[&number].result.is_none() {
-            self.step();
+            self.wait(patience.left());
             patience.spend();
         }
         let operation = self.operations.remove(&number).expect("it was posted");

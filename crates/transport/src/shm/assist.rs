@@ -10,6 +10,9 @@
 //! that was claimed is finished, or the helper has died. If the connection ends first, memory that the
 //! helper may be writing goes to `limbo` ([`revoke`]). The helper copies inside one poll, so its own export
 //! cannot end meanwhile.
+//!
+//! The starter does not see what a helper has really copied. So only processes of its own user help it: a helper
+//! that lies learns nothing of what was in the memory before that it could not read anyway.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -5,22 +5,25 @@
 //! (sleeps or is about to). Going to sleep sets `armed`, fences, and looks at the summary: either the
 //! sleeper sees the ring or the ringer sees the sleeper.
 //!
+//! The owner's other threads, which set a flag instead of a bit, keep to the same order ([`unpark`]).
+//!
 //! `armed` holds the number of the sleep, never the same twice. A ringer takes it back only after its
 //! wake-up is on the way, so that nobody relies on one that cannot be sent, and only if the number is
 //! still the one it saw, so that a ringer that comes late does not hide the next sleep.
 //!
-//! A sleeper on descriptors is woken by a record on a socket. A dozer sleeps on `armed` itself: whoever
-//! wakes it marks the word as called, which keeps a dozer awake that is about to fall asleep, wakes
+//! A sleeper on descriptors is woken by a record on a socket. A parked owner sleeps on `armed` itself: a ringer
+//! marks the word as called, which keeps an owner awake that is about to park, wakes
 //! those that sleep on it, and only then takes it back. A ringer that dies in between leaves a word that still
 //! asks others for waking.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 
 use causeway_wire::shm::doorbell::{
-    BITMAP_WORDS, CALLED, DOZES, SLEEP_STEP, WORDS_PER_SUMMARY_BIT,
+    BITMAP_WORDS, CALLED, PARKED, SLEEP_STEP, WORDS_PER_SUMMARY_BIT,
 };
 
 use super::words::Word;
+use crate::wake::WakeFlag;
 
 /// Where a doorbell's words lie.
 pub(super) trait BellMemory {
@@ -34,13 +37,13 @@ pub(super) trait BellMemory {
     fn bitmap(&self, at: usize) -> &Self::Word;
     /// A full fence.
     fn full_fence(&self);
-    /// Wakes whoever sleeps on [`BellMemory::armed`].
-    fn wake_dozer(&self);
+    /// Wakes the owner if it sleeps on [`BellMemory::armed`].
+    fn wake_parked(&self);
 }
 
 /// What a process sleeps on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bed {
+pub(super) enum SleepOn {
     /// Its descriptors.
     Descriptors,
     /// The doorbell's word.
@@ -48,8 +51,8 @@ pub(super) enum Bed {
 }
 
 /// What `armed` holds during sleep `number`, which is not 0 and never given before.
-pub(super) fn sleep(number: u64, bed: Bed) -> u64 {
-    number * SLEEP_STEP + if bed == Bed::Word { DOZES } else { 0 }
+pub(super) fn sleep(number: u64, on: SleepOn) -> u64 {
+    number * SLEEP_STEP + if on == SleepOn::Word { PARKED } else { 0 }
 }
 
 /// Rings `bit` of somebody's doorbell. Answers from which sleep its owner has to be woken, for
@@ -66,19 +69,19 @@ pub(super) fn ring(bell: &impl BellMemory, bit: u32) -> Option<u64> {
     }
 }
 
-/// Wakes a dozer from `sleep`. `false` if it sleeps on its descriptors: then the caller sends something
+/// Wakes a parked owner from `sleep`. `false` if it sleeps on its descriptors: then the caller sends something
 /// to one of them and calls [`woken`].
 pub(super) fn call(bell: &impl BellMemory, sleep: u64) -> bool {
-    if sleep & DOZES == 0 {
+    if sleep & PARKED == 0 {
         return false;
     }
     mark_called(bell, sleep);
-    bell.wake_dozer();
+    bell.wake_parked();
     woken(bell, sleep | CALLED);
     true
 }
 
-/// Keeps a dozer awake that has announced `sleep` and is about to fall asleep.
+/// Keeps an owner awake that has announced `sleep` and is about to park.
 pub(super) fn mark_called(bell: &impl BellMemory, sleep: u64) {
     bell.armed().replace(sleep, sleep | CALLED, AcqRel);
 }
@@ -115,8 +118,27 @@ pub(super) fn collect(bell: &impl BellMemory, rung: &mut Vec<u32>) {
     }
 }
 
+/// Wakes the owner if it is parked, from another of its threads, which has set a flag that [`is_quiet`] looks at.
+pub(super) fn unpark(bell: &impl BellMemory) {
+    bell.full_fence();
+    match bell.armed().load(Relaxed) {
+        0 => {}
+        // One that sleeps on descriptors is called on a descriptor.
+        sleep => drop(call(bell, sleep)),
+    }
+}
+
+/// Whether a sleep that was announced may begin: nobody has rung, and none of the `flags` is set. The caller
+/// has fenced since [`arm`].
+pub(super) fn is_quiet<'a>(
+    bell: &impl BellMemory,
+    flags: impl IntoIterator<Item = &'a WakeFlag>,
+) -> bool {
+    !is_rung(bell) && !flags.into_iter().any(WakeFlag::is_set)
+}
+
 /// Announces a [`sleep`]. The caller fences (for rings that were hot: the heavy fence) before it looks
-/// at [`is_rung`].
+/// whether all [`is_quiet`].
 pub(super) fn arm(bell: &impl BellMemory, sleep: u64) {
     // Swapped, not stored, here and in `disarm`, so that what a ringer takes back finds a definite
     // place between the two.

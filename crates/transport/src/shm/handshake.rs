@@ -7,15 +7,15 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memfd;
-use causeway_sys::socket::{Credentials, Received, RecordSocket};
+use causeway_sys::socket::{Accepted, Credentials, Received, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::shm::{
     FLAG_MEMBARRIER, Hello, MAX_REASON_BYTES, MAX_RECORD_BYTES, PairLayout, Process, Record,
-    Welcome,
+    Welcome, Why,
 };
 use rustix::io::Errno;
 
@@ -23,11 +23,22 @@ use super::Shm;
 use super::pair::{Pair, Stage, may_connect};
 use super::peers::Link;
 use crate::address::Address;
-use crate::error::PeerError;
+use crate::error::{NO_DESCRIPTORS, PeerError};
 use crate::method::{Peer, Sink};
 
 /// Connections whose first record has not come yet. One more drops the oldest.
 const MAX_HALF_OPEN: usize = 128;
+
+/// That connections are turned away is told so often at most.
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// What those are told for whom there is no descriptor.
+pub(super) fn farewell() -> Vec<u8> {
+    refusal(&without_descriptors()).to_bytes()
+}
+
+/// How long the listener rests when nobody can even be turned away.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// Connections accepted in one go.
 const ACCEPTS: usize = 16;
@@ -45,7 +56,11 @@ pub(super) const HALF_OPEN_KEY: u64 = 1 << 63;
 pub(super) const LISTENER_KEY: u64 = u64::MAX;
 
 fn broken(error: std::io::Error) -> PeerError {
-    PeerError::Broken(error.to_string())
+    PeerError::of_system(&error)
+}
+
+fn without_descriptors() -> PeerError {
+    PeerError::Full(NO_DESCRIPTORS.to_owned())
 }
 
 /// The connecting side.
@@ -94,7 +109,10 @@ impl Shm {
             Err(error) => {
                 return Err(match Errno::from_io_error(&error) {
                     Some(Errno::ACCESS | Errno::PERM) => PeerError::Unauthorised(error.to_string()),
-                    _ => PeerError::Refused(error.to_string()),
+                    _ => match PeerError::of_system(&error) {
+                        exhausted @ PeerError::Exhausted(_) => exhausted,
+                        _ => PeerError::Refused(error.to_string()),
+                    },
                 });
             }
         };
@@ -198,8 +216,14 @@ impl Shm {
             let Some(listener) = &mut self.listener else {
                 return;
             };
-            match listener.accept() {
-                Ok(Some(socket)) => {
+            match listener.accept(&self.farewell) {
+                Ok(Accepted::Connection(socket)) => {
+                    // Other users take no place, whatever they do not say.
+                    if let Err(cause) = self.check_user(&socket) {
+                        tracing::debug!(%cause, "a connection was refused");
+                        refuse(&socket, &cause);
+                        continue;
+                    }
                     self.next_half_open += 1;
                     let id = self.next_half_open;
                     if self.epoll.add(&socket, HALF_OPEN_KEY | id).is_err() {
@@ -217,13 +241,56 @@ impl Shm {
                     // Mostly the first record is there already.
                     self.read_hello(id, sink);
                 }
-                Ok(None) => return,
+                Ok(Accepted::Nothing) => return,
+                Ok(Accepted::TurnedAway(error)) => self.tell_of_shortage(&error),
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    return;
+                    self.tell_of_shortage(&error);
+                    return self.pause_listener();
                 }
             }
         }
+    }
+
+    fn tell_of_shortage(&mut self, error: &std::io::Error) {
+        let now = Instant::now();
+        let told = self.told_of_shortage.replace(now);
+        if told.is_none_or(|told| told + TELL_INTERVAL <= now) {
+            tracing::warn!(%error, "connections over shared memory are turned away");
+        } else {
+            self.told_of_shortage = told;
+        }
+    }
+
+    /// The listener is not looked at for a moment: nobody can even be turned away.
+    fn pause_listener(&mut self) {
+        if let Some(listener) = &self.listener {
+            self.epoll.remove(listener);
+            self.paused_until = Some(Instant::now() + PAUSE);
+        }
+    }
+
+    /// Looks at the listener again if it has rested.
+    pub(super) fn resume_listener(&mut self, now: Instant) {
+        if self.paused_until.is_some_and(|until| until <= now)
+            && let Some(listener) = &self.listener
+        {
+            self.paused_until = match self.epoll.add(listener, LISTENER_KEY) {
+                Ok(()) => None,
+                Err(_) => Some(now + PAUSE),
+            };
+        }
+    }
+
+    /// Who has connected, if that user may.
+    fn check_user(&self, socket: &RecordSocket) -> Result<Credentials, PeerError> {
+        let credentials = socket.peer().map_err(broken)?;
+        if may_connect(self.own, credentials.uid, false) {
+            return Ok(credentials);
+        }
+        Err(PeerError::Unauthorised(format!(
+            "user {} may not connect to a process of user {}",
+            credentials.uid, self.own.uid
+        )))
     }
 
     /// Reads the first record of a half-open connection, if it has come.
@@ -240,9 +307,7 @@ impl Shm {
         let (len, descriptors) = match received {
             Ok(Received::Record(len, descriptors)) => (len, descriptors),
             Ok(Received::Stripped(_)) => {
-                tracing::warn!("a connection was refused: too many open files");
-                let reason = "this process has too many open files".to_owned();
-                refuse(&socket, &PeerError::Refused(reason));
+                refuse(&socket, &without_descriptors());
                 return;
             }
             _ => return,
@@ -279,13 +344,7 @@ impl Shm {
         hello: Hello,
         descriptors: Vec<std::os::fd::OwnedFd>,
     ) -> Result<(Peer, Box<Pair>), PeerError> {
-        let credentials = socket.peer().map_err(broken)?;
-        if !may_connect(self.own, credentials.uid, false) {
-            return Err(PeerError::Unauthorised(format!(
-                "user {} may not connect to a process of user {}",
-                credentials.uid, self.own.uid
-            )));
-        }
+        let credentials = self.check_user(socket)?;
         let protocol = |what: String| PeerError::Protocol(what);
         let [file, bell] = <[_; 2]>::try_from(descriptors)
             .map_err(|_| protocol("the greeting lacks its descriptors".to_owned()))?;
@@ -305,10 +364,9 @@ impl Shm {
         let address: Address = describe(credentials)
             .parse()
             .map_err(|_| PeerError::Disconnected)?;
-        let peer = self
-            .peers
-            .add(address, false, Link::Idle)
-            .ok_or_else(|| PeerError::Refused("this process has too many peers".to_owned()))?;
+        let peer = self.peers.add(address, false, Link::Idle).ok_or_else(|| {
+            PeerError::Full("its process has as many peers as it takes".to_owned())
+        })?;
         let welcome = Record::Welcome(Welcome {
             flags: self.flags(),
             process: self.process(peer),
@@ -330,16 +388,22 @@ fn describe(credentials: Credentials) -> String {
 }
 
 fn refuse(socket: &RecordSocket, cause: &PeerError) {
-    let mut reason = cause.to_string();
+    let refused = refusal(cause);
+    // Best effort: the closed socket says the same with fewer words.
+    let _ = socket.send(&refused.to_bytes(), &[]);
+}
+
+fn refusal(cause: &PeerError) -> Record {
+    let mut reason = cause.reason();
     let mut end = reason.len().min(MAX_REASON_BYTES);
     while !reason.is_char_boundary(end) {
         end -= 1;
     }
     reason.truncate(end);
-    let refused = Record::Refused {
-        reason,
-        unauthorised: matches!(cause, PeerError::Unauthorised(_)),
+    let why = match cause {
+        PeerError::Unauthorised(_) => Why::Unauthorised,
+        PeerError::Full(_) => Why::Full,
+        _ => Why::Other,
     };
-    // Best effort: the closed socket says the same with fewer words.
-    let _ = socket.send(&refused.to_bytes(), &[]);
+    Record::Refused { reason, why }
 }

@@ -11,7 +11,7 @@ use causeway_wire::shm::{PairLayout, SLOT_BYTES, SLOT_WORD_BYTES, doorbell};
 
 use super::doorbell::{self as bell, BellMemory};
 use super::ring::RingMemory;
-use crate::method::Rouse;
+use crate::wake::Unpark;
 
 /// What a packet is gathered from.
 pub(super) trait Parts {
@@ -250,17 +250,15 @@ impl Bell {
         }
     }
 
-    /// Sleeps while `armed` is `sleep`, at most `limit`.
-    pub(super) fn doze(&self, sleep: u64, limit: Duration) {
-        futex::wait(self.armed(), sleep, limit);
+    /// Sleeps while `armed` is `sleep`, at most `limit`. `false` if the time is up.
+    pub(super) fn park(&self, sleep: u64, limit: Option<Duration>) -> bool {
+        futex::wait(self.armed(), sleep, limit)
     }
 }
 
-impl Rouse for Bell {
-    fn rouse(&self) {
-        if let Some(sleep) = bell::ring(self, doorbell::OWN_BIT) {
-            bell::call(self, sleep);
-        }
+impl Unpark for Bell {
+    fn unpark(&self) {
+        bell::unpark(self);
     }
 }
 
@@ -292,7 +290,7 @@ impl BellMemory for Bell {
         fence(Ordering::SeqCst);
     }
 
-    fn wake_dozer(&self) {
+    fn wake_parked(&self) {
         futex::wake(self.armed());
     }
 }

@@ -4,15 +4,17 @@
 //! (`ring`) and a table of exported regions for each side (`regions`). Each process shares one
 //! page, its `doorbell`, with all its peers. A Unix socket between the two, over which both were
 //! passed (`handshake`), stays open: its end is the peer's death, its descriptors are memory that can be
-//! mapped (`objects`), and a record on it wakes a sleeper. Large transfers copy once, straight between
+//! mapped (`objects`), and a record on it wakes a sleeper. A process that only sleeps on its doorbell has a thread
+//! that listens to the sockets meanwhile (`relay`). Large transfers copy once, straight between
 //! the two address spaces (`transfer`), or through a shared area where that is refused (`bulk`).
 //!
 //! Both sides work on them if both wait (`assist`).
 //!
-//! Reading order: `ring`, `doorbell`, `memory`, `regions`, `limbo`, `pair`, `handshake`,
+//! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `limbo`, `pair`, `handshake`,
 //! `progress`, `transfer`, `copying`, `claim`, `assist`, `cooperate`, `bulk`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
 //! the bytes. `model.rs` explores the queue's and the doorbell's interleavings, `model_claim.rs` those of
-//! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes.
+//! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes, `model_wake.rs` those of a
+//! wait's end.
 //!
 //! Memory that a peer maps ([`Method::map`]) stays reachable for that peer until it drops the mapping:
 //! unlike a transfer, it is not ended by [`Method::unexport`]. The owner reuses such a buffer after the
@@ -32,6 +34,7 @@ mod pair;
 mod peers;
 mod progress;
 mod regions;
+mod relay;
 mod ring;
 mod transfer;
 mod words;
@@ -42,6 +45,8 @@ mod model;
 mod model_claim;
 #[cfg(all(loom, test))]
 mod model_regions;
+#[cfg(all(loom, test))]
+mod model_wake;
 #[cfg(all(not(loom), test))]
 mod tests;
 
@@ -64,15 +69,17 @@ use causeway_wire::shm::{PairLayout, Record, doorbell as bell_format};
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Direction, Identity, Limits, Method, Peer, PeerReport, Rouse, Sharing, Sink, Transfer,
+    Access, Direction, Identity, Limits, Method, Peer, PeerReport, Sharing, Sink, Transfer,
 };
-use doorbell::Bed;
+use crate::wake::{Parking, Unpark, WakeFlag};
+use doorbell::SleepOn;
 use handshake::{HalfOpen, LISTENER_KEY};
 use limbo::Limbo;
 use memory::{Bell, HeadAndBody, Parts};
 use pair::{Attach, Own, Pair, Stage};
 use peers::{Entry, Link, Peers};
 use regions::KeyMaker;
+use relay::Relaying;
 
 /// The scheme of this method's addresses.
 const SCHEME: &str = "shm";
@@ -115,7 +122,8 @@ const EAGER_BYTES: usize = 14 << 10;
 /// Regions that one process may export to one peer at once. Untouched entries cost nothing.
 const REGION_SLOTS: usize = 8192;
 
-/// How often a process that sleeps looks whether memory in limbo is free.
+/// How often a process that sleeps looks whether memory in limbo is free: the peer that holds it is stopped, and
+/// tells nothing.
 const LIMBO_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The shared-memory method.
@@ -130,6 +138,11 @@ pub struct Shm {
     bell: Bell,
     epoll: Epoll,
     listener: Option<RecordListener>,
+    /// See [`handshake::farewell`].
+    farewell: Vec<u8>,
+    told_of_shortage: Option<Instant>,
+    /// Until when the listener rests.
+    paused_until: Option<Instant>,
     half_open: Vec<HalfOpen>,
     next_half_open: u64,
     peers: Peers,
@@ -152,6 +165,9 @@ pub struct Shm {
     /// Peers whose connection is to be given up.
     ailing: Vec<Peer>,
     polls: u64,
+    relay: Relaying,
+    /// The sleep that was announced on the doorbell's word, if it is not 0.
+    parking: u64,
     /// How often this process has gone to sleep, or tried to, and in which poll last.
     sleeps: u64,
     slept_at: u64,
@@ -201,9 +217,12 @@ impl Shm {
             bell: Bell::new(bell),
             epoll: Epoll::new().map_err(system("creating an epoll set"))?,
             listener: None,
+            farewell: handshake::farewell(),
+            told_of_shortage: None,
+            paused_until: None,
             half_open: Vec::new(),
             next_half_open: 0,
-            peers: Peers::new(bell_format::OWN_BIT),
+            peers: Peers::new(bell_format::MAX_PEERS),
             by_address: HashMap::new(),
             hot: Vec::new(),
             busy: VecDeque::new(),
@@ -215,6 +234,8 @@ impl Shm {
             pending: Vec::new(),
             ailing: Vec::new(),
             polls: 0,
+            relay: Relaying::default(),
+            parking: 0,
             sleeps: 0,
             slept_at: 0,
             attention: false,
@@ -343,7 +364,7 @@ impl Method for Shm {
             .add(address.clone(), true, Link::Idle)
             .ok_or(Error::Limit {
                 what: "peers of one shared-memory instance",
-                limit: bell_format::OWN_BIT as usize,
+                limit: bell_format::MAX_PEERS as usize,
             })?;
         self.by_address.insert(address, peer);
         Ok(peer)
@@ -443,7 +464,7 @@ impl Method for Shm {
         }
         let shares = self.sharing.offers;
         let pair = self.pair_for_send(peer)?;
-        pair.shares = shares;
+        pair.shares = shares && pair.may_help();
         if !pair.transfers.start(transfer) {
             return Err(SendError::WouldBlock);
         }
@@ -476,9 +497,8 @@ impl Method for Shm {
 
     fn allocate(&mut self, len: usize) -> Result<Memory, Error> {
         let object = self.keys.next();
-        let memory = objects::allocate(len, object).map_err(system(format!(
-            "allocating {len} bytes of shareable memory"
-        )))?;
+        let memory =
+            objects::allocate(len, object).map_err(system("allocating shareable memory"))?;
         self.objects.push((object, memory.watch()));
         Ok(memory)
     }
@@ -496,16 +516,18 @@ impl Method for Shm {
         if !self.pending.is_empty() || !self.half_open.is_empty() {
             self.check_pending(now);
         }
+        self.resume_listener(now);
         self.retire_objects();
         self.limbo.look();
         self.look_around(sink);
     }
 
     fn arm(&mut self) -> bool {
-        self.prepare_sleep(Bed::Descriptors).is_some()
+        self.prepare_sleep(SleepOn::Descriptors, None).is_some()
     }
 
     fn disarm(&mut self) {
+        self.parking = 0;
         doorbell::disarm(&self.bell);
         self.want_rings(false);
     }
@@ -514,20 +536,30 @@ impl Method for Shm {
         self.epoll.as_fd()
     }
 
-    fn doze(&mut self, limit: Duration) -> bool {
-        // Those who are about to be met speak on sockets.
-        if !self.pending.is_empty() || !self.half_open.is_empty() {
-            return false;
+    fn prepare_park(&mut self, flag: &WakeFlag) -> Parking {
+        // Connections that are being made have deadlines and sockets of their own: seldom, and never for long.
+        let meets = !self.pending.is_empty() || !self.half_open.is_empty();
+        if meets || !self.relay.listen(self.sleeps, &self.epoll, &self.bell) {
+            return Parking::Unsupported;
         }
-        if let Some(sleep) = self.prepare_sleep(Bed::Word) {
-            self.bell.doze(sleep, limit);
-            doorbell::disarm(&self.bell);
+        match self.announce_park(flag) {
+            Some(sleep) => {
+                self.parking = sleep;
+                Parking::Prepared
+            }
+            None => Parking::Refused,
         }
-        self.want_rings(false);
-        true
     }
 
-    fn rouser(&self) -> Option<Arc<dyn Rouse>> {
+    fn park(&self, until: Option<Instant>) -> bool {
+        if self.parking == 0 {
+            return true;
+        }
+        let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
+        self.bell.park(self.parking, limit)
+    }
+
+    fn unparker(&self) -> Option<Arc<dyn Unpark>> {
         Some(Arc::new(self.bell.clone()))
     }
 
@@ -550,7 +582,11 @@ impl Method for Shm {
         let half_open = self.half_open.iter().map(|half| half.deadline);
         // What a stopped peer holds does not tell when it is free.
         let limbo = (!self.limbo.is_empty()).then(|| Instant::now() + LIMBO_INTERVAL);
-        waiting.chain(half_open).chain(limbo).min()
+        waiting
+            .chain(half_open)
+            .chain(limbo)
+            .chain(self.paused_until)
+            .min()
     }
 
     fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink) {

@@ -9,7 +9,7 @@ use loom::sync::{Arc, Condvar, Mutex, Notify};
 use loom::thread;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
-use super::doorbell::{self, Bed, BellMemory};
+use super::doorbell::{self, BellMemory, SleepOn};
 use super::ring::{Consumer, Front, Producer, RingMemory, Sent};
 use causeway_wire::shm::SlotKind;
 
@@ -29,37 +29,37 @@ struct Shared {
 
 /// A doorbell with the descriptor that its owner sleeps on, and the kernel's queue of those who sleep on its
 /// word.
-struct Bell {
+pub(super) struct Bell {
     armed: AtomicU64,
     summary: AtomicU64,
     bitmap: AtomicU64,
     sleep: Notify,
-    dozers: (Mutex<()>, Condvar),
+    parked: (Mutex<()>, Condvar),
 }
 
 impl Bell {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             armed: AtomicU64::new(0),
             summary: AtomicU64::new(0),
             bitmap: AtomicU64::new(0),
             sleep: Notify::new(),
-            dozers: (Mutex::new(()), Condvar::new()),
+            parked: (Mutex::new(()), Condvar::new()),
         }
     }
 
     /// As the kernel's futex: sleeps if the word is `sleep`, which is looked at under its lock.
-    fn doze(&self, sleep: u64) {
-        let queue = self.dozers.0.lock().unwrap();
+    fn park(&self, sleep: u64) {
+        let queue = self.parked.0.lock().unwrap();
         if self.armed.load(Relaxed) == sleep {
-            drop(self.dozers.1.wait(queue).unwrap());
+            drop(self.parked.1.wait(queue).unwrap());
         }
     }
 
-    fn sleep(&self, sleep: u64, bed: Bed) {
-        match bed {
-            Bed::Descriptors => self.sleep.wait(),
-            Bed::Word => self.doze(sleep),
+    pub(super) fn sleep(&self, sleep: u64, on: SleepOn) {
+        match on {
+            SleepOn::Descriptors => self.sleep.wait(),
+            SleepOn::Word => self.park(sleep),
         }
     }
 
@@ -67,7 +67,17 @@ impl Bell {
         self.ring_bit(0);
     }
 
-    fn ring_bit(&self, bit: u32) {
+    /// A descriptor of the owner becomes readable.
+    pub(super) fn notify(&self) {
+        self.sleep.notify();
+    }
+
+    /// The owner's sleep on the word ends by the clock.
+    pub(super) fn time_is_up(&self) {
+        self.wake_parked();
+    }
+
+    pub(super) fn ring_bit(&self, bit: u32) {
         if let Some(sleep) = doorbell::ring(self, bit)
             && !doorbell::call(self, sleep)
         {
@@ -91,9 +101,9 @@ impl BellMemory for Bell {
     fn full_fence(&self) {
         fence(SeqCst);
     }
-    fn wake_dozer(&self) {
-        let _queue = self.dozers.0.lock().unwrap();
-        self.dozers.1.notify_all();
+    fn wake_parked(&self) {
+        let _queue = self.parked.0.lock().unwrap();
+        self.parked.1.notify_all();
     }
 }
 
@@ -168,7 +178,7 @@ fn take(ring: &mut Consumer<ModelRing>, shared: &Shared, next: &mut u64) -> bool
 }
 
 /// Polls twice at most, then sleeps, as a caller of the method does.
-fn receive(shared: &Arc<Shared>, packets: u64, bed: Bed, warms: bool) {
+fn receive(shared: &Arc<Shared>, packets: u64, on: SleepOn, warms: bool) {
     let mut ring = Consumer::new(ModelRing(Arc::clone(shared)), 56);
     let (mut next, mut hot, mut rung, mut number) = (0, true, Vec::new(), 0);
     let mut chilled = false;
@@ -189,7 +199,7 @@ fn receive(shared: &Arc<Shared>, packets: u64, bed: Bed, warms: bool) {
             }
         }
         number += 1;
-        let sleep = doorbell::sleep(number, bed);
+        let sleep = doorbell::sleep(number, on);
         doorbell::arm(&shared.receiver, sleep);
         if hot {
             if !chilled {
@@ -203,13 +213,13 @@ fn receive(shared: &Arc<Shared>, packets: u64, bed: Bed, warms: bool) {
         fence(SeqCst);
         hot = hot && ring.is_ready();
         if !hot && !doorbell::is_rung(&shared.receiver) {
-            shared.receiver.sleep(sleep, bed);
+            shared.receiver.sleep(sleep, on);
         }
         doorbell::disarm(&shared.receiver);
     }
 }
 
-fn send(shared: &Arc<Shared>, packets: u64, bed: Bed) {
+fn send(shared: &Arc<Shared>, packets: u64, on: SleepOn) {
     let mut ring = Producer::new(ModelRing(Arc::clone(shared)));
     let (mut rung, mut sleeps) = (Vec::new(), 0);
     for packet in 0..packets {
@@ -226,11 +236,11 @@ fn send(shared: &Arc<Shared>, packets: u64, bed: Bed) {
                 Sent::Corrupt => panic!("an index went backwards"),
                 Sent::Full => {
                     sleeps += 1;
-                    let sleep = doorbell::sleep(sleeps, bed);
+                    let sleep = doorbell::sleep(sleeps, on);
                     doorbell::arm(&shared.sender, sleep);
                     fence(SeqCst);
                     if !doorbell::is_rung(&shared.sender) {
-                        shared.sender.sleep(sleep, bed);
+                        shared.sender.sleep(sleep, on);
                     }
                     doorbell::disarm(&shared.sender);
                     doorbell::collect(&shared.sender, &mut rung);
@@ -241,7 +251,7 @@ fn send(shared: &Arc<Shared>, packets: u64, bed: Bed) {
     }
 }
 
-fn explore(packets: u64, preemptions: usize, bed: Bed, warms: bool) {
+fn explore(packets: u64, preemptions: usize, on: SleepOn, warms: bool) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
     model.max_branches = 100_000;
@@ -249,9 +259,9 @@ fn explore(packets: u64, preemptions: usize, bed: Bed, warms: bool) {
         let shared = Shared::new();
         let sender = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || send(&shared, packets, bed))
+            thread::spawn(move || send(&shared, packets, on))
         };
-        receive(&shared, packets, bed, warms);
+        receive(&shared, packets, on, warms);
         sender.join().unwrap();
     });
 }
@@ -259,28 +269,28 @@ fn explore(packets: u64, preemptions: usize, bed: Bed, warms: bool) {
 /// Sleepers of both kinds: the receiver has caught up, the sender has filled the ring.
 #[test]
 fn loom_no_wake_up_is_lost_over_a_full_ring() {
-    explore(5, 2, Bed::Descriptors, true);
+    explore(5, 2, SleepOn::Descriptors, true);
 }
 
-/// The same for those who doze, and for a receiver whose ring stays cold while it polls it.
+/// The same for parked ones, and for a receiver whose ring stays cold while it polls it.
 #[test]
-fn loom_no_doze_lasts_over_a_full_ring() {
-    explore(5, 2, Bed::Word, false);
+fn loom_nobody_stays_parked_over_a_full_ring() {
+    explore(5, 2, SleepOn::Word, false);
 }
 
 #[test]
-fn loom_no_packet_is_lost_between_cold_and_dozing() {
-    explore(2, 3, Bed::Word, false);
-    explore(2, 3, Bed::Word, true);
+fn loom_no_packet_is_lost_between_cold_and_parked() {
+    explore(2, 3, SleepOn::Word, false);
+    explore(2, 3, SleepOn::Word, true);
 }
 
 #[test]
 fn loom_no_packet_is_lost_between_cold_and_asleep() {
-    explore(2, 3, Bed::Descriptors, true);
+    explore(2, 3, SleepOn::Descriptors, true);
 }
 
 /// Sleeps until all of `bits` were rung.
-fn await_bits(bell: &Bell, bits: u32, bed: Bed) {
+fn await_bits(bell: &Bell, bits: u32, on: SleepOn) {
     let (mut seen, mut sleeps, mut rung) = (0u32, 0, Vec::new());
     while seen & bits != bits {
         doorbell::collect(bell, &mut rung);
@@ -289,11 +299,11 @@ fn await_bits(bell: &Bell, bits: u32, bed: Bed) {
             continue;
         }
         sleeps += 1;
-        let sleep = doorbell::sleep(sleeps, bed);
+        let sleep = doorbell::sleep(sleeps, on);
         doorbell::arm(bell, sleep);
         fence(SeqCst);
-        if !doorbell::is_rung(bell) {
-            bell.sleep(sleep, bed);
+        if doorbell::is_quiet(bell, []) {
+            bell.sleep(sleep, on);
         }
         doorbell::disarm(bell);
     }
@@ -301,7 +311,7 @@ fn await_bits(bell: &Bell, bits: u32, bed: Bed) {
 
 /// Two ringers for one sleeper: one that is late with taking the announcement back does not hide the
 /// next sleep from the other.
-fn two_ringers(bed: Bed) {
+fn two_ringers(on: SleepOn) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
@@ -310,7 +320,7 @@ fn two_ringers(bed: Bed) {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.receiver.ring_bit(bit))
         });
-        await_bits(&shared.receiver, 0b11, bed);
+        await_bits(&shared.receiver, 0b11, on);
         for ringer in ringers {
             ringer.join().unwrap();
         }
@@ -319,16 +329,16 @@ fn two_ringers(bed: Bed) {
 
 #[test]
 fn loom_two_ringers_wake_one_sleeper() {
-    two_ringers(Bed::Descriptors);
+    two_ringers(SleepOn::Descriptors);
 }
 
 #[test]
-fn loom_two_ringers_wake_one_dozer() {
-    two_ringers(Bed::Word);
+fn loom_two_ringers_wake_one_that_is_parked() {
+    two_ringers(SleepOn::Word);
 }
 
 /// A ringer that gets only as far as `mute` does not keep the other from waking.
-fn a_mute_ringer(bed: Bed, mute: fn(&Bell, u64)) {
+fn a_mute_ringer(on: SleepOn, mute: fn(&Bell, u64)) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
@@ -345,7 +355,7 @@ fn a_mute_ringer(bed: Bed, mute: fn(&Bell, u64)) {
             let shared = Arc::clone(&shared);
             thread::spawn(move || shared.receiver.ring_bit(1))
         };
-        await_bits(&shared.receiver, 0b10, bed);
+        await_bits(&shared.receiver, 0b10, on);
         mute.join().unwrap();
         ringer.join().unwrap();
     });
@@ -353,13 +363,15 @@ fn a_mute_ringer(bed: Bed, mute: fn(&Bell, u64)) {
 
 #[test]
 fn loom_a_ringer_that_cannot_wake_hides_no_sleeper() {
-    a_mute_ringer(Bed::Descriptors, |_, _| {});
+    a_mute_ringer(SleepOn::Descriptors, |_, _| {});
 }
 
 /// It dies behind its call.
 #[test]
-fn loom_a_ringer_that_dies_hides_no_dozer() {
-    a_mute_ringer(Bed::Word, |bell, sleep| doorbell::mark_called(bell, sleep));
+fn loom_a_ringer_that_dies_hides_nobody_that_is_parked() {
+    a_mute_ringer(SleepOn::Word, |bell, sleep| {
+        doorbell::mark_called(bell, sleep)
+    });
 }
 
 /// Without the look after the arming, a wake-up is lost: the model would find it.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 
+use causeway_sys::limits;
 use causeway_sys::memfd;
 use causeway_sys::memory::Memory;
 use causeway_wire::region::ObjectSpan;
@@ -42,6 +43,8 @@ pub(super) fn allocate(len: usize, object: u64) -> io::Result<Memory> {
         .max(1)
         .checked_next_multiple_of(PAGE)
         .ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
+    // The kernel would promise any size: a memory file is a hole at first.
+    limits::check_memory(whole)?;
     let file = memfd::create_fixed("causeway-memory", whole)?;
     let memory = Memory::map_object(file, whole, object)?;
     if whole <= PRESENT_BYTES {

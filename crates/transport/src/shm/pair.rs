@@ -14,7 +14,7 @@ use causeway_wire::codec::Wire;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::shm::{
     FLAG_MEMBARRIER, MAX_RECORD_BYTES, PairLayout, Process, Record, SLOT_BYTES, SlotKind,
-    WAKE_RECORD, Welcome, doorbell as bell_format,
+    WAKE_RECORD, Welcome, Why, doorbell as bell_format,
 };
 
 use super::assist::{self, Assists, Offers};
@@ -26,7 +26,7 @@ use super::objects::Objects;
 use super::regions::{Exports, Imports};
 use super::ring::{Consumer, Producer, Sent};
 use super::transfer::Transfers;
-use crate::error::{PeerError, SendError};
+use crate::error::{PeerError, SendError, TOO_MANY_OPEN};
 use crate::method::Direction;
 
 /// How far the connection has come.
@@ -342,16 +342,10 @@ impl Pair {
                 let bell = descriptors.next().ok_or_else(missing)?;
                 self.meet(flags, process, bell)
             }
-            (
-                Record::Refused {
-                    reason,
-                    unauthorised,
-                },
-                Stage::Greeting,
-            ) => Err(if unauthorised {
-                PeerError::Unauthorised(reason)
-            } else {
-                PeerError::Refused(reason)
+            (Record::Refused { reason, why }, Stage::Greeting) => Err(match why {
+                Why::Unauthorised => PeerError::Unauthorised(reason),
+                Why::Full => PeerError::Full(reason),
+                Why::Other => PeerError::Refused(reason),
             }),
             (Record::Wake, _) => Ok(()),
             (Record::Goodbye, _) => {
@@ -393,9 +387,7 @@ impl Pair {
             }
             // The requests to copy through it are answered with a refusal.
             (Record::Bulk, Stage::Up) => Ok(()),
-            (Record::Welcome(_), Stage::Greeting) => Err(PeerError::Broken(
-                "this process has too many open files to take the peer's doorbell".to_owned(),
-            )),
+            (Record::Welcome(_), Stage::Greeting) => Err(PeerError::Exhausted(TOO_MANY_OPEN)),
             (record, _) => self.take_record(record, Vec::new()),
         }
     }
@@ -541,6 +533,15 @@ pub(super) fn refusal(error: &std::io::Error) -> String {
         _ => "",
     };
     format!("cross-memory attach: {error}{hint}")
+}
+
+impl Pair {
+    /// Whether the peer may be believed what it says it has copied into our memory. That it left some of it as it
+    /// was is not seen; a process of our own user could read what was there by other ways.
+    pub(super) fn may_help(&self) -> bool {
+        self.credentials
+            .is_some_and(|peer| peer.uid == self.own.uid)
+    }
 }
 
 /// Whether a process of user `own` lets itself be reached by, or reaches out to, one of user `peer`.

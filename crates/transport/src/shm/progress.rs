@@ -10,7 +10,7 @@ use causeway_wire::shm::SlotKind;
 
 use super::Shm;
 use super::bulk;
-use super::doorbell::{self, Bed, BellMemory};
+use super::doorbell::{self, BellMemory, SleepOn};
 use super::handshake::{HALF_OPEN_KEY, LISTENER_KEY};
 use super::pair::{Pair, Stage};
 use super::peers::{Entry, Link};
@@ -19,6 +19,7 @@ use super::transfer::{self, Step};
 use super::{assist, cooperate};
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
+use crate::wake::WakeFlag;
 
 /// Packets taken from one ring in one poll, so that one peer cannot starve the others.
 const BURST: usize = 32;
@@ -33,7 +34,7 @@ const HANDSHAKE_POLLS: u64 = 32;
 const QUIET_POLLS: u64 = 4096;
 
 /// How long nobody sleeps after it has copied a part of a shared transfer: longer than the other side takes
-/// for its part, and than waking up would.
+/// for its part, and than waking up would. It goes on polling so long; no sleep ends by it.
 const LINGER: Duration = Duration::from_micros(100);
 /// A process that slept within so many polls is likely to sleep again soon: its peers go on ringing, which
 /// costs them less than telling them otherwise and back costs us (a fence in every process).
@@ -384,14 +385,26 @@ impl Shm {
         self.hot.len() > before
     }
 
-    /// Announces a sleep; `None` if there is something to poll for.
-    pub(super) fn prepare_sleep(&mut self, bed: Bed) -> Option<u64> {
+    /// Announces a sleep on the doorbell's word; `None` if there is something to poll for, or `flag` is set.
+    pub(super) fn announce_park(&mut self, flag: &WakeFlag) -> Option<u64> {
+        if self.relay.take_report() {
+            self.attention = true;
+            return None;
+        }
+        self.prepare_sleep(SleepOn::Word, Some(flag))
+    }
+
+    /// Announces a sleep; `None` if there is something to poll for, or `flag` is set.
+    ///
+    /// All looks come behind the announcement and a fence. What comes before a look is seen by it, and what comes
+    /// later is told by somebody who has seen the announcement.
+    pub(super) fn prepare_sleep(&mut self, on: SleepOn, flag: Option<&WakeFlag>) -> Option<u64> {
         if !self.ailing.is_empty() || !self.busy.is_empty() || self.attention || self.lingers() {
             return None;
         }
         self.sleeps += 1;
         self.slept_at = self.polls;
-        let sleep = doorbell::sleep(self.sleeps, bed);
+        let sleep = doorbell::sleep(self.sleeps, on);
         doorbell::arm(&self.bell, sleep);
         self.want_rings(true);
         let cooling = std::mem::take(&mut self.hot);
@@ -400,13 +413,15 @@ impl Shm {
         let met = self.has_news_of_pending();
         self.look_at_helpers();
         let copies = !self.busy.is_empty() || self.can_help();
-        if ready || met || copies || doorbell::is_rung(&self.bell) {
+        let relayed = self.relay.flag().filter(|_| on == SleepOn::Word);
+        let is_quiet = doorbell::is_quiet(&self.bell, flag.into_iter().chain(relayed));
+        if ready || met || copies || !is_quiet {
             self.attention |= met;
             doorbell::disarm(&self.bell);
             return None;
         }
         // Whatever ends a sleep on descriptors, the sockets are looked at, or a wake-up would stay there.
-        self.attention = bed == Bed::Descriptors;
+        self.attention = on == SleepOn::Descriptors;
         Some(sleep)
     }
 

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use causeway_sys::limits::Shortage;
 use causeway_sys::net;
 use causeway_wire::tcp::{Auth, Holder, Refusal, Ticket};
 use rustix::event::epoll;
@@ -14,6 +15,7 @@ use rustix::io::Errno;
 use super::handshake::{Agreement, Handshake, Role, Terms, has_fast_aes};
 use super::link::{Link, Phase, broken};
 use super::slots::{FIRST_RESERVED_GENERATION, Origin, PeerState};
+use super::strangers::Source;
 use super::{Tcp, TcpConfig, resolve};
 use crate::error::PeerError;
 use crate::method::{Identity, Peer, Silence, Sink};
@@ -21,11 +23,15 @@ use crate::method::{Identity, Peer, Silence, Sink};
 /// The most connections that one poll accepts per listener.
 const ACCEPTS_PER_POLL: usize = 32;
 
-/// How long a listener rests when there are no descriptors or no places.
+/// As many may be turned away in one poll, or take the places of others: whoever makes connections for nothing does not
+/// keep those who have one waiting.
+const REFUSALS_PER_POLL: u32 = 8;
+
+/// How long a listener rests when nobody can even be turned away: nothing tells when somebody can.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// A half-open connection may be put out for a new one after this.
-const HALF_OPEN_GRACE: Duration = Duration::from_secs(1);
+/// That connections are turned away is told so often at most.
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The kernel's overflow group, for processes whose group is not known.
 const NO_GROUP: u32 = 65534;
@@ -149,50 +155,54 @@ impl Tcp {
 
     /// Accepts what waits at a listener. Answers whether anybody came.
     pub(super) fn accept_some(&mut self, index: usize) -> bool {
-        for _ in 0..ACCEPTS_PER_POLL {
-            if !self.has_place() {
-                self.pause_listener(index);
-                return true;
-            }
+        let mut turned_away = 0;
+        for accepted in 0..ACCEPTS_PER_POLL {
             let Some(listener) = self.listeners.get(index) else {
                 return false;
             };
-            match net::accept(&listener.socket) {
+            let welcome = match net::accept(&listener.socket) {
                 Ok(Some(socket)) => self.welcome(socket),
-                Ok(None) => return true,
-                Err(error) => {
-                    tracing::warn!(%error, "accepting TCP connections pauses");
-                    self.pause_listener(index);
-                    return true;
-                }
+                Ok(None) => return accepted > 0,
+                Err(error) => match self.turn_one_away(index, &error) {
+                    Some(came) => !came,
+                    None => return true,
+                },
+            };
+            turned_away += u32::from(!welcome);
+            if turned_away >= REFUSALS_PER_POLL {
+                return true;
             }
         }
         true
     }
 
-    /// Whether one more half-open connection may stand. Puts out one that takes too long if that
-    /// makes the place.
-    fn has_place(&mut self) -> bool {
-        if self.half_open < self.config.max_half_open {
-            return true;
-        }
+    /// There are no descriptors, or something else keeps us from accepting. Answers whether somebody was told so;
+    /// nothing if all that helps is to wait.
+    fn turn_one_away(&mut self, index: usize, error: &io::Error) -> Option<bool> {
         let now = Instant::now();
-        let oldest = self
-            .timed
-            .iter()
-            .filter_map(|&peer| self.slots.get(peer))
-            .filter(|state| state.is_half_open())
-            .filter_map(|state| Some((state.link.as_ref()?.trust_deadline, state.handle)))
-            .min();
-        match oldest {
-            Some((deadline, peer))
-                if now + self.config.connect_timeout >= deadline + HALF_OPEN_GRACE =>
-            {
-                self.end(peer, PeerError::TimedOut(1000), &mut Silence);
-                true
-            }
-            _ => false,
+        let is_news = self
+            .told_of_shortage
+            .is_none_or(|told| told + TELL_INTERVAL <= now);
+        if is_news {
+            self.told_of_shortage = Some(now);
+            tracing::warn!(%error, "TCP connections are turned away");
         }
+        let listener = self.listeners.get(index)?;
+        let config = &self.config;
+        let came = match Shortage::of(error) {
+            Some(shortage) if shortage.is_of_descriptors() => self.reserve.spend(|| {
+                let socket = net::accept(&listener.socket)?;
+                if let Some(socket) = &socket {
+                    refuse(config, socket, Refusal::NoDescriptors);
+                }
+                io::Result::Ok(socket.is_some())
+            }),
+            _ => Err(io::ErrorKind::Other.into()),
+        };
+        if came.is_err() {
+            self.pause_listener(index);
+        }
+        came.ok()
     }
 
     fn pause_listener(&mut self, index: usize) {
@@ -213,41 +223,100 @@ impl Tcp {
         }
     }
 
-    /// Somebody has connected to us.
-    fn welcome(&mut self, socket: OwnedFd) {
+    /// A connection was made to us. Answers whether its handshake may go on.
+    fn welcome(&mut self, socket: OwnedFd) -> bool {
         let now = Instant::now();
-        let Ok(remote) = net::peer_address(&socket) else {
-            return; // it has gone already
+        let (Ok(remote), Ok(local)) = (net::peer_address(&socket), net::local_address(&socket))
+        else {
+            return false; // it has gone already
         };
         let Some(address) = resolve::describe(remote) else {
-            return;
+            return false;
         };
-        if net::tune(&socket, self.config.liveness_timeout).is_err() {
-            return; // likewise
-        }
-        let mut handshake = Self::handshake(&self.config, Role::Responder, &socket, None);
-        if self.slots.len() >= self.config.max_peers {
+        let source = match self.source(local, remote) {
+            Ok(source) => source,
+            Err(refusal) => {
+                if let Some(refusal) = refusal {
+                    tracing::debug!(%address, ?refusal, "a TCP connection is turned away");
+                    refuse(&self.config, &socket, refusal);
+                }
+                return false;
+            }
+        };
+        if self.slots.len() - self.strangers.len() >= self.config.max_peers {
             tracing::warn!(%address, limit = self.config.max_peers, "a TCP peer is turned away");
-            handshake.refuse(Refusal::Full);
-            let bytes = handshake.take_output();
-            let _ = net::send_pieces(&socket, &[net::Piece::Bytes(&bytes)]);
-            return;
+            refuse(&self.config, &socket, Refusal::Full);
+            return false;
         }
+        if net::tune(&socket, self.config.liveness_timeout).is_err() {
+            return false; // it has gone meanwhile
+        }
+        let in_its_way = self.strangers.makes_room(source);
+        if let Some(peer) = in_its_way {
+            self.put_out(peer);
+        }
+        let handshake = Self::handshake(&self.config, Role::Responder, &socket, None);
         let deadline = now + self.config.connect_timeout;
         let bounds = self.bounds();
+        let strangers = &mut self.strangers;
         let peer = self.slots.insert(|handle| {
-            PeerState::new(handle, Origin::Accepted { told: false }, address, bounds)
+            let origin = Origin::Stranger(strangers.add(source, handle, now));
+            PeerState::new(handle, origin, address, bounds)
         });
-        self.half_open += 1;
         let data = epoll::EventData::new_u64(peer.0);
         let watched = epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN);
         if let Some(state) = self.slots.get_mut(peer) {
             let phase = Phase::Shaking(Box::new(handshake));
             state.link = Some(Link::new(socket, phase, now, deadline));
-            Self::make_timed(&mut self.timed, state);
         }
         if let Err(error) = watched {
             self.end(peer, broken(&error.into()), &mut Silence);
+        }
+        in_its_way.is_none()
+    }
+
+    /// Ends a stranger's connection for another one, and says so.
+    fn put_out(&mut self, peer: Peer) {
+        let state = self.slots.get_mut(peer);
+        if let Some(link) = state.and_then(|state| state.link.as_mut())
+            && let Phase::Shaking(handshake) = &mut link.phase
+        {
+            handshake.refuse(Refusal::Full);
+            let bytes = handshake.take_output();
+            // Best effort: the end of the connection says the same with fewer words.
+            let _ = link.send_step(&bytes);
+        }
+        self.end(peer, PeerError::Disconnected, &mut Silence);
+    }
+
+    /// Where a connection comes from, or why it goes no further: without a key, other users of this host cost
+    /// nothing but this question. Nothing is said to one that has gone already.
+    fn source(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Source, Option<Refusal>> {
+        if !net::is_same_host(local, remote) {
+            return Ok(Source::host(remote.ip()));
+        }
+        let owner = match self.owners.of_other_end(local, remote) {
+            Ok(owner) => owner.ok_or(None)?,
+            Err(error) if Shortage::of(&error).is_some() => {
+                return Err(Some(Refusal::NoDescriptors));
+            }
+            // The handshake will ask again, and say what the kernel does not tell.
+            Err(_) => return Ok(Source::host(remote.ip())),
+        };
+        let me = rustix::process::geteuid().as_raw();
+        if self.config.key.is_none() && !is_let_in(owner.uid, me, false) {
+            return Err(Some(Refusal::OtherUser));
+        }
+        Ok(Source::User(owner.uid))
+    }
+
+    /// A connection of a stranger's is trusted, and what it turns out to be.
+    pub(super) fn trust(&mut self, peer: Peer, origin: Origin) {
+        let Some(state) = self.slots.get_mut(peer) else {
+            return;
+        };
+        if let Origin::Stranger(stranger) = std::mem::replace(&mut state.origin, origin) {
+            self.strangers.remove(stranger, peer);
         }
     }
 
@@ -312,9 +381,8 @@ impl Tcp {
         let lanes = agreement.lanes;
         let rest = link.agree(agreement);
         link.last_heard = Instant::now();
-        if let Origin::Accepted { told } = &mut state.origin {
-            *told = true;
-            self.half_open -= 1;
+        if state.is_half_open() {
+            self.trust(peer, Origin::Accepted);
             sink.peer_up(peer);
             self.invite(peer, lanes);
         }
@@ -337,12 +405,30 @@ impl Tcp {
 fn connect_error(error: &io::Error, target: &SocketAddr) -> PeerError {
     match Errno::from_io_error(error) {
         Some(Errno::CONNREFUSED) => PeerError::Refused(format!("at {target}: {error}")),
-        _ => PeerError::Broken(format!("connecting to {target}: {error}")),
+        _ => match PeerError::of_system(error) {
+            PeerError::Broken(reason) => {
+                PeerError::Broken(format!("connecting to {target}: {reason}"))
+            }
+            exhausted => exhausted,
+        },
     }
 }
 
-/// Without a key: whether the other end of this connection is a process of our user on this host.
-/// Root is let in, and may reach out to anybody; but nobody else gets in with root.
+/// Says to a connection that was just made why it ends. Best effort: a fresh socket takes so few bytes.
+fn refuse(config: &TcpConfig, socket: &OwnedFd, refusal: Refusal) {
+    let mut handshake = Tcp::handshake(config, Role::Responder, socket, None);
+    handshake.refuse(refusal);
+    let bytes = handshake.take_output();
+    let _ = net::send_pieces(socket, &[net::Piece::Bytes(&bytes)]);
+}
+
+/// Whether a process of user `me` without a key talks to one of user `uid` on the same host. Root is let in, and may
+/// reach out to anybody; but nobody else gets in with root.
+pub(super) fn is_let_in(uid: u32, me: u32, we_reach_out: bool) -> bool {
+    uid == me || uid == 0 || (we_reach_out && me == 0)
+}
+
+/// Without a key: whether the other end of this connection is a process on this host that [`is_let_in`].
 fn same_user(socket: &OwnedFd, holder: Holder, we_reach_out: bool) -> Result<Identity, String> {
     let unknown =
         |error: io::Error| format!("the kernel does not say whose process it is: {error}");
@@ -358,7 +444,7 @@ fn same_user(socket: &OwnedFd, holder: Holder, we_reach_out: bool) -> Result<Ide
         return Err(format!("no process holds the other end at {theirs}"));
     };
     let uid = owner.uid;
-    if uid != me && uid != 0 && !(we_reach_out && me == 0) {
+    if !is_let_in(uid, me, we_reach_out) {
         return Err(format!(
             "the process at {theirs} belongs to user {uid}, this one to user {me}; \
              different users need a cluster key"

@@ -32,7 +32,8 @@ pub struct TcpConfig {
     pub max_transfers: usize,
     /// How many peers there may be.
     pub max_peers: usize,
-    /// How many connections that are not trusted yet may stand at one time.
+    /// How many connections that are not trusted yet may stand at one time, beside the peers; at most a quarter of
+    /// the files that the process may have open. A user of this host, or another host, has half of them at most.
     pub max_half_open: usize,
     /// How many connections with one peer there may be, if the other side takes as many: beyond the
     /// first, which carries packets, they are made when the first large transfer starts and carry
@@ -51,7 +52,7 @@ impl Default for TcpConfig {
             queue_bytes: 1 << 20,
             max_transfers: 1024,
             max_peers: 1 << 16,
-            max_half_open: 256,
+            max_half_open: 1024,
             lanes: default_lanes(),
         }
     }

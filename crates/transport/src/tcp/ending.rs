@@ -40,15 +40,15 @@ impl Tcp {
                 state.session = Session::new(bounds);
                 sink.peer_down(peer, cause);
             }
-            Origin::Accepted { told: true } => {
+            Origin::Accepted => {
                 state.session.fail(&cause, peer, sink);
                 state.session = Session::new(bounds);
                 state.gone = Some(cause.clone());
                 sink.peer_down(peer, cause);
             }
-            Origin::Accepted { told: false } => {
+            Origin::Stranger(stranger) => {
                 tracing::debug!(address = %state.address, %cause, "a TCP connection came to nothing");
-                self.half_open -= 1;
+                self.strangers.remove(stranger, peer);
                 self.slots.remove(peer);
             }
             Origin::Lane { of, .. } => {
@@ -133,6 +133,7 @@ impl Tcp {
         self.listeners.clear();
         while self.still_sends() && Instant::now() < until {
             self.due.clear();
+            // All connections are looked at each time: the process leaves, and has nothing better to do.
             let wait = Timespec {
                 tv_sec: 0,
                 tv_nsec: 10_000_000,
@@ -194,6 +195,10 @@ impl Tcp {
                 listener.paused_until = None;
                 self.watch_listener(index, epoll::EventFlags::IN);
             }
+        }
+        let patience_ms = self.config.connect_timeout.as_millis() as u64;
+        while let Some(peer) = self.strangers.overdue(now) {
+            self.end(peer, PeerError::TimedOut(patience_ms), &mut Silence);
         }
         let mut at = 0;
         while let Some(&peer) = self.timed.get(at) {
@@ -285,6 +290,9 @@ impl Tcp {
             .listeners
             .iter()
             .filter_map(|listener| listener.paused_until);
-        peers.chain(listeners).min()
+        peers
+            .chain(listeners)
+            .chain(self.strangers.deadline())
+            .min()
     }
 }

@@ -24,7 +24,7 @@ use causeway_wire::tcp::{
 };
 
 use super::config::KEY_BYTES;
-use crate::error::PeerError;
+use crate::error::{NO_DESCRIPTORS, PeerError};
 
 /// The Noise protocol: no static keys, the cluster's key as pre-shared key from the first message.
 /// The cipher is the faster one that is safe on both sides' processors: AES without instructions for
@@ -185,7 +185,16 @@ impl Handshake {
                         return self.all_taken();
                     };
                     let hello = Hello::decode(hello).map_err(malformed)?;
-                    self.partial = rest.to_vec();
+                    let rest = rest.to_vec();
+                    // Who refuses may be gone already, and then the kernel says nothing about it.
+                    if self.role == Role::Initiator
+                        && let Ok(Some((step, _))) = Step::decode(&rest)
+                        && step.kind == StepKind::Refuse
+                    {
+                        self.state = State::Over;
+                        return Err(refused(step.refusal, "TCP"));
+                    }
+                    self.partial = rest;
                     self.on_hello(hello, verify)?;
                     None
                 }
@@ -422,16 +431,20 @@ fn broken_noise(error: snow::Error) -> PeerError {
 
 /// What a refusal means to who is refused; `format` is that of the method.
 pub(crate) fn refused(refusal: Refusal, format: &str) -> PeerError {
-    let version = format!("it speaks another version of the {format} format");
     let reason = match refusal {
-        Refusal::Version => version.as_str(),
+        Refusal::Version => {
+            return PeerError::Protocol(format!(
+                "it speaks another version of the {format} format"
+            ));
+        }
         Refusal::KeyNeeded => "it demands the cluster's key, and this process has none",
         Refusal::NoKey => "it has no cluster key, and this process demands one",
         Refusal::WrongKey => "it says that this process holds another cluster key",
         Refusal::OtherUser => {
             "it says that this process is not of its user on its host; use a cluster key"
         }
-        Refusal::Full => "it has as many peers as it takes",
+        Refusal::Full => return PeerError::Full("it has as many peers as it takes".to_owned()),
+        Refusal::NoDescriptors => return PeerError::Full(NO_DESCRIPTORS.to_owned()),
         Refusal::None => "it refuses without a reason",
     };
     PeerError::Unauthorised(reason.to_owned())

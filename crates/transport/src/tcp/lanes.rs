@@ -108,10 +108,7 @@ impl Tcp {
             let cause = "its ticket for a further lane is not valid".to_owned();
             return self.end(lane, PeerError::Unauthorised(cause), &mut Silence);
         };
-        if let Some(state) = self.slots.get_mut(lane) {
-            state.origin = Origin::Lane { of, ticket: None };
-            self.half_open -= 1;
-        }
+        self.trust(lane, Origin::Lane { of, ticket: None });
         if let Some(state) = self.slots.get_mut(of) {
             state.lanes.push(lane);
         }

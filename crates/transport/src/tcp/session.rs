@@ -13,8 +13,9 @@
 //! the lanes overtake each other.
 //!
 //! Parts: `inbox` finds the frames in the stream, `puts` and `gets` move data, each with both of its
-//! sides in one file, `cursor` walks lists of memory.
+//! sides in one file, `cursor` walks lists of memory, `coverage` knows which bytes have come.
 
+mod coverage;
 mod cursor;
 mod gets;
 mod inbox;
@@ -32,6 +33,7 @@ use causeway_wire::tcp::{
 use super::outbox::{Lender, Outbox};
 use crate::error::{PeerError, SendError, TransferError};
 use crate::method::{Access, Direction, Packet, Peer, Sink, Token, Transfer};
+use coverage::Coverage;
 
 /// The most answers that may wait for a peer that keeps the windows: all that it may have asked,
 /// and as much again in the one buffer that is partly sent.
@@ -52,6 +54,10 @@ pub struct Bounds {
 
 /// The lane that is always there.
 pub const MAIN: usize = 0;
+
+/// Pieces of an export that a peer may have written apart from each other for it to be followed which they
+/// are: more than frames of [`MAX_PIECE`] bytes can be ahead of others on further lanes.
+const MAX_WRITTEN_APART: usize = 1024;
 
 /// Transfers of at least so many bytes use further lanes.
 pub(super) const SPREAD_FROM_BYTES: u64 = 256 * 1024;
@@ -74,6 +80,8 @@ pub(super) struct Invitation {
 struct Export {
     memory: Memory,
     access: Access,
+    /// What the peer has written; `None` where it did so in more pieces than are followed.
+    written: Option<Coverage>,
 }
 
 /// One turn of the bulk frames, which take turns with each other.
@@ -292,6 +300,7 @@ impl Session {
         let export = Export {
             memory: memory.clone(),
             access,
+            written: Some(Coverage::default()),
         };
         self.exports.insert(key, export);
         RegionDescriptor {
@@ -305,6 +314,14 @@ impl Session {
     /// Whether `key` is in use.
     pub fn exports(&self, key: u64) -> bool {
         self.exports.contains_key(&key)
+    }
+
+    /// Whether the peer has written all of an export since it was made, each of its bytes at least once.
+    pub fn is_all_written(&self, key: u64) -> bool {
+        self.exports.get(&key).is_some_and(|export| {
+            let written = export.written.as_ref();
+            written.is_some_and(|written| written.is_whole(export.memory.len() as u64))
+        })
     }
 
     /// Ends an export at once: what is lined up is copied, what is arriving is discarded.
@@ -395,7 +412,10 @@ impl Session {
     /// Bytes of buffers that the session holds now.
     pub fn owned_bytes(&self) -> usize {
         let lane = |lane: &Lane| lane.outbox.owned_bytes() + lane.inbox.owned_bytes();
-        self.lanes().map(lane).sum::<usize>() + self.puts.owned_bytes()
+        let written = self.exports.values().filter_map(|e| e.written.as_ref());
+        self.lanes().map(lane).sum::<usize>()
+            + self.puts.owned_bytes()
+            + written.map(Coverage::owned_bytes).sum::<usize>()
     }
 
     /// Whether there is anything to send, lined up or not.

@@ -7,6 +7,7 @@ use causeway_wire::tcp::Ticket;
 
 use super::link::Link;
 use super::session::{Bounds, Session};
+use super::strangers::Stranger;
 use crate::address::Address;
 use crate::error::PeerError;
 use crate::method::{Identity, Peer};
@@ -20,8 +21,10 @@ pub(super) enum Origin {
         /// The target that is tried, or was reached.
         at: usize,
     },
-    /// It connected to us. Nobody was told before it is trusted.
-    Accepted { told: bool },
+    /// It connected to us and is trusted.
+    Accepted,
+    /// It connected to us and is not trusted yet. Nobody is told of it.
+    Stranger(Stranger),
     /// Not a peer, but a further connection with one.
     Lane {
         of: Peer,
@@ -86,7 +89,7 @@ impl PeerState {
 
     /// Whether it takes one of the places for connections that are not trusted yet.
     pub(super) fn is_half_open(&self) -> bool {
-        matches!(self.origin, Origin::Accepted { told: false })
+        matches!(self.origin, Origin::Stranger(_))
     }
 
     pub(super) fn is_lingering(&self) -> bool {

@@ -4,6 +4,7 @@
 mod hostile;
 mod lanes;
 mod remote_memory;
+mod strangers;
 mod support;
 mod trust;
 

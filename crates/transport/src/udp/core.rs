@@ -198,6 +198,12 @@ impl Core {
         }
     }
 
+    /// See [`crate::Method::is_all_written`].
+    pub fn is_all_written(&self, peer: Peer, key: u64) -> bool {
+        let state = self.peers.get(peer);
+        state.is_some_and(|state| state.session.is_all_written(key))
+    }
+
     /// See [`crate::Method::unexport`].
     pub fn unexport(&mut self, peer: Peer, key: u64) {
         if let Some(state) = self.peers.get_mut(peer) {

@@ -109,6 +109,12 @@ pub trait Ground: Surroundings + Send {
     /// Takes what has come, a bounded amount.
     fn receive(&mut self, arrivals: &mut Arrivals);
 
+    /// Whether there is news of datagrams that were sent, which [`Ground::receive`] tells. Asked before every sleep and
+    /// now and then: what is not taken would end each sleep at once, and takes the room of what is to be received.
+    fn has_reports(&mut self) -> bool {
+        false
+    }
+
     /// Becomes readable when something comes.
     fn pollable(&self) -> BorrowedFd<'_>;
 

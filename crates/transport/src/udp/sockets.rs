@@ -107,7 +107,9 @@ impl Sockets {
         Ok(())
     }
 
-    fn take_reports(&mut self) {
+    /// Takes what the kernel has to say of datagrams that were sent; answers whether there was anything.
+    fn take_reports(&mut self) -> bool {
+        let mut any = false;
         for number in 0..self.sockets.len() {
             for _ in 0..REPORTS_PER_ROUND {
                 let Some(socket) = self.sockets.get(number) else {
@@ -116,13 +118,14 @@ impl Sockets {
                 let Ok(Some(report)) = datagram::take_report(&socket.descriptor) else {
                     break;
                 };
-                let to = Remote {
-                    socket: number as u32,
-                    address: report.to,
-                };
-                self.notice(to, report.mishap, report.front());
+                any = true;
+                // Of a datagram that the kernel refused itself, sending has said so already.
+                let Some(address) = report.to else { continue };
+                let socket = number as u32;
+                self.notice(Remote { socket, address }, report.mishap, report.front());
             }
         }
+        any
     }
 
     fn notice(&mut self, to: Remote, mishap: Mishap, datagram: &[u8]) {
@@ -325,6 +328,10 @@ impl Ground for Sockets {
                 Mishap::Other => {}
             }
         }
+    }
+
+    fn has_reports(&mut self) -> bool {
+        self.take_reports() || !self.noticed.is_empty()
     }
 
     fn pollable(&self) -> BorrowedFd<'_> {

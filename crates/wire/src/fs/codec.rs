@@ -12,21 +12,27 @@ use self::fields::*;
 use super::*;
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
 
-mod fields;
+pub(in crate::fs) mod fields;
 
 /// First byte of every request and reply. Another number is another protocol.
-pub const PROTOCOL_VERSION: u8 = 1;
+pub const PROTOCOL_VERSION: u8 = 2;
 /// Longest sentence in a [`Failure`], in bytes; a longer one is cut.
 pub const MAX_FAILURE_BYTES: usize = 1024;
 /// Longest finding of a check, in bytes; a longer one is cut.
 pub const MAX_FINDING_BYTES: usize = 8 << 10;
-/// Longest server name and program version in an [`Answer::Pong`], in bytes; a longer one is cut.
+/// Longest program version in a [`Greeting`], in bytes; a longer one is cut.
 pub const MAX_LABEL_BYTES: usize = 255;
 
 /// Fewest bytes of a region's descriptor: key, base, length, no object.
 const MIN_DESCRIPTOR_BYTES: usize = 25;
 /// Fewest bytes of an entry: an empty name, object, kind, no attributes.
 const MIN_ENTRY_BYTES: usize = 14;
+/// Fewest bytes of a striped file: object and two empty lists.
+const MIN_STRIPED_BYTES: usize = 16;
+/// Fewest bytes of a datafile's fault: an empty text.
+const MIN_FAULT_BYTES: usize = 28;
+/// Longest path in an answer, in bytes: deep trees have paths that no single request can name.
+const MAX_LONG_PATH_BYTES: usize = MAX_MESSAGE_BYTES;
 
 variants!(Operation, "operation", {
     1 => Lookup { place: wire, follow: bool, content: bool },
@@ -42,8 +48,8 @@ variants!(Operation, "operation", {
     5 => SymbolicLink { place: wire, target: bytes(MAX_PATH_BYTES) },
     6 => HardLink { object: wire, place: wire },
     7 => Rename { from: wire, to: wire, no_replace: bool },
-    8 => Unlink { place: wire },
-    9 => RemoveDirectory { place: wire },
+    8 => Unlink { place: wire, expected: option },
+    9 => RemoveDirectory { place: wire, expected: option },
     10 => ReadDirectory {
         object: wire,
         after: bytes(MAX_NAME_BYTES),
@@ -53,30 +59,52 @@ variants!(Operation, "operation", {
     11 => SetAttributes { object: wire, set: wire },
     12 => Truncate { object: wire, size: u64 },
     13 => FinishTruncate { object: wire, version: u64 },
-    14 => Extend { object: wire, end: u64, modified: wire },
+    14 => Extend {
+        object: wire,
+        end: u64,
+        modified: wire,
+        version: u64,
+        reached: list(10),
+    },
     15 => WriteStuffed { object: wire, offset: u64, data: bytes(MAX_STUFFED_BYTES) },
     16 => BeginUnstuff { object: wire },
     17 => FinishUnstuff { object: wire },
     18 => Commit,
     19 => MetadataStatus,
     20 => Exist { objects: list(8) },
-    21 => Check { after: bytes(MAX_CURSOR_BYTES), repair: bool },
+    21 => Check { after: option, repair: bool },
+    22 => AddServer { name: text(MAX_SERVER_NAME_BYTES) },
+    23 => AcceptServer { name: text(MAX_SERVER_NAME_BYTES), generation: wire },
 
-    64 => Read { object: wire, regions: wire, memory: list(MIN_DESCRIPTOR_BYTES) },
+    40 => ListStriped { after: wire, limit: u32 },
+    41 => Paths { objects: list(8) },
+
+    64 => Read {
+        object: wire,
+        at_least: u64,
+        regions: wire,
+        memory: list(MIN_DESCRIPTOR_BYTES),
+    },
     65 => Write {
         object: wire,
+        at_least: u64,
         regions: wire,
         memory: list(MIN_DESCRIPTOR_BYTES),
         inline: bytes(MAX_MESSAGE_BYTES),
     },
     66 => Seed { object: wire, content: bytes(MAX_STUFFED_BYTES) },
-    67 => TruncateData { object: wire, size: u64, version: u64 },
-    68 => Flush { object: wire },
+    67 => TruncateData { object: wire, size: u64, version: u64, at_least: u64 },
+    68 => Flush { object: wire, at_least: u64 },
     69 => Remove { objects: list(8) },
     70 => ListData { after: wire, limit: u32 },
     71 => StorageStatus,
+    72 => Enroll { index: u16, incarnation: wire, replace: bool },
+    80 => CheckData { datafiles: list(16) },
+    81 => RemoveOrphans { objects: list(8), numbers: u64 },
+    82 => Scrub { from: option, bytes: u64 },
 
-    128 => Ping,
+    // 128 was a greeting without a layout.
+    129 => Hello { layout_from: u16 },
 });
 
 variants!(Answer, "answer", {
@@ -93,20 +121,32 @@ variants!(Answer, "answer", {
     5 => Objects(objects: list(8)),
     6 => Datafiles { datafiles: list(16), end: bool },
     7 => Checked {
-        next: bytes(MAX_CURSOR_BYTES),
+        next: option,
         records: u64,
         findings: texts(MAX_FINDING_BYTES),
         mended: u64,
     },
-    8 => MetadataStatus { objects: u64, removals: u64 },
-    9 => StorageStatus { total: u64, free: u64, written: u64, read: u64, busy: u32 },
-    10 => Pong {
-        file_system: u128,
-        server: text(MAX_LABEL_BYTES),
-        pid: u32,
-        uptime_ms: u64,
-        boot: u128,
-        version: text(MAX_LABEL_BYTES),
+    8 => MetadataStatus { objects: u64, removals: u64, numbers: u64 },
+    9 => StorageStatus {
+        total: u64,
+        free: u64,
+        written: u64,
+        read: u64,
+        busy: u32,
+        aside: u64,
+        aside_bytes: u64,
+    },
+    // 10 was a greeting without a layout.
+    11 => Hello(greeting: boxed),
+    20 => StripedFiles { files: list(MIN_STRIPED_BYTES), end: bool },
+    21 => Paths(paths: list(12)),
+    22 => Faults(faults: list(MIN_FAULT_BYTES)),
+    23 => OrphansRemoved { deleted: u64, moved: u64 },
+    24 => Scrubbed {
+        next: option,
+        bytes: u64,
+        datafiles: u64,
+        faults: list(MIN_FAULT_BYTES),
     },
 });
 
@@ -120,10 +160,20 @@ variants!(Body, "body", {
     1 => Directory(hint: wire),
     2 => Link(target: bytes(MAX_PATH_BYTES)),
     3 => Stuffed { distribution: wire, content: option_bytes(MAX_STUFFED_BYTES), moving: bool },
-    4 => Striped { distribution: wire, version: u64, truncating: option_u64 },
+    4 => Striped {
+        distribution: wire,
+        version: u64,
+        truncating: option_u64,
+        lengths: u64s(MAX_STRIPE_SERVERS),
+    },
 });
 
 variants!(Kind, "kind", { 1 => File, 2 => Directory, 3 => SymbolicLink });
+
+record!(CheckCursor {
+    phase: u8,
+    key: bytes(MAX_CURSOR_BYTES)
+});
 
 record!(Caller {
     uid: u32,
@@ -137,6 +187,29 @@ record!(Place {
 record!(Region {
     offset: u64,
     len: u64
+});
+record!(Reach {
+    position: u16,
+    end: u64
+});
+record!(ScrubPosition {
+    object: wire,
+    offset: u64
+});
+record!(DataFault {
+    object: wire,
+    offset: u64,
+    len: u64,
+    text: text(MAX_FAILURE_BYTES)
+});
+record!(StripedFile {
+    object: wire,
+    servers: u16s(MAX_STRIPE_SERVERS),
+    lengths: u64s(MAX_STRIPE_SERVERS)
+});
+record!(ObjectPath {
+    object: wire,
+    path: bytes(MAX_LONG_PATH_BYTES)
 });
 record!(DistributionHint {
     strip_size: u32,
@@ -163,12 +236,6 @@ record!(Failure {
     errno: wire,
     message: text(MAX_FAILURE_BYTES)
 });
-record!(Entry {
-    name: bytes(MAX_NAME_BYTES),
-    object: wire,
-    kind: wire,
-    attributes: option
-});
 
 impl Request {
     /// The reply tag of bytes that may not be a whole request, so that a malformed one can be
@@ -184,6 +251,7 @@ impl Wire for Request {
     fn encode(&self, out: &mut Writer) {
         out.u8(PROTOCOL_VERSION);
         out.u64(self.reply_tag);
+        self.target.encode(out);
         out.u128(self.client);
         out.u16(self.slot);
         out.u64(self.sequence);
@@ -195,6 +263,7 @@ impl Wire for Request {
         check_envelope(input)?;
         Ok(Self {
             reply_tag: input.u64("reply tag")?,
+            target: Target::decode(input)?,
             client: input.u128("client")?,
             slot: input.u16("slot")?,
             sequence: input.u64("sequence")?,
@@ -329,6 +398,32 @@ impl Wire for SetAttributes {
             distribution: has(5)
                 .then(|| DistributionHint::decode(input))
                 .transpose()?,
+        })
+    }
+}
+
+/// A name as directories have them: a client that joins it to a path stays below that path.
+impl Wire for Entry {
+    fn encode(&self, out: &mut Writer) {
+        out.bytes(&self.name);
+        self.object.encode(out);
+        self.kind.encode(out);
+        put!(option, &self.attributes, out);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let name = take!(bytes(MAX_NAME_BYTES), input, "name");
+        if matches!(name.as_slice(), b"" | b"." | b"..") {
+            return unknown("name", name.first().copied().unwrap_or_default());
+        }
+        if let Some(byte) = name.iter().find(|byte| matches!(byte, 0 | b'/')) {
+            return unknown("name", *byte);
+        }
+        Ok(Self {
+            name,
+            object: Wire::decode(input)?,
+            kind: Wire::decode(input)?,
+            attributes: take!(option, input, "attributes"),
         })
     }
 }

@@ -1,5 +1,7 @@
 //! Golden bytes of each kind, round trips, and inputs that are none.
 
+mod data;
+
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec;
@@ -18,7 +20,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Encodes to these bytes, and they decode to it.
 #[track_caller]
-fn golden<T: Wire + PartialEq + std::fmt::Debug>(value: &T, expected: &str) {
+pub(super) fn golden<T: Wire + PartialEq + std::fmt::Debug>(value: &T, expected: &str) {
     let expected: String = expected.split_whitespace().collect();
     let bytes = value.to_bytes();
     assert_eq!(hex(&bytes), expected, "{value:?}");
@@ -49,6 +51,11 @@ const DESCRIPTOR: &str = "1100000000000000 0010000000000000 2000000000000000 00"
 fn golden_requests() {
     let request = Request {
         reply_tag: 0x0102,
+        target: Target {
+            file_system: 0x10,
+            generation: Generation(0x20),
+            incarnation: Incarnation(0x30),
+        },
         client: 0xff,
         slot: 3,
         sequence: 4,
@@ -57,12 +64,14 @@ fn golden_requests() {
             gid: 100,
             groups: vec![5],
         },
-        operation: Operation::Ping,
+        operation: Operation::StorageStatus,
     };
     golden(
         &request,
-        "01 0201000000000000 ff000000000000000000000000000000 0300 0400000000000000
-         e8030000 64000000 01000000 05000000 80",
+        "02 0201000000000000
+         10000000000000000000000000000000 2000000000000000 3000000000000000
+         ff000000000000000000000000000000 0300 0400000000000000
+         e8030000 64000000 01000000 05000000 47",
     );
     assert_eq!(
         Request::reply_tag_of(&request.to_bytes()[..9]),
@@ -135,10 +144,19 @@ fn golden_operations_on_names() {
             },
             format!("07 {PLACE} {PLACE} 01"),
         ),
-        (Operation::Unlink { place: place() }, format!("08 {PLACE}")),
         (
-            Operation::RemoveDirectory { place: place() },
-            format!("09 {PLACE}"),
+            Operation::Unlink {
+                place: place(),
+                expected: Some(object),
+            },
+            format!("08 {PLACE} 01 0900000000000000"),
+        ),
+        (
+            Operation::RemoveDirectory {
+                place: place(),
+                expected: None,
+            },
+            format!("09 {PLACE} 00"),
         ),
         (
             Operation::ReadDirectory {
@@ -187,8 +205,14 @@ fn golden_operations_on_objects() {
                 object,
                 end: 5,
                 modified: time,
+                version: 6,
+                reached: vec![Reach {
+                    position: 7,
+                    end: 8,
+                }],
             },
-            "0e 0900000000000000 0500000000000000 ffffffffffffffff 02000000",
+            "0e 0900000000000000 0500000000000000 ffffffffffffffff 02000000
+             0600000000000000 01000000 0700 0800000000000000",
         ),
         (
             Operation::WriteStuffed {
@@ -210,94 +234,30 @@ fn golden_operations_on_objects() {
         ),
         (
             Operation::Check {
-                after: vec![3],
+                after: Some(CheckCursor {
+                    phase: 2,
+                    key: vec![3],
+                }),
                 repair: true,
             },
-            "15 01000000 03 01",
-        ),
-        (Operation::Ping, "80"),
-    ];
-    for (operation, expected) in cases {
-        golden(&operation, expected);
-    }
-}
-
-#[test]
-fn golden_operations_on_data() {
-    let object = ObjectId(9);
-    let region = Region { offset: 1, len: 2 };
-    let cases = [
-        (
-            Operation::Read {
-                object,
-                regions: Regions::Here(vec![region]),
-                memory: vec![descriptor()],
-            },
-            format!(
-                "40 0900000000000000 01 01000000 0100000000000000 0200000000000000
-                 01000000 {DESCRIPTOR}"
-            ),
+            "15 01 02 01000000 03 01",
         ),
         (
-            Operation::Write {
-                object,
-                regions: Regions::There {
-                    count: 7,
-                    list: descriptor(),
-                },
-                memory: vec![],
-                inline: vec![6],
-            },
-            format!("41 0900000000000000 02 0700000000000000 {DESCRIPTOR} 00000000 01000000 06"),
-        ),
-        (
-            Operation::Read {
-                object,
-                regions: Regions::Strided {
-                    offset: 1,
-                    len: 2,
-                    stride: 3,
-                    count: 4,
-                },
-                memory: vec![],
-            },
-            "40 0900000000000000 03 0100000000000000 0200000000000000 0300000000000000
-             0400000000000000 00000000"
-                .into(),
-        ),
-        (
-            Operation::Seed {
-                object,
-                content: vec![5],
-            },
-            "42 0900000000000000 01000000 05".into(),
-        ),
-        (
-            Operation::TruncateData {
-                object,
-                size: 1,
-                version: 2,
-            },
-            "43 0900000000000000 0100000000000000 0200000000000000".into(),
-        ),
-        (Operation::Flush { object }, "44 0900000000000000".into()),
-        (
-            Operation::Remove {
-                objects: vec![object],
-            },
-            "45 01000000 0900000000000000".into(),
-        ),
-        (
-            Operation::ListData {
+            Operation::ListStriped {
                 after: object,
                 limit: 3,
             },
-            "46 0900000000000000 03000000".into(),
+            "28 0900000000000000 03000000",
         ),
-        (Operation::StorageStatus, "47".into()),
+        (
+            Operation::Paths {
+                objects: vec![object],
+            },
+            "29 01000000 0900000000000000",
+        ),
     ];
     for (operation, expected) in cases {
-        golden(&operation, &expected);
+        golden(&operation, expected);
     }
 }
 
@@ -347,8 +307,9 @@ fn golden_nodes() {
                 distribution,
                 version: 3,
                 truncating: Some(4),
+                lengths: vec![5],
             },
-            format!("04 {dealt} 0300000000000000 01 0400000000000000"),
+            format!("04 {dealt} 0300000000000000 01 0400000000000000 01000000 0500000000000000"),
         ),
     ];
     for (body, expected) in bodies {
@@ -362,8 +323,17 @@ fn golden_nodes() {
         };
         golden(
             &reply,
-            &format!("01 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
+            &format!("02 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
         );
+    }
+}
+
+fn fault() -> DataFault {
+    DataFault {
+        object: ObjectId(9),
+        offset: 1,
+        len: 2,
+        text: "x".into(),
     }
 }
 
@@ -375,7 +345,7 @@ fn golden_answers() {
             message: "no".into(),
         }),
     };
-    golden(&failure, "01 01 0200 02000000 6e6f");
+    golden(&failure, "02 01 0200 02000000 6e6f");
     let entry = |attributes| Entry {
         name: b"n".to_vec(),
         object: ObjectId(9),
@@ -417,19 +387,23 @@ fn golden_answers() {
         ),
         (
             Answer::Checked {
-                next: vec![1],
+                next: Some(CheckCursor {
+                    phase: 0,
+                    key: vec![1],
+                }),
                 records: 2,
                 findings: vec!["f".into()],
                 mended: 1,
             },
-            "07 01000000 01 0200000000000000 01000000 01000000 66 0100000000000000".into(),
+            "07 01 00 01000000 01 0200000000000000 01000000 01000000 66 0100000000000000".into(),
         ),
         (
             Answer::MetadataStatus {
                 objects: 1,
                 removals: 2,
+                numbers: 3,
             },
-            "08 0100000000000000 0200000000000000".into(),
+            "08 0100000000000000 0200000000000000 0300000000000000".into(),
         ),
         (
             Answer::StorageStatus {
@@ -438,21 +412,54 @@ fn golden_answers() {
                 written: 3,
                 read: 4,
                 busy: 5,
+                aside: 6,
+                aside_bytes: 7,
             },
-            "09 0100000000000000 0200000000000000 0300000000000000 0400000000000000 05000000"
+            "09 0100000000000000 0200000000000000 0300000000000000 0400000000000000 05000000
+             0600000000000000 0700000000000000"
                 .into(),
         ),
         (
-            Answer::Pong {
-                file_system: 1,
-                server: "s".into(),
-                pid: 2,
-                uptime_ms: 3,
-                boot: 4,
-                version: "v".into(),
+            Answer::StripedFiles {
+                files: vec![StripedFile {
+                    object: ObjectId(9),
+                    servers: vec![1, 0],
+                    lengths: vec![2],
+                }],
+                end: true,
             },
-            "0a 01000000000000000000000000000000 01000000 73 02000000 0300000000000000
-             04000000000000000000000000000000 01000000 76"
+            "14 01000000 0900000000000000 02000000 0100 0000 01000000 0200000000000000 01".into(),
+        ),
+        (
+            Answer::Paths(vec![ObjectPath {
+                object: ObjectId(9),
+                path: b"/p".to_vec(),
+            }]),
+            "15 01000000 0900000000000000 02000000 2f70".into(),
+        ),
+        (
+            Answer::Faults(vec![fault()]),
+            "16 01000000 0900000000000000 0100000000000000 0200000000000000 01000000 78".into(),
+        ),
+        (
+            Answer::OrphansRemoved {
+                deleted: 1,
+                moved: 2,
+            },
+            "17 0100000000000000 0200000000000000".into(),
+        ),
+        (
+            Answer::Scrubbed {
+                next: Some(ScrubPosition {
+                    object: ObjectId(9),
+                    offset: 1,
+                }),
+                bytes: 2,
+                datafiles: 3,
+                faults: vec![fault()],
+            },
+            "18 01 0900000000000000 0100000000000000 0200000000000000 0300000000000000
+             01000000 0900000000000000 0100000000000000 0200000000000000 01000000 78"
                 .into(),
         ),
     ];
@@ -469,7 +476,7 @@ fn refuses_what_is_out_of_bounds() {
             "{result:?}"
         );
     };
-    for code in [0, 22, 63, 72, 127, 129, 255] {
+    for code in [0, 24, 63, 73, 83, 127, 128, 130, 255] {
         unknown(Operation::from_bytes(&[code]));
     }
     let path = Place {
@@ -602,6 +609,12 @@ fn any_regions() -> impl Strategy<Value = Regions> {
     ]
 }
 
+fn check_cursor() -> impl Strategy<Value = Option<CheckCursor>> {
+    proptest::option::of(
+        (any::<u8>(), vec(any::<u8>(), 0..100)).prop_map(|(phase, key)| CheckCursor { phase, key }),
+    )
+}
+
 fn any_operation() -> impl Strategy<Value = Operation> {
     let object = || any::<u64>().prop_map(ObjectId);
     let bytes = || vec(any::<u8>(), 0..100);
@@ -628,6 +641,8 @@ fn any_operation() -> impl Strategy<Value = Operation> {
                 object,
                 end,
                 modified,
+                version: end / 2,
+                reached: vec![Reach { position: 1, end }],
             }
         }),
         (
@@ -638,12 +653,14 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         )
             .prop_map(|(object, regions, memory, inline)| Operation::Write {
                 object,
+                at_least: inline.len() as u64,
                 regions,
                 memory,
                 inline,
             }),
         vec(object(), 0..30).prop_map(|objects| Operation::Exist { objects }),
-        (bytes(), any::<bool>()).prop_map(|(after, repair)| Operation::Check { after, repair }),
+        (check_cursor(), any::<bool>())
+            .prop_map(|(after, repair)| Operation::Check { after, repair }),
     ]
 }
 
@@ -651,6 +668,7 @@ proptest! {
     #[test]
     fn requests_round_trip(
         reply_tag: u64,
+        target: (u128, u64, u64),
         client: u128,
         slot: u16,
         sequence: u64,
@@ -659,7 +677,12 @@ proptest! {
         operation in any_operation(),
     ) {
         let caller = Caller { uid: ids.0, gid: ids.1, groups };
-        let request = Request { reply_tag, client, slot, sequence, caller, operation };
+        let target = Target {
+            file_system: target.0,
+            generation: Generation(target.1),
+            incarnation: Incarnation(target.2),
+        };
+        let request = Request { reply_tag, target, client, slot, sequence, caller, operation };
         let bytes = request.to_bytes();
         prop_assert_eq!(Request::from_bytes(&bytes), Ok(request));
         // Every shorter input is refused, and none panics.
@@ -715,5 +738,39 @@ fn counts_beyond_the_input_are_refused() {
             matches!(result, Err(Malformed::TooLarge { .. })),
             "{result:?}"
         );
+    }
+}
+
+#[test]
+fn names_that_would_lead_elsewhere_are_no_entries() {
+    let answer = |name: &[u8]| Reply {
+        result: Ok(Answer::Entries {
+            entries: vec![Entry {
+                name: name.to_vec(),
+                object: ObjectId(9),
+                kind: Kind::File,
+                attributes: None,
+            }],
+            end: true,
+        }),
+    };
+    for name in [
+        &b""[..],
+        b".",
+        b"..",
+        b"/",
+        b"../x",
+        b"/etc/passwd",
+        b"a/b",
+        b"a/",
+        b"\0",
+        b"a\0b",
+    ] {
+        let bytes = answer(name).to_bytes();
+        assert!(Reply::from_bytes(&bytes).is_err(), "{name:?}");
+    }
+    for name in [&b"..."[..], b".x", b"..x", b" ", b"\xff", b"\\"] {
+        let sent = answer(name);
+        assert_eq!(Reply::from_bytes(&sent.to_bytes()), Ok(sent), "{name:?}");
     }
 }

@@ -32,7 +32,7 @@ fn records_have_these_bytes() {
         region_slots: 8192,
         process: PROCESS,
     });
-    let preamble = *b"CWSM\x03\0\x01\0";
+    let preamble = *b"CWSM\x04\0\x01\0";
     golden(
         &hello,
         &[
@@ -50,7 +50,7 @@ fn records_have_these_bytes() {
     golden(&welcome, &[&[2][..], &preamble, &process].concat());
     let refused = Record::Refused {
         reason: "no".into(),
-        unauthorised: true,
+        why: Why::Unauthorised,
     };
     golden(&refused, &[3, 1, 2, 0, 0, 0, b'n', b'o']);
     golden(&Record::Wake, &WAKE_RECORD);

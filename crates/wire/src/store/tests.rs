@@ -26,6 +26,8 @@ fn golden_keys() {
         (Key::Superblock, "6d"),
         (Key::NextObject, "69"),
         (Key::Counters, "6e"),
+        (Key::LayoutEpoch, "79"),
+        (Key::Server(0x0102), "76 0102"),
         (Key::Object(ObjectId(0x0102)), "6f 0000000000000102"),
         (Key::Content(ObjectId(2)), "63 0000000000000002"),
         (
@@ -77,32 +79,91 @@ fn record() -> ObjectRecord {
 fn golden_records() {
     golden(
         &record(),
-        "01 a001 01000000 02000000 03000000 0400000000000000 0000000000000000 00000000
+        "02 a001 01000000 02000000 03000000 0400000000000000 0000000000000000 00000000
          0500000000000000 06000000 0000000000000000 00000000 0700000000000000 01000000 6e
          02 01000000 74",
     );
     golden(
-        &Superblock { file_system: 2 },
-        "01 02000000000000000000000000000000",
+        &Superblock {
+            file_system: 2,
+            generation: Generation(3),
+            incarnation: Incarnation(4),
+        },
+        "02 02000000000000000000000000000000 0300000000000000 0400000000000000",
     );
-    golden(&Counter(9), "01 0900000000000000");
+    golden(
+        &ServerRecord {
+            name: "io0".into(),
+            generation: Generation(3),
+            accepted: Generation(4),
+            active: true,
+        },
+        "02 03000000 696f30 0300000000000000 0400000000000000 01",
+    );
+    golden(&Counter(9), "02 0900000000000000");
     let counters = Counters {
         objects: 1,
         removals: 2,
     };
-    golden(&counters, "01 0100000000000000 0200000000000000");
+    golden(&counters, "02 0100000000000000 0200000000000000");
     let entry = EntryRecord {
         object: ObjectId(9),
         kind: Kind::File,
     };
-    golden(&entry, "01 0900000000000000 01");
-    golden(&RemovalRecord { servers: vec![3] }, "01 01000000 0300");
+    golden(&entry, "02 0900000000000000 01");
+    golden(&RemovalRecord { servers: vec![3] }, "02 01000000 0300");
     let session = SessionRecord {
         sequence: 1,
         used: 2,
         reply: vec![3],
     };
-    golden(&session, "01 0100000000000000 0200000000000000 01000000 03");
+    golden(&session, "02 0100000000000000 0200000000000000 01000000 03");
+}
+
+#[test]
+fn golden_seals_and_marks() {
+    assert_eq!(
+        hex(&seal(b"key", b"value", Stamp::new(9, 7))),
+        "76616c7565090000000000000002000000e7fc7461"
+    );
+    let mark = Mark {
+        boot: 1,
+        acknowledged: 2,
+        flushed: 3,
+    };
+    golden(
+        &mark,
+        "43576d61726b0001 01000000000000000000000000000000 0200000000000000 0300000000000000
+         00000000000000000000000000000000 b1b23d0e45344bc5",
+    );
+    assert_eq!(mark.to_bytes().len(), MARK_BYTES);
+}
+
+#[test]
+fn every_flipped_bit_of_a_seal_or_mark_is_noticed() {
+    let stamp = Stamp::new(9, 7);
+    assert_eq!(
+        (stamp.synced(), Stamp::new(1 << 40, 0).unsynced),
+        (7, u32::MAX)
+    );
+    let sealed = seal(b"key", b"value", stamp);
+    assert_eq!(sealed.len(), b"value".len() + SEAL_BYTES);
+    assert_eq!(unseal(b"key", &sealed), Ok((&b"value"[..], stamp)));
+    assert!(unseal(b"kez", &sealed).is_err());
+    for bit in 0..sealed.len() * 8 {
+        let mut flipped = sealed.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(unseal(b"key", &flipped).is_err(), "bit {bit}");
+    }
+    for len in 0..sealed.len() {
+        assert!(unseal(b"key", &sealed[..len]).is_err(), "{len} bytes");
+    }
+    let mark = Mark::default().to_bytes();
+    for bit in 0..mark.len() * 8 {
+        let mut flipped = mark.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(Mark::from_bytes(&flipped).is_err(), "bit {bit}");
+    }
 }
 
 #[test]

@@ -17,14 +17,14 @@ fn hello_has_its_golden_bytes_both_ways() {
         lanes: 4,
         purpose: Purpose::Lane,
     };
-    let golden = *b"causeway\x03\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x00";
+    let golden = *b"causeway\x04\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x00";
     assert_eq!(hello.encode(), golden);
     assert_eq!(Hello::decode(&golden), Ok(hello));
 }
 
 #[test]
 fn hello_refuses_every_unknown_value() {
-    let golden = *b"causeway\x03\x00\x00\x00\0\0\0\0\0\0\0\0\0\x01\0\0";
+    let golden = *b"causeway\x04\x00\x00\x00\0\0\0\0\0\0\0\0\0\x01\0\0";
     assert!(Hello::decode(&golden).is_ok());
     for (at, value) in [
         (0, b'C'),
@@ -42,9 +42,9 @@ fn hello_refuses_every_unknown_value() {
         assert!(Hello::decode(&bad).is_err(), "byte {at} = {value}");
     }
     let mut newer = golden;
-    newer[8] = 4;
+    newer[8] = 5;
     newer[23] = 1;
-    assert_eq!(Hello::decode(&newer).map(|h| h.version), Ok(4));
+    assert_eq!(Hello::decode(&newer).map(|h| h.version), Ok(5));
 }
 
 #[test]
@@ -75,8 +75,10 @@ fn steps_have_their_golden_bytes_and_wait_for_the_rest() {
             .refusal,
         Refusal::WrongKey
     );
+    let (step, _) = Step::decode(b"\x03\x07\x00\x00").unwrap().unwrap();
+    assert_eq!(step.refusal, Refusal::NoDescriptors);
     assert!(Step::decode(b"\x04\x00\x00\x00").is_err());
-    assert!(Step::decode(b"\x01\x07\x00\x00").is_err());
+    assert!(Step::decode(b"\x01\x08\x00\x00").is_err());
     assert!(Step::decode(b"\x01\x00\x81\x00").is_err(), "too long");
 }
 

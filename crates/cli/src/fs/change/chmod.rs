@@ -7,7 +7,7 @@ use serde_json::json;
 use super::parse_octal;
 use crate::failure::Outcome;
 use crate::fs::engine::conclude;
-use crate::fs::session::{RemotePath, Session, Target, remote_path};
+use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::tree::{is_directory, walk};
 use crate::output::report_item;
 
@@ -22,7 +22,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "MODE", value_parser = parse_change, allow_hyphen_values = true)]
     change: Change,
     /// Files and directories
-    #[arg(required = true, value_name = "PATH", value_parser = remote_path())]
+    #[arg(required = true, value_name = "PATH", value_parser = remote_name())]
     paths: Vec<RemotePath>,
     /// Change everything in directories too
     #[arg(long, short = 'R')]
@@ -129,11 +129,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let mut client = session.client()?;
     let (mut changed, mut failures) = (0_u64, 0_u64);
-    for path in &arguments.paths {
-        let path = path.trimmed();
+    for given in &arguments.paths {
+        let path = given.trimmed();
         let mut wanted: Vec<(ObjectId, u16)> = Vec::new();
         let found = (|| -> Outcome {
-            let node = client.stat(&path, true)?;
+            let node = client.stat(&given.0, true)?;
             if !arguments.recursive || !is_directory(&node) {
                 wanted.push((node.object, arguments.change.apply(&node.attributes)));
                 return Ok(());

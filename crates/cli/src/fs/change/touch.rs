@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::failure::Outcome;
 use crate::fs::engine::conclude;
-use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_path};
+use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_name};
 use crate::output::report_item;
 
 /// Make empty files, or set the times of those that exist
@@ -20,7 +20,7 @@ use crate::output::report_item;
   causeway fs touch --time 1700000000 /data/a.bin")]
 pub(crate) struct Arguments {
     /// Files and directories
-    #[arg(required = true, value_name = "PATH", value_parser = remote_path())]
+    #[arg(required = true, value_name = "PATH", value_parser = remote_name())]
     paths: Vec<RemotePath>,
     /// Do not make files that do not exist
     #[arg(long, short = 'c')]
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     };
     let mut failures = 0;
     for path in &arguments.paths {
-        if let Err(failure) = touch(&mut client, &path.trimmed(), arguments.no_create, time) {
+        if let Err(failure) = touch(&mut client, &path.0, arguments.no_create, time) {
             report_item(&failure);
             failures += 1;
         }

@@ -1,12 +1,13 @@
 //! `causeway fs truncate`.
 
 use causeway_fs::client::{Client, CreateOptions};
+use causeway_fs::distribution::MAX_FILE_BYTES;
 use clap::Args;
 use serde_json::json;
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::fs::engine::conclude;
-use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_path};
+use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_name};
 use crate::output::report_item;
 use crate::units::parse_bytes;
 
@@ -20,7 +21,7 @@ pub(crate) struct Arguments {
     #[arg(long, short, value_name = "SIZE", value_parser = parse_bytes)]
     size: u64,
     /// Files
-    #[arg(required = true, value_name = "PATH", value_parser = remote_path())]
+    #[arg(required = true, value_name = "PATH", value_parser = remote_name())]
     paths: Vec<RemotePath>,
     /// Do not make files that do not exist
     #[arg(long, short = 'c')]
@@ -32,10 +33,16 @@ pub(crate) struct Arguments {
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
+    if arguments.size > MAX_FILE_BYTES {
+        return Err(Failure::usage(
+            format!("reading --size {}", arguments.size),
+            format!("a file has at most {MAX_FILE_BYTES} bytes"),
+        ));
+    }
     let mut client = session.client()?;
     let mut failures = 0;
     for path in &arguments.paths {
-        if let Err(failure) = truncate(&mut client, &path.trimmed(), &arguments) {
+        if let Err(failure) = truncate(&mut client, &path.0, &arguments) {
             report_item(&failure);
             failures += 1;
         }

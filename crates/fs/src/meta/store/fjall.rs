@@ -1,67 +1,366 @@
 //! The store in [fjall](https://docs.rs/fjall): a log-structured merge tree with one journal, so that
 //! a batch of any size costs one append and at most one `fdatasync`.
+//!
+//! What stands on the disk is looked through before the engine opens it (`verify`, `journal`, `mark`), and each
+//! value carries a seal ([`causeway_wire::store::seal`]): a flipped bit is an error that names the file.
+//! `space` keeps room for removals, and `keeper` gives back what removals have freed.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
+use causeway_wire::store::{Mark, Stamp, seal, unseal};
 use fjall::{
-    CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable, Snapshot,
+    AbstractTree, CompressionType, Database, Keyspace, KeyspaceCreateOptions, LsmError,
+    PersistMode, Readable, Snapshot,
+    compaction::Leveled,
     config::{BlockSizePolicy, CompressionPolicy},
 };
 
+mod batch;
 mod journal;
+mod keeper;
+mod mark;
+mod space;
+mod verify;
 
-use super::{Batch, Pair, Pairs, Persist, Store, StoreError, StoreErrorKind, View};
+use self::keeper::{Keeper, Progress};
+use self::space::Space;
+use crate::sabotage::{self, Sabotage};
+
+use super::{Batch, Pair, Pairs, Persist, Room, Store, StoreError, StoreErrorKind, View};
 
 const NAME: &str = "fjall";
 /// Memory for blocks read from tables.
 const CACHE_BYTES: u64 = 32 << 20;
-/// A table in memory is written out at this size.
-const MEMTABLE_BYTES: u64 = 16 << 20;
 /// The journal, which is replayed when the store is opened, is kept below about this size.
 const JOURNAL_BYTES: u64 = 128 << 20;
 /// The engine's own threads: one writes tables out while the other merges them.
 const WORKERS: usize = 2;
+/// Tables are read whole at the start up to this many bytes of them, which takes about a second. What is
+/// behind that is verified block by block when it is read.
+const VERIFY_BYTES: u64 = 1 << 30;
+/// The disk's free space is looked up again after this many bytes, or this long.
+const LOOK_BYTES: u64 = 64 << 10;
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How to open a store.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Make a new store where there is none.
+    pub format: bool,
+    /// Open a store that has lost acknowledged changes, without them. They are listed in the log, and what
+    /// is cut out of the journal is kept beside it.
+    pub accept_loss: bool,
+    /// How many bytes of tables are read whole before the store is opened.
+    pub verify_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            format: true,
+            accept_loss: false,
+            verify_bytes: VERIFY_BYTES,
+        }
+    }
+}
 
 /// A store in a directory.
 pub struct Fjall {
+    // Ends before the engine is closed.
+    keeper: Keeper,
+    engine: Arc<Engine>,
+    lost: bool,
+}
+
+/// The engine, and what is known about it.
+struct Engine {
+    directory: PathBuf,
     database: Database,
     pairs: Keyspace,
+    space: Space,
+    /// Held during each commit.
+    progress: Mutex<Progress>,
+    mark: Mutex<Mark>,
+    look: Mutex<Look>,
+    /// Which file is damaged, once a read has failed.
+    damaged: OnceLock<String>,
+}
+
+/// When the free space was looked up, and what was found.
+struct Look {
+    at: Instant,
+    /// Bytes that had been committed then.
+    bytes: u64,
+    reserve: u64,
+    room: Room,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What was found on the disk before the engine opened it.
+struct Found {
+    mark: Mark,
+    journals: journal::Journals,
+    /// Whether acknowledged changes were given up.
+    lost: bool,
 }
 
 impl Fjall {
+    /// Whether acknowledged changes were given up when the store was opened.
+    pub fn has_lost(&self) -> bool {
+        self.lost
+    }
+
     /// Opens the store in `directory`, or makes one there.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
-        let torn = journal::trim(directory).map_err(|error| wrap_trim(directory, &error))?;
-        if let Some(journal::Torn {
-            journal,
-            at,
-            bytes,
-            kept,
-        }) = torn
-        {
+        Self::open_with(directory, &Options::default())
+    }
+
+    /// Opens the store in `directory`.
+    pub fn open_with(directory: &Path, options: &Options) -> Result<Self, StoreError> {
+        let mut found = examine(directory, options)?;
+        let space = Space::new(directory).map_err(|error| wrap_io(directory, &error))?;
+        let (database, pairs) = start(directory, &space)?;
+        // The engine syncs what it puts into its directories, but not the directories' own names.
+        sync_directories(directory).map_err(|error| wrap_io(directory, &error))?;
+        let tables = pairs.tree.get_highest_persisted_seqno();
+        let last = tables.max(found.journals.last).unwrap_or(0);
+        if found.mark.acknowledged > last {
+            let message = format!(
+                "{}: changes up to number {} were acknowledged, but the journals and tables end at \
+                 number {last}",
+                directory.display(),
+                found.mark.acknowledged
+            );
+            if !options.accept_loss {
+                return Err(error(StoreErrorKind::Lost, message));
+            }
+            tracing::warn!("{message}; going on without what is missing");
+            found.lost = true;
+        }
+        // The engine has synced the journals.
+        let mark = Mark {
+            boot: crate::boot::identity(),
+            acknowledged: last,
+            flushed: found.mark.flushed.min(last),
+        };
+        mark::write(directory, &mark).map_err(|error| wrap_io(directory, &error))?;
+        let engine = Arc::new(Engine {
+            directory: directory.to_owned(),
+            database,
+            pairs,
+            space,
+            progress: Mutex::new(Progress::new(last, found.journals.bytes)),
+            mark: Mutex::new(mark),
+            look: Mutex::new(Look {
+                at: Instant::now(),
+                bytes: u64::MAX,
+                reserve: 0,
+                room: Room::Enough,
+            }),
+            damaged: OnceLock::new(),
+        });
+        let keeper =
+            Keeper::start(Arc::clone(&engine)).map_err(|error| wrap_io(directory, &error))?;
+        Ok(Self {
+            keeper,
+            engine,
+            lost: found.lost,
+        })
+    }
+}
+
+/// Looks through what is on the disk, cuts off torn ends, and damage if that is accepted.
+fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
+    let failed = |error: io::Error| wrap_io(directory, &error);
+    std::fs::create_dir_all(directory).map_err(failed)?;
+    journal::check_unlocked(directory).map_err(failed)?;
+    let mut lost = false;
+    let mark = match mark::read(directory) {
+        Ok(mark) => mark,
+        Err(why) if why.kind() == io::ErrorKind::InvalidData => {
+            let message = format!("{}: {why}", mark::path(directory).display());
+            accept(options, &mut lost, message)?;
+            None
+        }
+        Err(error) => return Err(wrap_io(&mark::path(directory), &error)),
+    };
+    let written = mark.is_some_and(|mark| mark.acknowledged > 0);
+    let store =
+        verify::check(directory, written, options.verify_bytes).map_err(|(path, why)| {
+            error(
+                StoreErrorKind::Corrupt,
+                format!("{}: {why}", path.display()),
+            )
+        })?;
+    match (store, mark) {
+        (verify::Found::Nothing, _) if !options.format => {
+            let message = format!(
+                "{} holds no metadata: is a disk not mounted there? A new file system is only made when \
+                 it is asked for",
+                directory.display()
+            );
+            return Err(error(StoreErrorKind::Missing, message));
+        }
+        (verify::Found::Store, None) if !lost => {
+            let message = format!("{} is missing", mark::path(directory).display());
+            accept(options, &mut lost, message)?;
+        }
+        _ => {}
+    }
+    let mark = mark.unwrap_or_default();
+    if store == verify::Found::Nothing {
+        mark::write(directory, &mark).map_err(failed)?;
+    }
+    if store == verify::Found::Store && !journal::any(directory).map_err(failed)? {
+        let message = format!(
+            "the journals (*.jnl) in {} are missing",
+            directory.display()
+        );
+        accept(options, &mut lost, message)?;
+        journal::replace(directory).map_err(failed)?;
+    }
+    let journals = mend_journals(directory, options, &mark, &mut lost)?;
+    Ok(Found {
+        mark,
+        journals,
+        lost,
+    })
+}
+
+/// Notes an accepted loss, or fails.
+fn accept(options: &Options, lost: &mut bool, message: String) -> Result<(), StoreError> {
+    if !options.accept_loss {
+        return Err(error(StoreErrorKind::Lost, message));
+    }
+    tracing::warn!("{message}; going on without it");
+    *lost = true;
+    Ok(())
+}
+
+/// Looks through the journals until nothing is wrong with them any more.
+fn mend_journals(
+    directory: &Path,
+    options: &Options,
+    mark: &Mark,
+    lost: &mut bool,
+) -> Result<journal::Journals, StoreError> {
+    let failed = |error: io::Error| wrap_io(directory, &error);
+    let boot = crate::boot::identity();
+    let killed_at_most = boot != 0 && mark.boot == boot;
+    loop {
+        let mut journals = journal::examine(directory, killed_at_most, mark).map_err(failed)?;
+        if !journals.damage.is_empty() {
+            let all: Vec<String> = journals.damage.iter().map(ToString::to_string).collect();
+            accept(options, lost, all.join("; "))?;
+            for damage in &journals.damage {
+                let kept = journal::cut(damage).map_err(failed)?;
+                tracing::warn!("what was cut out is kept in {}", kept.display());
+            }
+            continue;
+        }
+        if let Some(torn) = &journals.torn {
+            let kept = journal::trim(torn).map_err(failed)?;
             tracing::warn!(
-                "{}: the last {bytes} bytes, behind {at}, are no whole change (as after power loss); \
-                 they are kept in {}",
-                journal.display(),
+                "{}: the last {} bytes, behind {}, are no whole change (as after power loss); they are \
+                 kept in {}",
+                torn.journal.display(),
+                torn.bytes,
+                torn.at,
                 kept.display()
             );
         }
-        let database = Database::builder(directory)
-            .journal_compression(CompressionType::None)
-            .cache_size(CACHE_BYTES)
-            .max_journaling_size(JOURNAL_BYTES)
-            .worker_threads(WORKERS)
-            .open()
-            .map_err(|error| wrap("open", error))?;
-        let pairs = database
-            .keyspace("metadata", || {
-                KeyspaceCreateOptions::default()
-                    .max_memtable_size(MEMTABLE_BYTES)
-                    .data_block_size_policy(BlockSizePolicy::all(4 << 10))
-                    .data_block_compression_policy(CompressionPolicy::disabled())
+        if journals.last.is_some_and(|last| last <= mark.flushed) {
+            journal::clear(&journals).map_err(failed)?;
+            journals.bytes = 0;
+        }
+        return Ok(journals);
+    }
+}
+
+/// Has the engine open what is there.
+/// Makes the names of everything below `directory` durable.
+fn sync_directories(directory: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            sync_directories(&entry.path())?;
+        }
+    }
+    std::fs::File::open(directory)?.sync_all()
+}
+
+fn start(directory: &Path, space: &Space) -> Result<(Database, Keyspace), StoreError> {
+    let database = Database::builder(directory)
+        .journal_compression(CompressionType::None)
+        .cache_size(CACHE_BYTES)
+        .max_journaling_size(JOURNAL_BYTES)
+        .worker_threads(WORKERS)
+        .open()
+        .map_err(|error| wrap("open", error))?;
+    let pairs = database
+        .keyspace("metadata", || {
+            KeyspaceCreateOptions::default()
+                .max_memtable_size(space.sizes.memtable)
+                .data_block_size_policy(BlockSizePolicy::all(4 << 10))
+                .data_block_compression_policy(CompressionPolicy::disabled())
+                .compaction_strategy(Arc::new(
+                    Leveled::default().with_table_target_size(space.sizes.table),
+                ))
+        })
+        .map_err(|error| wrap("open", error))?;
+    Ok((database, pairs))
+}
+
+impl Engine {
+    /// Makes the mark say what `change` makes of it.
+    fn update_mark(&self, change: impl FnOnce(&mut Mark)) -> Result<(), StoreError> {
+        let mut mark = lock(&self.mark);
+        let mut new = *mark;
+        change(&mut new);
+        if new != *mark {
+            mark::write(&self.directory, &new).map_err(|error| wrap_io(&self.directory, &error))?;
+            *mark = new;
+        }
+        Ok(())
+    }
+
+    /// A failed read, with the name of the file that is damaged.
+    fn failed_read(&self, failure: fjall::Error) -> StoreError {
+        let mut failure = wrap("read", failure);
+        if failure.kind == StoreErrorKind::Corrupt {
+            failure.message = format!("{}: {}", self.damaged_file(), failure.message);
+        }
+        failure
+    }
+
+    fn damaged_value(&self, key: &[u8]) -> StoreError {
+        let message = format!(
+            "{}: the value under {key:02x?} is damaged",
+            self.damaged_file()
+        );
+        error(StoreErrorKind::Corrupt, message)
+    }
+
+    fn damaged_file(&self) -> &str {
+        self.damaged
+            .get_or_init(|| match verify::check(&self.directory, true, u64::MAX) {
+                Err((path, why)) => format!("{}: {why}", path.display()),
+                Ok(_) => self.directory.display().to_string(),
             })
-            .map_err(|error| wrap("open", error))?;
-        Ok(Self { database, pairs })
+    }
+
+    fn journal_bytes(&self, progress: &Progress) -> u64 {
+        match self.space.sizes.bounds_journal {
+            true => progress.journal_bytes,
+            // The engine begins new journals by itself: the next one may grow to its whole size.
+            false => 0,
+        }
     }
 }
 
@@ -72,71 +371,115 @@ impl Store for Fjall {
 
     fn snapshot(&self) -> Result<Box<dyn View>, StoreError> {
         Ok(Box::new(FjallView {
-            snapshot: self.database.snapshot(),
-            pairs: self.pairs.clone(),
+            snapshot: self.engine.database.snapshot(),
+            engine: Arc::clone(&self.engine),
         }))
     }
 
     fn commit(&self, batch: &Batch, persist: Persist) -> Result<(), StoreError> {
-        let mut changes = self.database.batch().durability(Some(mode(persist)));
+        let engine = &self.engine;
+        let mut progress = lock(&engine.progress);
+        let stamp = Stamp::new(engine.database.seqno(), progress.synced);
+        let mut changes = engine.database.batch().durability(Some(mode(persist)));
         for (key, value) in batch {
             match value {
-                Some(value) => changes.insert(&self.pairs, key.as_slice(), value.as_slice()),
-                None => changes.remove(&self.pairs, key.as_slice()),
+                Some(value) => {
+                    changes.insert(&engine.pairs, key.as_slice(), seal(key, value, stamp));
+                }
+                None => changes.remove(&engine.pairs, key.as_slice()),
             }
         }
-        changes.commit().map_err(|error| wrap("commit", error))
+        changes.commit().map_err(|error| wrap("commit", error))?;
+        progress.commit(stamp.commit, batch, persist);
+        self.keeper.notice(&mut progress);
+        Ok(())
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        self.database
+        let mut progress = lock(&self.engine.progress);
+        self.engine
+            .database
             .persist(mode(Persist::Power))
-            .map_err(|error| wrap("sync", error))
+            .map_err(|error| wrap("sync", error))?;
+        progress.synced = progress.last;
+        Ok(())
+    }
+
+    fn room(&self, reserve: u64) -> Room {
+        let engine = &self.engine;
+        let progress = lock(&engine.progress);
+        let (bytes, journals) = (progress.bytes, engine.journal_bytes(&progress));
+        drop(progress);
+        let mut look = lock(&engine.look);
+        let fresh = bytes >= look.bytes
+            && bytes - look.bytes < LOOK_BYTES
+            && look.reserve == reserve
+            && look.at.elapsed() < LOOK_EVERY;
+        if !fresh {
+            *look = Look {
+                at: Instant::now(),
+                bytes,
+                reserve,
+                room: engine
+                    .space
+                    .look(engine.pairs.disk_space(), journals, reserve),
+            };
+        }
+        look.room.clone()
+    }
+
+    fn is_outgrown(&self) -> bool {
+        let sizes = &self.engine.space.sizes;
+        sizes.bounds_journal && lock(&self.engine.progress).journal_bytes > sizes.journal
+    }
+
+    fn write_out(&self) -> Result<(), StoreError> {
+        self.engine.write_out()
     }
 }
 
 struct FjallView {
     snapshot: Snapshot,
-    pairs: Keyspace,
+    engine: Arc<Engine>,
 }
 
 impl View for FjallView {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let value = self.snapshot.get(&self.pairs, key);
-        value
-            .map(|value| value.map(|value| value.to_vec()))
-            .map_err(|error| wrap("read", error))
+        let sealed = self.snapshot.get(&self.engine.pairs, key);
+        match sealed.map_err(|error| self.engine.failed_read(error))? {
+            None => Ok(None),
+            Some(sealed) => match unseal(key, &sealed) {
+                Ok((value, _)) => Ok(Some(value.to_vec())),
+                Err(_) => Err(self.engine.damaged_value(key)),
+            },
+        }
     }
 
     fn range<'a>(&'a self, start: &[u8], end: &[u8]) -> Pairs<'a> {
         if start >= end {
             return Box::new(std::iter::empty());
         }
-        let range = self.snapshot.range(&self.pairs, start..end);
+        let range = self.snapshot.range(&self.engine.pairs, start..end);
         Box::new(range.map(|pair| -> Result<Pair, StoreError> {
-            let (key, value) = pair.into_inner().map_err(|error| wrap("read", error))?;
-            Ok((key.to_vec(), value.to_vec()))
+            let pair = pair.into_inner();
+            let (key, sealed) = pair.map_err(|error| self.engine.failed_read(error))?;
+            match unseal(&key, &sealed) {
+                Ok((value, _)) => Ok((key.to_vec(), value.to_vec())),
+                Err(_) => Err(self.engine.damaged_value(&key)),
+            }
         }))
     }
 }
 
 fn mode(persist: Persist) -> PersistMode {
     match persist {
+        _ if sabotage::is_on(Sabotage::DropCommit) => PersistMode::Buffer,
         Persist::Process => PersistMode::Buffer,
         Persist::Power => PersistMode::SyncData,
     }
 }
 
-fn wrap_trim(directory: &Path, error: &std::io::Error) -> StoreError {
-    let kind = match error.kind() {
-        std::io::ErrorKind::WouldBlock => StoreErrorKind::Locked,
-        std::io::ErrorKind::StorageFull => StoreErrorKind::Full,
-        _ => StoreErrorKind::Io,
-    };
-    let message = match kind {
-        StoreErrorKind::Locked => format!("{} is open already", directory.display()),
-        _ => format!("{}: {error}", directory.display()),
-    };
+fn error(kind: StoreErrorKind, message: String) -> StoreError {
     StoreError {
         store: NAME,
         doing: "open",
@@ -145,13 +488,29 @@ fn wrap_trim(directory: &Path, error: &std::io::Error) -> StoreError {
     }
 }
 
+fn wrap_io(path: &Path, failure: &io::Error) -> StoreError {
+    let (kind, why) = match failure.kind() {
+        io::ErrorKind::WouldBlock => (StoreErrorKind::Locked, "it is open already".to_owned()),
+        io::ErrorKind::StorageFull => (StoreErrorKind::Full, failure.to_string()),
+        _ => (StoreErrorKind::Io, failure.to_string()),
+    };
+    error(kind, format!("{}: {why}", path.display()))
+}
+
 fn wrap(doing: &'static str, error: fjall::Error) -> StoreError {
+    use io::ErrorKind::{StorageFull, UnexpectedEof};
     let kind = match &error {
-        fjall::Error::Io(error) if error.kind() == std::io::ErrorKind::StorageFull => {
-            StoreErrorKind::Full
+        fjall::Error::Io(error) | fjall::Error::Storage(LsmError::Io(error)) => {
+            match error.kind() {
+                StorageFull => StoreErrorKind::Full,
+                // A table that is shorter than it was written.
+                UnexpectedEof => StoreErrorKind::Corrupt,
+                _ => StoreErrorKind::Io,
+            }
         }
         fjall::Error::Locked => StoreErrorKind::Locked,
-        fjall::Error::JournalRecovery(_)
+        fjall::Error::Storage(_)
+        | fjall::Error::JournalRecovery(_)
         | fjall::Error::InvalidTrailer
         | fjall::Error::InvalidTag(_)
         | fjall::Error::InvalidVersion(_)

@@ -1,6 +1,7 @@
 //! Damage done behind the service's back is found and mended.
 
 use causeway_wire::codec::Wire;
+use causeway_wire::fs::CheckCursor;
 use causeway_wire::store::{
     EntryRecord, ObjectRecord, RemovalRecord, content_key, entry_key, link_key, object_key,
     removal_key,
@@ -207,7 +208,7 @@ fn a_check_goes_on_while_names_change() {
     for number in 0..600 {
         bench.node(create(&format!("/f{number:03}")));
     }
-    let (mut after, mut batches) = (Vec::new(), 0);
+    let (mut after, mut batches) = (None, 0);
     loop {
         let checked = bench.run(Operation::Check {
             after,
@@ -217,7 +218,7 @@ fn a_check_goes_on_while_names_change() {
             panic!("{checked:?}");
         };
         assert_eq!(findings, [""; 0]);
-        if next.is_empty() {
+        if next.is_none() {
             break;
         }
         after = next;
@@ -238,7 +239,7 @@ fn a_reader_looks_and_leaves_mending_to_the_service() {
     let (mut bench, directory, _) = small_tree();
     let reader = bench.service.reader();
     let check = bench.request(Operation::Check {
-        after: Vec::new(),
+        after: None,
         repair: true,
     });
     assert!(reader.answer(&check).is_some());
@@ -248,8 +249,62 @@ fn a_reader_looks_and_leaves_mending_to_the_service() {
     );
     assert!(reader.answer(&check).is_none());
     let nonsense = bench.errno(Operation::Check {
-        after: b"x".to_vec(),
+        after: Some(CheckCursor {
+            phase: 0,
+            key: b"x".to_vec(),
+        }),
         repair: false,
     });
     assert_eq!(nonsense, Errno::EINVAL);
+}
+
+/// More records than several batches hold, in every phase of the check.
+#[test]
+fn a_check_comes_to_its_end_however_many_records_there_are() {
+    for files in [0, 1, 255, 256, 257, 1000] {
+        let mut bench = Bench::new();
+        bench.node(mkdir("/d"));
+        let names: Vec<String> = (0..files).map(|number| format!("/d/f{number}")).collect();
+        for name in &names {
+            bench.node(Operation::Create {
+                place: at(name),
+                exclusive: true,
+                mode: 0o644,
+                distribution: None,
+                content: b"content".to_vec(),
+            });
+        }
+        for repair in [false, true] {
+            assert_eq!(bench.check(repair), [""; 0], "{files} files");
+        }
+        // Everything wrong at once: the directory, and with it every name, is gone.
+        if files > 0 {
+            let directory = bench.stat("/d").object;
+            bench.damage(object_key(directory), None);
+            assert!(bench.check(false).len() >= files, "{files} files");
+            bench.check(true);
+            bench.check(true);
+            assert_eq!(bench.check(false), [""; 0], "{files} files");
+            assert_eq!(bench.list("/lost+found").len(), files, "{files} files");
+        }
+    }
+}
+
+#[test]
+fn a_cursor_of_another_check_is_refused() {
+    let (mut bench, directory, _) = small_tree();
+    for (phase, key) in [
+        (0, object_key(directory)),
+        (9, entry_key(directory, b"f")),
+        (1, Vec::new()),
+    ] {
+        let after = Some(CheckCursor { phase, key });
+        for repair in [false, true] {
+            let operation = Operation::Check {
+                after: after.clone(),
+                repair,
+            };
+            assert_eq!(bench.errno(operation), Errno::EINVAL, "{after:?}");
+        }
+    }
 }

@@ -110,6 +110,8 @@ fn a_small_file_moves_once() {
         object: file,
         end,
         modified: Timestamp::default(),
+        version: 0,
+        reached: Vec::new(),
     };
     assert_eq!(bench.errno(extend(8)), Errno::MOVING);
     for _ in 0..2 {
@@ -144,6 +146,8 @@ fn striped(bench: &mut Bench, path: &str, size: u64) -> ObjectId {
         object,
         end: size,
         modified: Timestamp::default(),
+        version: 0,
+        reached: Vec::new(),
     });
     object
 }
@@ -164,28 +168,96 @@ fn truncation_takes_two_steps() {
             body => panic!("{body:?}"),
         }
     };
-    // Growing leaves the datafiles alone.
-    assert_eq!(truncate(2000), (0, None));
-    assert_eq!(truncate(500), (1, Some(500)));
+    // What lies behind the old size must not appear.
+    assert_eq!(truncate(2000), (1, Some(1000)));
+    assert_eq!(truncate(500), (2, Some(500)));
     // Before the datafiles have followed, the least size counts.
-    assert_eq!(truncate(700), (1, Some(500)));
-    assert_eq!(truncate(600), (2, Some(500)));
-    assert_eq!(truncate(100), (3, Some(100)));
+    assert_eq!(truncate(700), (3, Some(500)));
+    assert_eq!(truncate(700), (4, Some(500)));
+    assert_eq!(truncate(100), (5, Some(100)));
     let finish = |version| Operation::FinishTruncate { object, version };
     let pending = |node: Node| match node.body {
         Body::Striped { truncating, .. } => truncating,
         body => panic!("{body:?}"),
     };
-    assert_eq!(pending(bench.node(finish(2))), Some(100));
-    assert_eq!(bench.errno(finish(4)), Errno::EINVAL);
-    assert_eq!(pending(bench.node(finish(3))), None);
-    assert_eq!(pending(bench.node(finish(3))), None);
+    assert_eq!(pending(bench.node(finish(4))), Some(100));
+    assert_eq!(bench.errno(finish(6)), Errno::EINVAL);
+    assert_eq!(pending(bench.node(finish(5))), None);
+    assert_eq!(pending(bench.node(finish(5))), None);
     assert_eq!(bench.stat("f").attributes.size, 100);
     let directory = Operation::Truncate {
         object: ObjectId::ROOT,
         size: 0,
     };
     assert_eq!(bench.errno(directory), Errno::EISDIR);
+}
+
+/// How long datafiles must be at least follows writes and truncations, whichever way these overtake each other.
+#[test]
+fn lengths_of_datafiles_follow_writes_and_truncations() {
+    let mut bench = Bench::new();
+    let file = bench.node(create("f"));
+    let object = file.object;
+    bench.node(write(object, 0, b"small"));
+    bench.node(Operation::BeginUnstuff { object });
+    let lengths = |node: Node| match node.body {
+        Body::Striped { lengths, .. } => lengths,
+        body => panic!("{body:?}"),
+    };
+    let unstuffed = bench.node(Operation::FinishUnstuff { object });
+    let Body::Striped { distribution, .. } = &unstuffed.body else {
+        panic!("{unstuffed:?}");
+    };
+    let (strip, servers) = (
+        u64::from(distribution.strip_size),
+        distribution.servers.len() as u16,
+    );
+    assert!(servers > 1);
+    assert_eq!(lengths(unstuffed), [5]);
+    let extend = |version, position, end| Operation::Extend {
+        object,
+        end: 10 * strip,
+        modified: Timestamp::default(),
+        version,
+        reached: vec![Reach { position, end }],
+    };
+    assert_eq!(lengths(bench.node(extend(0, 1, 3 * strip))), [5, 3 * strip]);
+    assert_eq!(lengths(bench.node(extend(0, 1, 7))), [5, 3 * strip]);
+    assert_eq!(bench.errno(extend(0, servers, 7)), Errno::EINVAL);
+    assert_eq!(bench.errno(extend(0, 0, MAX_FILE + 1)), Errno::EFBIG);
+    let size = strip + 9;
+    let cut = bench.node(Operation::Truncate { object, size });
+    assert_eq!(lengths(cut), [5, 9]);
+    // A write from before the truncation may have been cut.
+    assert_eq!(lengths(bench.node(extend(0, 0, 100))), [5, 9]);
+    assert_eq!(lengths(bench.node(extend(1, 0, 100))), [100, 9]);
+    let size = 20 * strip;
+    let grown = bench.node(Operation::Truncate { object, size });
+    assert_eq!(lengths(grown), [100, 9]);
+
+    let listed = Operation::ListStriped {
+        after: ObjectId::ROOT,
+        limit: 10,
+    };
+    let Ok(Answer::StripedFiles { files, end: true }) = bench.run(listed) else {
+        panic!("no list");
+    };
+    assert_eq!(files.len(), 1);
+    assert_eq!(files[0].lengths, [100, 9]);
+    assert_eq!(files[0].servers.len(), usize::from(servers));
+    bench.node(mkdir("d"));
+    bench.done(rename("f", "d/g"));
+    let paths = Operation::Paths {
+        objects: vec![object, ObjectId(99), ObjectId::ROOT],
+    };
+    let Ok(Answer::Paths(paths)) = bench.run(paths) else {
+        panic!("no paths");
+    };
+    let paths: Vec<_> = paths.into_iter().map(|p| (p.object, p.path)).collect();
+    assert_eq!(
+        paths,
+        [(object, b"/d/g".to_vec()), (ObjectId::ROOT, b"/".to_vec())]
+    );
 }
 
 #[test]
@@ -222,17 +294,27 @@ fn removed_files_are_remembered_until_reclaimed() {
     );
     assert_eq!((removals[1].object, removals[1].servers.len()), (moving, 1));
     assert_eq!(bench.service.removals(1).expect("lists").len(), 1);
-    let status = |bench: &mut Bench| bench.run(Operation::MetadataStatus);
-    let counts = |objects, removals| Ok(Answer::MetadataStatus { objects, removals });
-    assert_eq!(status(&mut bench), counts(1, 2));
+    let status = |bench: &mut Bench| match bench.run(Operation::MetadataStatus) {
+        Ok(Answer::MetadataStatus {
+            objects,
+            removals,
+            numbers,
+        }) => {
+            // All numbers that are in use lie below.
+            assert!(numbers > moving.0);
+            (objects, removals)
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(status(&mut bench), (1, 2));
     bench
         .service
         .removed(&[file, file, small])
         .expect("forgets");
-    assert_eq!(status(&mut bench), counts(1, 1));
+    assert_eq!(status(&mut bench), (1, 1));
     bench.service.removed(&[moving]).expect("forgets");
     assert_eq!(bench.service.removals(10).expect("lists"), []);
-    assert_eq!(status(&mut bench), counts(1, 0));
+    assert_eq!(status(&mut bench), (1, 0));
 }
 
 #[test]

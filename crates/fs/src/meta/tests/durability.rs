@@ -77,6 +77,8 @@ fn operations() -> Vec<Operation> {
         object,
         end: 9,
         modified: Timestamp::default(),
+        version: 0,
+        reached: Vec::new(),
     };
     vec![
         create("new"),

@@ -150,6 +150,8 @@ fn file_permissions_decide_about_contents() {
             object,
             end: 5,
             modified: Timestamp::default(),
+            version: 0,
+            reached: Vec::new(),
         };
         assert_eq!(bench.run(extend).is_ok(), may_write);
     }
@@ -298,13 +300,13 @@ fn only_root_and_the_owner_of_the_root_check() {
         ..Settings::default()
     });
     let check = Operation::Check {
-        after: Vec::new(),
+        after: None,
         repair: true,
     };
     bench.be(OTHER, 1, &[]);
     assert_eq!(bench.errno(check.clone()), Errno::EPERM);
     let request = bench.request(Operation::Check {
-        after: Vec::new(),
+        after: None,
         repair: false,
     });
     let reply = bench

@@ -333,3 +333,35 @@ fn offers_of_nonsense_are_declined() {
     falls_asleep(&mut met.server);
     met.server.shm.disarm();
 }
+
+/// What a process of another user says it has copied is not relied on: it gets nothing to copy, and what it counts
+/// as copied all the same ends up in no transfer.
+#[test]
+fn a_process_of_another_user_copies_no_part_of_a_transfer() {
+    for (other_user, shares) in [(false, true), (true, false)] {
+        let mut get = Get::start(ShmConfig::default());
+        let to_server = get.met.to_server;
+        get.finish("the first transfer is done");
+        get.met.client.log.done.clear();
+        let client = pair(&mut get.met.client, to_server);
+        if let Some(credentials) = client.credentials.as_mut().filter(|_| other_user) {
+            credentials.uid = credentials.uid.wrapping_add(1);
+        }
+        get.near = Memory::from_vec(vec![0xee; LEN]);
+        get.transfer();
+        get.met.client.poll();
+        let queue = &pair(&mut get.met.client, to_server).transfers.queue;
+        let offered = queue.front().is_some_and(|active| active.offer.is_some());
+        assert_eq!(offered, shares);
+        if other_user {
+            // The words of the block are the peer's to write, too.
+            let units = (LEN as u64 / format::UNIT_BYTES) as u32;
+            let claimed = get.share().claim_back(units, 10, From::OwnHalf);
+            let count = claimed.map_or(10, |units| units.end - units.start);
+            get.share().finish_back(count, true);
+        }
+        get.finish("the transfer is done");
+        assert_eq!(get.met.client.log.done[..], [(7, Ok(()))]);
+        assert!(get.near.to_vec() == pattern(LEN));
+    }
+}

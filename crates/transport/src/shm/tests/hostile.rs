@@ -125,7 +125,7 @@ fn refusal(host: &mut Host, address: &Address, record: &[u8], files: &[BorrowedF
     match greet(host, address, record, files) {
         Some(Record::Refused {
             reason,
-            unauthorised: false,
+            why: causeway_wire::shm::Why::Other,
         }) => reason,
         other => panic!("{other:?}"),
     }
@@ -331,7 +331,7 @@ fn records_out_of_place_and_random_ones_end_the_connection() {
     let mut host = Host::listening(ShmConfig::default(), &address);
     let refused = Record::Refused {
         reason: "x".into(),
-        unauthorised: true,
+        why: causeway_wire::shm::Why::Unauthorised,
     };
     let mut records: Vec<Vec<u8>> = vec![
         Record::Hello(hello()).to_bytes(),

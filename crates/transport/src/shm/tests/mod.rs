@@ -5,6 +5,7 @@ mod claims;
 mod death;
 mod hostile;
 mod packets;
+mod park;
 mod regions;
 mod revocation;
 

@@ -344,53 +344,6 @@ fn a_transfer_that_waits_for_the_meeting_is_not_forgotten() {
     assert_eq!(near.to_vec(), [7; 64]);
 }
 
-#[test]
-fn a_doze_ends_with_a_packet_and_with_a_call() {
-    const ROUNDS: u8 = 200;
-    let (_folder, address) = place();
-    let mut sleeper = Host::listening(ShmConfig::default(), &address);
-    let rouser = sleeper.shm.rouser().unwrap();
-    let dozing = std::thread::spawn(move || {
-        let mut next = 0;
-        let give_up = Instant::now() + PATIENCE;
-        while next < ROUNDS {
-            assert!(Instant::now() < give_up, "{next} packets came");
-            if !sleeper.poll() {
-                // Longer than everybody's patience, where dozing is possible.
-                if !sleeper.shm.doze(4 * PATIENCE) && sleeper.shm.arm() {
-                    sleep_on(&sleeper.shm, Duration::from_millis(20));
-                    sleeper.shm.disarm();
-                }
-            }
-            for (_, packet) in sleeper.log.packets.drain(..) {
-                assert_eq!(packet, [next]);
-                next += 1;
-            }
-        }
-        // Nothing more comes by itself.
-        sleeper.shm.doze(4 * PATIENCE);
-        sleeper
-    });
-    let mut sender = Host::new(ShmConfig::default());
-    let peer = sender.shm.connect(&address).unwrap();
-    for round in 0..ROUNDS {
-        sender.until("there is room", |sender| {
-            sender.shm.send(peer, &[&[round]]).is_ok()
-        });
-        sender.poll();
-        // From at once to long after the receiver has begun to doze.
-        std::thread::sleep(Duration::from_micros(u64::from(round) * 37 % 200));
-    }
-    let give_up = Instant::now() + PATIENCE;
-    while !dozing.is_finished() {
-        assert!(Instant::now() < give_up, "a call ends no doze");
-        sender.poll();
-        rouser.rouse();
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    drop(dozing.join().unwrap());
-}
-
 /// Bytes of ring 0 behind its short lap and before the first packet's place that somebody has written.
 fn written_behind_the_short_lap(met: &mut Met) -> usize {
     let view = met.client.shm.peers.get_mut(met.to_server);

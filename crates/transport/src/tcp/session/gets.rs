@@ -12,12 +12,16 @@ use causeway_wire::tcp::{
     FRAGMENT_BYTES, Fragment, GET_WINDOW, Header, Kind, MAX_GET_BYTES, MAX_GET_FRAGMENTS, MAX_PIECE,
 };
 
+use super::coverage::{Coverage, Rejected};
 use super::cursor::Cursor;
 use super::inbox::Stream;
 use super::{Bulk, MAIN, Session, Turn, violation};
 use crate::error::{PeerError, TransferError};
 use crate::method::{Direction, Peer, Sink, Token, Transfer};
 use crate::tcp::outbox::Lender;
+
+/// Pieces of one request that may have come apart from each other, over further lanes: there are no more of them.
+const MAX_APART: usize = (MAX_GET_BYTES as usize).div_ceil(MAX_PIECE);
 
 /// A get of ours.
 #[derive(Debug)]
@@ -68,8 +72,9 @@ struct Request {
     /// The number of the get.
     get: u64,
     into: Cursor,
-    /// Bytes whose frames have begun.
-    began: u64,
+    /// The bytes whose frames have begun. No byte comes twice, so what has landed is all there when it is as much
+    /// as was asked for: what lay in the memory before never counts as data.
+    began: Coverage,
     landed: u64,
     len: u64,
     /// The end, if it has overtaken data on other lanes.
@@ -181,7 +186,7 @@ impl Session {
                 id,
                 get: number,
                 into,
-                began: 0,
+                began: Coverage::default(),
                 landed: 0,
                 len: bytes,
                 end: None,
@@ -199,14 +204,19 @@ impl Session {
         let gets = &mut self.gets;
         let asked = gets.requests.iter_mut().find(|request| {
             let end = header.base.checked_add(len);
-            request.id == header.id
-                && end.is_some_and(|end| end <= request.len)
-                && len <= request.len - request.began
+            request.id == header.id && end.is_some_and(|end| end <= request.len)
         });
         let Some(request) = asked else {
             return Err(violation("it sends data that was not asked for"));
         };
-        request.began += len;
+        let range = header.base..header.base + len;
+        request
+            .began
+            .add(range, MAX_APART)
+            .map_err(|rejected| match rejected {
+                Rejected::Overlap => violation("it sends the same data of a get twice"),
+                Rejected::Scattered => violation("it sends data of a get in too small pieces"),
+            })?;
         let mut at = request.into;
         let number = request.get;
         if let Some(get) = gets.all.get(&number) {

@@ -2,6 +2,8 @@
 //! whole, from where it lies if it came in one piece. A large packet may become such data: its first bytes are
 //! shown to the sink, once, and if it knows where the others belong they go there too.
 
+use std::ops::Range;
+
 use causeway_sys::memory::Memory;
 use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 
@@ -16,8 +18,13 @@ const DIRECT_FROM_BYTES: usize = 8 * 1024;
 /// Where the payload that is arriving goes.
 #[derive(Debug)]
 pub(super) enum Stream {
-    /// Into an export: the span for what is still to come.
-    Put { id: u64, key: u64, into: Memory },
+    /// Into an export: the span for what is still to come, and where the whole frame belongs.
+    Put {
+        id: u64,
+        key: u64,
+        frame: Range<u64>,
+        into: Memory,
+    },
     /// Into nothing: data of the put with this number.
     Discard { id: u64 },
     /// Into the local list of the get with this number, from here on.
@@ -275,6 +282,11 @@ impl Session {
             Stream::Packet(landing) => Landed::Packet(landing.head),
         };
         let missing = missing.saturating_sub(count);
+        if missing == 0
+            && let Stream::Put { key, frame, .. } = &stream
+        {
+            self.note_written(*key, frame);
+        }
         // What has landed is let go before its transfer, or its packet, may end.
         self.lane(at).inbox.stream = (missing > 0).then_some((stream, missing));
         match landed {

@@ -5,6 +5,7 @@
 //! [`PUT_WINDOW`] of them.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use causeway_sys::net::Piece;
 use causeway_wire::region::RegionDescriptor;
@@ -12,7 +13,9 @@ use causeway_wire::tcp::{Header, Kind, MAX_PIECE, PUT_WINDOW};
 
 use super::cursor::Cursor;
 use super::inbox::Stream;
-use super::{Bulk, MAIN, SPREAD_FROM_BYTES, Session, Turn, violation};
+use super::{
+    Bulk, FIRST_BASE, MAIN, MAX_WRITTEN_APART, SPREAD_FROM_BYTES, Session, Turn, violation,
+};
 use crate::error::{PeerError, TransferError};
 use crate::method::{Direction, Packet, Peer, Sink, Token, Transfer};
 use crate::tcp::outbox::Lender;
@@ -257,12 +260,27 @@ impl Session {
             Some(into) => Ok(Stream::Put {
                 id: header.id,
                 key: header.key,
+                frame: header.base..header.base + u64::from(header.len),
                 into,
             }),
             None => {
                 open.refused = true;
                 Ok(Stream::Discard { id: header.id })
             }
+        }
+    }
+
+    /// A frame of a put has landed: notes which part of the export that is.
+    pub(super) fn note_written(&mut self, key: u64, frame: &Range<u64>) {
+        let Some(export) = self.exports.get_mut(&key) else {
+            return;
+        };
+        let Some(written) = &mut export.written else {
+            return;
+        };
+        let part = frame.start.saturating_sub(FIRST_BASE)..frame.end.saturating_sub(FIRST_BASE);
+        if written.add_again(part, MAX_WRITTEN_APART).is_err() {
+            export.written = None;
         }
     }
 

@@ -439,3 +439,120 @@ fn hostile(random: &mut Random) -> Vec<u8> {
     }
     frame
 }
+
+const STALE: u8 = 0xee;
+
+/// A session that gets so many bytes into memory that held other data, and the number of its first request.
+fn getting(len: usize, lanes: usize) -> (Side, Memory, u64) {
+    let mut side = Side::new(lanes);
+    let into = Memory::from_vec(vec![STALE; len]);
+    let transfer = Transfer {
+        direction: Direction::Get,
+        local: vec![into.clone()],
+        remote: vec![RegionDescriptor {
+            key: 1,
+            base: FIRST_BASE,
+            len: len as u64,
+            object: None,
+        }],
+        notify: None,
+        token: 0,
+    };
+    side.session.transfer(transfer).unwrap();
+    let mut asked = [0; 4096];
+    assert!(side.session.output(MAIN, &mut asked) >= HEADER_BYTES);
+    let header = Header::decode(asked.first_chunk().unwrap()).unwrap();
+    assert_eq!(header.kind, Kind::Get);
+    (side, into, header.id)
+}
+
+fn data(id: u64, part: std::ops::Range<usize>) -> Vec<u8> {
+    let header = Header::new(Kind::GetData, part.len()).with_id(id);
+    let mut frame = header.with_base(part.start as u64).encode().to_vec();
+    frame.resize(HEADER_BYTES + part.len(), 0x11);
+    frame
+}
+
+/// A server that sends some bytes of a get twice, in place of others, has sent as many as were asked for.
+#[test]
+fn a_get_is_not_complete_with_bytes_that_came_twice() {
+    const LEN: usize = 2 * MAX_PIECE;
+    let half = LEN / 2;
+    let (first, second) = (0..half, half..LEN);
+    let overlapping = half - 1..LEN - 1;
+    type Answer<'a> = &'a [(usize, &'a std::ops::Range<usize>)];
+    let answers: [(bool, Answer<'_>); 7] = [
+        (true, &[(0, &first), (0, &second)]),
+        (true, &[(1, &second), (2, &first)]),
+        (false, &[(0, &first), (0, &first)]),
+        (false, &[(1, &second), (2, &second)]),
+        (false, &[(0, &first), (0, &overlapping)]),
+        (false, &[(0, &(0..0)), (0, &first), (0, &second)]),
+        (
+            false,
+            &[
+                (0, &(0..1)),
+                (0, &(2..3)),
+                (0, &(4..5)),
+                (0, &(6..7)),
+                (0, &(8..9)),
+            ],
+        ),
+    ];
+    for (at, (honest, frames)) in answers.into_iter().enumerate() {
+        let (mut side, into, id) = getting(LEN, 3);
+        let fed = frames.iter().try_for_each(|(lane, part)| {
+            let Side { session, seen, .. } = &mut side;
+            session.input(*lane, &data(id, (*part).clone()), PEER, seen)
+        });
+        let end = Header::new(Kind::GetDone, 0)
+            .with_id(id)
+            .with_base(LEN as u64);
+        let Side { session, seen, .. } = &mut side;
+        let ended = fed.and_then(|()| session.input(MAIN, &end.encode(), PEER, seen));
+        session.deliver(PEER, seen);
+        if honest {
+            assert_eq!((ended, seen.done.remove(&0)), (Ok(()), Some(Ok(()))));
+            assert!(into.to_vec().iter().all(|byte| *byte == 0x11));
+        } else {
+            assert!(matches!(ended, Err(PeerError::Protocol(_))), "{at}");
+            assert!(seen.done.is_empty(), "{at}: nothing is complete");
+        }
+    }
+}
+
+/// The same of what a peer writes into an export.
+#[test]
+fn an_export_is_written_when_each_of_its_bytes_is() {
+    const LEN: usize = 9000;
+    let mut side = Side::new(2);
+    let memory = Memory::from_vec(vec![STALE; LEN]);
+    side.session.export(5, &memory, Access::Write);
+    let put = |side: &mut Side, lane: usize, part: std::ops::Range<usize>| {
+        let mut header = Header::new(Kind::Put, part.len()).with_id(1);
+        (header.key, header.base) = (5, FIRST_BASE + part.start as u64);
+        let mut frame = header.encode().to_vec();
+        frame.resize(HEADER_BYTES + part.len(), 0x11);
+        let Side { session, seen, .. } = side;
+        session.input(lane, &frame, PEER, seen).unwrap();
+        session.is_all_written(5)
+    };
+    assert!(!side.session.is_all_written(5));
+    for (lane, part, whole) in [
+        (0, 0..4500, false),
+        (1, 0..4500, false),
+        (0, 4501..9000, false),
+        (1, 4400..4501, true),
+    ] {
+        assert_eq!(put(&mut side, lane, part.clone()), whole, "{part:?}");
+    }
+    side.session.unexport(5);
+    assert!(!side.session.is_all_written(5), "there is no such export");
+    // What is written in too many pieces apart from each other is not followed, and takes little memory.
+    side.session.export(5, &memory, Access::Write);
+    for at in (0..LEN).step_by(2) {
+        put(&mut side, 0, at..at + 1);
+    }
+    assert!(side.session.owned_bytes() < 64 << 10);
+    assert!(!put(&mut side, 0, 0..LEN));
+}

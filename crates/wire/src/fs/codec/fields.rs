@@ -9,7 +9,10 @@ use crate::codec::{Malformed, Reader, Wire, Writer};
 use crate::fs::MAX_MESSAGE_BYTES;
 
 /// Refuses a value that the field does not know.
-pub(super) fn unknown<T>(field: &'static str, value: impl Into<u64>) -> Result<T, Malformed> {
+pub(in crate::fs) fn unknown<T>(
+    field: &'static str,
+    value: impl Into<u64>,
+) -> Result<T, Malformed> {
     Err(Malformed::Unknown {
         field,
         value: value.into(),
@@ -17,7 +20,7 @@ pub(super) fn unknown<T>(field: &'static str, value: impl Into<u64>) -> Result<T
 }
 
 /// A list of items of at least `least_item_bytes` each.
-pub(super) fn list<T>(
+pub(in crate::fs) fn list<T>(
     input: &mut Reader<'_>,
     least_item_bytes: usize,
     field: &'static str,
@@ -34,7 +37,7 @@ pub(super) fn list<T>(
 }
 
 /// At most `limit` integers.
-pub(super) fn integers<'a, T>(
+pub(in crate::fs) fn integers<'a, T>(
     input: &mut Reader<'a>,
     limit: usize,
     field: &'static str,
@@ -44,7 +47,7 @@ pub(super) fn integers<'a, T>(
     (0..count).map(|_| item(input, field)).collect()
 }
 
-pub(super) fn option<T>(
+pub(in crate::fs) fn option<T>(
     input: &mut Reader<'_>,
     field: &'static str,
     value: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
@@ -55,14 +58,14 @@ pub(super) fn option<T>(
     }
 }
 
-pub(super) fn put_list<T: Wire>(items: &[T], out: &mut Writer) {
+pub(in crate::fs) fn put_list<T: Wire>(items: &[T], out: &mut Writer) {
     out.count(items.len());
     for item in items {
         item.encode(out);
     }
 }
 
-pub(super) fn put_option<T>(
+pub(in crate::fs) fn put_option<T>(
     value: &Option<T>,
     out: &mut Writer,
     put: impl FnOnce(&T, &mut Writer),
@@ -74,7 +77,7 @@ pub(super) fn put_option<T>(
 }
 
 /// Appends text, cut at `limit` bytes.
-pub(super) fn put_text(text: &str, limit: usize, out: &mut Writer) {
+pub(in crate::fs) fn put_text(text: &str, limit: usize, out: &mut Writer) {
     let mut end = text.len().min(limit);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -82,7 +85,7 @@ pub(super) fn put_text(text: &str, limit: usize, out: &mut Writer) {
     out.bytes(&text.as_bytes()[..end]);
 }
 
-pub(super) fn text(
+pub(in crate::fs) fn text(
     input: &mut Reader<'_>,
     limit: usize,
     field: &'static str,
@@ -122,12 +125,19 @@ macro_rules! put {
         $out.count($value.len());
         $value.iter().for_each(|item| $out.u16(*item));
     }};
+    (u64s($limit:expr), $value:expr, $out:ident) => {{
+        $out.count($value.len());
+        $value.iter().for_each(|item| $out.u64(*item));
+    }};
     (u32s($limit:expr), $value:expr, $out:ident) => {{
         $out.count($value.len());
         $value.iter().for_each(|item| $out.u32(*item));
     }};
     (option, $value:expr, $out:ident) => {
         put_option($value, $out, Wire::encode)
+    };
+    (option_u16, $value:expr, $out:ident) => {
+        put_option($value, $out, |value, out| out.u16(*value))
     };
     (option_u64, $value:expr, $out:ident) => {
         put_option($value, $out, |value, out| out.u64(*value))
@@ -163,11 +173,17 @@ macro_rules! take {
     (u16s($limit:expr), $input:ident, $name:expr) => {
         integers($input, $limit, $name, Reader::u16)?
     };
+    (u64s($limit:expr), $input:ident, $name:expr) => {
+        integers($input, $limit, $name, Reader::u64)?
+    };
     (u32s($limit:expr), $input:ident, $name:expr) => {
         integers($input, $limit, $name, Reader::u32)?
     };
     (option, $input:ident, $name:expr) => {
         option($input, $name, Wire::decode)?
+    };
+    (option_u16, $input:ident, $name:expr) => {
+        option($input, $name, |input| input.u16($name))?
     };
     (option_u64, $input:ident, $name:expr) => {
         option($input, $name, |input| input.u64($name))?
@@ -229,4 +245,4 @@ macro_rules! variants {
     };
 }
 
-pub(super) use {put, record, take, variants};
+pub(in crate::fs) use {put, record, take, variants};

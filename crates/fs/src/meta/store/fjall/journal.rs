@@ -1,38 +1,47 @@
-//! Cutting the torn end off the engine's journal before the engine opens it.
+//! Looking through the engine's journals before the engine opens them.
 //!
-//! After power loss the end of the journal, which was not synced yet, may hold any mixture of old and
-//! new blocks. fjall cuts off an end that is merely short; but where the last batch is whole in length
-//! and wrong in content, it refuses to open ("checksum mismatch"), and a length made of garbage
-//! makes it allocate as much. So the journal is read here first, batch by batch, and cut behind the
-//! last one that is whole. What is cut off is kept beside it, in a file that ends in `.torn`.
-//!
-//! The layout (fjall 3, `journal/entry.rs`; integers little-endian): a batch is a start, items, an end.
-//!
-//! | record | bytes |
-//! |---|---|
-//! | start | `1`, item count (4), sequence number (8) |
-//! | item | `2`, type (1), compression (1), keyspace (8), key length (2), value length (4), stored value length (4), key, stored value |
-//! | clear | `4`, keyspace (8) |
-//! | end | `3`, XXH3-64 of the items as stored (8), `FJL\x03` |
+//! fjall goes on with what stands before the first batch that it cannot read, and drops the rest without a
+//! word; a length made of garbage makes it allocate as much. So the journals are read here first, batch by
+//! batch (`batch`). What stands behind the last whole batch is one of three things:
+//! - nothing, or the front of a batch whose write was interrupted, or whatever power loss made of
+//!   blocks that were never synced: it is cut off, and kept in a file that ends in `.torn`;
+//! - damage: a whole batch behind it, or the mark (`mark`), says that it was on stable storage; or no power
+//!   was lost, and no interrupted write leaves such a thing. What was acknowledged is lost. The store is
+//!   not opened unless the operator accepts that ([`cut`]);
+//! - after power loss, and with nothing behind it, a last batch that was synced in the last moments before
+//!   (the mark is brought up to date after a tenth of a second) and is damaged since: that cannot be told
+//!   from a torn one, and is cut off as such.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use xxhash_rust::xxh3::Xxh3;
+use causeway_wire::store::{Key, Mark};
 
-const START: u8 = 1;
-const ITEM: u8 = 2;
-const END: u8 = 3;
-const CLEAR: u8 = 4;
-const TRAILER: &[u8; 4] = b"FJL\x03";
-/// Bytes of an item behind its first one and before the key.
-const ITEM_HEAD_BYTES: usize = 1 + 1 + 8 + 2 + 4 + 4;
-/// Journals are read in pieces of this size.
+use super::batch::{Parsed, ends_like_a_batch, items, next_whole, parse};
+
+/// Journals are searched for their end in pieces of this size, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
+/// Most lost records that are listed one by one.
+const LISTED_RECORDS: usize = 100;
 
-/// What was cut off.
+/// What stands in the journals of a store.
+#[derive(Debug, Default)]
+pub(super) struct Journals {
+    /// In the order in which they were written.
+    pub(super) files: Vec<PathBuf>,
+    /// The engine's number of the last whole batch.
+    pub(super) last: Option<u64>,
+    /// Bytes of whole batches.
+    pub(super) bytes: u64,
+    /// The end of the newest journal that is no batch.
+    pub(super) torn: Option<Torn>,
+    /// The first damage of each journal.
+    pub(super) damage: Vec<Damage>,
+}
+
+/// An end without meaning.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Torn {
     pub(super) journal: PathBuf,
@@ -40,84 +49,214 @@ pub(super) struct Torn {
     pub(super) at: u64,
     /// Bytes behind that, up to the last one that is not zero.
     pub(super) bytes: u64,
-    /// Where they are kept.
-    pub(super) kept: PathBuf,
 }
 
-/// Cuts the torn end off the newest journal in `directory`, if there is one. Fails with
-/// [`io::ErrorKind::WouldBlock`] if another process has the store open.
-pub(super) fn trim(directory: &Path) -> io::Result<Option<Torn>> {
+/// Acknowledged changes that are lost.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Damage {
+    pub(super) journal: PathBuf,
+    /// Bytes from here…
+    pub(super) at: u64,
+    /// … to here mean nothing.
+    pub(super) until: u64,
+    /// What is wrong there.
+    pub(super) what: &'static str,
+    /// Records that the damaged change seems to have had, in words.
+    pub(super) records: Vec<String>,
+    /// Whole changes behind the damage.
+    pub(super) later: u64,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            out,
+            "{} is damaged at byte {}: {}; {} bytes, up to byte {}, cannot be read, and {} whole changes \
+             follow",
+            self.journal.display(),
+            self.at,
+            self.what,
+            self.until - self.at,
+            self.until,
+            self.later
+        )?;
+        match self.records.as_slice() {
+            [] => write!(out, "; what was in there cannot be told"),
+            records => write!(out, "; in there: {}", records.join(", ")),
+        }
+    }
+}
+
+/// Takes the engine's lock for a moment; fails with [`io::ErrorKind::WouldBlock`] if another process has
+/// the store open.
+pub(super) fn check_unlocked(directory: &Path) -> io::Result<()> {
     let lock = match File::open(directory.join("lock")) {
         Ok(lock) => lock,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
     lock.try_lock().map_err(|error| match error {
         TryLockError::Error(error) => error,
         TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
-    })?;
-    match newest(directory)? {
-        Some(journal) => trim_file(journal),
-        None => Ok(None),
-    }
+    })
 }
 
-/// The journal that was written last. Older ones were synced before it was begun.
-fn newest(directory: &Path) -> io::Result<Option<PathBuf>> {
-    let mut newest = None;
+/// Reads all journals in `directory`. `killed_at_most` says that no power was lost since they were written,
+/// so that all that was written stands there, in the order in which it was.
+pub(super) fn examine(directory: &Path, killed_at_most: bool, mark: &Mark) -> io::Result<Journals> {
+    let mut all = Journals {
+        files: list(directory)?,
+        ..Journals::default()
+    };
+    let newest = all.files.len().saturating_sub(1);
+    for (index, journal) in all.files.clone().into_iter().enumerate() {
+        let bytes = read(&journal)?;
+        let mut at = 0;
+        let end = loop {
+            match parse(&bytes, at, all.last) {
+                _ if at == bytes.len() => break None,
+                Parsed::Whole(batch) => {
+                    at = batch.end;
+                    all.last = Some(batch.sequence);
+                }
+                Parsed::Short => break Some((false, "a change is cut off")),
+                Parsed::Wrong(what) => break Some((true, what)),
+            }
+        };
+        all.bytes += at as u64;
+        let Some((wrong, what)) = end else {
+            continue;
+        };
+        let before = all.last;
+        let until = next_whole(&bytes, at, before).map_or(bytes.len(), |(start, _)| start);
+        let later = count_whole(&bytes, until, before);
+        let rest = bytes.get(at..).unwrap_or_default();
+        let certain = index != newest
+            || later.synced.max(mark.acknowledged) > before.unwrap_or(mark.flushed)
+            || (killed_at_most && (wrong || later.count > 0 || ends_like_a_batch(rest)));
+        match certain {
+            false => {
+                all.torn = Some(Torn {
+                    journal,
+                    at: at as u64,
+                    bytes: rest.len() as u64,
+                });
+            }
+            true => {
+                all.last = later.last;
+                all.damage.push(Damage {
+                    journal,
+                    at: at as u64,
+                    until: until as u64,
+                    what,
+                    records: describe(&bytes, at),
+                    later: later.count,
+                });
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Whole batches behind a damage.
+struct Later {
+    count: u64,
+    /// Number of the last batch, or of the one before the damage.
+    last: Option<u64>,
+    /// What they say was on stable storage when they were written.
+    synced: u64,
+}
+
+fn count_whole(bytes: &[u8], mut at: usize, before: Option<u64>) -> Later {
+    let mut later = Later {
+        count: 0,
+        last: before,
+        synced: 0,
+    };
+    while let Parsed::Whole(batch) = parse(bytes, at, later.last) {
+        later.count += 1;
+        later.last = Some(batch.sequence);
+        later.synced = later.synced.max(batch.synced);
+        at = batch.end;
+    }
+    later
+}
+
+/// What the damaged batch at `at` seems to say, as far as its structure holds.
+fn describe(bytes: &[u8], at: usize) -> Vec<String> {
+    let (mut records, mut more) = (Vec::new(), 0u64);
+    let _ = items(bytes, at, |item| {
+        let text = match Key::parse(item.key) {
+            Ok(Key::Object(object)) => format!("object {}", object.0),
+            Ok(Key::Content(object)) => format!("the content of object {}", object.0),
+            Ok(Key::Entry(directory, name)) => {
+                format!(
+                    "name {:?} in directory {}",
+                    String::from_utf8_lossy(&name),
+                    directory.0
+                )
+            }
+            Ok(Key::Link(object, ..)) => format!("a further name of object {}", object.0),
+            Ok(Key::Removal(object)) => format!("the removal of object {}", object.0),
+            // Sessions and counts say nothing to a reader.
+            Ok(_) => return,
+            Err(_) => "a record whose key cannot be read".to_owned(),
+        };
+        match records.len() < LISTED_RECORDS {
+            true => records.push(text),
+            false => more += 1,
+        }
+    });
+    if more > 0 {
+        records.push(format!("{more} more"));
+    }
+    records
+}
+
+/// The journals, oldest first.
+fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut numbered = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "jnl") {
             let stem = path.file_stem().and_then(|stem| stem.to_str());
             let number: Option<u64> = stem.and_then(|stem| stem.parse().ok());
-            newest = newest.max(number.map(|number| (number, path)));
+            numbered.extend(number.map(|number| (number, path)));
         }
     }
-    Ok(newest.map(|(_, path)| path))
+    numbered.sort();
+    Ok(numbered.into_iter().map(|(_, path)| path).collect())
 }
 
-fn trim_file(journal: PathBuf) -> io::Result<Option<Torn>> {
-    let mut file = OpenOptions::new().read(true).write(true).open(&journal)?;
-    let len = file.metadata()?.len();
-    let at = whole_batches(BufReader::with_capacity(CHUNK_BYTES, &file), len)?;
-    let bytes = last_nonzero(&file, at)?;
-    if bytes == 0 {
-        return Ok(None);
-    }
-    let mut kept = journal.clone().into_os_string();
-    kept.push(format!(".{at}.torn"));
-    let kept = PathBuf::from(kept);
-    let mut copy = File::create(&kept)?;
-    file.seek(SeekFrom::Start(at))?;
-    io::copy(&mut (&file).take(bytes), &mut copy)?;
-    copy.flush()?;
-    copy.sync_all()?;
-    file.set_len(at)?;
-    file.sync_all()?;
-    Ok(Some(Torn {
-        journal,
-        at,
-        bytes,
-        kept,
-    }))
+/// Whether there are journals.
+pub(super) fn any(directory: &Path) -> io::Result<bool> {
+    Ok(!list(directory)?.is_empty())
 }
 
-/// Number of bytes behind `start` up to the last one that is not zero. The engine makes journals of
-/// 64 MiB in advance, most of which is a hole, and holes are not read.
-fn last_nonzero(file: &File, start: u64) -> io::Result<u64> {
-    let (mut at, mut last) = (start, start);
+/// A journal up to its last byte that is not zero. The engine makes journals of 64 MiB in advance, most of
+/// which is a hole, and holes are not read.
+fn read(journal: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(journal)?;
+    let end = last_nonzero(&file)?;
+    let mut bytes = Vec::new();
+    file.take(end).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn last_nonzero(file: &File) -> io::Result<u64> {
+    let (mut at, mut last) = (0, 0);
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         at = match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
             Ok(data) => data,
-            Err(rustix::io::Errno::NXIO) => return Ok(last - start),
+            Err(rustix::io::Errno::NXIO) => break,
             // Not every file system knows its holes.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => at,
             Err(error) => return Err(error.into()),
         };
         let count = file.read_at(&mut chunk, at)?;
         if count == 0 {
-            return Ok(last - start);
+            break;
         }
         let read = chunk.get(..count).unwrap_or_default();
         if let Some(index) = read.iter().rposition(|byte| *byte != 0) {
@@ -125,104 +264,79 @@ fn last_nonzero(file: &File, start: u64) -> io::Result<u64> {
         }
         at += count as u64;
     }
+    rustix::fs::seek(file, rustix::fs::SeekFrom::Start(0))?;
+    Ok(last)
 }
 
-/// Where the last of the whole batches at the front of a journal ends.
-fn whole_batches(input: impl Read, len: u64) -> io::Result<u64> {
-    let mut reader = Counted {
-        input,
-        position: 0,
-        len,
+/// Cuts a torn end off. Returns where it is kept.
+pub(super) fn trim(torn: &Torn) -> io::Result<PathBuf> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&torn.journal)?;
+    let kept = keep(&file, &torn.journal, torn.at, torn.bytes, "torn")?;
+    file.set_len(torn.at)?;
+    file.sync_all()?;
+    Ok(kept)
+}
+
+/// Takes a damaged stretch out of a journal, so that what stands behind it counts again. Returns where the
+/// stretch is kept.
+pub(super) fn cut(damage: &Damage) -> io::Result<PathBuf> {
+    let bytes = read(&damage.journal)?;
+    let file = File::open(&damage.journal)?;
+    let lost = damage.until - damage.at;
+    let kept = keep(&file, &damage.journal, damage.at, lost, "lost")?;
+    let part = |from: u64, to: u64| bytes.get(from as usize..to as usize).unwrap_or_default();
+    let new = damage.journal.with_extension("jnl-new");
+    let mut copy = File::create(&new)?;
+    copy.write_all(part(0, damage.at))?;
+    copy.write_all(part(damage.until, bytes.len() as u64))?;
+    copy.sync_all()?;
+    std::fs::rename(&new, &damage.journal)?;
+    sync_directory(&damage.journal)?;
+    Ok(kept)
+}
+
+/// Copies a stretch of a journal into a file beside it.
+fn keep(file: &File, journal: &Path, at: u64, bytes: u64, why: &str) -> io::Result<PathBuf> {
+    let mut name = journal.to_owned().into_os_string();
+    name.push(format!(".{at}.{why}"));
+    let kept = PathBuf::from(name);
+    let mut copy = File::create(&kept)?;
+    rustix::fs::seek(file, rustix::fs::SeekFrom::Start(at))?;
+    io::copy(&mut file.take(bytes), &mut copy)?;
+    copy.sync_all()?;
+    sync_directory(&kept)?;
+    Ok(kept)
+}
+
+/// Removes what journals hold whose batches are all in tables. The newest one stays, empty: without any, the
+/// engine does not look in its tables for how far it has come, and shows nothing of them.
+pub(super) fn clear(journals: &Journals) -> io::Result<()> {
+    let Some((newest, older)) = journals.files.split_last() else {
+        return Ok(());
     };
-    let mut whole = 0;
-    loop {
-        match batch(&mut reader) {
-            Ok(true) => whole = reader.position,
-            Ok(false) => return Ok(whole),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(whole),
-            Err(error) => return Err(error),
-        }
+    let newest_file = OpenOptions::new().write(true).open(newest)?;
+    newest_file.set_len(0)?;
+    newest_file.sync_all()?;
+    for journal in older {
+        std::fs::remove_file(journal)?;
     }
+    sync_directory(newest)
 }
 
-/// Reads a batch; whether it is whole.
-fn batch(reader: &mut Counted<impl Read>) -> io::Result<bool> {
-    let [START, a, b, c, d, ..] = reader.array::<13>()? else {
-        return Ok(false);
-    };
-    let mut hash = Xxh3::new();
-    for _ in 0..u32::from_le_bytes([a, b, c, d]) {
-        let tag = reader.array::<1>()?;
-        hash.update(&tag);
-        let body = match tag {
-            [ITEM] => {
-                let head = reader.array::<ITEM_HEAD_BYTES>()?;
-                hash.update(&head);
-                let [
-                    _,
-                    _,
-                    _,
-                    _,
-                    _,
-                    _,
-                    _,
-                    _,
-                    _,
-                    _,
-                    key @ ..,
-                    _,
-                    _,
-                    _,
-                    _,
-                    v0,
-                    v1,
-                    v2,
-                    v3,
-                ] = head;
-                let key = u64::from(u16::from_le_bytes(key));
-                key + u64::from(u32::from_le_bytes([v0, v1, v2, v3]))
-            }
-            [CLEAR] => 8,
-            _ => return Ok(false),
-        };
-        reader.hash(body, &mut hash)?;
-    }
-    let [END, checksum @ .., t0, t1, t2, t3] = reader.array::<13>()? else {
-        return Ok(false);
-    };
-    Ok([t0, t1, t2, t3] == *TRAILER && u64::from_le_bytes(checksum) == hash.digest())
+/// Makes an empty journal, in place of all that are lost.
+pub(super) fn replace(directory: &Path) -> io::Result<()> {
+    let journal = directory.join("0.jnl");
+    File::create_new(&journal)?.sync_all()?;
+    sync_directory(&journal)
 }
 
-/// A reader that knows where it is.
-struct Counted<R> {
-    input: R,
-    position: u64,
-    len: u64,
-}
-
-impl<R: Read> Counted<R> {
-    fn array<const N: usize>(&mut self) -> io::Result<[u8; N]> {
-        let mut bytes = [0; N];
-        self.input.read_exact(&mut bytes)?;
-        self.position += N as u64;
-        Ok(bytes)
-    }
-
-    /// Hashes the next `count` bytes.
-    fn hash(&mut self, count: u64, hash: &mut Xxh3) -> io::Result<()> {
-        if count > self.len.saturating_sub(self.position) {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let mut piece = [0; 4096];
-        let mut left = count;
-        while left > 0 {
-            let size = left.min(piece.len() as u64) as usize;
-            let piece = piece.get_mut(..size).unwrap_or_default();
-            self.input.read_exact(piece)?;
-            hash.update(piece);
-            left -= size as u64;
-        }
-        self.position += count;
-        Ok(())
+/// Makes the name of a file durable.
+fn sync_directory(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
     }
 }

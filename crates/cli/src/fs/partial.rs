@@ -1,0 +1,212 @@
+//! Files on their way: written under a temporary name, renamed when they are whole.
+//!
+//! The name is `.causeway-<16 hexadecimal digits>.partial`, chosen at random by each writer. What a
+//! writer leaves is removed when the command ends in whatever way but SIGKILL; what a killed one leaves is
+//! found by its name (`causeway fs rm --partial`).
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
+use causeway_fs::config::Configuration;
+use causeway_wire::fs::{Errno, ObjectId, Place};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::failure::{Doing, Failure, Outcome};
+use crate::fs::session::Session;
+use crate::fs::tree::RemoteName;
+use crate::output::{printable, warn};
+use crate::shutdown;
+use crate::whole_file;
+
+/// Bytes of chance in a name.
+const CHANCE_BYTES: usize = 8;
+/// Names that are tried before giving up: none of them should exist.
+const ATTEMPTS: usize = 8;
+/// How long the cleaning up waits for a server that does not reply.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A fresh temporary name.
+pub(crate) fn new_name() -> Outcome<Vec<u8>> {
+    let mut chance = [0_u8; CHANCE_BYTES];
+    // So few bytes come all at once or not at all.
+    getrandom(&mut chance, GetRandomFlags::empty())
+        .doing(|| "choosing a temporary name".to_owned())?;
+    let digits: String = chance.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(whole_file::partial_name(&digits).into_bytes())
+}
+
+/// Whether a name is a temporary one.
+pub(crate) fn is_partial(name: &[u8]) -> bool {
+    std::str::from_utf8(name).is_ok_and(whole_file::is_partial)
+}
+
+/// What this process has begun and neither finished nor removed.
+struct Unfinished {
+    next: u64,
+    names: BTreeMap<u64, Place>,
+}
+
+static UNFINISHED: Mutex<Unfinished> = Mutex::new(Unfinished {
+    next: 0,
+    names: BTreeMap::new(),
+});
+
+/// Held shared while something is made, and for good by the cleaning up: nothing is made behind it.
+static MAKING: RwLock<()> = RwLock::new(());
+
+fn unfinished() -> MutexGuard<'static, Unfinished> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A name in the file system that is removed when the command ends, unless [`Partial::finish`] or
+/// [`Partial::discard`] come first.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    id: u64,
+    directory: ObjectId,
+    name: Vec<u8>,
+}
+
+impl Partial {
+    /// Makes something under a temporary name in the directory of `beside`.
+    pub(crate) fn make<T>(
+        client: &mut Client,
+        beside: &RemoteName,
+        mut make: impl FnMut(&mut Client, Place) -> Result<T, causeway_fs::Error>,
+    ) -> Outcome<(Self, T)> {
+        for _ in 0..ATTEMPTS {
+            let partial = Self::register(beside.directory)?;
+            let making = MAKING.read().unwrap_or_else(PoisonError::into_inner);
+            let made = make(client, partial.place());
+            drop(making);
+            match made {
+                Ok(made) => return Ok((partial, made)),
+                Err(error) if error.errno == Errno::EEXIST => partial.forget(),
+                Err(error) => {
+                    // Unless the server has said so, it may have been made all the same.
+                    if !crate::fs::errors::is_fatal(error.errno) {
+                        partial.forget();
+                    }
+                    return Err(beside.failure(error));
+                }
+            }
+        }
+        Err(Failure::new(
+            format!("making {}", printable(&beside.path)),
+            format!("{ATTEMPTS} temporary names chosen at random all exist"),
+        ))
+    }
+
+    /// Makes a file.
+    pub(crate) fn create(
+        client: &mut Client,
+        beside: &RemoteName,
+        options: &CreateOptions,
+    ) -> Outcome<(Self, File)> {
+        Self::make(client, beside, |client, place| {
+            client.create(place, options)
+        })
+    }
+
+    fn register(directory: ObjectId) -> Outcome<Self> {
+        let name = new_name()?;
+        let mut unfinished = unfinished();
+        let id = unfinished.next;
+        unfinished.next += 1;
+        let partial = Self {
+            id,
+            directory,
+            name,
+        };
+        unfinished.names.insert(id, partial.place());
+        Ok(partial)
+    }
+
+    fn forget(&self) {
+        unfinished().names.remove(&self.id);
+    }
+
+    /// Where it is.
+    pub(crate) fn place(&self) -> Place {
+        Place::from((self.directory, self.name.as_slice()))
+    }
+
+    /// Gives it the name that it was made for, in the place of what has that name.
+    pub(crate) fn finish(&self, client: &mut Client, to: &RemoteName) -> Outcome {
+        client
+            .rename(self.place(), to.place(), false)
+            .map_err(|error| to.failure(error))?;
+        self.forget();
+        Ok(())
+    }
+
+    /// Removes it. If that fails, the end of the command tries once more.
+    pub(crate) fn discard(&self, client: &mut Client) {
+        match client.unlink(self.place()) {
+            Ok(()) => self.forget(),
+            Err(error) if error.errno == Errno::ENOENT => self.forget(),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Has signals end the command in order, and the end remove what is unfinished.
+pub(crate) fn clean_up_at_end(session: &Session) -> Outcome {
+    shutdown::on_signals()?;
+    let mut configuration = (*session.configuration).clone();
+    configuration.timeout = configuration.timeout.min(PATIENCE);
+    let only_scheme = session.via.clone();
+    shutdown::clean_up_with(move || clean_up(&configuration, only_scheme));
+    Ok(())
+}
+
+fn clean_up(configuration: &Configuration, only_scheme: Option<String>) {
+    // What is being made now is known by its name, and is there or not when this has been locked.
+    let making = MAKING.write().unwrap_or_else(PoisonError::into_inner);
+    // The process ends: nothing is to be made any more.
+    std::mem::forget(making);
+    let names = std::mem::take(&mut unfinished().names);
+    if names.is_empty() {
+        return;
+    }
+    let options = ClientOptions {
+        only_scheme,
+        ..ClientOptions::default()
+    };
+    let mut client = match Client::connect(configuration, options) {
+        Ok(client) => client,
+        Err(error) => return tell_left(names.len(), &error),
+    };
+    let mut left = names.len();
+    for place in names.into_values() {
+        match client.unlink(place) {
+            Err(error) if error.errno != Errno::ENOENT => return tell_left(left, &error),
+            _ => left -= 1,
+        }
+    }
+}
+
+fn tell_left(count: usize, error: &causeway_fs::Error) {
+    warn(&format!(
+        "{count} unfinished files are left in the file system: {}; remove them later with `causeway fs rm \
+         --partial`",
+        Failure::from(error.clone())
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_names_are_recognised() {
+        let name = new_name().unwrap();
+        assert!(is_partial(&name), "{name:?}");
+        assert_ne!(name, new_name().unwrap());
+        for other in [&b"partial"[..], b".causeway-x", b"x.partial", b"\xff"] {
+            assert!(!is_partial(other), "{other:?}");
+        }
+    }
+}

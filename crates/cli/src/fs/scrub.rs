@@ -1,0 +1,246 @@
+//! `causeway fs scrub`: does everything that is stored still have its checksum?
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use causeway_fs::client::{Client, ServerFault};
+use causeway_wire::fs::{DataFault, ObjectId};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Outcome};
+use crate::fs::session::{Session, Target};
+use crate::output::{Style, json_name, paint, printable};
+use crate::progress::Progress;
+use crate::units::{bytes_text, count_text, parse_bytes};
+
+/// Verify the checksums of everything that is stored, while the file system is in use
+///
+/// Each server reads its own datafiles, all servers at once. A scrub that was interrupted goes on where it was,
+/// on each server. The exit code is 1 if anything is damaged, absent or shorter than it was.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs scrub
+  causeway fs scrub --rate 20MiB
+  causeway fs scrub --server io1 --restart
+  causeway fs scrub --json | jq .damaged")]
+pub(crate) struct Arguments {
+    /// Bytes per second that each server reads at most [default: 100MiB]
+    #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
+    rate: Option<u64>,
+    /// Only this server
+    #[arg(long, short, value_name = "NAME")]
+    server: Option<String>,
+    /// Begin at the front, also if the last scrub was interrupted
+    #[arg(long)]
+    restart: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Bytes per second without `--rate`.
+const DEFAULT_RATE: u64 = 100 << 20;
+/// Fewest and most bytes of one step.
+const STEP_BYTES: (u64, u64) = (1 << 20, 32 << 20);
+/// Damages shown; more are only counted.
+const SHOWN: usize = 200;
+
+fn parse_rate(text: &str) -> Result<u64, String> {
+    let text = text.trim_end_matches("/s");
+    match parse_bytes(text)? {
+        0 => Err("a scrub that reads nothing comes to no end".to_owned()),
+        rate => Ok(rate),
+    }
+}
+
+/// What all servers have found.
+#[derive(Default)]
+struct Findings {
+    bytes: u64,
+    datafiles: u64,
+    damaged: u64,
+    shown: Vec<Named>,
+}
+
+/// Something wrong with a datafile, and whose it is.
+pub(crate) struct Named {
+    /// Index of the server.
+    pub(crate) server: usize,
+    /// What is wrong.
+    pub(crate) fault: DataFault,
+    /// The file's path, printable; the object's number where it has none.
+    pub(crate) path: String,
+    raw_path: Option<Vec<u8>>,
+}
+
+/// A server's name.
+pub(crate) fn server_name(session: &Session, index: usize) -> &str {
+    let servers = &session.configuration.servers;
+    servers.get(index).map_or("?", |server| &server.name)
+}
+
+/// Finds the paths of what is wrong.
+pub(crate) fn named(client: &mut Client, faults: Vec<ServerFault>) -> Outcome<Vec<Named>> {
+    let mut objects: Vec<ObjectId> = faults.iter().map(|lost| lost.fault.object).collect();
+    objects.dedup();
+    let mut paths = HashMap::new();
+    if !objects.is_empty() {
+        for found in client.paths(objects)? {
+            paths.insert(found.object, found.path);
+        }
+    }
+    let name = |ServerFault { server, fault }: ServerFault| {
+        let raw_path = paths.get(&fault.object).cloned();
+        let path = match &raw_path {
+            Some(path) => printable(path),
+            None => format!("object {}, which has no name", fault.object.0),
+        };
+        Named {
+            server,
+            fault,
+            path,
+            raw_path,
+        }
+    };
+    Ok(faults.into_iter().map(name).collect())
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    let session = Session::open(&arguments.target)?;
+    let servers = chosen(&session, arguments.server.as_deref())?;
+    let rate = arguments.rate.unwrap_or(DEFAULT_RATE);
+    let progress = Progress::new(&session.output, "scrub", 0);
+    let result = Mutex::new(Findings::default());
+    let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+        let running: Vec<_> = servers
+            .iter()
+            .map(|&server| {
+                let (session, result, progress) = (&session, &result, &progress);
+                scope.spawn(move || {
+                    scrub(session, server, arguments.restart, rate, result, progress)
+                })
+            })
+            .collect();
+        let ended = || Err(Failure::new("scrubbing", "the thread of a server ended"));
+        running
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| ended()))
+            .collect()
+    });
+    progress.finish();
+    let result = result
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    show(&session, &result);
+    outcomes.into_iter().collect::<Outcome>()?;
+    match result.damaged {
+        0 => Ok(()),
+        count => Err(Failure::new(
+            "verifying stored data",
+            format!("{} places are damaged", count_text(count)),
+        )
+        .hint("write the files anew from a good copy, or remove them; then look at the disk")),
+    }
+}
+
+fn chosen(session: &Session, name: Option<&str>) -> Outcome<Vec<usize>> {
+    let all = session.configuration.io_servers();
+    let Some(name) = name else {
+        return Ok(all);
+    };
+    let named: Vec<usize> = all
+        .iter()
+        .copied()
+        .filter(|index| server_name(session, *index) == name)
+        .collect();
+    if named.is_empty() {
+        let names: Vec<&str> = all
+            .iter()
+            .map(|index| server_name(session, *index))
+            .collect();
+        return Err(Failure::usage(
+            format!("--server {name}"),
+            format!(
+                "no I/O server has that name; there are {}",
+                names.join(", ")
+            ),
+        ));
+    }
+    Ok(named)
+}
+
+fn scrub(
+    session: &Session,
+    server: usize,
+    mut restart: bool,
+    rate: u64,
+    result: &Mutex<Findings>,
+    progress: &Progress,
+) -> Outcome {
+    let mut client = session.client()?;
+    let step_bytes = (rate / 4).clamp(STEP_BYTES.0, STEP_BYTES.1);
+    loop {
+        let began = Instant::now();
+        let step = client.scrub(server, restart, step_bytes)?;
+        restart = false;
+        let faults = step.faults.into_iter();
+        let faults = faults.map(|fault| ServerFault { server, fault }).collect();
+        let found = named(&mut client, faults)?;
+        {
+            let mut result = result
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            result.bytes += step.bytes;
+            result.datafiles += step.datafiles;
+            result.damaged += found.len() as u64;
+            let room = SHOWN.saturating_sub(result.shown.len());
+            result.shown.extend(found.into_iter().take(room));
+        }
+        progress.advance(step.bytes, step.datafiles);
+        if step.end {
+            return Ok(());
+        }
+        let least = Duration::from_secs_f64(step.bytes as f64 / rate as f64);
+        std::thread::sleep(least.saturating_sub(began.elapsed()));
+    }
+}
+
+fn show(session: &Session, result: &Findings) {
+    let output = session.output;
+    let mut damaged = Vec::new();
+    for found in &result.shown {
+        let name = server_name(session, found.server);
+        output.line(&format!("{name}: {}: {}", found.path, found.fault.text));
+        let mut object = serde_json::Map::new();
+        object.insert("server".to_owned(), name.into());
+        object.insert("object".to_owned(), found.fault.object.0.into());
+        if let Some(path) = &found.raw_path {
+            json_name(&mut object, "path", path);
+        }
+        object.insert("offset".to_owned(), found.fault.offset.into());
+        object.insert("bytes".to_owned(), found.fault.len.into());
+        object.insert("text".to_owned(), found.fault.text.as_str().into());
+        damaged.push(Value::Object(object));
+    }
+    let hidden = result.damaged - result.shown.len() as u64;
+    if hidden > 0 {
+        output.line(&format!("… and {} more", count_text(hidden)));
+    }
+    let verdict = match result.damaged {
+        0 => paint("clean", Style::Green),
+        count => paint(
+            &format!("{} places are damaged", count_text(count)),
+            Style::Red,
+        ),
+    };
+    output.line(&format!(
+        "{verdict}: {} datafiles, {} verified",
+        count_text(result.datafiles),
+        bytes_text(result.bytes)
+    ));
+    output.object(&json!({
+        "bytes": result.bytes, "datafiles": result.datafiles, "found": result.damaged,
+        "damaged": damaged }));
+}

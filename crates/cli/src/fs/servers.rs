@@ -1,0 +1,208 @@
+//! `causeway fs servers`: which I/O servers the file system consists of, and changes of that.
+
+use std::time::{Duration, Instant};
+
+use causeway_fs::client::{Client, Layout};
+use causeway_wire::fs::Generation;
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::failure::{Failure, Outcome};
+use crate::fs::session::{Session, Target};
+use crate::rows::Table;
+
+/// How often the layout is looked at while the metadata server is about to meet a server.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Show or change which I/O servers the file system consists of
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs servers list
+  causeway fs servers add io4
+  causeway fs servers accept io2")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    List(List),
+    Add(Add),
+    Accept(Accept),
+}
+
+/// List the I/O servers by their numbers in the file system
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs servers list
+  causeway fs servers list --json | jq .servers[].name")]
+struct List {
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Add an I/O server, which new files use from then on
+///
+/// First write its entry into the configuration, on all nodes; restart the metadata server; and start the new server with
+/// `causeway fs serve --server NAME --format`. Files that exist stay where they are.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs servers add io4")]
+struct Add {
+    /// The server's name in the configuration
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Let the directory that a server has now take the place of the one that it had
+///
+/// For a server whose disk is lost: what the old directory held is gone for good, and reading it fails. Do not do
+/// this if the old directory can be mounted or restored.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs serve --server io2 --format     # on its host, in an empty directory
+  causeway fs servers accept io2")]
+struct Accept {
+    /// The server's name
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Runs the verb.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    match arguments.verb {
+        Verb::List(list) => show(&list),
+        Verb::Add(add) => {
+            let session = Session::open(&add.target)?;
+            let mut client = session.client()?;
+            let generation = found(&session, &mut client, &add.name)?;
+            client.add_server(&add.name)?;
+            finish(&session, &mut client, &add.name, generation)
+        }
+        Verb::Accept(accept) => {
+            let session = Session::open(&accept.target)?;
+            let mut client = session.client()?;
+            let generation = found(&session, &mut client, &accept.name)?;
+            client.accept_server(&accept.name, generation)?;
+            finish(&session, &mut client, &accept.name, generation)
+        }
+    }
+}
+
+/// The generation of the directory of the server at a name's address.
+fn found(session: &Session, client: &mut Client, name: &str) -> Outcome<Generation> {
+    let doing = || format!("finding the server {name}");
+    let Some((index, _)) = session
+        .configuration
+        .server(name)
+        .filter(|(_, server)| server.io)
+    else {
+        return Err(Failure::usage(
+            doing(),
+            format!("{} has no I/O server of this name", session.file.display()),
+        )
+        .hint(format!(
+            "it has {}",
+            session.configuration.io_names().join(", ")
+        )));
+    };
+    let identity = client.ping(index)?.identity;
+    if identity.name != name || identity.file_system != session.configuration.id {
+        return Err(Failure::new(
+            doing(),
+            format!(
+                "at its address is server {} of file system {:032x}, not server {name} of file system {:032x}",
+                identity.name, identity.file_system, session.configuration.id
+            ),
+        )
+        .hint("correct the names or the addresses in the configuration"));
+    }
+    Ok(identity.generation)
+}
+
+/// Waits until the metadata server has met the server.
+fn finish(session: &Session, client: &mut Client, name: &str, generation: Generation) -> Outcome {
+    let until = Instant::now() + session.configuration.timeout;
+    loop {
+        let layout = client.layout()?;
+        if let Some(server) = layout.named(name)
+            && server.generation == generation
+        {
+            session.output.line(&format!(
+                "server {name} is number {} of the file system (generation {generation})",
+                server.index
+            ));
+            session.output.object(&json!({
+                "server": name, "index": server.index, "generation": generation.to_string() }));
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(Failure::new(
+                format!("waiting for the metadata server to meet server {name}"),
+                format!(
+                    "it has not within {} s",
+                    session.configuration.timeout.as_secs_f64()
+                ),
+            )
+            .hint("see what the metadata server's log says of it"));
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// How a server stands to the file system.
+fn state(session: &Session, client: &mut Client, layout: &Layout, name: &str) -> (bool, String) {
+    let known = layout.named(name);
+    let Some((index, _)) = session.configuration.server(name) else {
+        return (false, "no entry in the configuration".to_owned());
+    };
+    match known {
+        None => (false, "not part of the file system".to_owned()),
+        Some(server) if server.generation.is_none() => (false, "not met yet".to_owned()),
+        Some(_) => match client.verify(index) {
+            Ok(()) => (true, "in use".to_owned()),
+            Err(error) => (false, error.message),
+        },
+    }
+}
+
+fn show(list: &List) -> Outcome {
+    let session = Session::open(&list.target)?;
+    let mut client = session.client()?;
+    let layout = client.layout()?;
+    let mut table = Table::new(&["number", "server", "generation", "state"]);
+    table.align_right(&[0]);
+    let mut objects = Vec::new();
+    let mut wrong = 0;
+    let strangers = session
+        .configuration
+        .io_names()
+        .into_iter()
+        .filter(|name| layout.named(name).is_none());
+    let names = layout.servers.iter().map(|server| server.name.clone());
+    for name in names.chain(strangers) {
+        let (ok, state) = state(&session, &mut client, &layout, &name);
+        wrong += u64::from(!ok);
+        let known = layout.named(&name);
+        let generation = known.map(|server| server.generation.to_string());
+        objects.push(json!({
+            "server": name, "ok": ok, "index": known.map(|server| server.index),
+            "generation": generation, "active": known.is_some_and(|server| server.active),
+            "state": state }));
+        table.row(vec![
+            known.map_or_else(String::new, |server| server.index.to_string()),
+            name,
+            generation.unwrap_or_default(),
+            state,
+        ]);
+    }
+    session.output.line(&table.text());
+    session.output.object(&json!({
+        "epoch": layout.epoch, "incarnation": layout.incarnation.to_string(), "servers": objects }));
+    crate::fs::engine::conclude(wrong)
+}

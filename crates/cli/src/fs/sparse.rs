@@ -1,0 +1,103 @@
+//! Holes: found in local files by asking, in what is read from the file system by looking.
+
+use std::fs::File as LocalFile;
+use std::ops::Range;
+
+use causeway_bmi::Memory;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
+
+/// Holes of files consist of blocks of this size.
+const BLOCK_BYTES: usize = 4096;
+/// Bytes at the front of a block that are looked at first: hardly any data begins with so many zeros.
+const PROBE_BYTES: usize = 64;
+
+/// The next bytes at or behind `from`, and before `to`, that are stored: from where to where. `None` if
+/// there is nothing but a hole.
+pub(crate) fn stored_behind(
+    file: &LocalFile,
+    from: u64,
+    to: u64,
+) -> std::io::Result<Option<(u64, u64)>> {
+    if from >= to {
+        return Ok(None);
+    }
+    let start = match rustix::fs::seek(file, SeekFrom::Data(from)) {
+        Ok(start) => start,
+        Err(Errno::NXIO) => return Ok(None),
+        // Storage that knows no holes stores everything.
+        Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOTTY) => return Ok(Some((from, to))),
+        Err(error) => return Err(error.into()),
+    };
+    if start >= to {
+        return Ok(None);
+    }
+    match rustix::fs::seek(file, SeekFrom::Hole(start)) {
+        Ok(end) => Ok(Some((start, end.clamp(start, to)))),
+        // It has become shorter meanwhile.
+        Err(Errno::NXIO) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The parts of a piece of a file, beginning at a multiple of the block size, that are more than zeros.
+pub(crate) fn runs_of_data(piece: &Memory) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    let mut block = [0_u8; BLOCK_BYTES];
+    let mut start = 0;
+    while start < piece.len() {
+        let end = (start + BLOCK_BYTES).min(piece.len());
+        if !is_zero(piece, start..end, &mut block) {
+            match runs.last_mut() {
+                Some(last) if last.end == start => last.end = end,
+                _ => runs.push(start..end),
+            }
+        }
+        start = end;
+    }
+    runs
+}
+
+fn is_zero(piece: &Memory, range: Range<usize>, block: &mut [u8; BLOCK_BYTES]) -> bool {
+    let mut zero = |range: Range<usize>| {
+        let Some(bytes) = block.get_mut(..range.len()) else {
+            return false;
+        };
+        piece.read_at(range.start, bytes);
+        bytes.iter().all(|byte| *byte == 0)
+    };
+    let probe = range.start..range.end.min(range.start + PROBE_BYTES);
+    zero(probe) && zero(range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    #[test]
+    fn blocks_of_zeros_are_found() {
+        let mut bytes = vec![0; 5 * BLOCK_BYTES + 10];
+        bytes[BLOCK_BYTES + PROBE_BYTES] = 1;
+        bytes[2 * BLOCK_BYTES] = 1;
+        bytes[5 * BLOCK_BYTES + 9] = 1;
+        let runs = runs_of_data(&Memory::from_vec(bytes.clone()));
+        assert_eq!(
+            runs,
+            [BLOCK_BYTES..3 * BLOCK_BYTES, 5 * BLOCK_BYTES..bytes.len()]
+        );
+        assert!(runs_of_data(&Memory::zeroed(3 * BLOCK_BYTES)).is_empty());
+    }
+
+    #[test]
+    fn holes_of_local_files_are_found() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(10 << 20).unwrap();
+        assert_eq!(stored_behind(&file, 0, u64::MAX).unwrap(), None);
+        file.write_all_at(b"x", 5 << 20).unwrap();
+        let (start, end) = stored_behind(&file, 0, u64::MAX).unwrap().unwrap();
+        assert!(start <= 5 << 20 && end > 5 << 20 && end < 6 << 20);
+        assert_eq!(stored_behind(&file, 0, 1 << 20).unwrap(), None);
+        assert_eq!(stored_behind(&file, end, u64::MAX).unwrap(), None);
+    }
+}

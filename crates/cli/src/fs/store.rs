@@ -1,0 +1,343 @@
+//! Storing a file in the file system so that its name leads to the old content or to all of the new one,
+//! never to a mixture: written beside, made durable, dressed, renamed.
+
+use causeway_fs::client::{Client, CreateOptions, File};
+use causeway_wire::fs::{
+    Attributes, Body, DistributionHint, Errno, Kind, MAX_STUFFED_BYTES, SetAttributes,
+};
+use clap::Args;
+
+use crate::failure::{Failure, Outcome};
+use crate::fs::local::safe_mode;
+use crate::fs::partial::Partial;
+use crate::fs::session::exists_already;
+use crate::fs::tree::RemoteName;
+use crate::output::printable;
+
+/// How files are written.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Writing {
+    /// Write into a file that exists, through links, instead of beside it: keeps its other names, and
+    /// leaves it partly written if interrupted
+    #[arg(long)]
+    pub(crate) inplace: bool,
+    /// Do not wait until the data is on the servers' disks
+    #[arg(long)]
+    pub(crate) no_sync: bool,
+}
+
+/// The file that a copy is made of, as far as the copy shall be like it.
+#[derive(Debug, Clone)]
+pub(crate) struct Original {
+    /// Permission bits.
+    pub(crate) mode: u16,
+    /// Owner and group.
+    pub(crate) owner: (u32, u32),
+    /// Give the copy owner and group too: only root may.
+    pub(crate) keep_owner: bool,
+    /// Times to set.
+    pub(crate) times: SetAttributes,
+}
+
+impl Original {
+    /// What is to be set on a copy that has these attributes now.
+    pub(crate) fn set(&self, copy: &Attributes) -> SetAttributes {
+        let (uid, gid) = match self.keep_owner {
+            true => self.owner,
+            false => (copy.uid, copy.gid),
+        };
+        SetAttributes {
+            mode: Some(safe_mode(self.mode, self.owner, (uid, gid))),
+            uid: (uid != copy.uid).then_some(uid),
+            gid: (gid != copy.gid).then_some(gid),
+            ..self.times.clone()
+        }
+    }
+
+    /// The mode that a copy is made with, before its owner is known.
+    pub(crate) fn first_mode(&self) -> u16 {
+        self.mode & 0o1777
+    }
+}
+
+/// Whether setting these attributes would change anything.
+fn changes(set: &SetAttributes, copy: &Attributes) -> bool {
+    set.mode.is_some_and(|mode| mode != copy.mode)
+        || *set
+            != SetAttributes {
+                mode: set.mode,
+                ..SetAttributes::default()
+            }
+}
+
+/// Whether attributes are another user's to set.
+pub(crate) fn is_foreign(copy: &Attributes) -> bool {
+    let caller = rustix::process::geteuid();
+    !caller.is_root() && caller.as_raw() != copy.uid
+}
+
+/// Sets what a copy lacks of its original.
+pub(crate) fn dress(
+    client: &mut Client,
+    copy: &causeway_wire::fs::Node,
+    original: &Original,
+) -> Outcome {
+    let mut set = original.set(&copy.attributes);
+    if copy.attributes.kind == Kind::SymbolicLink {
+        set.mode = None;
+    }
+    if changes(&set, &copy.attributes) {
+        client.set_attributes(copy.object, set)?;
+    }
+    Ok(())
+}
+
+/// A file on its way into the file system.
+#[derive(Debug)]
+pub(crate) struct Storing {
+    /// What is written to.
+    pub(crate) file: File,
+    to: RemoteName,
+    /// Its temporary name, unless it has its own already.
+    partial: Option<Partial>,
+    /// It was there, and another user's: mode and times are that user's.
+    pub(crate) foreign: bool,
+}
+
+impl Writing {
+    /// Stores a small file at once. Returns what is still to be given to [`Storing::finish`].
+    pub(crate) fn small(
+        self,
+        client: &mut Client,
+        to: &RemoteName,
+        original: &Original,
+        distribution: Option<DistributionHint>,
+        content: Vec<u8>,
+    ) -> Outcome<Storing> {
+        let options = CreateOptions {
+            exclusive: true,
+            mode: original.first_mode(),
+            distribution,
+            content,
+        };
+        // A new file comes with its content, whole or not at all: no other name is needed.
+        match client.create(to.place(), &options) {
+            Ok(file) => {
+                return Ok(Storing {
+                    file,
+                    to: to.clone(),
+                    partial: None,
+                    foreign: false,
+                });
+            }
+            Err(error) if exists_already(&error) => {}
+            Err(error) => return Err(to.failure(error)),
+        }
+        if self.inplace {
+            return open_in_place(client, to, &options);
+        }
+        beside(client, to, &options)
+    }
+
+    /// Begins a file whose content comes in pieces.
+    pub(crate) fn begin(
+        self,
+        client: &mut Client,
+        to: &RemoteName,
+        original: &Original,
+        distribution: Option<DistributionHint>,
+    ) -> Outcome<Storing> {
+        let mut options = CreateOptions {
+            exclusive: true,
+            mode: original.first_mode(),
+            distribution,
+            content: Vec::new(),
+        };
+        if !self.inplace {
+            // Nobody else reads it before it is whole.
+            options.mode &= 0o700;
+            return beside(client, to, &options);
+        }
+        match client.create(to.place(), &options) {
+            Ok(file) => Ok(Storing {
+                file,
+                to: to.clone(),
+                partial: None,
+                foreign: false,
+            }),
+            Err(error) if exists_already(&error) => open_in_place(client, to, &options),
+            Err(error) => Err(to.failure(error)),
+        }
+    }
+}
+
+fn beside(client: &mut Client, to: &RemoteName, options: &CreateOptions) -> Outcome<Storing> {
+    let there = to.look(client)?;
+    let kind = there.map(|node| node.attributes.kind);
+    if kind == Some(Kind::Directory) {
+        return Err(is_a_directory(to));
+    }
+    let (partial, file) = Partial::create(client, to, options).map_err(|failure| match kind {
+        Some(_) if !failure.fatal => {
+            failure.hint("if the file may be written but not its directory, use --inplace")
+        }
+        _ => failure,
+    })?;
+    Ok(Storing {
+        file,
+        to: to.clone(),
+        partial: Some(partial),
+        foreign: false,
+    })
+}
+
+fn is_a_directory(to: &RemoteName) -> Failure {
+    Failure::new(
+        format!("storing {}", printable(&to.path)),
+        "a directory has that name",
+    )
+    .hint("remove it, or copy to another place")
+}
+
+/// Replaces the content of the file that has the name.
+fn open_in_place(
+    client: &mut Client,
+    to: &RemoteName,
+    options: &CreateOptions,
+) -> Outcome<Storing> {
+    let fail = |error| to.failure(error);
+    let mut file = client.open(to.place()).map_err(fail)?;
+    if file.node.attributes.kind == Kind::Directory {
+        return Err(is_a_directory(to));
+    }
+    if options.distribution.is_some() {
+        return Err(Failure::new(
+            format!("storing {}", printable(&to.path)),
+            "a file that exists keeps its distribution",
+        )
+        .hint("leave out --inplace, or leave out --strip-size and --servers"));
+    }
+    client.truncate(&mut file, 0).map_err(fail)?;
+    if !options.content.is_empty() {
+        client
+            .write_at(&mut file, 0, &options.content)
+            .map_err(fail)?;
+    }
+    let foreign = is_foreign(&file.node.attributes);
+    Ok(Storing {
+        file,
+        to: to.clone(),
+        partial: None,
+        foreign,
+    })
+}
+
+impl Storing {
+    /// Gives a file that is written in pieces its size in advance, so that what is never written is a
+    /// hole, also at its end.
+    pub(crate) fn reserve(&mut self, client: &mut Client, size: u64) -> Outcome {
+        if size > MAX_STUFFED_BYTES as u64 {
+            client
+                .truncate(&mut self.file, size)
+                .map_err(|error| self.to.failure(error))?;
+        }
+        Ok(())
+    }
+
+    /// Everything of `size` bytes has been written: makes it durable if `sync`, gives it its attributes
+    /// and its name.
+    pub(crate) fn finish(
+        &mut self,
+        client: &mut Client,
+        original: &Original,
+        size: u64,
+        sync: bool,
+    ) -> Outcome {
+        let finished = self.try_finish(client, original, size, sync);
+        if finished.is_err() {
+            self.discard(client);
+        }
+        finished
+    }
+
+    fn try_finish(
+        &mut self,
+        client: &mut Client,
+        original: &Original,
+        size: u64,
+        sync: bool,
+    ) -> Outcome {
+        if self.file.node.attributes.size < size {
+            client
+                .truncate(&mut self.file, size)
+                .map_err(|error| self.to.failure(error))?;
+        }
+        // A small file is durable with its metadata, which is committed once at the end.
+        if sync && matches!(self.file.node.body, Body::Striped { .. }) {
+            client
+                .fsync(&mut self.file)
+                .map_err(|error| self.to.failure(error))?;
+        }
+        if !self.foreign {
+            dress(client, &self.file.node, original)?;
+        }
+        match &self.partial {
+            Some(partial) => partial.finish(client, &self.to),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives it up: removes what has a temporary name.
+    pub(crate) fn discard(&self, client: &mut Client) {
+        if let Some(partial) = &self.partial {
+            partial.discard(client);
+        }
+    }
+}
+
+/// Makes a symbolic link, in the place of a file or link that is there.
+pub(crate) fn store_link(
+    client: &mut Client,
+    to: &RemoteName,
+    target: &[u8],
+    original: &Original,
+) -> Outcome {
+    match client.symbolic_link(target, to.place()) {
+        Ok(node) => return dress(client, &node, original),
+        Err(error) if error.errno == Errno::EEXIST => {}
+        Err(error) => return Err(to.failure(error)),
+    }
+    let (partial, node) = Partial::make(client, to, |client, place| {
+        client.symbolic_link(target, place)
+    })?;
+    let finished = dress(client, &node, original).and_then(|()| partial.finish(client, to));
+    if finished.is_err() {
+        partial.discard(client);
+    }
+    finished
+}
+
+/// Gives a stored file one more name, in the place of a file or link that is there.
+pub(crate) fn store_hard_link(
+    client: &mut Client,
+    object: causeway_wire::fs::ObjectId,
+    to: &RemoteName,
+) -> Outcome {
+    match client.hard_link_object(object, to.place()) {
+        Ok(_) => return Ok(()),
+        Err(error) if error.errno == Errno::EEXIST => {}
+        Err(error) => return Err(to.failure(error)),
+    }
+    if to.look(client)?.is_some_and(|node| node.object == object) {
+        return Ok(());
+    }
+    let (partial, _) = Partial::make(client, to, |client, place| {
+        client.hard_link_object(object, place)
+    })?;
+    let finished = partial.finish(client, to);
+    // Had the name become the same file's meanwhile, the renaming would have left this one.
+    if finished.is_err() || client.stat(partial.place(), false).is_ok() {
+        partial.discard(client);
+    }
+    finished
+}

@@ -1,0 +1,360 @@
+//! One run: a plan, carried out.
+
+use std::time::Duration;
+
+use causeway_fs::client::CreateOptions;
+use causeway_fs::config::Durability;
+use causeway_testkit::random::Random;
+
+use crate::command::{self, Commander, Places};
+use crate::library::{Actor, CELL, CELLS, SHARED, Trace, hint};
+use crate::names::Names;
+use crate::plan::{Damage, Fault, LIBRARY_CLIENTS, Phase, Plan, Spread, pick};
+use crate::weather::{Excuse, Weather};
+use crate::world::{Start, World, copy_tree, files_below, flip};
+
+/// What was found, and what led to it.
+pub(crate) struct Violation {
+    pub(crate) what: String,
+    pub(crate) trace: Trace,
+}
+
+struct Run {
+    world: World,
+    actors: Vec<Actor>,
+    commander: Commander,
+    dice: Random,
+    /// What clients knew when a copy of a server's directory was made.
+    kept: Option<Vec<Names>>,
+    trace: Trace,
+}
+
+/// Carries a plan out.
+pub(crate) fn run(
+    seed: u64,
+    plan: &Plan,
+    sabotage: Option<&'static str>,
+) -> Result<(), Box<Violation>> {
+    let violation = |what: String, trace: Trace| Box::new(Violation { what, trace });
+    let mut run = match Run::new(seed, plan, sabotage) {
+        Ok(run) => run,
+        Err(what) => return Err(violation(what, Vec::new())),
+    };
+    for (number, phase) in plan.phases.iter().enumerate() {
+        run.trace.push(format!("phase {number}: {:?}", phase.fault));
+        let outcome = run.phase(phase);
+        run.gather();
+        if let Err(what) = outcome {
+            let what = format!("phase {number}, {:?}: {what}", phase.fault);
+            return Err(violation(what, run.trace));
+        }
+    }
+    let outcome = run.end();
+    run.gather();
+    outcome.map_err(|what| violation(format!("at the end: {what}"), run.trace))
+}
+
+impl Run {
+    fn new(seed: u64, plan: &Plan, sabotage: Option<&'static str>) -> Result<Self, String> {
+        let durability = match plan.synced {
+            true => Durability::Synced,
+            false => Durability::Relaxed,
+        };
+        let world = World::new(durability, plan.small_disk, sabotage)?;
+        let local = world.directory.path().join("local");
+        std::fs::create_dir(&local).map_err(|error| error.to_string())?;
+        let places = Places {
+            patient: world.file(true),
+            impatient: world.file(false),
+            local,
+        };
+        let actor = |number| Actor::new(number, seed, |patient| world.client(patient));
+        let mut actors = Vec::new();
+        for number in 0..LIBRARY_CLIENTS {
+            actors.push(actor(number)?);
+        }
+        let commander = Commander::new(actor(LIBRARY_CLIENTS)?, places);
+        let failed = |error: causeway_fs::Error| error.to_string();
+        let client = &mut actors[0].patient;
+        for number in 0..=LIBRARY_CLIENTS {
+            let path = format!("/c{number}");
+            client
+                .make_directory(path.as_bytes(), 0o755, None)
+                .map_err(failed)?;
+        }
+        let options = CreateOptions {
+            distribution: hint(Spread::Both),
+            ..CreateOptions::default()
+        };
+        let mut shared = client.create(SHARED.as_bytes(), &options).map_err(failed)?;
+        client.truncate(&mut shared, CELL * CELLS).map_err(failed)?;
+        Ok(Self {
+            world,
+            actors,
+            commander,
+            dice: Random::new(!seed),
+            kept: None,
+            trace: Vec::new(),
+        })
+    }
+
+    fn gather(&mut self) {
+        for actor in &mut self.actors {
+            self.trace.append(&mut actor.trace);
+        }
+        self.trace.append(&mut self.commander.actor.trace);
+    }
+
+    fn phase(&mut self, phase: &Phase) -> Result<(), String> {
+        match phase.fault {
+            Fault::None => self.work(phase, &Weather::fair(), |_| Ok(()))?,
+            Fault::Restart { server, after_us } => {
+                self.work(phase, &Weather::fair(), |world| {
+                    pause(after_us);
+                    world.kill(server);
+                    world.must_start(server)
+                })?;
+            }
+            Fault::Pause { server, after_us } => {
+                self.work(phase, &Weather::fair(), |world| {
+                    pause(after_us);
+                    world.halt(server)?;
+                    pause(after_us);
+                    world.go_on(server)
+                })?;
+            }
+            Fault::Down { server, after_us } => {
+                let weather = bad(Excuse::Away, server);
+                self.work(phase, &weather, |world| {
+                    pause(after_us);
+                    world.kill(server);
+                    Ok(())
+                })?;
+                self.world.must_start(server)?;
+            }
+            Fault::Halt { server, after_us } => {
+                let weather = bad(Excuse::Away, server);
+                self.work(phase, &weather, |world| {
+                    pause(after_us);
+                    world.halt(server)
+                })?;
+                self.world.go_on(server)?;
+            }
+            Fault::Full => {
+                self.world.fill()?;
+                let worked = self.work(phase, &bad(Excuse::Full, 1), |_| Ok(()));
+                self.world.make_room()?;
+                worked?;
+            }
+            Fault::Keep { server } => {
+                self.work(phase, &Weather::fair(), |_| Ok(()))?;
+                self.keep(server)?;
+            }
+            Fault::Wrong { server, how } => self.wrong(phase, server, how)?,
+        }
+        self.world.look_after()?;
+        self.verify()
+    }
+
+    /// Lets all clients work, while `meanwhile` happens to the servers.
+    fn work(
+        &mut self,
+        phase: &Phase,
+        weather: &Weather,
+        meanwhile: impl FnOnce(&mut World) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let (actors, commander) = (&mut self.actors, &mut self.commander);
+        std::thread::scope(|scope| {
+            let mut workers = Vec::new();
+            for (actor, operations) in actors.iter_mut().zip(&phase.operations) {
+                workers.push(scope.spawn(move || {
+                    let mut operations = operations.iter();
+                    operations.try_for_each(|operation| actor.step(*operation, weather))
+                }));
+            }
+            workers.push(scope.spawn(move || {
+                let mut verbs = phase.verbs.iter();
+                verbs.try_for_each(|verb| commander.step(*verb, weather))
+            }));
+            let mut outcome = meanwhile(&mut self.world);
+            for worker in workers {
+                let worked = worker
+                    .join()
+                    .unwrap_or_else(|_| Err("a client has panicked".to_owned()));
+                outcome = outcome.and(worked);
+            }
+            outcome
+        })
+    }
+
+    /// Keeps a copy of a server's directory, and what clients know at that moment.
+    fn keep(&mut self, server: usize) -> Result<(), String> {
+        self.world.kill(server);
+        copy_tree(
+            &self.world.home(server),
+            &self.world.beside(server, "older"),
+        )?;
+        // What is in doubt at this moment is settled first, so that the knowledge fits the copy.
+        self.world.must_start(server)?;
+        self.verify()?;
+        let actors = self.actors.iter().chain([&self.commander.actor]);
+        self.kept = Some(actors.map(|actor| actor.names.clone()).collect());
+        Ok(())
+    }
+
+    /// Starts a server on something wrong, lets clients find out, and brings the right directory back.
+    fn wrong(&mut self, phase: &Phase, server: usize, how: Damage) -> Result<(), String> {
+        self.world.kill(server);
+        self.world.put_aside(server)?;
+        let made = self.damage(server, how);
+        let mut weather = bad(Excuse::Wrong, server);
+        if how == Damage::Older {
+            weather.older.clone_from(&self.kept);
+        }
+        let warnings = self.world.warnings(server);
+        let worked = made.and_then(|()| {
+            match self.world.start(server)? {
+                Start::Refuses(why) => self.trace.push(format!("refused: {why}")),
+                Start::Serves if is_refused(how) => {
+                    return Err("a server takes a directory that is not its own".to_owned());
+                }
+                Start::Serves => {
+                    self.trace.push("it serves".to_owned());
+                    // Loss that is said aloud may happen to damaged names.
+                    weather.admitted = server == 0
+                        && matches!(how, Damage::Flipped)
+                        && self.world.warnings(server) > warnings;
+                }
+            }
+            self.work(phase, &weather, |_| Ok(()))?;
+            self.check_wrong(server, how)
+        });
+        self.world.kill(server);
+        self.world.bring_back(server)?;
+        self.world.must_start(server)?;
+        worked
+    }
+
+    /// Lets the check loose on a file system with a wrong server: it may repair what it wants of what will
+    /// be replaced, but nothing that the right directory needs.
+    fn check_wrong(&mut self, server: usize, how: Damage) -> Result<(), String> {
+        let all = self.actors.iter_mut().chain([&mut self.commander.actor]);
+        let losses: usize = all.map(|actor| std::mem::take(&mut actor.losses)).sum();
+        let config = self.world.file(false);
+        let found = command::run(&config, &["fsck"])?;
+        self.trace.push(format!(
+            "fsck: {} {} {}",
+            found.code,
+            String::from_utf8_lossy(&found.out),
+            found.err
+        ));
+        let is_missing = matches!(how, Damage::Empty | Damage::Gutted | Damage::Deleted);
+        if losses > 0 && is_missing && found.code == 0 {
+            return Err("fsck finds nothing, though data are missing".to_owned());
+        }
+        if how != Damage::Older {
+            let mended = command::run(&config, &["fsck", "--repair"])?;
+            self.trace.push(format!(
+                "fsck --repair on server {server}: {} {} {}",
+                mended.code,
+                String::from_utf8_lossy(&mended.out),
+                mended.err
+            ));
+        }
+        Ok(())
+    }
+
+    /// Makes what a server shall find; its own directory lies beside.
+    fn damage(&mut self, server: usize, how: Damage) -> Result<(), String> {
+        let (home, right) = (self.world.home(server), self.world.beside(server, "right"));
+        match how {
+            Damage::Empty => {
+                return std::fs::create_dir(&home).map_err(|error| error.to_string());
+            }
+            Damage::Foreign => {
+                let other = self.world.home((server + 1) % 3);
+                return copy_tree(&other, &home);
+            }
+            Damage::Older => {
+                return copy_tree(&self.world.beside(server, "older"), &home);
+            }
+            _ => copy_tree(&right, &home)?,
+        }
+        let store = home.join(if server == 0 { "metadata" } else { "data" });
+        if how == Damage::Gutted {
+            return std::fs::remove_dir_all(store).map_err(|error| error.to_string());
+        }
+        let mut files = files_below(&store);
+        files.retain(|file| std::fs::metadata(file).is_ok_and(|found| found.len() > 0));
+        if files.is_empty() {
+            return Ok(());
+        }
+        let victim = pick(&mut self.dice, &(0..files.len()).collect::<Vec<_>>());
+        let victim = &files[victim];
+        self.trace.push(format!("victim: {}", victim.display()));
+        match how {
+            Damage::Deleted => std::fs::remove_file(victim).map_err(|error| error.to_string()),
+            // What a journal lacks at its end looks like what power loss tears off.
+            Damage::Shortened if server != 0 => shorten(victim, &mut self.dice),
+            _ => {
+                for _ in 0..1 + self.dice.below(3) {
+                    let what = flip(victim, &mut self.dice)?;
+                    self.trace.push(format!("flipped {what}"));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn verify(&mut self) -> Result<(), String> {
+        for server in 0..self.world.configuration.servers.len() {
+            self.world.await_server(server)?;
+        }
+        for actor in &mut self.actors {
+            actor.verify()?;
+            actor.losses = 0;
+        }
+        self.commander.actor.losses = 0;
+        self.commander.actor.verify()
+    }
+
+    /// Removes what faults have left over, and looks whether it was nothing that is needed.
+    fn end(&mut self) -> Result<(), String> {
+        let config = self.world.file(true);
+        for arguments in [&["fsck", "--repair"][..], &["fsck"]] {
+            let left = command::run(&config, arguments)?;
+            if left.code != 0 {
+                let out = String::from_utf8_lossy(&left.out);
+                return Err(format!("{arguments:?}: {out} {}", left.err));
+            }
+        }
+        self.verify()
+    }
+}
+
+/// Whether a server must see at once that its directory is not as it was formatted.
+fn is_refused(how: Damage) -> bool {
+    matches!(how, Damage::Empty | Damage::Gutted | Damage::Foreign)
+}
+
+fn bad(excuse: Excuse, server: usize) -> Weather {
+    Weather {
+        excuse,
+        server,
+        ..Weather::fair()
+    }
+}
+
+fn pause(us: u64) {
+    std::thread::sleep(Duration::from_micros(us));
+}
+
+fn shorten(path: &std::path::Path, dice: &mut Random) -> Result<(), String> {
+    let file = std::fs::File::options()
+        .write(true)
+        .open(path)
+        .map_err(|error| error.to_string())?;
+    let len = file.metadata().map_err(|error| error.to_string())?.len();
+    let left = dice.below(len as usize) as u64;
+    file.set_len(left).map_err(|error| error.to_string())
+}

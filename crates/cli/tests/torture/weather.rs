@@ -1,0 +1,85 @@
+//! Which failures are allowed at the moment.
+
+use causeway_wire::fs::Errno;
+
+use crate::names::Names;
+use crate::plan::Spread;
+
+/// What a fault excuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Excuse {
+    /// Nothing: clients must not notice.
+    Nothing,
+    /// Requests to the server fail, and nothing is known of them.
+    Away,
+    /// The server is there with something wrong, or has refused to start. Nothing is written to it, as all
+    /// that it does is undone when the right directory comes back.
+    Wrong,
+    /// Writing fails for lack of room.
+    Full,
+}
+
+/// The fault that is in force.
+pub(crate) struct Weather {
+    pub(crate) excuse: Excuse,
+    /// The server concerned, as the configuration counts.
+    pub(crate) server: usize,
+    /// The server has said that something is lost: it may do without it, now that it is said.
+    pub(crate) admitted: bool,
+    /// What clients knew when the older copy was made that a server works with.
+    pub(crate) older: Option<Vec<Names>>,
+}
+
+impl Weather {
+    /// Nothing goes wrong.
+    pub(crate) fn fair() -> Self {
+        Self {
+            excuse: Excuse::Nothing,
+            server: 0,
+            admitted: false,
+            older: None,
+        }
+    }
+
+    /// Whether the fault concerns the names, or the data of a file that lies there.
+    pub(crate) fn concerns(&self, spread: Option<Spread>) -> bool {
+        self.excuse != Excuse::Nothing
+            && match spread {
+                _ if self.server == 0 => true,
+                Some(Spread::Both) => true,
+                Some(Spread::On(number)) => usize::from(number) + 1 == self.server,
+                None => false,
+            }
+    }
+
+    /// Whether a change may be tried: not if its effect would be undone with the fault.
+    pub(crate) fn may_change(&self, spread: Option<Spread>) -> bool {
+        self.excuse != Excuse::Wrong || !self.concerns(spread)
+    }
+
+    /// Whether clients should be patient.
+    pub(crate) fn patient(&self, spread: Option<Spread>) -> bool {
+        matches!(self.excuse, Excuse::Nothing | Excuse::Full) || !self.concerns(spread)
+    }
+
+    /// Whether this failure is excused.
+    pub(crate) fn excuses(&self, spread: Option<Spread>, errno: Errno) -> bool {
+        if !self.concerns(spread) {
+            return false;
+        }
+        match self.excuse {
+            Excuse::Nothing => false,
+            Excuse::Full => errno == Errno::ENOSPC,
+            // What is not there cannot be known from a server that is not there.
+            Excuse::Away | Excuse::Wrong => !matches!(
+                errno,
+                Errno::ENOENT | Errno::EEXIST | Errno::ENOTDIR | Errno::EISDIR
+            ),
+        }
+    }
+
+    /// Whether a verb may fail.
+    pub(crate) fn excuses_verb(&self, spread: Option<Spread>) -> bool {
+        self.concerns(spread)
+    }
+}

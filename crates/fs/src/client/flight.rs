@@ -1,0 +1,138 @@
+//! Calls on their way: what has been sent of them, and what came back.
+
+use std::time::{Duration, Instant};
+
+use causeway_bmi::{Addr, Memory, OpError, OpId, PeerError, RegionDescriptor};
+use causeway_wire::codec::Wire;
+use causeway_wire::fs::{Answer, Errno, Reply, Target};
+
+use super::rpc::{Call, Trouble};
+
+/// First pause before a request is repeated, since nothing tells when a server is there again; it doubles up to
+/// [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+/// Longest pause before a request is repeated.
+const LONGEST_PAUSE: Duration = Duration::from_millis(200);
+/// A call on its way.
+pub(super) struct Flight {
+    pub(super) call: Call,
+    pub(super) sequence: u64,
+    pub(super) state: State,
+    pause: Duration,
+    pub(super) last: Option<Trouble>,
+    /// The server that it is meant for, if that is not the one that is known there.
+    pub(super) directed: Option<Target>,
+    /// The server that it was meant for when it was sent last.
+    pub(super) meant: Target,
+    /// No reply came before the time was over.
+    pub(super) silent: bool,
+}
+
+pub(super) enum State {
+    Waiting { until: Instant },
+    Flying(Attempt),
+    Done(Result<Answer, Trouble>),
+}
+
+/// One sending of a request.
+pub(super) struct Attempt {
+    pub(super) send: Option<OpId>,
+    pub(super) receive: Option<OpId>,
+    pub(super) reply: Memory,
+    pub(super) received: Option<u64>,
+    pub(super) trouble: Option<OpError>,
+    pub(super) exports: Vec<RegionDescriptor>,
+    pub(super) addr: Addr,
+}
+
+impl Flight {
+    /// A call that is to be sent at once.
+    pub(super) fn new(call: Call, sequence: u64, directed: Option<Target>) -> Self {
+        Self {
+            call,
+            sequence,
+            state: State::Waiting {
+                until: Instant::now(),
+            },
+            pause: FIRST_PAUSE,
+            last: None,
+            directed,
+            meant: Target::default(),
+            silent: false,
+        }
+    }
+
+    /// Whether it has no result yet.
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self.state, State::Done(_))
+    }
+
+    /// Pauses before the next attempt.
+    pub(super) fn wait(&mut self, trouble: Trouble) {
+        self.state = State::Waiting {
+            until: Instant::now() + self.pause,
+        };
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.last = Some(trouble);
+    }
+}
+
+impl Attempt {
+    pub(super) fn note_send(&mut self, result: Result<u64, OpError>) {
+        self.send = None;
+        if let Err(error) = result {
+            self.trouble = Some(error);
+        }
+    }
+
+    pub(super) fn note_receive(&mut self, result: Result<u64, OpError>) {
+        self.receive = None;
+        match result {
+            Ok(len) => self.received = Some(len),
+            Err(error) => {
+                self.trouble.get_or_insert(error);
+            }
+        }
+    }
+
+    /// What the server said, or why it said nothing.
+    pub(super) fn outcome(&self) -> Result<Result<Answer, causeway_wire::fs::Failure>, OpError> {
+        if let Some(len) = self.received {
+            let mut bytes = vec![0; (len as usize).min(self.reply.len())];
+            self.reply.read_at(0, &mut bytes);
+            return Ok(match Reply::from_bytes(&bytes) {
+                Ok(reply) => reply.result,
+                Err(malformed) => Err(causeway_wire::fs::Failure {
+                    errno: Errno::EPROTO,
+                    message: format!("its reply is malformed: {malformed}"),
+                }),
+            });
+        }
+        Err(self.trouble.clone().unwrap_or(OpError::Cancelled))
+    }
+}
+
+/// The results of flights, in order.
+pub(super) fn results(flights: Vec<Flight>) -> Vec<Result<Answer, Trouble>> {
+    let result = |flight: Flight| match flight.state {
+        State::Done(result) => result,
+        State::Waiting { .. } | State::Flying(_) => {
+            Err(Trouble::local(Errno::ETIMEDOUT, "the call did not end"))
+        }
+    };
+    flights.into_iter().map(result).collect()
+}
+
+/// The number of a failure of the message layer.
+pub(super) fn errno_of(error: &OpError) -> Errno {
+    match error {
+        OpError::Peer {
+            cause: PeerError::Unauthorised(_),
+            ..
+        } => Errno::EKEYREJECTED,
+        OpError::Peer { .. } => Errno::ECONNRESET,
+        OpError::TooLarge { .. } => Errno::EMSGSIZE,
+        OpError::Cancelled => Errno::ECANCELED,
+        _ => Errno::EIO,
+    }
+}

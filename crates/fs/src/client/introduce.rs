@@ -1,0 +1,330 @@
+//! Getting to know servers before anything is asked of them.
+//!
+//! The metadata server comes first: it says which I/O servers there are, by which numbers, and which
+//! directories are theirs. Each I/O server is held against that once. Every request names the server that
+//! it is meant for, so a server that is replaced later refuses it, and the introduction begins again.
+
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::{
+    Answer, Errno, Greeting, MAX_LAYOUT_PART, Operation, ServerIdentity, Target,
+};
+
+use super::flight::{Flight, State};
+use super::identity::{Expected, Layout};
+use super::rpc::{Call, Rpc, Trouble, unfit};
+
+/// First pause before the metadata server is asked again whether it has met a server; it doubles up to
+/// [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is known of a server that was met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// What requests to it carry.
+    pub(crate) target: Target,
+    /// Of its host, at that moment.
+    pub(crate) boot: u128,
+}
+
+impl Known {
+    fn of(greeting: &Greeting) -> Self {
+        Self {
+            target: greeting.identity.target(),
+            boot: greeting.boot,
+        }
+    }
+}
+
+impl Rpc {
+    /// Sees to it that every flight's server is known; flights to those that are not those that they should be
+    /// are done, with an error.
+    pub(super) fn introduce_all(&mut self, flights: &mut [Flight], deadline: Instant) {
+        let mut unknown: Vec<usize> = Vec::new();
+        for flight in flights.iter().filter(|flight| flight.is_open()) {
+            let server = flight.call.server;
+            if self.known(server).is_none() && !unknown.contains(&server) {
+                unknown.push(server);
+            }
+        }
+        if unknown.is_empty() {
+            return;
+        }
+        let failed = self.introduce(&unknown, deadline);
+        for flight in flights.iter_mut().filter(|flight| flight.is_open()) {
+            let found = failed
+                .iter()
+                .find(|(server, _)| *server == flight.call.server);
+            if let Some((_, trouble)) = found {
+                flight.state = State::Done(Err(trouble.clone()));
+            }
+        }
+    }
+
+    /// Meets servers that were not met yet; the first trouble ends it.
+    pub(crate) fn introduce_to(&mut self, servers: &[usize]) -> Result<(), Trouble> {
+        if servers.iter().all(|&server| self.known(server).is_some()) {
+            return Ok(());
+        }
+        let failed = self.introduce(servers, Instant::now() + self.timeout);
+        failed
+            .into_iter()
+            .next()
+            .map_or(Ok(()), |(_, trouble)| Err(trouble))
+    }
+
+    /// Takes in what a server that was met says of itself now: its host may have been started again since, or
+    /// another server may have come in its place.
+    pub(crate) fn note(&mut self, server: usize, greeting: &Greeting) {
+        let now = Known::of(greeting);
+        let same = self
+            .known(server)
+            .is_some_and(|known| known.target == now.target);
+        self.set_known(server, same.then_some(now));
+    }
+
+    /// Meets servers; returns those that could not be met, or are others.
+    fn introduce(&mut self, servers: &[usize], deadline: Instant) -> Vec<(usize, Trouble)> {
+        if (self.layout.is_none() || self.known(self.metadata).is_none())
+            && let Err(trouble) = self.meet_metadata(deadline)
+        {
+            let all = servers.iter();
+            return all.map(|&server| (server, trouble.clone())).collect();
+        }
+        let mut failed = Vec::new();
+        let mut left: Vec<usize> = servers
+            .iter()
+            .copied()
+            .filter(|&server| self.known(server).is_none())
+            .collect();
+        let mut pause = FIRST_PAUSE;
+        while !left.is_empty() {
+            let greetings = self.greet_until(&left, deadline);
+            let mut unmet = Vec::new();
+            for (server, greeting) in left.into_iter().zip(greetings) {
+                match greeting.and_then(|greeting| self.take_in(server, &greeting)) {
+                    Ok(true) => {}
+                    Ok(false) => unmet.push(server),
+                    Err(trouble) => failed.push((server, trouble)),
+                }
+            }
+            left = unmet;
+            if left.is_empty() {
+                break;
+            }
+            // The metadata server is about to meet them, and sends no event when it has.
+            let rest = deadline.saturating_duration_since(Instant::now());
+            std::thread::sleep(pause.min(rest));
+            pause = (pause * 2).min(LONGEST_PAUSE);
+            let renewed = match rest.is_zero() {
+                true => Err(self.never_met()),
+                false => self.meet_metadata(deadline),
+            };
+            if let Err(trouble) = renewed {
+                let left = left.into_iter();
+                failed.extend(left.map(|server| (server, self.at(server, trouble.clone()))));
+                break;
+            }
+        }
+        failed
+    }
+
+    fn never_met(&self) -> Trouble {
+        Trouble::local(
+            Errno::ETIMEDOUT,
+            format!(
+                "the metadata server has not met it within {} s: see what its log says of it",
+                self.timeout.as_secs_f64()
+            ),
+        )
+    }
+
+    /// Holds an I/O server's greeting against the layout; `false` if the metadata server has not met it.
+    fn take_in(&mut self, server: usize, greeting: &Greeting) -> Result<bool, Trouble> {
+        let Some(layout) = &self.layout else {
+            return Ok(false);
+        };
+        let expected = Expected {
+            file_system: self.file_system,
+            name: self.link_name(server),
+        };
+        let met = expected
+            .check_io(&greeting.identity, layout)
+            .map_err(|trouble| self.at(server, trouble))?;
+        if met {
+            self.set_known(server, Some(Known::of(greeting)));
+        }
+        Ok(met)
+    }
+
+    /// Meets the metadata server and takes its layout.
+    fn meet_metadata(&mut self, deadline: Instant) -> Result<(), Trouble> {
+        let server = self.metadata;
+        loop {
+            let greeting = self.greet_once(server, 0, deadline)?;
+            let expected = Expected {
+                file_system: self.file_system,
+                name: self.link_name(server),
+            };
+            expected
+                .check_metadata(&greeting)
+                .map_err(|trouble| self.at(server, trouble))?;
+            let known = Known::of(&greeting);
+            if let Some(layout) = self.whole_layout(greeting, deadline)? {
+                self.set_layout(layout);
+                self.set_known(server, Some(known));
+                return Ok(());
+            }
+        }
+    }
+
+    /// All parts of the layout; `None` if it has changed in between.
+    fn whole_layout(
+        &mut self,
+        first: Greeting,
+        deadline: Instant,
+    ) -> Result<Option<Layout>, Trouble> {
+        let server = self.metadata;
+        let missing = |rpc: &Self| {
+            let message = "it keeps the metadata, but has no layout";
+            rpc.at(server, Trouble::local(Errno::EPROTO, message))
+        };
+        let part = first.layout.ok_or_else(|| missing(self))?;
+        let (epoch, count) = (part.epoch, part.count as usize);
+        let mut servers = part.servers;
+        while servers.len() < count {
+            let from = u16::try_from(servers.len()).unwrap_or(u16::MAX);
+            let next = self.greet_once(server, from, deadline)?;
+            let part = next.layout.ok_or_else(|| missing(self))?;
+            let same = part.epoch == epoch
+                && same_server(&next.identity, &first.identity)
+                && (1..=MAX_LAYOUT_PART).contains(&part.servers.len());
+            if !same {
+                return Ok(None);
+            }
+            servers.extend(part.servers);
+        }
+        Ok(Some(Layout {
+            file_system: first.identity.file_system,
+            incarnation: first.identity.incarnation,
+            epoch,
+            servers,
+        }))
+    }
+
+    /// The greetings of servers, in order, unchecked.
+    pub(crate) fn greet(&mut self, servers: &[usize]) -> Vec<Result<Greeting, Trouble>> {
+        self.greet_until(servers, Instant::now() + self.timeout)
+    }
+
+    fn greet_until(
+        &mut self,
+        servers: &[usize],
+        deadline: Instant,
+    ) -> Vec<Result<Greeting, Trouble>> {
+        let hello = |server: &usize| Call::query(*server, Operation::Hello { layout_from: 0 });
+        let calls = servers.iter().map(hello).collect();
+        let answers = self.call_directly(calls, Target::default(), deadline);
+        answers.into_iter().map(greeting).collect()
+    }
+
+    fn greet_once(
+        &mut self,
+        server: usize,
+        layout_from: u16,
+        deadline: Instant,
+    ) -> Result<Greeting, Trouble> {
+        let call = Call::query(server, Operation::Hello { layout_from });
+        self.call_directly(vec![call], Target::default(), deadline)
+            .pop()
+            .map_or_else(|| Err(self.never_met()), greeting)
+    }
+
+    /// The layout as last seen; asks for it if none was.
+    pub(crate) fn layout(&mut self) -> Result<&Layout, Trouble> {
+        if self.layout.is_none() {
+            self.meet_metadata(Instant::now() + self.timeout)?;
+        }
+        let none = || Trouble::local(Errno::EIO, "the file system's layout is not known");
+        self.layout.as_ref().ok_or_else(none)
+    }
+
+    /// Asks for the layout anew.
+    pub(crate) fn renew_layout(&mut self) -> Result<&Layout, Trouble> {
+        self.layout = None;
+        self.layout()
+    }
+
+    /// Takes a layout for granted, of a metadata server that need not be asked.
+    pub(crate) fn trust_layout(&mut self, metadata: Target, layout: Layout) {
+        let known = Known {
+            target: metadata,
+            boot: 0,
+        };
+        self.set_known(self.metadata, Some(known));
+        self.set_layout(layout);
+    }
+
+    fn set_layout(&mut self, layout: Layout) {
+        let servers = layout.servers.iter();
+        self.routes = servers
+            .map(|server| self.link_named(&server.name))
+            .collect();
+        self.layout = Some(layout);
+    }
+
+    /// The configuration's index of the server that has this number in the layout.
+    pub(crate) fn server_of(&mut self, number: u16) -> Result<usize, Trouble> {
+        if let Some(Some(server)) = self.routes.get(usize::from(number)) {
+            return Ok(*server);
+        }
+        // Servers are added to layouts; none is ever taken away.
+        let known = self.layout()?.server(number).is_some();
+        if !known {
+            self.renew_layout()?;
+        }
+        let layout = self.layout()?;
+        let Some(server) = layout.server(number) else {
+            return Err(Trouble::local(
+                Errno::EIO,
+                format!(
+                    "the file lies on I/O server number {number}, and the file system has only {}",
+                    layout.servers.len()
+                ),
+            ));
+        };
+        let name = server.name.clone();
+        self.link_named(&name).ok_or_else(|| {
+            Trouble::local(
+                Errno::EINVAL,
+                format!(
+                    "I/O server {name} (number {number}) is needed, and the configuration has no entry for \
+                     it: add the one that the metadata server's configuration has"
+                ),
+            )
+        })
+    }
+
+    /// Forgets a server's identity after it has refused a request that was meant for another one.
+    pub(super) fn forget(&mut self, server: usize, refused: Target) {
+        if self
+            .known(server)
+            .is_some_and(|known| known.target == refused)
+        {
+            self.set_known(server, None);
+        }
+        self.set_known(self.metadata, None);
+    }
+}
+
+fn same_server(one: &ServerIdentity, other: &ServerIdentity) -> bool {
+    one.target() == other.target()
+}
+
+fn greeting(answer: Result<Answer, Trouble>) -> Result<Greeting, Trouble> {
+    match answer? {
+        Answer::Hello(greeting) => Ok(*greeting),
+        other => Err(unfit(&other)),
+    }
+}

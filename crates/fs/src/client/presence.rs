@@ -1,0 +1,70 @@
+//! Whether stored data that a server does not have is lost, or only not meant to be there any more.
+
+use causeway_wire::fs::{Answer, Body, Errno, Operation};
+
+use super::io::version;
+use super::names::node;
+use super::rpc::Trouble;
+use super::{Client, File};
+
+impl Client {
+    /// The servers' answers. Where one of them misses data, the file's node decides: if the file is gone, that
+    /// is the error; `None` if it was cut meanwhile, which `file` then says; otherwise the data is lost.
+    pub(super) fn unless_missing(
+        &mut self,
+        file: &mut File,
+        results: Vec<Result<Answer, Trouble>>,
+    ) -> Result<Option<Vec<Answer>>, Trouble> {
+        let mut answers = Vec::with_capacity(results.len());
+        let mut missing = None;
+        for result in results {
+            match result {
+                Ok(answer) => answers.push(answer),
+                Err(trouble) if trouble.errno == Errno::MISSING => {
+                    missing.get_or_insert(trouble);
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        let Some(missing) = missing else {
+            return Ok(Some(answers));
+        };
+        let known = version(&file.node);
+        self.look_again(file)?;
+        match version(&file.node) == known {
+            true => Err(lost(missing)),
+            false => Ok(None),
+        }
+    }
+
+    /// A seed met another content: harmless if another client has finished moving the content and has written
+    /// since.
+    pub(super) fn check_unstuffed(
+        &mut self,
+        file: &mut File,
+        trouble: Trouble,
+    ) -> Result<(), Trouble> {
+        self.look_again(file)?;
+        match file.node.body {
+            Body::Stuffed { .. } => Err(lost(trouble)),
+            _ => Ok(()),
+        }
+    }
+
+    fn look_again(&mut self, file: &mut File) -> Result<(), Trouble> {
+        let operation = Operation::GetNode {
+            object: file.node.object,
+            content: false,
+        };
+        file.see(self.query(operation).and_then(node)?);
+        Ok(())
+    }
+}
+
+/// As programs are told it.
+fn lost(trouble: Trouble) -> Trouble {
+    Trouble {
+        errno: Errno::EIO,
+        ..trouble
+    }
+}

@@ -1,0 +1,365 @@
+//! Access with checksums: every block that is read matches its sum, every block that is written has one.
+//!
+//! A write stores the new sums beside the previous ones before the data. A process that is killed in between
+//! leaves blocks that match one of both: a block is copied into the page cache in one step.
+
+use std::io;
+
+use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, Sums, Trust, physical, sums_offset};
+use causeway_wire::fs::Region;
+
+use super::datafile::{Datafile, Wait};
+use super::disk::{put, read_full};
+use super::fault::{Fault, Result};
+use super::pieces::{Cursor, PART_BYTES, Scratch, Window};
+use super::sums::{BLOCK, SUMS, matches, stored, sum};
+use crate::sabotage::{self, Sabotage};
+
+/// Most blocks that one part touches.
+const PART_BLOCKS: usize = PART_BYTES as usize / BLOCK;
+
+/// Sums of consecutive blocks of one group, as they are stored.
+type SumsBuffer = [u8; PART_BLOCKS * SUMS];
+
+/// Consecutive blocks of one group.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Blocks {
+    first: u64,
+    count: usize,
+}
+
+impl Blocks {
+    /// The blocks that a part touches.
+    pub(super) fn of(part: Region) -> Self {
+        let first = part.offset / BLOCK_BYTES;
+        let end = (part.offset + part.len).div_ceil(BLOCK_BYTES);
+        Self {
+            first,
+            count: (end - first) as usize,
+        }
+    }
+
+    fn one(block: u64) -> Self {
+        Self {
+            first: block,
+            count: 1,
+        }
+    }
+
+    /// First data byte.
+    pub(super) fn offset(self) -> u64 {
+        self.first * BLOCK_BYTES
+    }
+
+    fn end(self) -> u64 {
+        self.offset() + (self.count * BLOCK) as u64
+    }
+}
+
+impl Datafile {
+    /// Reads and verifies a part into the memory; returns where the data ended.
+    pub(super) fn read_blocks(
+        &self,
+        window: Window<'_>,
+        part: Region,
+        memory: &mut Cursor<'_>,
+        scratch: &mut Scratch,
+        wait: Wait,
+    ) -> Result<u64> {
+        if let Some(end) = self.read_whole_blocks(part, memory, wait)? {
+            return Ok(end);
+        }
+        let blocks = Blocks::of(part);
+        let bytes = scratch.take(blocks.count * BLOCK);
+        let found = self.fetch(blocks, bytes, wait)?;
+        for region in window.inside(part) {
+            let start = (region.offset - blocks.offset()) as usize;
+            memory.copy_in(&bytes[start..start + region.len as usize]);
+        }
+        Ok(blocks.offset() + found as u64)
+    }
+
+    /// Reads a part of whole blocks straight to where it belongs, and verifies it there, a block at a time while it is
+    /// in the cache. `None`, and nothing is taken from the memory, if that is not possible or the sums do not match.
+    fn read_whole_blocks(
+        &self,
+        part: Region,
+        memory: &mut Cursor<'_>,
+        wait: Wait,
+    ) -> Result<Option<u64>> {
+        let is_whole =
+            part.offset.is_multiple_of(BLOCK_BYTES) && part.len.is_multiple_of(BLOCK_BYTES);
+        let Some(into) = memory.peek(part.len as usize).filter(|_| is_whole) else {
+            return Ok(None);
+        };
+        let trust = self.trust();
+        let mut sums = [0; PART_BLOCKS * SUMS];
+        self.load_sums(Blocks::of(part), &mut sums, wait)?;
+        let count = self.read_part(&into, part.offset, wait)?;
+        into.slice(count..into.len()).clear();
+        // Another process may write the memory: what is judged is a copy, and harm done there is its own.
+        let mut block = [0; BLOCK];
+        for (start, sums) in (0..into.len()).step_by(BLOCK).zip(stored(&sums)) {
+            into.read_at(start, &mut block);
+            if !matches(&block, sums, trust) {
+                return Ok(None);
+            }
+        }
+        memory.take(into.len());
+        Ok(Some(part.offset + count as u64))
+    }
+
+    /// Reads and verifies blocks; behind the end are zeros. Returns how many bytes there were before it.
+    fn fetch(&self, blocks: Blocks, bytes: &mut [u8], wait: Wait) -> Result<usize> {
+        let trust = self.trust();
+        let mut sums = [0; PART_BLOCKS * SUMS];
+        let found = self.load(blocks, bytes, &mut sums, wait)?;
+        if first_bad(bytes, &sums, trust).is_none() {
+            return Ok(found);
+        }
+        // A write may be between its sums and its data: the verdict is passed while there is none.
+        if wait == Wait::Refused {
+            return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
+        }
+        let _held = self.ranges.lock(blocks.offset(), blocks.end());
+        self.fetch_held(blocks, bytes, &mut sums)
+    }
+
+    /// As [`Datafile::fetch`], while the caller keeps others from writing the blocks. Also returns the sums.
+    fn fetch_held(&self, blocks: Blocks, bytes: &mut [u8], sums: &mut SumsBuffer) -> Result<usize> {
+        let found = self.load(blocks, bytes, sums, Wait::Allowed)?;
+        let trust = self.trust();
+        let Some(bad) = first_bad(bytes, sums, trust) else {
+            return Ok(found);
+        };
+        if trust == Trust::Unsynced {
+            tracing::warn!(
+                object = self.object().0,
+                offset = blocks.offset() + (bad * BLOCK) as u64,
+                "bytes that were not synced before power was lost are read as the disk has them"
+            );
+            return Ok(found);
+        }
+        Err(Fault::Damaged {
+            offset: blocks.offset() + (bad * BLOCK) as u64,
+            len: BLOCK_BYTES,
+        })
+    }
+
+    fn load(
+        &self,
+        blocks: Blocks,
+        bytes: &mut [u8],
+        sums: &mut SumsBuffer,
+        wait: Wait,
+    ) -> io::Result<usize> {
+        self.load_sums(blocks, sums, wait)?;
+        let found = read_full(&self.file, bytes, physical(blocks.offset()), wait)?;
+        bytes[found..].fill(0);
+        Ok(found)
+    }
+
+    fn load_sums(&self, blocks: Blocks, sums: &mut SumsBuffer, wait: Wait) -> io::Result<()> {
+        let wanted = &mut sums[..blocks.count * SUMS];
+        let found = read_full(&self.file, wanted, sums_offset(blocks.first), wait)?;
+        wanted[found..].fill(0);
+        Ok(())
+    }
+
+    /// Writes a part from the memory.
+    pub(super) fn write_blocks(
+        &self,
+        window: Window<'_>,
+        part: Region,
+        memory: &mut Cursor<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let blocks = Blocks::of(part);
+        let end = part.offset + part.len;
+        let _held = self.ranges.lock(blocks.offset(), blocks.end());
+        let bytes = scratch.take(blocks.count * BLOCK);
+        let mut sums = [0; PART_BLOCKS * SUMS];
+        let trust = self.trust();
+        if window.regions.len() > 1 {
+            self.fetch_held(blocks, bytes, &mut sums)?;
+        } else {
+            match trust {
+                Trust::Latest => self.load_sums(blocks, &mut sums, Wait::Allowed)?,
+                _ => self
+                    .load(blocks, bytes, &mut sums, Wait::Allowed)
+                    .map(drop)?,
+            }
+            self.fetch_edges(part, bytes)?;
+        }
+        let stored = &mut sums[..blocks.count * SUMS];
+        if trust != Trust::Latest {
+            // Either of both may be what the block matches: it must stay the one that counts.
+            let found: Vec<u32> = bytes.chunks_exact(BLOCK).map(sum).collect();
+            for (sums, found) in stored.chunks_exact_mut(SUMS).zip(found) {
+                set_latest(sums, found);
+            }
+        }
+        self.begin_write()?;
+        for region in window.inside(part) {
+            let start = (region.offset - blocks.offset()) as usize;
+            memory.copy_out(&mut bytes[start..start + region.len as usize]);
+        }
+        for (sums, block) in stored.chunks_exact_mut(SUMS).zip(bytes.chunks_exact(BLOCK)) {
+            set_latest(sums, sum(block));
+        }
+        let start = (part.offset - blocks.offset()) as usize;
+        let changed = &bytes[start..(end - blocks.offset()) as usize];
+        let written = put(&self.file, stored, sums_offset(blocks.first))
+            .and_then(|()| put(&self.file, changed, physical(part.offset)));
+        if let Err(error) = written {
+            self.settle(blocks, bytes, stored);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Reads and verifies the blocks that a part covers only partly; of a whole buffer, only those.
+    fn fetch_edges(&self, part: Region, bytes: &mut [u8]) -> Result<()> {
+        let end = part.offset + part.len;
+        let (first, last) = (part.offset / BLOCK_BYTES, (end - 1) / BLOCK_BYTES);
+        let mut sums = [0; PART_BLOCKS * SUMS];
+        let starts_inside = !part.offset.is_multiple_of(BLOCK_BYTES);
+        let ends_inside = !end.is_multiple_of(BLOCK_BYTES);
+        if starts_inside || (ends_inside && first == last) {
+            self.fetch_held(Blocks::one(first), &mut bytes[..BLOCK], &mut sums)?;
+        }
+        if ends_inside && first != last {
+            let start = (last - first) as usize * BLOCK;
+            self.fetch_held(Blocks::one(last), &mut bytes[start..], &mut sums)?;
+        }
+        Ok(())
+    }
+
+    /// After a write that failed: each block is what it was, or what it should become, or a mixture, as
+    /// failed writes leave it; its sum becomes that of what it is.
+    fn settle(&self, blocks: Blocks, bytes: &mut [u8], sums: &mut [u8]) {
+        let settled = read_full(&self.file, bytes, physical(blocks.offset()), Wait::Allowed)
+            .and_then(|found| {
+                bytes[found..].fill(0);
+                for (sums, block) in sums.chunks_exact_mut(SUMS).zip(bytes.chunks_exact(BLOCK)) {
+                    sums.copy_from_slice(&known(sum(block)).to_bytes());
+                }
+                put(&self.file, sums, sums_offset(blocks.first))
+            });
+        if let Err(error) = settled {
+            tracing::warn!(object = self.object().0, %error, "checksums after a failed write");
+        }
+    }
+
+    /// Verifies a part and returns its damaged spans (offset and length). Blocks that an interruption has left
+    /// with another sum than their latest get a new one.
+    pub(super) fn verify(&self, part: Region, scratch: &mut Scratch) -> Result<Vec<(u64, u64)>> {
+        let blocks = Blocks::of(part);
+        let bytes = scratch.take(blocks.count * BLOCK);
+        let mut sums = [0; PART_BLOCKS * SUMS];
+        self.load(blocks, bytes, &mut sums, Wait::Allowed)?;
+        if first_bad(bytes, &sums, Trust::Latest).is_none() {
+            return Ok(Vec::new());
+        }
+        let _held = self.ranges.lock(blocks.offset(), blocks.end());
+        self.load(blocks, bytes, &mut sums, Wait::Allowed)?;
+        let trust = self.trust();
+        let stored = &mut sums[..blocks.count * SUMS];
+        let (mut damaged, mut changed) = (Vec::<(u64, u64)>::new(), false);
+        for ((index, block), raw) in (0..)
+            .zip(bytes.chunks_exact(BLOCK))
+            .zip(stored.chunks_exact_mut(SUMS))
+        {
+            let Some(sums) = super::sums::stored(raw).next() else {
+                continue;
+            };
+            if matches(block, sums, Trust::Latest) {
+                continue;
+            }
+            if trust == Trust::Unsynced || matches(block, sums, trust) {
+                raw.copy_from_slice(&known(sum(block)).to_bytes());
+                changed = true;
+                continue;
+            }
+            let offset = blocks.offset() + index * BLOCK_BYTES;
+            match damaged.last_mut() {
+                Some((start, len)) if *start + *len == offset => *len += BLOCK_BYTES,
+                _ => damaged.push((offset, BLOCK_BYTES)),
+            }
+        }
+        if changed {
+            self.begin_write()?;
+            put(&self.file, stored, sums_offset(blocks.first))?;
+        }
+        Ok(damaged)
+    }
+
+    /// Before the datafile is cut to `size`: the sums of the last group's blocks become those that the blocks
+    /// will have. The caller holds all ranges.
+    pub(super) fn cut_sums(&self, size: u64) -> Result<()> {
+        let end = size.div_ceil(GROUP_BYTES) * GROUP_BYTES;
+        let whole = Region {
+            offset: size,
+            len: end - size,
+        };
+        let window = Window {
+            regions: std::slice::from_ref(&whole),
+            span: whole,
+        };
+        let mut scratch = Scratch::default();
+        let trust = self.trust();
+        for part in window.parts() {
+            let blocks = Blocks::of(part);
+            let mut sums = [0; PART_BLOCKS * SUMS];
+            let kept = (part.offset - blocks.offset()) as usize;
+            if trust != Trust::Latest {
+                let bytes = scratch.take(blocks.count * BLOCK);
+                self.fetch_held(blocks, bytes, &mut sums)?;
+                for (sums, block) in sums.chunks_exact_mut(SUMS).zip(bytes.chunks_exact(BLOCK)) {
+                    set_latest(sums, sum(block));
+                }
+            } else {
+                self.load_sums(blocks, &mut sums, Wait::Allowed)?;
+            }
+            let stored = &mut sums[..blocks.count * SUMS];
+            for sums in stored.chunks_exact_mut(SUMS) {
+                set_latest(sums, 0);
+            }
+            if kept > 0 {
+                let block = scratch.take(BLOCK);
+                let mut unused = [0; PART_BLOCKS * SUMS];
+                self.fetch_held(Blocks::one(blocks.first), block, &mut unused)?;
+                block[kept..].fill(0);
+                stored[SUMS / 2..SUMS].copy_from_slice(&sum(block).to_le_bytes());
+            }
+            put(&self.file, stored, sums_offset(blocks.first))?;
+        }
+        Ok(())
+    }
+}
+
+/// The sums of a block that is known to match.
+fn known(sum: u32) -> Sums {
+    Sums {
+        previous: sum,
+        latest: sum,
+    }
+}
+
+/// Makes the latest sum the previous one, and `latest` the latest.
+fn set_latest(sums: &mut [u8], latest: u32) {
+    let (previous, last) = sums.split_at_mut(SUMS / 2);
+    previous.copy_from_slice(last);
+    last.copy_from_slice(&latest.to_le_bytes());
+}
+
+/// The first block that is not what its sums say.
+fn first_bad(bytes: &[u8], sums: &[u8], trust: Trust) -> Option<usize> {
+    if sabotage::is_on(Sabotage::SkipChecksum) {
+        return None;
+    }
+    bytes
+        .chunks_exact(BLOCK)
+        .zip(stored(sums))
+        .position(|(block, sums)| !matches(block, sums, trust))
+}

@@ -1,0 +1,57 @@
+//! The calls that read and change a datafile's file. All changes go through here, so that tests can end them
+//! after any step, as a kill does.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+
+use causeway_sys::nowait;
+
+use super::datafile::Wait;
+
+/// Fills `bytes` from `offset` on, as far as the file goes; returns how far.
+pub(super) fn read_full(
+    file: &File,
+    bytes: &mut [u8],
+    offset: u64,
+    wait: Wait,
+) -> io::Result<usize> {
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = offset.saturating_add(done as u64);
+        let count = match wait {
+            Wait::Allowed => file.read_at(&mut bytes[done..], at),
+            Wait::Refused => nowait::read_slice(&mut bytes[done..], file, at),
+        };
+        match count {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all of `bytes` at `offset`.
+pub(super) fn put(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    #[cfg(test)]
+    return super::steps::put(file, bytes, offset);
+    #[cfg(not(test))]
+    file.write_all_at(bytes, offset)
+}
+
+/// Sets the file's length.
+pub(super) fn set_len(file: &File, len: u64) -> io::Result<()> {
+    #[cfg(test)]
+    return super::steps::set_len(file, len);
+    #[cfg(not(test))]
+    file.set_len(len)
+}
+
+/// Makes the file's bytes and length durable.
+pub(super) fn sync(file: &File) -> io::Result<()> {
+    #[cfg(test)]
+    super::steps::synced();
+    file.sync_data()
+}

@@ -1,0 +1,65 @@
+//! Why a datafile cannot be read or written.
+
+use std::io;
+
+/// What is wrong. Offsets and lengths are datafile bytes.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    /// The file system below failed.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// Stored bytes are not those that were written.
+    #[error(
+        "the bytes from {offset} to {} are damaged on the disk: they do not match their checksums",
+        offset + len
+    )]
+    Damaged {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        len: u64,
+    },
+    /// There is no datafile.
+    #[error("the datafile is absent, and should have at least {wanted} bytes")]
+    Absent {
+        /// How long it must be at least.
+        wanted: u64,
+    },
+    /// The datafile is shorter than what was written to it.
+    #[error("the datafile ends at byte {size}, and should have at least {wanted} bytes")]
+    Short {
+        /// How long it is.
+        size: u64,
+        /// How long it must be at least.
+        wanted: u64,
+    },
+    /// The file is not this object's datafile.
+    #[error("the datafile is another one's: it says {found}, and should say {wanted}")]
+    Foreign {
+        /// What its header says.
+        found: String,
+        /// What it should say.
+        wanted: String,
+    },
+    /// The header cannot be understood.
+    #[error("the datafile's header is damaged: {0}")]
+    Header(String),
+    /// The object has a datafile with another content.
+    #[error("the datafile exists already, with another content")]
+    Exists,
+}
+
+impl Fault {
+    /// Whether it is only that the operation would have to wait.
+    pub fn would_block(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    /// Whether what was stored is lost or damaged, as opposed to an operation that failed.
+    pub fn is_loss(&self) -> bool {
+        !matches!(self, Self::Io(_) | Self::Exists)
+    }
+}
+
+/// A result of the store.
+pub type Result<T> = std::result::Result<T, Fault>;

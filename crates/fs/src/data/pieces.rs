@@ -1,0 +1,217 @@
+//! Lists of regions and lists of memory fragments, and how accesses are cut from them.
+//!
+//! A [`Piece`] pairs datafile regions with memory of the same number of bytes, both in order. Where
+//! regions are many and small and lie close together, one larger access replaces them: reading takes
+//! the whole span and picks; writing reads the span, patches it and writes it back, while nobody
+//! else writes (data sieving, as ROMIO does it, but at the server, where it needs no network and no
+//! distributed lock).
+
+use causeway_sys::memory::Memory;
+use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES};
+use causeway_wire::fs::Region;
+
+/// Regions at least this long are read and written by a call of their own, in bytes.
+pub(super) const DIRECT_LEN: u64 = 8 << 10;
+/// Gaps up to this many bytes are cheaper to move along than a further system call.
+const SIEVE_GAP: u64 = 2 << 10;
+/// Longest span of one sieved access, in bytes: what stays in the second-level cache.
+pub(super) const SIEVE_SPAN: u64 = 256 << 10;
+/// Longest part of an access with checksums, in bytes, a multiple of the block: what is summed is still in the
+/// second-level cache when it is copied.
+pub(super) const PART_BYTES: u64 = 256 << 10;
+/// Fewest regions that are worth sieving.
+const SIEVE_REGIONS: usize = 3;
+
+/// Regions of a datafile and the memory that goes with them.
+#[derive(Debug, Clone, Default)]
+pub struct Piece {
+    /// Datafile regions in the order of the memory.
+    pub regions: Vec<Region>,
+    /// Memory fragments with as many bytes in all.
+    pub memory: Vec<Memory>,
+}
+
+/// A buffer that a thread keeps for what it does not move directly.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    bytes: Vec<u8>,
+}
+
+impl Scratch {
+    /// The first `len` bytes, with whatever they held.
+    pub(super) fn take(&mut self, len: usize) -> &mut [u8] {
+        if self.bytes.len() < len {
+            self.bytes.resize(len, 0);
+        }
+        &mut self.bytes[..len]
+    }
+}
+
+/// Regions that are served by one access: ascending, without overlap, inside the span. One region is the
+/// span itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Window<'a> {
+    pub(super) regions: &'a [Region],
+    pub(super) span: Region,
+}
+
+impl<'a> Window<'a> {
+    /// Cuts the span where a group of blocks ends, and into parts of at most [`PART_BYTES`] that end at
+    /// blocks' borders.
+    pub(super) fn parts(self) -> impl Iterator<Item = Region> + use<'a> {
+        let end = self.span.offset + self.span.len;
+        let mut offset = self.span.offset;
+        std::iter::from_fn(move || {
+            let group = offset / GROUP_BYTES * GROUP_BYTES + GROUP_BYTES;
+            let block = offset / BLOCK_BYTES * BLOCK_BYTES;
+            let len = end.min(group).min(block + PART_BYTES) - offset;
+            let part = Region { offset, len };
+            offset += len;
+            (len > 0).then_some(part)
+        })
+    }
+
+    /// What of the regions lies inside a part.
+    pub(super) fn inside(self, part: Region) -> impl Iterator<Item = Region> + use<'a> {
+        let end = part.offset + part.len;
+        self.regions.iter().filter_map(move |region| {
+            let from = region.offset.max(part.offset);
+            let to = (region.offset + region.len).min(end);
+            (from < to).then(|| Region {
+                offset: from,
+                len: to - from,
+            })
+        })
+    }
+}
+
+/// Cuts a list of regions into windows.
+pub(super) fn windows(regions: &[Region]) -> impl Iterator<Item = Window<'_>> {
+    let mut rest = regions;
+    std::iter::from_fn(move || {
+        let first = rest.first()?;
+        let mut end = first.offset + first.len;
+        let close = rest.iter().skip(1).take_while(|next| {
+            let near = first.len < DIRECT_LEN
+                && next.len < DIRECT_LEN
+                && next.offset >= end
+                && next.offset - end <= SIEVE_GAP
+                && next.offset + next.len - first.offset <= SIEVE_SPAN;
+            if near {
+                end = next.offset + next.len;
+            }
+            near
+        });
+        let count = 1 + close.count();
+        if count < SIEVE_REGIONS {
+            let (one, behind) = rest.split_at(1);
+            rest = behind;
+            return Some(Window {
+                regions: one,
+                span: *first,
+            });
+        }
+        let (taken, behind) = rest.split_at(count);
+        rest = behind;
+        let span = Region {
+            offset: first.offset,
+            len: end - first.offset,
+        };
+        Some(Window {
+            regions: taken,
+            span,
+        })
+    })
+}
+
+/// Walks memory fragments from front to back. The caller never takes more than there is.
+pub(super) struct Cursor<'a> {
+    rest: std::slice::Iter<'a, Memory>,
+    front: Option<&'a Memory>,
+    used: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(memory: &'a [Memory]) -> Self {
+        let mut rest = memory.iter();
+        let front = rest.next();
+        let mut cursor = Self {
+            rest,
+            front,
+            used: 0,
+        };
+        cursor.settle();
+        cursor
+    }
+
+    /// Moves on to the next fragment that has bytes left.
+    fn settle(&mut self) {
+        while let Some(front) = self.front
+            && self.used == front.len()
+        {
+            self.front = self.rest.next();
+            self.used = 0;
+        }
+    }
+
+    pub(super) fn front_len(&self) -> usize {
+        self.front.map_or(0, |front| front.len() - self.used)
+    }
+
+    /// The next `len` bytes, which stay to be taken, if the front fragment has as many.
+    pub(super) fn peek(&self, len: usize) -> Option<Memory> {
+        let front = self.front.filter(|_| self.front_len() >= len)?;
+        Some(front.slice(self.used..self.used + len))
+    }
+
+    /// At most `most` bytes of the front fragment.
+    pub(super) fn take(&mut self, most: usize) -> Memory {
+        let Some(front) = self.front else {
+            return Memory::from_vec(Vec::new());
+        };
+        let len = most.min(front.len() - self.used);
+        let part = front.slice(self.used..self.used + len);
+        self.used += len;
+        self.settle();
+        part
+    }
+
+    /// Sets the next `len` bytes to zero.
+    pub(super) fn clear(&mut self, len: u64) {
+        let mut left = usize::try_from(len).unwrap_or(usize::MAX);
+        while left > 0 {
+            let part = self.take(left);
+            if part.is_empty() {
+                break;
+            }
+            part.clear();
+            left -= part.len();
+        }
+    }
+
+    pub(super) fn copy_out(&mut self, mut into: &mut [u8]) {
+        while let Some(front) = self.front
+            && !into.is_empty()
+        {
+            let len = into.len().min(front.len() - self.used);
+            let (head, tail) = into.split_at_mut(len);
+            front.read_at(self.used, head);
+            into = tail;
+            self.used += len;
+            self.settle();
+        }
+    }
+
+    pub(super) fn copy_in(&mut self, mut from: &[u8]) {
+        while let Some(front) = self.front
+            && !from.is_empty()
+        {
+            let len = from.len().min(front.len() - self.used);
+            let (head, tail) = from.split_at(len);
+            front.write_at(self.used, head);
+            from = tail;
+            self.used += len;
+            self.settle();
+        }
+    }
+}

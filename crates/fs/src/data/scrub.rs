@@ -1,0 +1,227 @@
+//! Goes through datafiles and verifies every block, a bounded number of bytes at a time.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, Trust, sums_offset};
+use causeway_wire::fs::{ObjectId, Region};
+
+use super::datafile::{Datafile, Scratch};
+use super::fault::{Fault, Result};
+use super::pieces::PART_BYTES;
+use super::store::Store;
+
+/// Damaged spans that one step reports for one datafile; what follows is found by later steps.
+const MAX_SPANS: usize = 64;
+
+/// What a step has found wrong with a datafile.
+#[derive(Debug)]
+pub struct Finding {
+    /// Whose datafile it is.
+    pub object: ObjectId,
+    /// What is wrong.
+    pub fault: Fault,
+}
+
+/// Where a scrub goes on: behind everything before this byte of this object's datafile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// The datafile.
+    pub object: ObjectId,
+    /// The byte.
+    pub offset: u64,
+}
+
+/// A step of a scrub.
+#[derive(Debug)]
+pub struct Step {
+    /// Where to go on; `None` at the end.
+    pub next: Option<Position>,
+    /// Bytes that were verified.
+    pub bytes: u64,
+    /// Datafiles whose end was reached.
+    pub datafiles: u64,
+    /// What was found wrong.
+    pub findings: Vec<Finding>,
+}
+
+/// Name of the file beside the store's directories that says how far a scrub has come.
+const POSITION: &str = "scrub";
+
+impl Store {
+    /// Where the last scrub came to; the front if it came to the end.
+    pub fn scrub_position(&self) -> Position {
+        let text = std::fs::read_to_string(self.beside(POSITION)).unwrap_or_default();
+        let mut numbers = text.split_whitespace().map(str::parse);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(object)), Some(Ok(offset))) => Position {
+                object: ObjectId(object),
+                offset,
+            },
+            // Nothing is lost with it but that a scrub begins anew.
+            _ => Position {
+                object: ObjectId(0),
+                offset: 0,
+            },
+        }
+    }
+
+    /// Remembers where a scrub came to, also for a later run of the server.
+    pub fn keep_scrub_position(&self, next: Option<Position>) -> io::Result<()> {
+        let path = self.beside(POSITION);
+        match next {
+            Some(Position { object, offset }) => {
+                let new = path.with_extension("new");
+                std::fs::write(&new, format!("{} {offset}\n", object.0))?;
+                std::fs::rename(new, path)
+            }
+            None => match std::fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// Verifies about `budget` bytes of the datafiles from `from` on.
+    pub fn scrub(&self, from: Position, budget: u64, scratch: &mut Scratch) -> Result<Step> {
+        /// What looking at a datafile costs, in bytes that could be verified instead.
+        const OPENING: u64 = 16 << 10;
+        let mut step = Step {
+            next: None,
+            bytes: 0,
+            datafiles: 0,
+            findings: Vec::new(),
+        };
+        let (mut from, mut effort) = (from, 0);
+        loop {
+            // The object that was begun comes first, then those behind it.
+            let before = ObjectId(from.object.0.saturating_sub(1));
+            let (listed, end) = super::place::list(self.root(), before, 64)?;
+            for object in listed {
+                let offset = match object == from.object {
+                    true => from.offset,
+                    false => 0,
+                };
+                if effort >= budget || step.findings.len() >= MAX_SPANS {
+                    step.next = Some(Position { object, offset });
+                    return Ok(step);
+                }
+                effort += OPENING;
+                let left = budget.saturating_sub(effort).max(PART_BYTES);
+                match self.scrub_one(object, offset, left, scratch, &mut step) {
+                    Ok(Some(offset)) => {
+                        step.next = Some(Position { object, offset });
+                        return Ok(step);
+                    }
+                    Ok(None) => step.datafiles += 1,
+                    Err(fault) if fault.is_loss() => {
+                        step.findings.push(Finding { object, fault });
+                        step.datafiles += 1;
+                    }
+                    Err(fault) => return Err(fault),
+                }
+                effort = effort.max(step.bytes);
+                from = Position {
+                    object: ObjectId(object.0.saturating_add(1)),
+                    offset: 0,
+                };
+            }
+            if end {
+                return Ok(step);
+            }
+        }
+    }
+
+    /// Returns where to go on, unless the end was reached.
+    fn scrub_one(
+        &self,
+        object: ObjectId,
+        from: u64,
+        budget: u64,
+        scratch: &mut Scratch,
+        step: &mut Step,
+    ) -> Result<Option<u64>> {
+        // Removed meanwhile, or empty.
+        let Some(datafile) = self.find(object)? else {
+            return Ok(None);
+        };
+        if from == 0 {
+            datafile.check_size(0)?;
+        }
+        let mut offset = from / BLOCK_BYTES * BLOCK_BYTES;
+        let stop = offset.saturating_add(budget);
+        let size = datafile.size()?;
+        while datafile.has_sums() && offset < size {
+            if offset >= stop || step.findings.len() >= MAX_SPANS {
+                return Ok(Some(offset));
+            }
+            if offset.is_multiple_of(GROUP_BYTES) {
+                let next = datafile.next_data(offset, size)?;
+                if next > offset {
+                    datafile.note_scrubbed(Region {
+                        offset,
+                        len: next - offset,
+                    });
+                    offset = next;
+                    continue;
+                }
+            }
+            let aligned = offset / PART_BYTES * PART_BYTES + PART_BYTES;
+            let part = Region {
+                offset,
+                len: size.min(aligned) - offset,
+            };
+            for (offset, len) in datafile.verify(part, scratch)? {
+                let fault = Fault::Damaged { offset, len };
+                step.findings.push(Finding { object, fault });
+            }
+            step.bytes += part.len;
+            datafile.note_scrubbed(part);
+            offset += part.len;
+        }
+        datafile.end_scrub(size)?;
+        Ok(None)
+    }
+}
+
+impl Datafile {
+    /// The first group from `offset` on, where a group begins, that is not a hole together with its sums.
+    fn next_data(&self, offset: u64, size: u64) -> io::Result<u64> {
+        let start = sums_offset(offset / BLOCK_BYTES);
+        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(start)) {
+            Ok(data) => {
+                let group = GROUP_BYTES + BLOCK_BYTES;
+                let groups = data.saturating_sub(BLOCK_BYTES) / group;
+                Ok((groups * GROUP_BYTES).clamp(offset, size))
+            }
+            Err(rustix::io::Errno::NXIO) => Ok(size),
+            // Where holes cannot be asked for, everything is read.
+            Err(rustix::io::Errno::INVAL) => Ok(offset),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn note_scrubbed(&self, part: Region) {
+        // A scrub that begins in the middle has not seen what lies before.
+        if part.offset == 0 {
+            self.scrubbed.store(part.len, Ordering::Relaxed);
+        } else {
+            let end = part.offset + part.len;
+            let _ = self.scrubbed.compare_exchange(
+                part.offset,
+                end,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    /// The end was reached: if all of it was seen, blocks are held to their latest sums again.
+    fn end_scrub(&self, size: u64) -> Result<()> {
+        let seen = self.scrubbed.swap(0, Ordering::Relaxed);
+        if self.has_sums() && self.trust() != Trust::Latest && seen >= size {
+            self.restore_trust()?;
+        }
+        Ok(())
+    }
+}

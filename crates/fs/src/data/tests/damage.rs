@@ -1,0 +1,258 @@
+//! Stored bytes that change by themselves, and files that are gone, short or another one's.
+
+use causeway_wire::datafile::{BLOCK_BYTES, HEADER_BYTES, physical, sums_offset};
+
+use super::interruptions::flip;
+use super::*;
+
+fn path(directory: &tempfile::TempDir, object: u64) -> std::path::PathBuf {
+    place::path(&directory.path().join("objects"), ObjectId(object))
+}
+
+/// Wherever a bit flips, what is read is right or an error.
+#[test]
+fn a_flipped_bit_is_never_read_as_data() {
+    let (directory, store) = store(SETTINGS);
+    // Two groups, the first with a hole, the end inside a block.
+    let size = GROUP_BYTES + 5000;
+    let mut model = vec![0; size as usize];
+    for (offset, len) in [(0, 9000), (GROUP_BYTES - 100, 5100)] {
+        let bytes = noise(offset, len);
+        write(&make(&store, 3), offset, &bytes).unwrap();
+        note(&mut model, &[(offset, len as u64)], &bytes);
+    }
+    store.sync_all().unwrap();
+    drop(store);
+    let path = path(&directory, 3);
+    let hole = 100 * BLOCK_BYTES;
+    let offsets = (0..HEADER_BYTES as u64)
+        .chain([sums_offset(0), sums_offset(0) + 4, sums_offset(1) + 7])
+        .chain([sums_offset(100), sums_offset(100) + 5])
+        .chain([
+            sums_offset(511) + 6,
+            sums_offset(512) + 4,
+            sums_offset(513) + 4,
+        ])
+        .chain([0, 1, 4095, 4096, 8999, 9000, hole, GROUP_BYTES - 1].map(physical))
+        .chain([GROUP_BYTES, GROUP_BYTES + 4096, size - 1].map(physical));
+    let mut noticed = 0;
+    for (number, offset) in offsets.enumerate() {
+        flip(&path, offset, number as u8);
+        let store = open(directory.path(), SETTINGS);
+        match store.find(ObjectId(3)) {
+            Err(Fault::Header(_)) if offset < HEADER_BYTES as u64 => noticed += 1,
+            Err(fault) => panic!("{offset}: {fault}"),
+            Ok(datafile) => {
+                let datafile = datafile.unwrap();
+                for start in (0..size).step_by(BLOCK_BYTES as usize) {
+                    match read(&datafile, start, BLOCK_BYTES as usize, size) {
+                        Ok(found) => {
+                            let wanted = &model[start as usize..][..found.len()];
+                            assert!(found == wanted, "{offset}: wrong bytes at {start}");
+                        }
+                        Err(Fault::Damaged { .. }) => noticed += 1,
+                        Err(fault) => panic!("{offset}: {fault}"),
+                    }
+                }
+            }
+        }
+        flip(&path, offset, number as u8);
+    }
+    // All but the one in a previous sum.
+    assert_eq!(noticed, HEADER_BYTES as u32 + 17);
+    let store = open(directory.path(), SETTINGS);
+    assert!(whole(&store.find(ObjectId(3)).unwrap().unwrap()) == model);
+}
+
+#[test]
+fn damaged_blocks_fail_alone_and_heal_when_they_are_written_whole() {
+    let (directory, store) = store(SETTINGS);
+    let datafile = make(&store, 3);
+    let bytes = noise(5, 20_000);
+    write(&datafile, 0, &bytes).unwrap();
+    flip(&path(&directory, 3), physical(5000), 3);
+    let damaged = |result: fault::Result<Vec<u8>>| {
+        matches!(
+            result,
+            Err(Fault::Damaged {
+                offset: 4096,
+                len: 4096
+            })
+        )
+    };
+    assert!(damaged(read(&datafile, 0, 20_000, 0)));
+    assert!(damaged(read(&datafile, 8191, 1, 0)));
+    assert_eq!(read(&datafile, 0, 4096, 0).unwrap(), bytes[..4096]);
+    assert_eq!(read(&datafile, 8192, 20_000, 0).unwrap(), bytes[8192..]);
+    // Neither a part of the block nor tiles in it can be written: that would seal what is wrong.
+    assert!(matches!(
+        write(&datafile, 6000, b"part"),
+        Err(Fault::Damaged { .. })
+    ));
+    assert!(matches!(
+        store.truncate(ObjectId(3), 6000, 1, 0),
+        Err(Fault::Damaged { .. })
+    ));
+    write(&datafile, 4000, &bytes[4000..9000]).unwrap();
+    assert_eq!(whole(&datafile), bytes);
+}
+
+#[test]
+fn a_hole_is_told_from_a_loss() {
+    let (directory, store) = store(SETTINGS);
+    let object = ObjectId(3);
+    let bytes = noise(5, 50_000);
+    write(&make(&store, 3), 0, &bytes).unwrap();
+    store.sync_all().unwrap();
+    drop(store);
+    let path = path(&directory, 3);
+    let away = directory.path().join("away");
+    std::fs::rename(&path, &away).unwrap();
+
+    let store = open(directory.path(), SETTINGS);
+    assert!(matches!(
+        store.find_or_make(object, 50_000),
+        Err(Fault::Absent { wanted: 50_000 })
+    ));
+    let absent = |result| matches!(result, Err(Fault::Absent { .. }));
+    assert!(absent(store.flush(object, 1)));
+    assert!(absent(store.check(object, 1)));
+    assert!(absent(store.truncate(object, 100, 1, 100)));
+    assert!(store.find(object).unwrap().is_none());
+
+    // Another object's datafile under this name.
+    write(&make(&store, 4), 0, b"other").unwrap();
+    std::fs::copy(
+        place::path(&directory.path().join("objects"), ObjectId(4)),
+        &path,
+    )
+    .unwrap();
+    assert!(matches!(store.find(object), Err(Fault::Foreign { .. })));
+    assert!(matches!(
+        store.find_or_make(object, 0),
+        Err(Fault::Foreign { .. })
+    ));
+
+    // Cut short: what is there can be read, what is missing cannot, nor written behind it.
+    std::fs::rename(&away, &path).unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_len(physical(10_000)).unwrap();
+    drop(store);
+    let store = open(directory.path(), SETTINGS);
+    let datafile = store.find(object).unwrap().unwrap();
+    let short = |result: fault::Result<()>| {
+        matches!(
+            result,
+            Err(Fault::Short {
+                size: 10_000,
+                wanted: 50_000
+            })
+        )
+    };
+    // The header knows as well as the metadata.
+    for at_least in [0, 50_000] {
+        assert_eq!(read(&datafile, 0, 8192, at_least).unwrap(), bytes[..8192]);
+        assert!(short(read(&datafile, 9000, 2000, at_least).map(drop)));
+        assert!(short(read(&datafile, 40_000, 20_000, at_least).map(drop)));
+        assert_eq!(read(&datafile, 53_248, 10, at_least).unwrap(), []);
+        assert!(short(store.check(object, at_least)));
+        assert!(short(store.flush(object, at_least)));
+    }
+    assert!(short(write(&datafile, 60_000, b"behind")));
+    // Truncating to what is there heals; from nothing, it always does.
+    assert!(short(store.truncate(object, 50_000, 1, 50_000)));
+    store.truncate(object, 8000, 1, 8000).unwrap();
+    assert_eq!(whole(&datafile), bytes[..8000]);
+    write(&datafile, 60_000, b"behind").unwrap();
+}
+
+#[test]
+fn truncating_to_nothing_moves_a_foreign_datafile_aside() {
+    let (directory, store) = store(SETTINGS);
+    write(&make(&store, 3), 0, &noise(1, 5000)).unwrap();
+    drop(store);
+    flip(&path(&directory, 3), 20, 0);
+    let store = open(directory.path(), SETTINGS);
+    let header = |result| matches!(result, Err(Fault::Header(_)));
+    assert!(header(store.truncate(ObjectId(3), 10, 1, 0)));
+    store.truncate(ObjectId(3), 0, 1, 0).unwrap();
+    assert_eq!(whole(&store.find(ObjectId(3)).unwrap().unwrap()), []);
+    let aside = store.aside().unwrap();
+    assert_eq!((aside.files, aside.bytes), (1, physical(5000)));
+}
+
+#[test]
+fn only_proven_orphans_are_deleted() {
+    let (directory, store) = store(SETTINGS);
+    for object in [3, 4, 5, 2000] {
+        store.seed(ObjectId(object), b"content").unwrap();
+    }
+    // Of other metadata, damaged, and with a number that these metadata have not given out.
+    store.set_incarnation(Incarnation(1));
+    store.seed(ObjectId(6), b"content").unwrap();
+    store.set_incarnation(Incarnation(9));
+    drop(store);
+    flip(&path(&directory, 4), 50, 1);
+    std::fs::write(path(&directory, 5), b"not a datafile at all").unwrap();
+    let store = open(directory.path(), SETTINGS);
+    let objects = [3, 4, 5, 6, 2000].map(ObjectId);
+    assert_eq!(store.remove_orphans(&objects, 1000).unwrap(), (1, 4));
+    assert_eq!(store.list(ObjectId(0), 10).unwrap().0, []);
+    assert_eq!(store.aside().unwrap().files, 4);
+    // They are deleted when they have been there for long; what is not ours never is.
+    let lost = directory.path().join("lost+found");
+    for entry in std::fs::read_dir(&lost).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let (object, _) = name.split_once('.').unwrap();
+        std::fs::rename(&path, lost.join(format!("{object}.12345.0"))).unwrap();
+    }
+    std::fs::write(lost.join("note.12345.txt"), b"kept").unwrap();
+    assert_eq!(store.aside().unwrap().files, 1);
+}
+
+#[test]
+fn a_scrub_finds_what_is_damaged_and_goes_on_where_it_was() {
+    let (directory, store) = store(SETTINGS);
+    for object in [3u64, 4, 5000] {
+        write(&make(&store, object), 0, &noise(object, 3_000_000)).unwrap();
+    }
+    // A hole of a terabyte costs nothing.
+    write(&make(&store, 6), 1 << 40, b"far").unwrap();
+    store.sync_all().unwrap();
+    flip(&path(&directory, 4), physical(2_500_000), 1);
+    flip(&path(&directory, 4), physical(2_500_000 + 4096), 1);
+    std::fs::File::options()
+        .write(true)
+        .open(path(&directory, 5000))
+        .and_then(|file| file.set_len(9000))
+        .unwrap();
+    drop(store);
+    let (mut findings, mut bytes, mut datafiles) = (Vec::new(), 0, 0);
+    loop {
+        // Each step by a server of its own.
+        let store = open(directory.path(), SETTINGS);
+        let from = store.scrub_position();
+        let step = store.scrub(from, 700_000, &mut Scratch::default()).unwrap();
+        store.keep_scrub_position(step.next).unwrap();
+        findings.extend(
+            step.findings
+                .iter()
+                .map(|f| (f.object.0, f.fault.to_string())),
+        );
+        (bytes, datafiles) = (bytes + step.bytes, datafiles + step.datafiles);
+        match step.next {
+            Some(next) => assert!(next > from),
+            None => break,
+        }
+    }
+    assert_eq!(datafiles, 4);
+    assert!((6_000_000..7_000_000).contains(&bytes), "{bytes}");
+    let [(4, damaged), (5000, short)] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert!(damaged.contains("from 2498560 to 2506752"), "{damaged}");
+    assert!(short.contains("ends at byte 808"), "{short}");
+    let store = open(directory.path(), SETTINGS);
+    assert_eq!(store.scrub_position().object, ObjectId(0));
+}

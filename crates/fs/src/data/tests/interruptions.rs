@@ -1,0 +1,271 @@
+//! Servers that are killed between any two steps, and hosts that lose power.
+
+use causeway_wire::datafile::{Trust, physical};
+
+use super::super::steps::{self, Change};
+use super::*;
+
+const BLOCK: usize = 4096;
+
+/// What a kill interrupts.
+#[derive(Debug, Clone)]
+enum Last {
+    Write(u64, usize),
+    Tiles(u64, u64, u64),
+    Cut(u64),
+}
+
+fn last_steps() -> Vec<Last> {
+    let border = GROUP_BYTES - 6000;
+    vec![
+        Last::Write(0, 3 * BLOCK),
+        Last::Write(100, 5000),
+        Last::Write(20_000, 100),
+        // Behind the end, and over the border of a group.
+        Last::Write(border, 20_000),
+        Last::Tiles(500, 30, 20),
+        Last::Cut(5000),
+        Last::Cut(2 * BLOCK as u64),
+        Last::Cut(0),
+        Last::Cut(60_000),
+    ]
+}
+
+/// Does it to the store and to the model.
+fn carry_out(store: &Store, last: &Last, version: u64, model: &mut Vec<u8>) -> fault::Result<()> {
+    let object = ObjectId(3);
+    match *last {
+        Last::Write(offset, len) => {
+            let bytes = noise(version, len);
+            note(model, &[(offset, len as u64)], &bytes);
+            write(&*store.find_or_make(object, 0)?, offset, &bytes)
+        }
+        Last::Tiles(start, len, count) => {
+            let regions: Vec<(u64, u64)> = (0..count).map(|i| (start + i * 400, len)).collect();
+            let bytes = noise(version, (len * count) as usize);
+            note(model, &regions, &bytes);
+            let piece = Piece {
+                regions: list(&regions),
+                memory: vec![Memory::from_vec(bytes)],
+            };
+            let datafile = store.find_or_make(object, 0)?;
+            datafile.write(&piece, &mut Scratch::default(), 0)
+        }
+        Last::Cut(size) => {
+            model.resize(size as usize, 0);
+            store.truncate(object, size, version, 0)
+        }
+    }
+}
+
+fn at(bytes: &[u8], block: usize) -> Vec<u8> {
+    let start = (block * BLOCK).min(bytes.len());
+    let mut found = bytes[start..bytes.len().min(start + BLOCK)].to_vec();
+    found.resize(BLOCK, 0);
+    found
+}
+
+/// Each block is as before or as after.
+#[track_caller]
+fn check_blocks(datafile: &Datafile, states: &[Vec<u8>], context: &str) {
+    let size = datafile.size().unwrap() as usize;
+    let longest = states.iter().map(Vec::len).max().unwrap_or(0).max(size);
+    for block in 0..longest.div_ceil(BLOCK) {
+        let found = match read(datafile, (block * BLOCK) as u64, BLOCK, 0) {
+            Ok(found) => at(&found, 0),
+            Err(fault) => panic!("{context}, block {block}: {fault}"),
+        };
+        assert!(
+            states.iter().any(|state| at(state, block) == found),
+            "{context}, block {block} is as it never was"
+        );
+    }
+}
+
+/// A datafile of some blocks, and one that has just been marked clean.
+fn prepare(directory: &std::path::Path, clean: bool) -> (Store, Vec<u8>) {
+    let store = open(directory, SETTINGS);
+    let model = noise(99, 40_000);
+    write(&make(&store, 3), 0, &model).unwrap();
+    if clean {
+        store.flush(ObjectId(3), 0).unwrap();
+        (0..3).for_each(|_| store.clean_idle(9).unwrap());
+    }
+    (store, model)
+}
+
+#[test]
+fn a_kill_after_any_step_leaves_blocks_as_before_or_after() {
+    for last in last_steps() {
+        for clean in [false, true] {
+            for kill_at in 0.. {
+                let directory = tempfile::tempdir().unwrap();
+                let (store, before) = prepare(directory.path(), clean);
+                let mut after = before.clone();
+                steps::kill_after(kill_at);
+                let result = carry_out(&store, &last, 1, &mut after);
+                let was_killed = steps::revive();
+                drop(store);
+                let context = format!("{last:?}, clean {clean}, killed after {kill_at}");
+                // A second one is killed in the middle of the same, then the last one does it.
+                let store = open(directory.path(), SETTINGS);
+                let datafile = store.find(ObjectId(3)).unwrap().unwrap();
+                check_blocks(&datafile, &[before.clone(), after.clone()], &context);
+                drop(datafile);
+                let mut third = after.clone();
+                steps::kill_after(kill_at / 2);
+                let _ = carry_out(&store, &last, 2, &mut third);
+                steps::revive();
+                drop(store);
+                let store = open(directory.path(), SETTINGS);
+                let datafile = store.find(ObjectId(3)).unwrap().unwrap();
+                let states = [before, after.clone(), third.clone()];
+                check_blocks(&datafile, &states, &context);
+                carry_out(&store, &last, 3, &mut third).unwrap();
+                scrub_until_trusted(&store, &context);
+                check_blocks(&datafile, &[states[0].clone(), after, third], &context);
+                if !was_killed {
+                    result.unwrap();
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A scrub finds nothing wrong, and blocks are held to their latest sums after it.
+#[track_caller]
+fn scrub_until_trusted(store: &Store, context: &str) {
+    let front = scrub::Position {
+        object: ObjectId(0),
+        offset: 0,
+    };
+    let step = store
+        .scrub(front, 1 << 30, &mut Scratch::default())
+        .unwrap();
+    assert!(step.findings.is_empty(), "{context}: {:?}", step.findings);
+    assert_eq!(step.next, None);
+    let datafile = store.find(ObjectId(3)).unwrap().unwrap();
+    assert_eq!(datafile.header().trust, Trust::Latest, "{context}");
+}
+
+/// A write that fails in the middle, while the server lives on, leaves no block unreadable.
+#[test]
+fn a_failed_write_leaves_readable_blocks() {
+    for kill_at in 0..12 {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, before) = prepare(directory.path(), false);
+        let mut after = before.clone();
+        steps::kill_after(kill_at);
+        let failed = carry_out(&store, &Last::Write(3000, 20_000), 1, &mut after).is_err();
+        steps::revive();
+        let datafile = store.find(ObjectId(3)).unwrap().unwrap();
+        if failed {
+            // The sums could not be corrected either, in this test: what a later write does first.
+            let mut again = after.clone();
+            carry_out(&store, &Last::Write(0, 40_000), 2, &mut again).unwrap();
+            check_blocks(&datafile, &[again], "written again");
+        } else {
+            check_blocks(&datafile, &[after], "not failed");
+        }
+    }
+}
+
+/// What the device holds after a loss of power: all changes up to a sync, and some pages of those behind it.
+fn lose_power(path: &std::path::Path, changes: &[Change], keep: impl Fn(usize) -> bool) {
+    use std::os::unix::fs::FileExt as _;
+    let synced = changes
+        .iter()
+        .rposition(|change| matches!(change, Change::Synced))
+        .map_or(0, |last| last + 1);
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_len(0).unwrap();
+    for (index, change) in changes.iter().enumerate() {
+        if index >= synced && !keep(index) {
+            continue;
+        }
+        match change {
+            Change::Put(offset, bytes) => file.write_all_at(bytes, *offset).unwrap(),
+            Change::SetLen(len) => file.set_len(*len).unwrap(),
+            Change::Synced => {}
+        }
+    }
+}
+
+#[test]
+fn what_was_synced_and_not_overwritten_is_readable_after_a_loss_of_power() {
+    for seed in 0..60u64 {
+        let directory = tempfile::tempdir().unwrap();
+        let object = ObjectId(3);
+        let store = open(directory.path(), SETTINGS);
+        steps::record();
+        let synced = noise(seed, 60_000);
+        write(&make(&store, 3), 0, &synced).unwrap();
+        store.flush(object, 0).unwrap();
+        if seed % 3 > 0 {
+            (0..3).for_each(|_| store.clean_idle(9).unwrap());
+        }
+        // Parts of blocks and whole ones, one of them twice.
+        let written = [
+            (5000u64, 200usize),
+            (16_384, 8192),
+            (16_384, 4096),
+            (70_000, 9000),
+        ];
+        let mut newest = synced.clone();
+        for (number, &(offset, len)) in written.iter().enumerate() {
+            let bytes = noise(seed * 7 + number as u64, len);
+            note(&mut newest, &[(offset, len as u64)], &bytes);
+            write(&make(&store, 3), offset, &bytes).unwrap();
+        }
+        let changes = steps::recorded();
+        drop(store);
+        let path = place::path(&directory.path().join("objects"), object);
+        let choice = noise(seed + 1000, changes.len());
+        lose_power(&path, &changes, |index| choice[index] % 2 == 0);
+
+        let boot = Settings {
+            boot: 2,
+            ..SETTINGS
+        };
+        let store = open(directory.path(), boot);
+        let datafile = store.find(object).unwrap().unwrap();
+        assert_eq!(datafile.header().trust, Trust::Unsynced);
+        let found = read(&datafile, 0, 60_000, 0).unwrap();
+        let overwritten = |at: usize| {
+            let mut written = written.iter();
+            written.any(|&(offset, len)| (offset as usize..offset as usize + len).contains(&at))
+        };
+        for (at, byte) in found.iter().enumerate() {
+            // A byte that was not overwritten is as it was synced.
+            assert!(
+                overwritten(at) || *byte == synced[at],
+                "seed {seed}, byte {at}"
+            );
+        }
+        // Once a scrub has been through, every block is held to a sum again.
+        scrub_until_trusted(&store, "after the loss of power");
+        assert_eq!(read(&datafile, 0, 60_000, 0).unwrap(), found);
+        flip(&path, physical(100), 1);
+        assert!(matches!(
+            read(&datafile, 0, 10, 0),
+            Err(Fault::Damaged {
+                offset: 0,
+                len: 4096
+            })
+        ));
+    }
+}
+
+pub(super) fn flip(path: &std::path::Path, offset: u64, bit: u8) {
+    use std::os::unix::fs::FileExt as _;
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).unwrap();
+    file.write_all_at(&[byte[0] ^ 1 << (bit % 8)], offset)
+        .unwrap();
+}

@@ -1,0 +1,193 @@
+//! The layout: which I/O servers there are, by which number distributions name them for ever, and which of their
+//! directories they are. It changes only when an operator asks for it, or when a server is met for the first time.
+
+use causeway_wire::codec::Wire;
+use causeway_wire::fs::{Answer, Errno, Generation, LayoutPart, LayoutServer, MAX_LAYOUT_PART};
+use causeway_wire::store::{
+    Counter, Key, LAYOUT_EPOCH_KEY, SUPERBLOCK_KEY, ServerRecord, server_key,
+};
+
+use super::change::Change;
+use super::fault::{Outcome, corrupt, fail, malformed};
+use super::store::{Batch, View, prefix_end};
+
+/// First bytes of the keys of servers.
+const SERVERS: &[u8] = b"v";
+
+/// The I/O servers of a file system.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Counts the changes.
+    pub epoch: u64,
+    /// By number.
+    pub servers: Vec<ServerRecord>,
+}
+
+impl Layout {
+    /// The layout of a new file system. None of the servers was met.
+    pub(super) fn new(names: &[String]) -> Self {
+        let server = |name: &String| ServerRecord {
+            name: name.clone(),
+            generation: Generation::NONE,
+            accepted: Generation::NONE,
+            active: true,
+        };
+        Self {
+            epoch: 1,
+            servers: names.iter().map(server).collect(),
+        }
+    }
+
+    /// Reads the layout.
+    pub(super) fn load(view: &dyn View) -> Outcome<Self> {
+        let epoch = view.get(LAYOUT_EPOCH_KEY)?.unwrap_or_default();
+        let epoch = Counter::from_bytes(&epoch).map_err(malformed("the layout's epoch"))?;
+        let mut servers = Vec::new();
+        for pair in view.range(SERVERS, &prefix_end(SERVERS)) {
+            let (key, value) = pair?;
+            let record =
+                ServerRecord::from_bytes(&value).map_err(malformed("a server's record"))?;
+            match Key::parse(&key).map_err(malformed("a server's key"))? {
+                Key::Server(index) if usize::from(index) == servers.len() => servers.push(record),
+                _ => {
+                    return Err(corrupt(format_args!(
+                        "the layout has {} servers, then one under {key:02x?}",
+                        servers.len()
+                    )));
+                }
+            }
+        }
+        Ok(Self {
+            epoch: epoch.0,
+            servers,
+        })
+    }
+
+    /// Everything of it, to be stored.
+    pub(super) fn store(&self, batch: &mut Batch) {
+        batch.insert(
+            LAYOUT_EPOCH_KEY.to_vec(),
+            Some(Counter(self.epoch).to_bytes()),
+        );
+        for (index, record) in (0..).zip(&self.servers) {
+            batch.insert(server_key(index), Some(record.to_bytes()));
+        }
+    }
+
+    /// Numbers of the servers that new files use.
+    pub(super) fn active(&self) -> Vec<u16> {
+        (0..)
+            .zip(&self.servers)
+            .filter_map(|(index, record)| record.active.then_some(index))
+            .collect()
+    }
+
+    /// The servers as clients are told of them.
+    pub(crate) fn told(&self) -> impl Iterator<Item = LayoutServer> {
+        (0..)
+            .zip(&self.servers)
+            .map(|(index, record)| LayoutServer {
+                index,
+                name: record.name.clone(),
+                generation: record.generation,
+                active: record.active,
+            })
+    }
+
+    /// A part of the layout, as clients are told it.
+    pub(crate) fn part(&self, from: u16) -> LayoutPart {
+        LayoutPart {
+            epoch: self.epoch,
+            count: self.servers.len() as u32,
+            servers: (self.told().skip(from.into()))
+                .take(MAX_LAYOUT_PART)
+                .collect(),
+        }
+    }
+
+    /// Servers whose directory is to be met.
+    pub(crate) fn unmet(&self) -> Vec<(u16, ServerRecord)> {
+        (0..)
+            .zip(&self.servers)
+            .filter(|(_, record)| record.generation.is_none() || !record.accepted.is_none())
+            .map(|(index, record)| (index, record.clone()))
+            .collect()
+    }
+
+    fn find(&self, name: &str) -> Option<(u16, &ServerRecord)> {
+        (0..)
+            .zip(&self.servers)
+            .find(|(_, record)| record.name == name)
+    }
+
+    /// What changes when the directory of a server was met.
+    pub(super) fn met(&self, index: u16, generation: Generation) -> Option<Batch> {
+        let mut record = self.servers.get(usize::from(index))?.clone();
+        record.generation = generation;
+        record.accepted = Generation::NONE;
+        record.active = true;
+        let mut batch = Batch::new();
+        batch.insert(server_key(index), Some(record.to_bytes()));
+        let epoch = Counter(self.epoch + 1);
+        batch.insert(LAYOUT_EPOCH_KEY.to_vec(), Some(epoch.to_bytes()));
+        Some(batch)
+    }
+}
+
+/// Whether a change of the store concerns the layout.
+pub(super) fn concerned(batch: &Batch) -> bool {
+    batch.contains_key(LAYOUT_EPOCH_KEY) || batch.contains_key(SUPERBLOCK_KEY)
+}
+
+impl Change<'_> {
+    /// Adds a server, which new files use once it was met.
+    pub(super) fn add_server(&mut self, name: &str) -> Outcome<Answer> {
+        let layout = Layout::load(&*self.state)?;
+        if let Some((index, _)) = layout.find(name) {
+            return fail(
+                Errno::EEXIST,
+                format!("the file system has a server {name} already: its number {index}"),
+            );
+        }
+        let Ok(index) = u16::try_from(layout.servers.len()) else {
+            return fail(Errno::ENOSPC, "the file system has all servers it can have");
+        };
+        let record = ServerRecord {
+            name: name.to_owned(),
+            generation: Generation::NONE,
+            accepted: Generation::NONE,
+            active: false,
+        };
+        self.put_server(&layout, index, &record);
+        Ok(Answer::Done)
+    }
+
+    /// Lets a directory take the place of a server's present one.
+    pub(super) fn accept_server(&mut self, name: &str, generation: Generation) -> Outcome<Answer> {
+        let layout = Layout::load(&*self.state)?;
+        let Some((index, record)) = layout.find(name) else {
+            return fail(
+                Errno::ENOENT,
+                format!("the file system has no server {name}"),
+            );
+        };
+        if generation.is_none() {
+            return fail(Errno::EINVAL, "a directory's generation is never 0");
+        }
+        if record.generation == generation {
+            return Ok(Answer::Done);
+        }
+        let record = ServerRecord {
+            accepted: generation,
+            ..record.clone()
+        };
+        self.put_server(&layout, index, &record);
+        Ok(Answer::Done)
+    }
+
+    fn put_server(&mut self, layout: &Layout, index: u16, record: &ServerRecord) {
+        self.state.put(server_key(index), record.to_bytes());
+        let epoch = Counter(layout.epoch + 1);
+        self.state.put(LAYOUT_EPOCH_KEY.to_vec(), epoch.to_bytes());
+    }
+}

@@ -1,0 +1,217 @@
+//! What is done about a store while nothing is asked of it: the mark is brought up to date, and what
+//! removals have freed is given back.
+
+use std::io;
+use std::sync::{Arc, Condvar, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fjall::{AbstractTree, PersistMode};
+
+use super::super::{Batch, Persist, Room, StoreError};
+use super::{Engine, lock, mode, wrap};
+use crate::fatal::AbortOnPanic;
+
+/// The store is quiet when nothing was committed for this long. A mark costs two syncs, which nobody
+/// shall wait for.
+const QUIET: Duration = Duration::from_millis(100);
+/// How often the engine, which has no event for it, is asked whether it has written its tables out.
+const LOOK: Duration = Duration::from_millis(2);
+/// Tables are merged once they and the table in memory say of this many records that they were removed…
+const REMOVED_RECORDS: u64 = 4096;
+/// … and of one in this many of all.
+const RECORDS_PER_REMOVED: u64 = 4;
+/// Bytes of a batch and of an item in the journal beside its key and value.
+const BATCH_BYTES: u64 = 26;
+const ITEM_BYTES: u64 = 21;
+
+/// How far a store has come since it was opened.
+pub(super) struct Progress {
+    /// Number of the last commit.
+    pub(super) last: u64,
+    /// Number of the last commit that is on stable storage, with all before it.
+    pub(super) synced: u64,
+    /// Bytes that were committed.
+    pub(super) bytes: u64,
+    /// Bytes of journals that cannot go yet.
+    pub(super) journal_bytes: u64,
+    /// Records that were removed since tables were last written out.
+    removed: u64,
+    /// Removals that the last merge has left in tables, because an old state was still looked at.
+    left: u64,
+    commits: u64,
+    /// Whether the keeper knows that there is something to do.
+    awake: bool,
+    stopping: bool,
+}
+
+impl Progress {
+    pub(super) fn new(last: u64, journal_bytes: u64) -> Self {
+        Self {
+            last,
+            synced: last,
+            bytes: 0,
+            journal_bytes,
+            removed: 0,
+            left: 0,
+            commits: 0,
+            // What an earlier process left is looked at once.
+            awake: true,
+            stopping: false,
+        }
+    }
+
+    /// Takes a commit in.
+    pub(super) fn commit(&mut self, number: u64, batch: &Batch, persist: Persist) {
+        let mut bytes = BATCH_BYTES;
+        for (key, value) in batch {
+            let value_len = value.as_ref().map_or(0, Vec::len);
+            bytes += ITEM_BYTES + (key.len() + value_len) as u64;
+            self.removed += u64::from(value.is_none());
+        }
+        self.last = number;
+        if persist == Persist::Power {
+            self.synced = number;
+        }
+        self.bytes += bytes;
+        self.journal_bytes += bytes;
+        self.commits += 1;
+    }
+}
+
+/// The keeper's thread.
+pub(super) struct Keeper {
+    engine: Arc<Engine>,
+    wake: Arc<Condvar>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    pub(super) fn start(engine: Arc<Engine>) -> io::Result<Self> {
+        let wake = Arc::new(Condvar::new());
+        let (shared, waker) = (Arc::clone(&engine), Arc::clone(&wake));
+        let thread = std::thread::Builder::new()
+            .name("keeper".to_owned())
+            .spawn(move || {
+                let _guard = AbortOnPanic("keeper");
+                run(&shared, &waker);
+            })?;
+        Ok(Self {
+            engine,
+            wake,
+            thread: Some(thread),
+        })
+    }
+
+    /// Says that something was committed.
+    pub(super) fn notice(&self, progress: &mut Progress) {
+        if !progress.awake {
+            progress.awake = true;
+            self.wake.notify_one();
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        lock(&self.engine.progress).stopping = true;
+        self.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // It only fails by a panic, which ends the process.
+            let _ = thread.join();
+        }
+        let last = lock(&self.engine.progress).last;
+        let synced = self.engine.database.persist(mode(Persist::Power));
+        let marked = synced.map_err(|error| wrap("sync", error)).and_then(|()| {
+            self.engine
+                .update_mark(|mark| mark.acknowledged = mark.acknowledged.max(last))
+        });
+        if let Err(error) = marked {
+            tracing::warn!(%error, "the mark of what was acknowledged could not be written");
+        }
+    }
+}
+
+fn run(engine: &Engine, wake: &Condvar) {
+    let mut progress = lock(&engine.progress);
+    loop {
+        progress = wake
+            .wait_while(progress, |progress| !progress.awake && !progress.stopping)
+            .unwrap_or_else(PoisonError::into_inner);
+        let seen = progress.commits;
+        (progress, _) = wake
+            .wait_timeout_while(progress, QUIET, |progress| !progress.stopping)
+            .unwrap_or_else(PoisonError::into_inner);
+        if progress.stopping {
+            return;
+        }
+        let quiet = progress.commits == seen;
+        progress.awake = !quiet;
+        let synced = progress.synced;
+        drop(progress);
+        let short = lock(&engine.look).room != Room::Enough;
+        let done = engine
+            .note(quiet.then_some(synced))
+            .and_then(|()| match quiet || short {
+                true => engine.give_back(),
+                false => Ok(()),
+            });
+        if let Err(error) = done {
+            tracing::warn!(%error, "looking after the metadata store");
+        }
+        progress = lock(&engine.progress);
+    }
+}
+
+impl Engine {
+    /// Notes what is in tables, and up to which commit everything is on stable storage.
+    fn note(&self, synced: Option<u64>) -> Result<(), StoreError> {
+        let tables = self.pairs.tree.get_highest_persisted_seqno().unwrap_or(0);
+        self.update_mark(|mark| {
+            mark.flushed = mark.flushed.max(tables);
+            mark.acknowledged = mark.acknowledged.max(synced.unwrap_or(0));
+        })
+    }
+
+    /// Merges tables after many removals: only then is what was removed forgotten.
+    fn give_back(&self) -> Result<(), StoreError> {
+        let progress = lock(&self.progress);
+        let removed =
+            (progress.removed + self.pairs.tree.tombstone_count()).saturating_sub(progress.left);
+        drop(progress);
+        let records = self.pairs.approximate_len() as u64;
+        if removed < REMOVED_RECORDS.max(records / RECORDS_PER_REMOVED) {
+            return Ok(());
+        }
+        let tables = self.pairs.disk_space();
+        let room = super::space::disk(&self.directory).map_or(0, |(_, free)| free);
+        if room < tables + self.space.sizes.memtable {
+            // The engine merges in steps by itself, which need less room.
+            return Ok(());
+        }
+        lock(&self.progress).removed = 0;
+        self.flush()?;
+        self.pairs
+            .major_compact()
+            .map_err(|error| wrap("merge tables", error))?;
+        lock(&self.progress).left = self.pairs.tree.tombstone_count();
+        Ok(())
+    }
+
+    /// Writes all records into tables, and notes that the journals are not needed for them.
+    pub(super) fn write_out(&self) -> Result<(), StoreError> {
+        self.flush()?;
+        self.note(None)
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        let failed = |error| wrap("write tables", error);
+        self.pairs.rotate_memtable().map_err(failed)?;
+        while self.pairs.tree.sealed_memtable_count() > 0 {
+            // Fails once one of the engine's threads has failed.
+            self.database.persist(PersistMode::Buffer).map_err(failed)?;
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}

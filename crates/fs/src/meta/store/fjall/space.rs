@@ -1,0 +1,151 @@
+//! Space that removals and the engine's own work need: kept free, and a part of it held in a file.
+//!
+//! A log-structured store needs room to give room back: a removal is written to the journal, then to a
+//! table, and only the merge of tables, for whose output there must be room beside its input, forgets what
+//! was removed. So what needs space is refused while there is still enough for all of that. Others may
+//! fill the same disk; for them a ballast file is held, and given back piece by piece.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FallocateFlags;
+
+use super::super::Room;
+
+const MIB: u64 = 1 << 20;
+/// The engine merges at most about this much at once.
+const MAX_MERGE_BYTES: u64 = 256 * MIB;
+/// The engine begins a new journal behind this many bytes, and removes the old one when its last table
+/// in memory is written out.
+const ENGINE_JOURNAL_BYTES: u64 = 64 * MIB;
+/// On disks from this size on, the engine's journals are left to grow to their usual size.
+const LARGE_DISK_BYTES: u64 = 1 << 30;
+/// Tables in memory that may wait to be written out.
+const WAITING_TABLES: u64 = 3;
+
+/// Sizes that fit a disk, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// A table in memory is written out at this size.
+    pub(super) memtable: u64,
+    /// Tables are made of about this size.
+    pub(super) table: u64,
+    /// What the journals may grow to.
+    pub(super) journal: u64,
+    /// Whether the journals must be given back at that size by us.
+    pub(super) bounds_journal: bool,
+    /// The file that holds space.
+    pub(super) ballast: u64,
+}
+
+impl Sizes {
+    pub(super) fn of_disk(total: u64) -> Self {
+        let large = total >= LARGE_DISK_BYTES;
+        let memtable = (total / 64).clamp(MIB, 16 * MIB);
+        Self {
+            memtable,
+            table: (total / 16).clamp(2 * MIB, 64 * MIB),
+            journal: match large {
+                true => ENGINE_JOURNAL_BYTES + WAITING_TABLES * memtable,
+                false => (total / 8).max(2 * memtable),
+            },
+            bounds_journal: !large,
+            ballast: (total / 16).clamp(MIB, 32 * MIB),
+        }
+    }
+}
+
+/// Bytes of the file system that `directory` lies in, and how many of them are free for us.
+pub(super) fn disk(directory: &Path) -> io::Result<(u64, u64)> {
+    let disk = rustix::fs::statvfs(directory)?;
+    Ok((
+        disk.f_blocks.saturating_mul(disk.f_frsize),
+        disk.f_bavail.saturating_mul(disk.f_frsize),
+    ))
+}
+
+/// The space of one store.
+#[derive(Debug)]
+pub(super) struct Space {
+    directory: PathBuf,
+    pub(super) sizes: Sizes,
+}
+
+impl Space {
+    pub(super) fn new(directory: &Path) -> io::Result<Self> {
+        let (total, _) = disk(directory)?;
+        Ok(Self {
+            directory: directory.to_owned(),
+            sizes: Sizes::of_disk(total),
+        })
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.directory.join("ballast")
+    }
+
+    /// What must stay free so that everything can be removed, with tables and journals of these sizes.
+    fn needed(&self, tables: u64, journals: u64) -> u64 {
+        let sizes = &self.sizes;
+        tables.min(MAX_MERGE_BYTES)
+            + WAITING_TABLES * sizes.memtable
+            + sizes.journal.saturating_sub(journals)
+    }
+
+    /// How much room there is, with at least `reserve` bytes to be kept free; lets ballast go, or takes it
+    /// back.
+    pub(super) fn look(&self, tables: u64, journals: u64, reserve: u64) -> Room {
+        let Ok((_, free)) = disk(&self.directory) else {
+            // Whatever is wrong, the next write says it better.
+            return Room::Enough;
+        };
+        let held = std::fs::metadata(self.ballast()).map_or(0, |file| file.len());
+        let needed = self.needed(tables, journals).max(reserve);
+        let missing = self.sizes.ballast.saturating_sub(held);
+        let piece = self.sizes.ballast / 4;
+        if free < piece && held > 0 {
+            self.resize(held.saturating_sub(piece));
+        } else if missing > 0 && free >= needed.saturating_add(missing) {
+            self.resize(self.sizes.ballast);
+        }
+        if free.saturating_add(held) < self.sizes.memtable {
+            return Room::Nothing(format!(
+                "the metadata server's disk is full: {} KiB are free of {} KiB that the next change may \
+                 need; make room on it",
+                free >> 10,
+                self.sizes.memtable >> 10
+            ));
+        }
+        match free < needed.saturating_add(missing) {
+            true => Room::Removals(format!(
+                "the metadata server's disk has {} MiB free; the last {} MiB are its reserve for removals \
+                 and for giving space back",
+                free / MIB,
+                needed.saturating_add(missing) / MIB
+            )),
+            false => Room::Enough,
+        }
+    }
+
+    /// Makes the ballast this long. That it cannot be is no failure: then there is less of it.
+    fn resize(&self, len: u64) {
+        let resized = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.ballast())
+            .and_then(|file| resize(&file, len));
+        if let Err(error) = resized {
+            tracing::debug!(%error, "the ballast cannot be resized to {len} bytes");
+        }
+    }
+}
+
+fn resize(file: &File, len: u64) -> io::Result<()> {
+    if file.metadata()?.len() > len {
+        return file.set_len(len);
+    }
+    rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len)?;
+    Ok(())
+}

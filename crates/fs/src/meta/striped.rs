@@ -1,0 +1,119 @@
+//! What operators ask about striped files: what their datafiles must hold, and what paths they have.
+
+use causeway_wire::codec::Wire as _;
+use causeway_wire::fs::{
+    Answer, Body, Errno, MAX_MESSAGE_BYTES, ObjectId, ObjectPath, StripedFile,
+};
+use causeway_wire::store::{Counter, Key, NEXT_OBJECT_KEY, ObjectRecord, object_key};
+
+use super::check::check_caller;
+use super::fault::{Outcome, malformed};
+use super::query::{Query, find_object};
+use super::store::prefix_end;
+
+/// Most bytes of items in one answer: what a message holds, less its other fields.
+const MAX_ITEM_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
+/// Records that one listing looks at, so that it ends soon also where hardly any is a striped file.
+const MAX_LOOKED_AT: usize = 20_000;
+/// Deepest directory that a path is looked up for.
+const MAX_DEPTH: usize = 16 << 10;
+
+impl Query<'_> {
+    /// Object numbers below this may be in use.
+    pub(super) fn numbers(&self) -> Outcome<u64> {
+        match self.view.get(NEXT_OBJECT_KEY)? {
+            Some(bytes) => Counter::from_bytes(&bytes)
+                .map(|counter| counter.0)
+                .map_err(malformed("the counter of object numbers")),
+            None => Ok(0),
+        }
+    }
+
+    /// Striped files behind `after`, in order. Records that are damaged are left to the check of the name space.
+    pub(super) fn list_striped(&self, after: ObjectId, limit: u32) -> Outcome<Answer> {
+        check_caller(self.view, self.caller)?;
+        let start = object_key(ObjectId(after.0.saturating_add(1)));
+        let (mut files, mut bytes) = (Vec::new(), 0);
+        for (looked_at, pair) in self.view.range(&start, &prefix_end(b"o")).enumerate() {
+            let (key, value) = pair?;
+            let Ok(Key::Object(object)) = Key::parse(&key) else {
+                continue;
+            };
+            let mut file = StripedFile {
+                object,
+                servers: Vec::new(),
+                lengths: Vec::new(),
+            };
+            if let Ok(ObjectRecord {
+                body:
+                    Body::Striped {
+                        distribution,
+                        lengths,
+                        ..
+                    },
+                ..
+            }) = ObjectRecord::from_bytes(&value)
+            {
+                (file.servers, file.lengths) = (distribution.servers, lengths);
+            }
+            let long_enough = looked_at >= MAX_LOOKED_AT;
+            if file.servers.is_empty() && !long_enough {
+                continue;
+            }
+            let size = file.to_bytes().len();
+            if !files.is_empty() && (files.len() >= limit as usize || bytes + size > MAX_ITEM_BYTES)
+            {
+                return Ok(Answer::StripedFiles { files, end: false });
+            }
+            bytes += size;
+            files.push(file);
+            // The last one says how far this came, whatever it is.
+            if long_enough {
+                return Ok(Answer::StripedFiles { files, end: false });
+            }
+        }
+        Ok(Answer::StripedFiles { files, end: true })
+    }
+
+    /// One path of each object that has one, as many as an answer holds.
+    pub(super) fn paths(&self, objects: &[ObjectId]) -> Outcome<Answer> {
+        check_caller(self.view, self.caller)?;
+        let (mut paths, mut bytes) = (Vec::new(), 0);
+        for &object in objects {
+            let Some(path) = self.path(object)? else {
+                continue;
+            };
+            bytes += path.len() + 12;
+            if bytes > MAX_ITEM_BYTES {
+                break;
+            }
+            paths.push(ObjectPath { object, path });
+        }
+        Ok(Answer::Paths(paths))
+    }
+
+    fn path(&self, object: ObjectId) -> Outcome<Option<Vec<u8>>> {
+        let (mut names, mut at) = (Vec::new(), object);
+        while at != ObjectId::ROOT {
+            let record = match find_object(self.view, at) {
+                Ok(Some(record)) => record,
+                Err(failure) if failure.errno != Errno::CORRUPT => return Err(failure),
+                Ok(None) | Err(_) => return Ok(None),
+            };
+            names.push(record.name);
+            at = record.parent;
+            if names.len() > MAX_DEPTH {
+                return Ok(None);
+            }
+        }
+        if names.is_empty() {
+            return Ok(Some(b"/".to_vec()));
+        }
+        let mut path = Vec::new();
+        for name in names.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        Ok(Some(path))
+    }
+}

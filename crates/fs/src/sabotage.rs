@@ -1,0 +1,108 @@
+//! Weaknesses that are built in on purpose: they prove that the tests notice.
+//!
+//! Each switch takes away one thing that keeps data safe. They exist only where the feature `sabotage` was
+//! compiled in, which nothing but tests asks for; without it [`is_on`] is always false and leaves no code.
+//! A process takes its switch from the environment variable [`VARIABLE`], a test inside it from [`turn_on`].
+
+/// Environment variable that names the switch of a process.
+pub const VARIABLE: &str = "CAUSEWAY_SABOTAGE";
+
+/// Something that a server or client leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Sabotage {
+    /// Blocks are returned without a look at their checksums.
+    SkipChecksum = 1,
+    /// A server's directory is taken for its own, whatever it holds.
+    AcceptDirectory,
+    /// The flush of a datafile succeeds without flushing.
+    DropFlush,
+    /// A commit is acknowledged before it is durable.
+    DropCommit,
+    /// Whatever a datafile lacks reads as zeros.
+    IgnoreLength,
+    /// A repeated change is carried out again.
+    ForgetReplies,
+}
+
+impl Sabotage {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::SkipChecksum,
+        Self::AcceptDirectory,
+        Self::DropFlush,
+        Self::DropCommit,
+        Self::IgnoreLength,
+        Self::ForgetReplies,
+    ];
+
+    /// The name for [`VARIABLE`].
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SkipChecksum => "skip-checksum",
+            Self::AcceptDirectory => "accept-directory",
+            Self::DropFlush => "drop-flush",
+            Self::DropCommit => "drop-commit",
+            Self::IgnoreLength => "ignore-length",
+            Self::ForgetReplies => "forget-replies",
+        }
+    }
+}
+
+/// Whether this process leaves `what` out.
+#[cfg(not(feature = "sabotage"))]
+#[inline(always)]
+pub(crate) const fn is_on(_what: Sabotage) -> bool {
+    false
+}
+
+/// The boot of the host that tests pretend.
+#[cfg(not(feature = "sabotage"))]
+#[inline(always)]
+pub(crate) const fn pretended_boot() -> Option<u128> {
+    None
+}
+
+#[cfg(feature = "sabotage")]
+pub(crate) use switch::{is_on, pretended_boot};
+#[cfg(feature = "sabotage")]
+pub use switch::{pretend_boot, turn_on};
+
+#[cfg(feature = "sabotage")]
+mod switch {
+    use std::sync::atomic::{AtomicU8, Ordering};
+    use std::sync::{LazyLock, Mutex, PoisonError};
+
+    use super::{Sabotage, VARIABLE};
+
+    /// Number of the switch that is on; 0 for none.
+    static ON: LazyLock<AtomicU8> = LazyLock::new(|| {
+        let named = std::env::var(VARIABLE).ok();
+        let found = Sabotage::ALL
+            .into_iter()
+            .find(|one| Some(one.name()) == named.as_deref());
+        AtomicU8::new(found.map_or(0, |one| one as u8))
+    });
+
+    static BOOT: Mutex<Option<u128>> = Mutex::new(None);
+
+    /// From now on the host counts as booted anew if `boot` is another number: for simulated loss of power.
+    pub fn pretend_boot(boot: Option<u128>) {
+        *BOOT.lock().unwrap_or_else(PoisonError::into_inner) = boot;
+    }
+
+    /// The boot of the host that tests pretend.
+    pub(crate) fn pretended_boot() -> Option<u128> {
+        *BOOT.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process leaves `what` out.
+    pub(crate) fn is_on(what: Sabotage) -> bool {
+        ON.load(Ordering::Relaxed) == what as u8
+    }
+
+    /// From now on this process leaves out `what`, or nothing.
+    pub fn turn_on(what: Option<Sabotage>) {
+        ON.store(what.map_or(0, |one| one as u8), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,300 @@
+//! Requests about datafiles that are not jobs of their own: what the store does at once or in the pool.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use causeway_bmi::Addr;
+use causeway_sys::waits;
+use causeway_wire::fs::{
+    Answer, Caller, DataFault, Errno, Failure, ObjectId, Operation, Reply, Request, ScrubPosition,
+};
+
+use super::events::{Done, EntryState, Loop, failure};
+use crate::data::scrub::{Finding, Position, Step};
+use crate::data::{Fault, Scratch, Store};
+
+/// Most datafiles in one answer to [`Operation::ListData`].
+const MAX_LISTED: u32 = 2048;
+/// Most bytes that one step of a scrub verifies, so that it ends soon.
+const MAX_SCRUB_BYTES: u64 = 64 << 20;
+/// Faults in one answer; what follows is found when the caller asks again.
+const MAX_FAULTS: usize = 256;
+/// How often datafiles that were written are looked at, to mark those clean that have become idle. Nothing waits
+/// for that.
+const CLEAN_EVERY: Duration = Duration::from_secs(2);
+/// After so many looks, a datafile that nobody flushes is flushed and marked clean: by then the operating
+/// system has written most of it.
+const CLEAN_PATIENCE: u32 = 15;
+
+impl Loop {
+    /// Carries a request about datafiles out; `None` if its answer comes later.
+    pub(super) fn data_request(
+        &mut self,
+        from: Addr,
+        request: Request,
+    ) -> Result<Option<Answer>, Failure> {
+        let tag = request.reply_tag;
+        match request.operation {
+            Operation::Read {
+                object,
+                at_least,
+                regions,
+                memory,
+            } => self.start_read(from, tag, (object, at_least), regions, memory),
+            Operation::Write {
+                object,
+                at_least,
+                regions,
+                memory,
+                inline,
+            } => self.start_write(from, tag, (object, at_least), regions, memory, inline),
+            Operation::Seed { object, content } => {
+                self.store_task(from, tag, false, move |store, _| {
+                    done(store.seed(object, &content), "making", object)
+                })
+            }
+            Operation::TruncateData {
+                object,
+                size,
+                version,
+                at_least,
+            } => self.store_task(from, tag, false, move |store, _| {
+                let cut = store.truncate(object, size, version, at_least);
+                done(cut, "cutting", object)
+            }),
+            Operation::Flush { object, at_least } => {
+                self.store_task(from, tag, false, move |store, _| {
+                    done(store.flush(object, at_least), "syncing", object)
+                })
+            }
+            Operation::StorageStatus => {
+                let (written, read, busy) = (self.written, self.read, self.busy() as u32);
+                self.store_task(from, tag, true, move |store, _| {
+                    storage_status(store, written, read, busy)
+                })
+            }
+            operation => {
+                check_operator(&request.caller, "check and remove datafiles")?;
+                let synced = self.synced;
+                self.store_task(from, tag, true, move |store, scratch| {
+                    operate(store, operation, synced, scratch)
+                })
+            }
+        }
+    }
+
+    pub(super) fn store(&self) -> Result<&Arc<Store>, Failure> {
+        self.store.as_ref().ok_or_else(|| {
+            failure(
+                Errno::WRONG_SERVER,
+                format!("server {} does not keep datafiles", self.identity.name),
+            )
+        })
+    }
+
+    /// Runs something on the store: here if it is quick, else in the pool.
+    fn store_task(
+        &mut self,
+        from: Addr,
+        tag: u64,
+        slow: bool,
+        task: impl FnOnce(&Store, &mut Scratch) -> Result<Answer, Failure> + Send + 'static,
+    ) -> Result<Option<Answer>, Failure> {
+        let store = Arc::clone(self.store()?);
+        if store.in_memory() && !slow {
+            return task(&store, &mut self.scratch).map(Some);
+        }
+        let ticket = self.enter(from, tag, EntryState::Elsewhere);
+        let mailbox = self.mailbox();
+        self.pool.run(move |scratch| {
+            let result = task(&store, scratch);
+            mailbox.put(Done::Replies(vec![(ticket, Reply { result })]));
+        });
+        Ok(None)
+    }
+
+    /// When written datafiles are to be looked at; `None` while there are none.
+    pub(super) fn next_cleaning(&self) -> Option<Instant> {
+        waits::tidy_after(CLEAN_EVERY)?;
+        let store = self.store.as_ref()?;
+        (!self.cleaning && store.has_dirty()).then_some(self.clean_at)
+    }
+
+    /// Has idle datafiles marked clean, now and then.
+    pub(super) fn clean_datafiles(&mut self) {
+        if self.next_cleaning().is_none_or(|at| at > Instant::now()) {
+            return;
+        }
+        let Some(store) = self.store.clone() else {
+            return;
+        };
+        self.cleaning = true;
+        self.clean_at = Instant::now() + CLEAN_EVERY;
+        let mailbox = self.mailbox();
+        self.pool.run(move |_| {
+            if let Err(error) = store.clean_idle(CLEAN_PATIENCE) {
+                tracing::warn!(%error, "datafiles cannot be marked clean");
+            }
+            mailbox.put(Done::Cleaned);
+        });
+    }
+}
+
+/// A failure of the store, as clients see it.
+pub(super) fn storage_failure(doing: &str, object: ObjectId, fault: &Fault) -> Failure {
+    let errno = match fault {
+        Fault::Io(error) => match error.raw_os_error() {
+            Some(number) => u16::try_from(number).map_or(Errno::EIO, Errno),
+            None => Errno::EIO,
+        },
+        Fault::Absent { .. } | Fault::Short { .. } => Errno::MISSING,
+        Fault::Damaged { .. } | Fault::Foreign { .. } | Fault::Header(_) => Errno::EIO,
+        Fault::Exists => Errno::EEXIST,
+    };
+    let advice = match errno {
+        Errno::ENOSPC => ": the server's disk is full",
+        Errno::EDQUOT => ": the server's quota is used up",
+        _ => "",
+    };
+    failure(
+        errno,
+        format!("{doing} datafile {:x}: {fault}{advice}", object.0),
+    )
+}
+
+fn done(result: Result<(), Fault>, doing: &str, object: ObjectId) -> Result<Answer, Failure> {
+    match result {
+        Ok(()) => Ok(Answer::Done),
+        Err(fault) => Err(storage_failure(doing, object, &fault)),
+    }
+}
+
+/// Only root and the servers' user may do this.
+pub(super) fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure> {
+    let own = rustix::process::geteuid().as_raw();
+    if caller.uid == 0 || caller.uid == own {
+        return Ok(());
+    }
+    Err(failure(
+        Errno::EPERM,
+        format!("only root and the servers' user may {doing}"),
+    ))
+}
+
+/// What operators ask of a store.
+fn operate(
+    store: &Store,
+    operation: Operation,
+    synced: bool,
+    scratch: &mut Scratch,
+) -> Result<Answer, Failure> {
+    match operation {
+        Operation::Remove { objects } => remove(store, &objects, synced),
+        Operation::ListData { after, limit } => list(store, after, limit),
+        Operation::CheckData { datafiles } => Ok(check(store, &datafiles)),
+        Operation::RemoveOrphans { objects, numbers } => {
+            let first = objects.first().copied().unwrap_or(ObjectId(0));
+            match store.remove_orphans(&objects, numbers) {
+                Ok((deleted, moved)) => Ok(Answer::OrphansRemoved { deleted, moved }),
+                Err(error) => Err(storage_failure("removing", first, &error.into())),
+            }
+        }
+        Operation::Scrub { from, bytes } => scrub(store, from, bytes, scratch),
+        _ => Err(failure(Errno::ENOSYS, "no operation on datafiles")),
+    }
+}
+
+fn remove(store: &Store, objects: &[ObjectId], synced: bool) -> Result<Answer, Failure> {
+    for &object in objects {
+        store
+            .remove(object)
+            .map_err(|error| storage_failure("removing", object, &error.into()))?;
+    }
+    if synced && let Some(&first) = objects.first() {
+        store
+            .sync_removals(objects)
+            .map_err(|error| storage_failure("removing", first, &error.into()))?;
+    }
+    Ok(Answer::Done)
+}
+
+fn list(store: &Store, after: ObjectId, limit: u32) -> Result<Answer, Failure> {
+    let (datafiles, end) = store
+        .list(after, limit.min(MAX_LISTED) as usize)
+        .map_err(|error| storage_failure("listing from", after, &error.into()))?;
+    Ok(Answer::Datafiles { datafiles, end })
+}
+
+fn check(store: &Store, datafiles: &[(ObjectId, u64)]) -> Answer {
+    let faults = datafiles
+        .iter()
+        .filter_map(|&(object, at_least)| {
+            let fault = store.check(object, at_least).err()?;
+            Some(data_fault(&Finding { object, fault }))
+        })
+        .take(MAX_FAULTS)
+        .collect();
+    Answer::Faults(faults)
+}
+
+fn scrub(
+    store: &Store,
+    from: Option<ScrubPosition>,
+    bytes: u64,
+    scratch: &mut Scratch,
+) -> Result<Answer, Failure> {
+    let from = match from {
+        Some(ScrubPosition { object, offset }) => Position { object, offset },
+        None => store.scrub_position(),
+    };
+    let fail = |fault: Fault| storage_failure("verifying from", from.object, &fault);
+    let step: Step = store
+        .scrub(from, bytes.min(MAX_SCRUB_BYTES), scratch)
+        .map_err(fail)?;
+    store
+        .keep_scrub_position(step.next)
+        .map_err(|error| fail(error.into()))?;
+    Ok(Answer::Scrubbed {
+        next: step
+            .next
+            .map(|Position { object, offset }| ScrubPosition { object, offset }),
+        bytes: step.bytes,
+        datafiles: step.datafiles,
+        faults: step.findings.iter().map(data_fault).collect(),
+    })
+}
+
+fn data_fault(finding: &Finding) -> DataFault {
+    let (offset, len) = match finding.fault {
+        Fault::Damaged { offset, len } => (offset, len),
+        Fault::Short { size, wanted } => (size, wanted - size.min(wanted)),
+        Fault::Absent { wanted } => (0, wanted),
+        _ => (0, u64::MAX),
+    };
+    DataFault {
+        object: finding.object,
+        offset,
+        len,
+        text: finding.fault.to_string(),
+    }
+}
+
+fn storage_status(store: &Store, written: u64, read: u64, busy: u32) -> Result<Answer, Failure> {
+    let broken = |error: std::io::Error| {
+        failure(
+            Errno::EIO,
+            format!("the storage's size cannot be told: {error}"),
+        )
+    };
+    let space = store.space().map_err(broken)?;
+    let aside = store.aside().map_err(broken)?;
+    Ok(Answer::StorageStatus {
+        total: space.total,
+        free: space.free,
+        written,
+        read,
+        busy,
+        aside: aside.files,
+        aside_bytes: aside.bytes,
+    })
+}

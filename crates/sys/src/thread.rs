@@ -1,0 +1,75 @@
+//! Threads that a library starts inside of somebody else's program.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::thread::{Builder, JoinHandle};
+
+/// Enough for a thread that only waits and wakes others, and for what the program keeps for each of its threads.
+const STACK_BYTES: usize = 128 << 10;
+
+/// Starts a thread with a small stack that no signal of the process is delivered to: the program's handlers
+/// run where they would run without this thread, and interrupt what they would interrupt.
+///
+/// # Errors
+/// If the system refuses another thread.
+pub fn spawn_without_signals(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    // The new thread has the mask of the one that starts it.
+    let mask = block_all_signals()?;
+    let thread = Builder::new()
+        .name(name.to_owned())
+        .stack_size(STACK_BYTES)
+        .spawn(run);
+    set_signal_mask(&mask);
+    thread
+}
+
+/// Blocks all signals for the calling thread. Returns the mask before.
+fn block_all_signals() -> io::Result<libc::sigset_t> {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `sigfillset` initialises the set it is given, and `pthread_sigmask` reads that and writes the other;
+    // both live on this stack. If the call fails, `before` is not used.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        match libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) {
+            0 => Ok(before.assume_init()),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+fn set_signal_mask(mask: &libc::sigset_t) {
+    // SAFETY: `mask` is a set that the system gave; nothing else is touched. The call fails for an unknown
+    // operation only.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, mask, std::ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `/proc` tells about a thread's mask of blocked signals.
+    fn blocked() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("SigBlk:"));
+        u64::from_str_radix(line.unwrap()[7..].trim(), 16).unwrap()
+    }
+
+    #[test]
+    fn the_new_thread_blocks_signals_and_the_old_one_as_before() {
+        let before = blocked();
+        let (tell, told) = std::sync::mpsc::channel();
+        let thread = spawn_without_signals("quiet", move || tell.send(blocked()).unwrap());
+        thread.unwrap().join().unwrap();
+        let inside = told.recv().unwrap();
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGUSR1, libc::SIGCHLD] {
+            assert_ne!(inside & 1 << (signal - 1), 0, "signal {signal}");
+        }
+        assert_eq!(blocked(), before);
+    }
+}

@@ -1,0 +1,25 @@
+//! A setting for tests in which nothing but events and real deadlines ends a wait.
+//!
+//! Some waits have a limit for the sake of tidiness: a thread that has had nothing to do for long ends, a buffer that
+//! nobody wants any more is freed. When such a limit is over, the loop around the wait looks at everything
+//! anew, and finds what it should have been woken for: a wake-up that was lost shows as a delay that nobody
+//! notices. With the environment variable `CAUSEWAY_WAITS=events`, waits have no such limits, and the message
+//! layer does not spin before it sleeps, so that a lost wake-up is a hang. Limits that stay are those that mean
+//! something to others: what a caller asked for, retransmission, liveness and connection deadlines.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// The variable's name.
+pub const VARIABLE: &str = "CAUSEWAY_WAITS";
+
+/// Whether this process was started in that setting.
+pub fn by_events_only() -> bool {
+    static SETTING: OnceLock<bool> = OnceLock::new();
+    *SETTING.get_or_init(|| std::env::var_os(VARIABLE).is_some_and(|value| value == "events"))
+}
+
+/// The limit of a wait that is limited for tidiness only: none in that setting.
+pub fn tidy_after(limit: Duration) -> Option<Duration> {
+    (!by_events_only()).then_some(limit)
+}

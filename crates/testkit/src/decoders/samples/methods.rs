@@ -1,0 +1,267 @@
+//! Well-formed inputs of what methods put on connections, datagrams and shared rings.
+
+use causeway_wire::codec::Wire;
+use causeway_wire::{datagram, shm, tcp, vi};
+
+pub(in crate::decoders) fn virtual_interfaces() -> Vec<Vec<u8>> {
+    let header = vi::FrameHeader {
+        flags: vi::flag::SEQUENCED | vi::flag::ACK,
+        to_vi: 1,
+        total: 4096,
+        ..vi::FrameHeader::new(vi::FrameKind::Write)
+    };
+    let control = vi::Control {
+        segments: 2,
+        bits: vi::control::IMMEDIATE,
+        ..vi::Control::default()
+    };
+    let completion = vi::Completion {
+        descriptor: 64,
+        vi: 3,
+        receive: true,
+        round: true,
+    };
+    vec![
+        header.to_bytes().to_vec(),
+        control.to_bytes().to_vec(),
+        completion.to_bytes().to_vec(),
+    ]
+}
+
+pub(in crate::decoders) fn openings() -> Vec<Vec<u8>> {
+    let hello = tcp::Hello {
+        version: tcp::VERSION,
+        auth: tcp::Auth::SameUser,
+        encrypt: true,
+        holder: tcp::Holder {
+            pid: 1234,
+            descriptor: 5,
+        },
+        fast_aes: true,
+        lanes: 2,
+        purpose: tcp::Purpose::Lane,
+    };
+    let steps = [
+        (tcp::StepKind::Noise, tcp::Refusal::None, &[7_u8; 48][..]),
+        (tcp::StepKind::Accept, tcp::Refusal::None, b""),
+        (tcp::StepKind::Refuse, tcp::Refusal::WrongKey, b""),
+    ];
+    (steps.into_iter())
+        .map(|(kind, refusal, payload)| {
+            let mut bytes = hello.encode().to_vec();
+            let step = tcp::Step {
+                kind,
+                refusal,
+                payload,
+            };
+            step.encode(&mut bytes);
+            step.encode(&mut bytes);
+            bytes
+        })
+        .collect()
+}
+
+pub(in crate::decoders) fn datagrams() -> Vec<Vec<u8>> {
+    let prefix = |kind| datagram::Prefix {
+        kind,
+        to: 1,
+        from: 2,
+    };
+    let mut greeting = Vec::new();
+    datagram::Greeting {
+        cookie: [3; datagram::COOKIE_BYTES],
+        noise: [4; datagram::NOISE_BYTES],
+        ..Default::default()
+    }
+    .encode(prefix(datagram::Kind::Open), &mut greeting);
+    let mut reset = Vec::new();
+    datagram::encode_reset(1, 2, &mut reset);
+    let ack = datagram::Ack {
+        delay_us: 5,
+        largest: 6,
+        bitmap: [7; datagram::BITMAP_WORDS],
+        received: 8,
+        limit: 9,
+    };
+    let segment = |ack, offset, data| datagram::Segment {
+        wants_ack: true,
+        ack,
+        offset,
+        data,
+    };
+    let mut all = vec![greeting, reset];
+    for segment in [segment(Some(ack), 0, &[]), segment(None, 10, b"data")] {
+        let mut bytes = Vec::new();
+        datagram::begin_segment(prefix(datagram::Kind::Plain), 11, &mut bytes);
+        segment.encode_head(&mut bytes);
+        bytes.extend_from_slice(segment.data);
+        // Without its checksum, which the body adds.
+        all.push(bytes.clone());
+        all.push(bytes.split_off(datagram::PREFIX_BYTES + 8));
+    }
+    all
+}
+
+pub(in crate::decoders) fn frames() -> Vec<Vec<u8>> {
+    let mut list = Vec::new();
+    for base in [4096, 8192] {
+        tcp::Fragment {
+            key: 9,
+            base,
+            len: 100,
+        }
+        .encode(&mut list);
+    }
+    let frame = |header: tcp::Header, payload: &[u8]| {
+        let mut bytes = header.encode().to_vec();
+        bytes.extend_from_slice(payload);
+        bytes
+    };
+    let mut put = tcp::Header::new(tcp::Kind::Put, 5).with_id(1);
+    (put.key, put.base) = (9, 4096);
+    let mut all = vec![
+        frame(tcp::Header::new(tcp::Kind::Packet, 5), b"hello"),
+        frame(put, b"bytes"),
+        frame(
+            tcp::Header::new(tcp::Kind::PutEnd, 4)
+                .with_id(1)
+                .with_base(5)
+                .with_flag(true),
+            b"done",
+        ),
+        frame(tcp::Header::new(tcp::Kind::PutDone, 0).with_id(1), b""),
+        frame(
+            tcp::Header::new(tcp::Kind::Get, list.len()).with_id(2),
+            &list,
+        ),
+        frame(tcp::Header::new(tcp::Kind::GetData, 3).with_id(2), b"abc"),
+        frame(
+            tcp::Header::new(tcp::Kind::GetDone, 0)
+                .with_id(2)
+                .with_base(3),
+            b"",
+        ),
+        frame(
+            tcp::Header::new(tcp::Kind::Invite, 0)
+                .with_id(7)
+                .with_base(1),
+            b"",
+        ),
+        frame(tcp::Header::new(tcp::Kind::Probe, 0), b""),
+        frame(tcp::Header::new(tcp::Kind::Error, 3), b"why"),
+        tcp::record::encode(100).to_vec(),
+    ];
+    all.push(all.concat());
+    all
+}
+
+/// Frames on the first lane, and data on the other.
+pub(in crate::decoders) fn session_streams() -> Vec<Vec<u8>> {
+    // What the session calls the first byte of every export.
+    const FIRST_BASE: u64 = 1 << 40;
+    let mut put = tcp::Header::new(tcp::Kind::Put, 5)
+        .with_id(1)
+        .with_base(FIRST_BASE);
+    put.key = 9;
+    let end = tcp::Header::new(tcp::Kind::PutEnd, 4)
+        .with_id(1)
+        .with_base(10)
+        .with_flag(true);
+    let data = [&put.encode()[..], b"bytes"].concat();
+    let end = [&end.encode()[..], b"done"].concat();
+    // The session that is fed has asked for 3,000 bytes under this number.
+    let got = tcp::Header::new(tcp::Kind::GetData, 3000).with_id(3);
+    let got = [&got.encode()[..], &[7; 3000]].concat();
+    let done = tcp::Header::new(tcp::Kind::GetDone, 0)
+        .with_id(3)
+        .with_base(3000)
+        .encode();
+    let switch = [0xfe_u8];
+    let mut all = frames();
+    all.push([&data[..], &end[..], &switch[..], &data[..]].concat());
+    all.push([&done[..], &switch[..], &got[..]].concat());
+    all.push([&got[..], &done[..], &data[..]].concat());
+    // Packets that are large enough to be placed, one of them taken back.
+    let packet = tcp::Header::new(tcp::Kind::Packet, 12_000).encode();
+    let packet = [&packet[..], &[4; 12_000]].concat();
+    let (front, back) = packet.split_at(2000);
+    let (back, last) = back.split_at(9000);
+    all.push([front, &switch, &switch, back, &switch, &switch, last].concat());
+    all.push([front, &switch, &data, &switch, back, last].concat());
+    all
+}
+
+fn process() -> shm::Process {
+    shm::Process {
+        incarnation: 0x0123_4567_89ab_cdef,
+        doorbell_bit: 3,
+        probe_address: 0x7fff_0000,
+        probe_value: 11,
+    }
+}
+
+pub(in crate::decoders) fn shm_records() -> Vec<Vec<u8>> {
+    [
+        shm::Record::Hello(shm::Hello {
+            flags: shm::FLAG_MEMBARRIER,
+            ring_bytes: 32 << 10,
+            region_slots: 1024,
+            process: process(),
+        }),
+        shm::Record::Welcome(shm::Welcome {
+            flags: 0,
+            process: process(),
+        }),
+        shm::Record::Refused {
+            reason: "another version".into(),
+            why: shm::Why::Full,
+        },
+        shm::Record::Wake,
+        shm::Record::Goodbye,
+        shm::Record::Object {
+            object: 5,
+            base: u64::MAX,
+            len: 4096,
+        },
+        shm::Record::Forgot { object: 5 },
+        shm::Record::Retired { object: 5 },
+        shm::Record::Bulk,
+    ]
+    .iter()
+    .map(Wire::to_bytes)
+    .collect()
+}
+
+pub(in crate::decoders) fn rings() -> Vec<Vec<u8>> {
+    let word = shm::SlotWord {
+        kind: shm::SlotKind::Internal,
+        len: 40,
+    };
+    let fragment = |base| shm::CopyFragment {
+        key: 9,
+        base,
+        len: 100,
+    };
+    [
+        shm::Internal::Copy(shm::CopyRequest {
+            piece: 2,
+            into_regions: true,
+            fragments: vec![fragment(4096), fragment(8192)],
+        }),
+        shm::Internal::Copied {
+            piece: 1,
+            outcome: shm::CopyOutcome::Done,
+        },
+        shm::Internal::Copied {
+            piece: 0,
+            outcome: shm::CopyOutcome::Protection,
+        },
+    ]
+    .iter()
+    .map(|packet| {
+        let mut bytes = word.pack().to_le_bytes().to_vec();
+        bytes.extend(packet.to_bytes());
+        bytes
+    })
+    .collect()
+}

@@ -1,0 +1,211 @@
+//! What a server costs that nobody asks anything, after everything has gone wrong that can: next to nothing. Processor
+//! time is measured, and how often the server's thread has slept, not how long something took: a loaded machine
+//! changes neither.
+
+use std::io::Write;
+use std::net::{TcpStream, UdpSocket};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use causeway_bmi::{Addr, Bmi, Config, Context, Memory, Unexpected};
+use causeway_sys::socket::RecordSocket;
+use causeway_testkit::process::{self, Child};
+use rustix::time::{ClockId, clock_gettime};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
+const MOMENT: Duration = Duration::from_millis(20);
+const TAG: u64 = 3;
+/// How long the server is left alone.
+const REST: Duration = Duration::from_secs(2);
+/// A thousandth of that.
+const MOST_BUSY: Duration = Duration::from_millis(2);
+/// Ticks, probes of peers over UDP, and some to spare.
+const MOST_SLEEPS: u64 = 60;
+
+struct Server {
+    bmi: Bmi,
+    context: Context,
+    callers: Vec<Unexpected>,
+}
+
+fn config(listen: &[String]) -> Config {
+    Config {
+        listen: listen.to_vec(),
+        connect_timeout: CONNECT_TIMEOUT,
+        publish: false,
+        ..Config::default()
+    }
+}
+
+impl Server {
+    fn new(listen: &[String]) -> Self {
+        let mut bmi = Bmi::new(config(listen)).unwrap();
+        let context = bmi.open_context().unwrap();
+        let callers = Vec::new();
+        Self {
+            bmi,
+            context,
+            callers,
+        }
+    }
+
+    fn work(&mut self) {
+        self.bmi.wait(self.context, MOMENT);
+        let mut done = Vec::new();
+        (self.bmi)
+            .testcontext(self.context, usize::MAX, Duration::ZERO, &mut done)
+            .unwrap();
+        (self.bmi)
+            .testunexpected(usize::MAX, Duration::ZERO, &mut self.callers)
+            .unwrap();
+    }
+
+    fn work_for(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.work();
+        }
+    }
+
+    fn wait_for_callers(&mut self, count: usize) {
+        let limit = Instant::now() + Duration::from_secs(60);
+        while self.callers.len() < count {
+            assert!(Instant::now() < limit, "{} came", self.callers.len());
+            self.work();
+        }
+    }
+
+    /// Sends, whatever becomes of it.
+    fn send(&mut self, to: Addr, len: usize) {
+        let data = [Memory::zeroed(len)];
+        let _ = self.bmi.post_send(to, &data, TAG, self.context, 0);
+    }
+
+    /// What the thread costs while nothing happens: processor time, and how often it slept.
+    fn rests(&mut self) -> (Duration, u64) {
+        let (busy, sleeps) = (cpu_time(), sleeps());
+        let end = Instant::now() + REST;
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            let woken = self.bmi.wait(self.context, left);
+            assert!(!woken, "nothing happens");
+        }
+        (cpu_time() - busy, self::sleeps() - sleeps)
+    }
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn sleeps() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// Calls the server a number of times, from instances of its own, and then stays, or ends half of them.
+fn play_client(address: &str, act: &str) -> ! {
+    let mut all: Vec<(Bmi, Context)> = (0..5)
+        .map(|_| {
+            let mut bmi = Bmi::new(config(&[])).unwrap();
+            let context = bmi.open_context().unwrap();
+            let server = bmi.lookup(address).unwrap();
+            let hello = [Memory::zeroed(8)];
+            let posted = bmi.post_sendunexpected(server, &hello, TAG, context, 0);
+            assert!(posted.is_ok());
+            (bmi, context)
+        })
+        .collect();
+    let mut step = |count: usize| {
+        all.truncate(count);
+        for (bmi, context) in &mut all {
+            bmi.wait(*context, Duration::from_millis(1));
+        }
+    };
+    let end = Instant::now() + MOMENT * 20;
+    loop {
+        let leaves = act == "leave" && Instant::now() > end;
+        step(if leaves { 2 } else { 5 });
+    }
+}
+
+/// Everything that strangers and peers can do to a server, and it to itself, at one address.
+fn trouble(server: &mut Server, test: &str, address: &str, dir: &Path) {
+    let nobody = match address.split("://").next() {
+        Some("shm") => format!("shm://{}", dir.join("nobody").display()),
+        Some("tcp") => "tcp://127.0.0.1:1".to_owned(),
+        _ => "udp://127.0.0.1:1".to_owned(),
+    };
+    let to = server.bmi.lookup(&nobody).unwrap();
+    server.send(to, 9);
+    let (_, place) = address.split_once("://").unwrap();
+    let mut silent = Vec::new();
+    for len in [0, 1, 24, 500] {
+        let garbage = vec![0x5a; len];
+        match address.split("://").next() {
+            Some("shm") => {
+                let socket = RecordSocket::connect(Path::new(place)).unwrap();
+                let _ = socket.send(&garbage, &[]);
+            }
+            Some("tcp") => {
+                let mut stream = TcpStream::connect(place).unwrap();
+                stream.write_all(&garbage).unwrap();
+                silent.push(stream);
+            }
+            _ => {
+                let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+                socket.send_to(&garbage, place).unwrap();
+            }
+        }
+    }
+    let before = server.callers.len();
+    let mut killed = Child::spawn(test, "client", &[address, "stay"]);
+    let _leaver = Child::spawn(test, "client", &[address, "leave"]);
+    server.wait_for_callers(before + 10);
+    for at in before..before + 10 {
+        server.send(server.callers[at].from, 100);
+    }
+    server.work_for(MOMENT * 30);
+    killed.kill();
+    // Small and large ones, to those that are gone, and to those that do not take them.
+    for at in before..before + 10 {
+        server.send(server.callers[at].from, 100);
+        server.send(server.callers[at].from, 1 << 20);
+    }
+    server.work_for(CONNECT_TIMEOUT + Duration::from_millis(700));
+    drop(silent);
+}
+
+#[test]
+fn a_server_that_nobody_asks_anything_costs_nothing() {
+    if let Some(part) = process::part() {
+        play_client(&part.arguments[0], &part.arguments[1]);
+    }
+    let test = "a_server_that_nobody_asks_anything_costs_nothing";
+    for schemes in [&["shm"][..], &["tcp"], &["udp"], &["shm", "tcp", "udp"]] {
+        let dir = tempfile::tempdir().unwrap();
+        let listen: Vec<String> = schemes
+            .iter()
+            .map(|scheme| match *scheme {
+                "shm" => format!("shm://{}", dir.path().join("s").display()),
+                scheme => format!("{scheme}://127.0.0.1:0"),
+            })
+            .collect();
+        let mut server = Server::new(&listen);
+        for address in server.bmi.listening() {
+            trouble(&mut server, test, &address, dir.path());
+        }
+        // The last clients have ended with their test's handles.
+        server.work_for(Duration::from_millis(700));
+        let (busy, sleeps) = server.rests();
+        println!("{schemes:?}: {busy:?} busy in {REST:?}, {sleeps} sleeps");
+        assert!(busy < MOST_BUSY, "{schemes:?}: {busy:?} busy in {REST:?}");
+        assert!(
+            sleeps < MOST_SLEEPS,
+            "{schemes:?}: {sleeps} sleeps in {REST:?}"
+        );
+    }
+}

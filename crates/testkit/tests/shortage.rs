@@ -1,0 +1,192 @@
+//! Processes that run out of file descriptors: both sides hear what is short and where, and the next client is served as
+//! soon as there are some again.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use causeway_bmi::{Bmi, Config, Context, Memory, OpError, PeerError, Posted};
+use causeway_testkit::process::{self, Child, Part};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+const MOMENT: Duration = Duration::from_millis(20);
+const TAG: u64 = 3;
+/// Descriptors that a process has left.
+const FEW: u64 = 12;
+const MANY_CLIENTS: usize = 40;
+
+struct Node {
+    bmi: Bmi,
+    context: Context,
+}
+
+impl Node {
+    fn new(listen: &[String]) -> Self {
+        let mut bmi = Bmi::new(Config {
+            listen: listen.to_vec(),
+            publish: false,
+            ..Config::default()
+        })
+        .unwrap();
+        let context = bmi.open_context().unwrap();
+        Self { bmi, context }
+    }
+
+    /// Asks the server for an answer.
+    fn ask(&mut self, address: &str) -> Result<u64, OpError> {
+        let server = self.bmi.lookup(address).unwrap();
+        let into = [Memory::zeroed(8)];
+        let posted = (self.bmi).post_recv(server, &into, TAG, self.context, 1);
+        let question = [Memory::zeroed(1)];
+        let asked = (self.bmi).post_sendunexpected(server, &question, TAG, self.context, 2);
+        assert!(asked.is_ok());
+        let op = match posted.unwrap() {
+            Posted::Complete(done) => return done.result,
+            Posted::Pending(op) => op,
+        };
+        let limit = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(done) = self.bmi.test(op, MOMENT).unwrap() {
+                return done.result;
+            }
+            assert!(Instant::now() < limit, "neither an answer nor an error");
+        }
+    }
+
+    fn answer_one(&mut self) {
+        let mut unexpected = Vec::new();
+        let mut done = Vec::new();
+        (self.bmi)
+            .testunexpected(1, MOMENT, &mut unexpected)
+            .unwrap();
+        for question in unexpected {
+            let answer = [Memory::zeroed(2)];
+            let sent = (self.bmi).post_send(question.from, &answer, TAG, self.context, 0);
+            assert!(sent.is_ok());
+            self.bmi.release(question.from);
+        }
+        let now = Duration::ZERO;
+        (self.bmi)
+            .testcontext(self.context, usize::MAX, now, &mut done)
+            .unwrap();
+    }
+}
+
+/// Leaves this process a few descriptors more than it has open now.
+fn leave(few: u64) {
+    let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let current = Some(open + few);
+    setrlimit(Resource::Nofile, Rlimit { current, maximum }).unwrap();
+}
+
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn play(part: &Part) -> ! {
+    let address = &part.arguments[0];
+    match part.role.as_str() {
+        "server" => {
+            let mut node = Node::new(std::slice::from_ref(address));
+            leave(FEW);
+            part.say(&node.bmi.listening()[0]);
+            let began = Instant::now();
+            let mut told = false;
+            loop {
+                node.answer_one();
+                // A listening socket that stays readable would have it look for ever.
+                if began.elapsed() > Duration::from_secs(3) && !told {
+                    told = true;
+                    part.say(&format!("{}", cpu_time().as_millis()));
+                }
+            }
+        }
+        _ => {
+            let mut node = Node::new(&[]);
+            leave(0);
+            let error = node.ask(address).unwrap_err();
+            part.say(&error.to_string());
+            leave(FEW);
+            part.say(&format!("{:?}", node.ask(address)));
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+}
+
+fn address(scheme: &str, dir: &Path) -> String {
+    match scheme {
+        "shm" => format!("shm://{}", dir.join("s").display()),
+        _ => "tcp://127.0.0.1:0".to_owned(),
+    }
+}
+
+#[test]
+fn a_server_without_descriptors_says_so_and_serves_again_when_it_has_some() {
+    if let Some(part) = process::part() {
+        play(&part);
+    }
+    let test = "a_server_without_descriptors_says_so_and_serves_again_when_it_has_some";
+    for scheme in ["shm", "tcp"] {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Child::spawn(test, "server", &[&address(scheme, dir.path())]);
+        let at = server.hear();
+        let mut served = Vec::new();
+        let mut refused = 0;
+        for _ in 0..MANY_CLIENTS {
+            let mut client = Node::new(&[]);
+            match client.ask(&at) {
+                Ok(size) => {
+                    assert_eq!((size, refused), (2, 0), "{scheme}");
+                    served.push(client);
+                }
+                Err(OpError::Peer { cause, .. }) => {
+                    refused += 1;
+                    let expected = matches!(&cause, PeerError::Full(why)
+                        if why.contains("no file descriptors left"));
+                    assert!(expected, "{scheme}: {cause:?}");
+                }
+                Err(other) => panic!("{scheme}: {other}"),
+            }
+        }
+        assert!(!served.is_empty() && refused > 0, "{scheme}");
+        // One that stays connected is served all the while.
+        assert!(matches!(served[0].ask(&at), Ok(2)), "{scheme}");
+        served.truncate(served.len() / 2);
+        let mut next = Node::new(&[]);
+        let limit = Instant::now() + Duration::from_secs(30);
+        while let Err(error) = next.ask(&at) {
+            // Until the server has heard that the others have left.
+            assert!(Instant::now() < limit, "{scheme}: {error}");
+        }
+        let busy_ms: u64 = server.hear().parse().unwrap();
+        assert!(busy_ms < 1000, "{scheme}: {busy_ms} ms of 3 s");
+    }
+}
+
+#[test]
+fn a_client_without_descriptors_says_so_and_connects_when_it_has_some() {
+    if let Some(part) = process::part() {
+        play(&part);
+    }
+    let test = "a_client_without_descriptors_says_so_and_connects_when_it_has_some";
+    for scheme in ["shm", "tcp"] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut server = Node::new(&[address(scheme, dir.path())]);
+        let at = server.bmi.listening()[0].clone();
+        let client = Child::spawn(test, "client", &[&at]);
+        let error = client.hear();
+        let expected = "this process cannot connect: it has too many open files";
+        assert!(error.contains(expected), "{scheme}: {error}");
+        std::thread::scope(|scope| {
+            let heard = scope.spawn(move || client.hear());
+            while !heard.is_finished() {
+                server.answer_one();
+            }
+            assert_eq!(heard.join().unwrap(), "Ok(2)", "{scheme}");
+        });
+    }
+}

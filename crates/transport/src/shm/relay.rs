@@ -1,0 +1,203 @@
+//! A thread that unparks the method's thread when one of its sockets has something.
+//!
+//! A parked process sleeps on a word of shared memory, which is the cheapest sleep there is, but only those
+//! that share the memory can end it: not a process that wants to connect, not one that has died. Their news come
+//! on sockets. The relay sleeps on those and turns what becomes readable into an unpark. It takes no part in
+//! progress: it reads nothing, and the parked thread finds out for itself what has come.
+//!
+//! It reports once, then not again until the method's thread has looked at its sockets and wants to park
+//! ([`Relay::listen`]). So it costs nothing while the process is awake, and nothing while it is parked and only packets come.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use causeway_sys::epoll::{Epoll, Ready};
+use causeway_sys::thread::spawn_without_signals;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::{Pid, getpid};
+
+use super::memory::Bell;
+use crate::wake::{Unpark, WakeFlag};
+
+/// A sleep on descriptors costs some microseconds more than a parked one, a thread some ten microseconds
+/// at its start and at its end: an instance that sleeps less often does not start one.
+const SLEEPS_BEFORE_START: u64 = 16;
+
+/// The method's sockets, and the wish that the relay ends, in the relay's own epoll set.
+const SOCKETS_KEY: u64 = 0;
+const STOP_KEY: u64 = 1;
+
+/// What the two threads share.
+#[derive(Debug)]
+struct Shared {
+    set: Epoll,
+    /// Readable when the relay is to end.
+    stop: OwnedFd,
+    bell: Bell,
+    /// The sockets have something, or the relay has ended.
+    reported: WakeFlag,
+    /// The relay cannot go on.
+    broken: WakeFlag,
+}
+
+/// The thread, as its owner sees it.
+#[derive(Debug)]
+pub(super) struct Relay {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    /// The process whose thread it is: a fork's child has the descriptors, but not the thread.
+    process: Pid,
+    /// It reports what comes.
+    listens: bool,
+}
+
+impl Relay {
+    /// Starts it. It listens to nothing yet.
+    fn start(sockets: &Epoll, bell: &Bell) -> io::Result<Self> {
+        let set = Epoll::new()?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        set.add(&stop, STOP_KEY)?;
+        set.add_once(sockets, SOCKETS_KEY)?;
+        let shared = Arc::new(Shared {
+            set,
+            stop,
+            bell: bell.clone(),
+            reported: WakeFlag::default(),
+            broken: WakeFlag::default(),
+        });
+        let thread = {
+            let shared = Arc::clone(&shared);
+            spawn_without_signals("causeway-relay", move || shared.run())?
+        };
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+            process: getpid(),
+            listens: true,
+        })
+    }
+
+    /// Has it report what is on `sockets`, from now on: at once if there is something. `false` if it cannot.
+    fn listen(&mut self, sockets: &Epoll) -> bool {
+        if !self.listens {
+            self.listens = self.shared.set.rearm(sockets.as_fd(), SOCKETS_KEY).is_ok();
+        }
+        self.listens && !self.shared.broken.is_set()
+    }
+
+    /// Whether it has reported something since this was last asked. Then the caller looks at the sockets before it
+    /// parks again.
+    fn take_report(&mut self) -> bool {
+        let reported = self.shared.reported.take();
+        self.listens &= !reported;
+        reported
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+impl Relay {
+    /// Drops the relay as its process does, or as one that is a fork's child; returns whether the thread goes on.
+    pub(super) fn outlives_its_drop(mut self, is_child: bool) -> bool {
+        if is_child {
+            self.process = Pid::INIT;
+        }
+        let shared = Arc::clone(&self.shared);
+        drop(self);
+        let goes_on = Arc::strong_count(&shared) > 1;
+        let _ = rustix::io::write(&shared.stop, &1u64.to_ne_bytes());
+        goes_on
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        if getpid() != self.process {
+            return;
+        }
+        // Can only fail when the counter is full, and then it is readable already.
+        let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            // It only fails by a panic, which was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// The thread's life.
+    fn run(&self) {
+        let mut ready: Vec<Ready> = Vec::new();
+        while self.set.wait(&mut ready).is_ok() {
+            if ready.iter().any(|event| event.key == STOP_KEY) {
+                return;
+            }
+            if !ready.is_empty() {
+                self.report();
+            }
+            ready.clear();
+        }
+        self.broken.set();
+        self.report();
+    }
+
+    fn report(&self) {
+        self.reported.set();
+        self.bell.unpark();
+    }
+}
+
+/// Whether this process has a relay.
+#[derive(Debug, Default)]
+pub(super) enum Relaying {
+    /// Not yet.
+    #[default]
+    NotYet,
+    /// It has.
+    Running(Relay),
+    /// It cannot have one: it sleeps on its descriptors.
+    Impossible,
+}
+
+impl Relaying {
+    /// Makes sure that the relay listens, after so many `sleeps` of the instance. `false` if there is none: then
+    /// nobody may park.
+    pub(super) fn listen(&mut self, sleeps: u64, sockets: &Epoll, bell: &Bell) -> bool {
+        match self {
+            Self::NotYet if sleeps < SLEEPS_BEFORE_START => return false,
+            Self::NotYet => match Relay::start(sockets, bell) {
+                Ok(relay) => *self = Self::Running(relay),
+                Err(error) => {
+                    tracing::debug!(%error, "no thread can watch the sockets: sleeping on descriptors");
+                    *self = Self::Impossible;
+                }
+            },
+            Self::Running(_) | Self::Impossible => {}
+        }
+        let Self::Running(relay) = self else {
+            return false;
+        };
+        let listens = relay.listen(sockets);
+        if !listens {
+            *self = Self::Impossible;
+        }
+        listens
+    }
+
+    /// Whether the sockets have to be looked at before the next sleep.
+    pub(super) fn take_report(&mut self) -> bool {
+        match self {
+            Self::Running(relay) => relay.take_report(),
+            Self::NotYet | Self::Impossible => false,
+        }
+    }
+
+    /// What keeps a sleep from beginning.
+    pub(super) fn flag(&self) -> Option<&WakeFlag> {
+        match self {
+            Self::Running(relay) => Some(&relay.shared.reported),
+            Self::NotYet | Self::Impossible => None,
+        }
+    }
+}

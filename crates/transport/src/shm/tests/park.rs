@@ -1,0 +1,177 @@
+//! Parked: everything that there is to poll for ends it, and so does a call; the clock is never what does.
+
+use super::*;
+use crate::shm::relay::Relaying;
+use crate::wake::{Parking, WakeFlag};
+
+/// Parks until `done`. An end by the clock fails the test.
+fn parked_until(host: &mut Host, flag: &WakeFlag, what: &str, done: impl Fn(&Host) -> bool) {
+    let give_up = Instant::now() + PATIENCE;
+    while !done(host) {
+        assert!(Instant::now() < give_up, "waited in vain until {what}");
+        if host.poll() {
+            continue;
+        }
+        let woken = match host.shm.prepare_park(flag) {
+            Parking::Prepared => host.shm.park(Some(give_up)),
+            Parking::Refused => true,
+            Parking::Unsupported => !host.shm.arm() || sleep_on(&host.shm, PATIENCE),
+        };
+        host.shm.disarm();
+        assert!(woken, "slept through it: {what}");
+        if flag.is_set() {
+            return;
+        }
+    }
+}
+
+/// Makes an instance sleep so often that it parks.
+fn make_it_park(host: &mut Host) {
+    let flag = WakeFlag::default();
+    for _ in 0..PATIENCE.as_millis() {
+        host.poll();
+        let parking = host.shm.prepare_park(&flag);
+        if parking == Parking::Unsupported {
+            host.shm.arm();
+        }
+        host.shm.disarm();
+        if parking == Parking::Prepared {
+            return;
+        }
+    }
+    panic!("it never parks");
+}
+
+/// Runs `rouse` on another thread, again and again, while `host` is parked until `done`.
+fn parks_through<T: Send>(
+    host: &mut Host,
+    what: &str,
+    rouse: impl FnOnce() -> T + Send,
+    done: impl Fn(&Host) -> bool,
+) -> T {
+    make_it_park(host);
+    std::thread::scope(|scope| {
+        let rousing = scope.spawn(rouse);
+        parked_until(host, &WakeFlag::default(), what, done);
+        rousing.join().unwrap()
+    })
+}
+
+/// Short and long enough for the other side to be caught before, in and after the preparation.
+fn pause(round: u32) {
+    std::thread::sleep(Duration::from_micros(u64::from(round) * 37 % 300));
+}
+
+#[test]
+fn packets_end_it() {
+    let mut met = meet(ShmConfig::default());
+    for round in 0..200 {
+        let Met {
+            client,
+            server,
+            to_server,
+            ..
+        } = &mut met;
+        let send = || {
+            pause(round);
+            client.shm.send(*to_server, &[&round.to_le_bytes()])
+        };
+        let came = |server: &Host| !server.log.packets.is_empty();
+        parks_through(server, "a packet arrives", send, came).unwrap();
+        let (_, packet) = met.server.log.packets.pop_front().unwrap();
+        assert_eq!(packet, round.to_le_bytes());
+    }
+}
+
+#[test]
+fn a_call_ends_it_whether_it_comes_before_within_or_after_the_preparation() {
+    let mut met = meet(ShmConfig::default());
+    make_it_park(&mut met.server);
+    let flag = WakeFlag::default();
+    let unparker = met.server.shm.unparker().unwrap();
+    for round in 0..500 {
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pause(round);
+                flag.set();
+                unparker.unpark();
+            });
+            parked_until(&mut met.server, &flag, "a call", |_| false);
+        });
+        assert!(flag.take(), "round {round}");
+    }
+}
+
+/// Polls between the call and the sleep take nothing of the call away.
+#[test]
+fn a_call_survives_polls() {
+    let mut met = meet(ShmConfig::default());
+    make_it_park(&mut met.server);
+    let flag = WakeFlag::default();
+    flag.set();
+    met.server.shm.unparker().unwrap().unpark();
+    for _ in 0..10 {
+        met.server.poll();
+        assert_eq!(met.server.shm.prepare_park(&flag), Parking::Refused);
+        met.server.shm.disarm();
+    }
+}
+
+#[test]
+fn a_new_peer_ends_it() {
+    let (_folder, address) = place();
+    let mut server = Host::listening(ShmConfig::default(), &address);
+    let mut clients = Vec::new();
+    for round in 0..20 {
+        let connect = || {
+            pause(round);
+            let mut client = Host::new(ShmConfig::default());
+            let peer = client.shm.connect(&address).unwrap();
+            client.until("there is room", |client| {
+                client.shm.send(peer, &[&round.to_le_bytes()]).is_ok()
+            });
+            client
+        };
+        let came = |server: &Host| !server.log.packets.is_empty();
+        clients.push(parks_through(&mut server, "a new peer", connect, came));
+        let (_, packet) = server.log.packets.pop_front().unwrap();
+        assert_eq!(packet, round.to_le_bytes());
+    }
+}
+
+#[test]
+fn a_departure_ends_it() {
+    for round in 0..20 {
+        let Met {
+            client, mut server, ..
+        } = meet(ShmConfig::default());
+        let leave = || {
+            pause(round);
+            drop(client);
+        };
+        let down = |server: &Host| !server.log.down.is_empty();
+        parks_through(&mut server, "a departure", leave, down);
+    }
+}
+
+/// An instance that seldom sleeps starts no thread.
+#[test]
+fn the_relay_comes_with_the_need_for_it() {
+    let mut met = meet(ShmConfig::default());
+    assert!(matches!(met.server.shm.relay, Relaying::NotYet));
+    make_it_park(&mut met.server);
+    assert!(matches!(met.server.shm.relay, Relaying::Running(_)));
+}
+
+/// A fork's child has neither the thread to join nor the right to end it.
+#[test]
+fn the_relay_ends_with_its_instance_but_not_with_a_childs_copy() {
+    for is_child in [false, true] {
+        let Met { mut server, .. } = meet(ShmConfig::default());
+        make_it_park(&mut server);
+        let Relaying::Running(relay) = std::mem::take(&mut server.shm.relay) else {
+            panic!("it parks without a relay");
+        };
+        assert_eq!(relay.outlives_its_drop(is_child), is_child);
+    }
+}

@@ -1,0 +1,139 @@
+//! Which bytes of a span have been named, each of them once: what a peer says that it has sent counts only
+//! where it belongs.
+
+use std::ops::Range;
+
+/// A set of bytes, as ranges in order with gaps between them, and a bound on how many ranges there may be.
+#[derive(Debug, Default)]
+pub(super) struct Coverage {
+    ranges: Vec<Range<u64>>,
+}
+
+/// Why a range was not added.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Rejected {
+    /// It is empty, or has bytes that are in the set already.
+    Overlap,
+    /// There would be more separate ranges than allowed.
+    Scattered,
+}
+
+impl Coverage {
+    /// Adds a range of which nothing is in the set yet, if that leaves at most `most` separate ranges.
+    pub(super) fn add(&mut self, range: Range<u64>, most: usize) -> Result<(), Rejected> {
+        let at = self
+            .ranges
+            .partition_point(|known| known.end <= range.start);
+        let next = self.ranges.get(at);
+        if range.is_empty() || next.is_some_and(|next| next.start < range.end) {
+            return Err(Rejected::Overlap);
+        }
+        self.insert(at..at, range, most)
+    }
+
+    /// Adds a range, whatever of it is in the set already, if that leaves at most `most` separate ranges.
+    pub(super) fn add_again(&mut self, range: Range<u64>, most: usize) -> Result<(), Rejected> {
+        if range.is_empty() {
+            return Ok(());
+        }
+        let first = self.ranges.partition_point(|known| known.end < range.start);
+        let end = self
+            .ranges
+            .partition_point(|known| known.start <= range.end);
+        self.insert(first..end, range, most)
+    }
+
+    /// Puts `range` in the place of the known ones at `at`, joined with them and with those that it touches.
+    fn insert(
+        &mut self,
+        mut at: Range<usize>,
+        mut range: Range<u64>,
+        most: usize,
+    ) -> Result<(), Rejected> {
+        let before = at.start.checked_sub(1).and_then(|at| self.ranges.get(at));
+        if before.is_some_and(|before| before.end == range.start) {
+            at.start -= 1;
+        }
+        let behind = self.ranges.get(at.end);
+        if behind.is_some_and(|behind| behind.start == range.end) {
+            at.end += 1;
+        }
+        for known in self.ranges.get(at.clone()).unwrap_or_default() {
+            range = range.start.min(known.start)..range.end.max(known.end);
+        }
+        if self.ranges.len() - at.len() >= most {
+            return Err(Rejected::Scattered);
+        }
+        self.ranges.splice(at, [range]);
+        Ok(())
+    }
+
+    /// Whether the set is `0..len`.
+    pub(super) fn is_whole(&self, len: u64) -> bool {
+        match self.ranges.as_slice() {
+            [] => len == 0,
+            [only] => *only == (0..len),
+            _ => false,
+        }
+    }
+
+    /// Memory that the set takes.
+    pub(super) fn owned_bytes(&self) -> usize {
+        self.ranges.capacity() * size_of::<Range<u64>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against a plain vector of which bytes are in the set.
+    #[test]
+    fn ranges_in_any_order_are_the_bytes_that_they_cover() {
+        let mut random = 7_u64;
+        let mut below = |bound: u64| {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+            (random >> 33) % bound
+        };
+        for round in 0..400 {
+            let len = 1 + below(40);
+            let (mut once, mut again) = (Coverage::default(), Coverage::default());
+            let (mut known, mut ever) = (vec![false; len as usize], vec![false; len as usize]);
+            for _ in 0..60 {
+                let start = below(len);
+                let range = start..start + 1 + below(len - start);
+                let bytes = range.start as usize..range.end as usize;
+                let is_new = known[bytes.clone()].iter().all(|byte| !byte);
+                let added = once.add(range.clone(), usize::MAX);
+                assert_eq!(added.is_ok(), is_new, "{round}: {range:?} to {once:?}");
+                if is_new {
+                    known[bytes.clone()].fill(true);
+                }
+                again.add_again(range, usize::MAX).unwrap();
+                ever[bytes].fill(true);
+                for (set, bytes) in [(&once, &known), (&again, &ever)] {
+                    let covered: Vec<bool> = (0..len)
+                        .map(|byte| set.ranges.iter().any(|range| range.contains(&byte)))
+                        .collect();
+                    assert_eq!(&covered, bytes, "{set:?}");
+                    let apart = set.ranges.windows(2).all(|two| two[0].end < two[1].start);
+                    assert!(apart, "{set:?}");
+                    assert_eq!(set.is_whole(len), bytes.iter().all(|byte| *byte));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_ranges_than_allowed_and_nothing_is_added_twice() {
+        let mut set = Coverage::default();
+        assert_eq!(set.add(0..0, 9), Err(Rejected::Overlap));
+        assert_eq!(set.add(0..1, 2), Ok(()));
+        assert_eq!(set.add(2..3, 2), Ok(()));
+        assert_eq!(set.add(4..5, 2), Err(Rejected::Scattered));
+        assert_eq!(set.add_again(4..5, 2), Err(Rejected::Scattered));
+        assert_eq!(set.add(2..3, 2), Err(Rejected::Overlap));
+        assert_eq!(set.add(1..2, 2), Ok(()));
+        assert!(set.is_whole(3) && !set.is_whole(4));
+    }
+}

@@ -1,0 +1,196 @@
+//! Connections that are not trusted yet: how many there may be, from where, and for how long.
+//!
+//! They have places of their own, so that they never take one from a peer. Each *source* (a user of this host, or
+//! another host) has at most half of them; when all are taken, the source that has the most of them makes room.
+//! So whatever one source does, a connection from another gets a place at once, and its handshake is over long
+//! before it would be its turn to make room.
+
+use std::collections::{BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+use crate::method::Peer;
+
+/// Where a connection comes from, as far as that can be told before it proves anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    /// A user of this host, as the kernel tells.
+    User(u32),
+    /// Another host, or the network that gives a host its addresses (of IPv6, 64 bits).
+    Host(IpAddr),
+}
+
+impl Source {
+    pub(super) fn host(address: IpAddr) -> Self {
+        Self::Host(match address.to_canonical() {
+            IpAddr::V4(address) => address.into(),
+            IpAddr::V6(address) => {
+                let network = u128::from(address) & !u128::from(u64::MAX);
+                Ipv6Addr::from(network).into()
+            }
+        })
+    }
+}
+
+/// A source that has more than so many gives each of them [`SHORT_PATIENCE`] only.
+const FEW: usize = 16;
+
+/// Enough for a handshake over any network, and for a process that has to wait for its processor.
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// An untrusted connection's entry, to take it out by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stranger {
+    source: Source,
+    since: Instant,
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub(super) struct Strangers {
+    by_source: HashMap<Source, BTreeSet<(Instant, Peer)>>,
+    count: usize,
+    most: usize,
+    patience: Duration,
+}
+
+impl Strangers {
+    /// At most `most` at a time, each for at most `patience`.
+    pub(super) fn new(most: usize, patience: Duration) -> Self {
+        Self {
+            by_source: HashMap::new(),
+            count: 0,
+            most: most.max(2),
+            patience,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Which connection has to end before one of this source is added, if one has to.
+    pub(super) fn makes_room(&self, source: Source) -> Option<Peer> {
+        let own = self.by_source.get(&source);
+        let crowd = match own.filter(|own| own.len() >= self.most / 2) {
+            Some(own) => own,
+            None if self.count < self.most => return None,
+            None => self.by_source.values().max_by_key(|crowd| crowd.len())?,
+        };
+        crowd.first().map(|&(_, peer)| peer)
+    }
+
+    pub(super) fn add(&mut self, source: Source, peer: Peer, since: Instant) -> Stranger {
+        if self
+            .by_source
+            .entry(source)
+            .or_default()
+            .insert((since, peer))
+        {
+            self.count += 1;
+        }
+        Stranger { source, since }
+    }
+
+    pub(super) fn remove(&mut self, stranger: Stranger, peer: Peer) {
+        let Some(crowd) = self.by_source.get_mut(&stranger.source) else {
+            return;
+        };
+        if crowd.remove(&(stranger.since, peer)) {
+            self.count -= 1;
+        }
+        if crowd.is_empty() {
+            self.by_source.remove(&stranger.source);
+        }
+    }
+
+    fn deadlines(&self) -> impl Iterator<Item = (Instant, Peer)> {
+        self.by_source.values().filter_map(|crowd| {
+            let patience = match crowd.len() {
+                0..=FEW => self.patience,
+                _ => self.patience.min(SHORT_PATIENCE),
+            };
+            let &(since, peer) = crowd.first()?;
+            Some((since + patience, peer))
+        })
+    }
+
+    /// When the first of them has had its time.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.deadlines().map(|(at, _)| at).min()
+    }
+
+    /// One that has had its time.
+    pub(super) fn overdue(&self, now: Instant) -> Option<Peer> {
+        let mut overdue = self.deadlines().filter(|(at, _)| *at <= now);
+        overdue.next().map(|(_, peer)| peer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crowd(source: Source, count: u32, strangers: &mut Strangers, now: Instant) -> Vec<Stranger> {
+        let base = strangers.count as u32;
+        (0..count)
+            .map(|n| {
+                let since = now + Duration::from_micros(n.into());
+                strangers.add(source, Peer::new(base + n, 0), since)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_source_makes_room_for_itself_and_for_those_that_have_less() {
+        let now = Instant::now();
+        let strangers = &mut Strangers::new(8, Duration::from_secs(5));
+        let (loud, calm) = (Source::User(1), Source::User(2));
+        let other = Source::host("192.0.2.1".parse().unwrap());
+        let entries = crowd(loud, 4, strangers, now);
+        assert_eq!(
+            strangers.makes_room(loud),
+            Some(Peer::new(0, 0)),
+            "half of all"
+        );
+        assert_eq!(strangers.makes_room(calm), None, "there is room");
+        crowd(calm, 3, strangers, now);
+        crowd(other, 1, strangers, now);
+        assert_eq!(strangers.len(), 8);
+        for source in [calm, other] {
+            assert_eq!(strangers.makes_room(source), Some(Peer::new(0, 0)));
+        }
+        strangers.remove(entries[0], Peer::new(0, 0));
+        strangers.remove(entries[0], Peer::new(0, 0));
+        assert_eq!(strangers.len(), 7, "once only");
+        assert_eq!(strangers.makes_room(calm), None);
+    }
+
+    #[test]
+    fn many_of_one_source_have_less_time() {
+        let now = Instant::now();
+        let patience = Duration::from_secs(5);
+        let strangers = &mut Strangers::new(1000, patience);
+        assert_eq!(strangers.deadline(), None);
+        let (loud, calm) = (Source::User(1), Source::User(2));
+        crowd(calm, 1, strangers, now);
+        assert_eq!(strangers.deadline(), Some(now + patience));
+        let entries = crowd(loud, FEW as u32 + 1, strangers, now);
+        assert_eq!(strangers.deadline(), Some(now + SHORT_PATIENCE));
+        assert_eq!(strangers.overdue(now), None);
+        let overdue = strangers.overdue(now + SHORT_PATIENCE).unwrap();
+        assert_eq!(overdue, Peer::new(1, 0), "the oldest of the loud one");
+        strangers.remove(entries[0], overdue);
+        assert_eq!(strangers.overdue(now + SHORT_PATIENCE), None);
+        assert!(strangers.overdue(now + patience).is_some());
+    }
+
+    #[test]
+    fn the_addresses_that_one_host_may_take_are_one_source() {
+        let source = |text: &str| Source::host(text.parse().unwrap());
+        assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:1"));
+        assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
+        assert_eq!(source("::ffff:192.0.2.1"), source("192.0.2.1"));
+        assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
+    }
+}

@@ -1,0 +1,158 @@
+//! Connections that prove nothing: they cost those that do next to nothing, whoever makes them.
+
+use std::io::Read;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use causeway_wire::tcp::{HELLO_BYTES, Refusal, Step, StepKind};
+use rustix::process::{Uid, geteuid};
+
+use super::support::*;
+use crate::method::Method;
+use crate::tcp::beginning::is_let_in;
+
+/// Somebody who has no rights here.
+const STRANGER: u32 = 65_534;
+
+/// The users as whom connections can be made: our own and, if we may, another one.
+fn users() -> Vec<u32> {
+    let me = geteuid().as_raw();
+    match me {
+        0 => vec![me, STRANGER],
+        _ => vec![me],
+    }
+}
+
+/// Calls `act` in a thread that is of this user.
+fn as_user<R: Send>(uid: u32, act: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| {
+        let of_user = scope.spawn(|| {
+            if uid != geteuid().as_raw() {
+                let uid = Uid::from_raw(uid);
+                // Of this thread alone, which ends with it.
+                rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            }
+            act()
+        });
+        of_user.join().unwrap()
+    })
+}
+
+/// Connects again and again, keeping `most` connections that say nothing, until `over`; counts them.
+fn flood(at: &str, most: usize, over: &AtomicBool, made: &AtomicUsize) {
+    let mut idle: std::collections::VecDeque<TcpStream> = Default::default();
+    while !over.load(Ordering::Relaxed) {
+        if let Ok(stream) = TcpStream::connect(at) {
+            made.fetch_add(1, Ordering::Relaxed);
+            idle.push_back(stream);
+        }
+        if idle.len() > most {
+            idle.pop_front();
+        }
+    }
+}
+
+/// Ends floods when it is dropped.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn without_a_key_other_users_are_refused_before_they_say_anything() {
+    assert!(is_let_in(7, 7, false) && is_let_in(0, 7, false) && is_let_in(7, 0, true));
+    assert!(!is_let_in(8, 7, false) && !is_let_in(7, 0, false) && !is_let_in(8, 7, true));
+    let mut server = Node::new(plain());
+    let address = server.listen();
+    for uid in users() {
+        let streams: Vec<TcpStream> = as_user(uid, || {
+            (0..100)
+                .map(|_| TcpStream::connect(address.rest()).unwrap())
+                .collect()
+        });
+        for_a_while(&mut [&mut server], 50);
+        if uid == geteuid().as_raw() {
+            assert_eq!(server.tcp.strangers.len(), streams.len());
+            drop(streams);
+            until(&mut [&mut server], |nodes| {
+                nodes[0].tcp.strangers.len() == 0
+            });
+            continue;
+        }
+        assert_eq!(server.tcp.slots.len(), 0, "they take no place");
+        for mut stream in streams {
+            let mut said = Vec::new();
+            stream.read_to_end(&mut said).unwrap();
+            let (step, _) = Step::decode(&said[HELLO_BYTES..]).unwrap().unwrap();
+            let refused = (StepKind::Refuse, Refusal::OtherUser);
+            assert_eq!((step.kind, step.refusal), refused);
+        }
+    }
+    assert!(server.seen.ups.is_empty());
+}
+
+/// While every user who can floods the server, a peer is answered after a bounded number of polls, new peers
+/// come up, and the strangers stay within their places.
+#[test]
+fn idle_connections_in_any_number_leave_peers_alone() {
+    for config in [plain(), keyed(true)] {
+        let mut config = config;
+        config.max_half_open = 64;
+        let (mut client, mut server, to) = pair(config.clone(), config.clone());
+        let address = client.tcp.address(to).unwrap();
+        let back = server.seen.ups[0];
+        let (over, made) = (AtomicBool::new(false), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            // However this ends, the floods do.
+            let _end = End(&over);
+            for uid in users() {
+                let (at, over, made) = (address.rest(), &over, &made);
+                scope.spawn(move || as_user(uid, || flood(at, 300, over, made)));
+            }
+            until(&mut [&mut server], |nodes| {
+                nodes[0].tcp.strangers.len() > 8 && made.load(Ordering::Relaxed) > 300
+            });
+            for round in 0..200_u32 {
+                client.tcp.send(to, &[&round.to_le_bytes()]).unwrap();
+                until(&mut [&mut client], |nodes| {
+                    !nodes[0].tcp.slots.get(to).unwrap().session.has_output()
+                });
+                // The message lies in the server's socket: it is found whatever else does.
+                let mut polls = 0;
+                while server.seen.packets.is_empty() {
+                    server.poll();
+                    polls += 1;
+                    assert!(polls < 40, "the peer waits for strangers");
+                }
+                server.seen.packets.clear();
+                server.tcp.send(back, &[b"answer"]).unwrap();
+                until(&mut [&mut client, &mut server], |nodes| {
+                    !nodes[0].seen.packets.is_empty()
+                });
+                client.seen.packets.clear();
+                assert!(server.tcp.strangers.len() <= 64);
+            }
+            for _ in 0..5 {
+                let mut other = Node::new(config.clone());
+                let to = other.tcp.connect(&address).unwrap();
+                let ups = server.seen.ups.len();
+                // Where the kernel's queue is full of the flood's, or the flood is of the same user, one may have to
+                // try again.
+                until(&mut [&mut other, &mut server], |nodes| {
+                    if nodes[0].tcp.slots.get(to).unwrap().link.is_none() {
+                        nodes[0].tcp.send(to, &[b"let me in"]).unwrap();
+                    }
+                    nodes[1].seen.ups.len() > ups
+                });
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        until(&mut [&mut server], |nodes| {
+            nodes[0].tcp.strangers.len() == 0
+        });
+        assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
+    }
+}

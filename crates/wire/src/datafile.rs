@@ -1,0 +1,322 @@
+//! The format of datafiles: what an I/O server keeps of a striped file (`docs/formats/datafile.md`).
+//!
+//! Page 0 is a [`Header`]. Then follow groups: one page of sums, then [`GROUP_BLOCKS`] blocks of data.
+//! Offsets are computed, never stored, and data pages stay aligned. The file ends where the data ends,
+//! so its length tells the datafile's size ([`size_of_file`], [`file_len`]).
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::codec::{Malformed, Reader, Wire, Writer};
+use crate::fs::{Generation, Incarnation, ObjectId};
+
+/// Bytes of a block, the unit of checksums; also bytes of the header's page and of a page of sums.
+pub const BLOCK_BYTES: u64 = 4096;
+/// Blocks behind one page of sums.
+pub const GROUP_BLOCKS: u64 = 512;
+/// Data bytes of a group.
+pub const GROUP_BYTES: u64 = GROUP_BLOCKS * BLOCK_BYTES;
+/// Bytes of a block's sums: [`Sums`].
+pub const SUMS_BYTES: u64 = BLOCK_BYTES / GROUP_BLOCKS;
+/// Bytes of an encoded [`Header`]: less than a sector, so that a device writes it whole.
+pub const HEADER_BYTES: usize = 112;
+
+const MAGIC: [u8; 8] = *b"cw-data\n";
+/// Changes with the layout of anything in a datafile.
+const FORMAT: u32 = 1;
+const SEED: u64 = 0x6461_7461_6669_6c65;
+
+/// The physical offset of a data byte.
+pub const fn physical(offset: u64) -> u64 {
+    BLOCK_BYTES + offset + (offset / GROUP_BYTES + 1) * BLOCK_BYTES
+}
+
+/// The physical offset of a block's [`Sums`].
+pub const fn sums_offset(block: u64) -> u64 {
+    let group = block / GROUP_BLOCKS;
+    BLOCK_BYTES + group * (GROUP_BYTES + BLOCK_BYTES) + block % GROUP_BLOCKS * SUMS_BYTES
+}
+
+/// The length of the file that holds a datafile of `size` bytes.
+pub const fn file_len(size: u64) -> u64 {
+    match size.checked_sub(1) {
+        Some(last) => physical(last) + 1,
+        None => BLOCK_BYTES,
+    }
+}
+
+/// The size of the datafile that a file of `len` bytes holds.
+pub const fn size_of_file(len: u64) -> u64 {
+    let len = len.saturating_sub(BLOCK_BYTES);
+    let group = BLOCK_BYTES + GROUP_BYTES;
+    len / group * GROUP_BYTES + (len % group).saturating_sub(BLOCK_BYTES)
+}
+
+/// What the sums of a datafile are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Algorithm {
+    /// There are none; the pages of sums are holes.
+    None = 0,
+    /// CRC-32C of the block, behind the end of the data padded with zeros. A sum of 0 is stored as 1.
+    Crc32c = 1,
+}
+
+/// Whether the data and its sums are known to be durable and to agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// They were synced and have not been written since.
+    Clean = 0,
+    /// They may have been written since.
+    Dirty = 1,
+}
+
+/// What an interruption has left behind, until a scrub has gone through the whole datafile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Trust {
+    /// Nothing: every block matches its latest sum.
+    Latest = 0,
+    /// A server process ended while it wrote: a block matches its latest sum or the previous one.
+    Either = 1,
+    /// The host lost power while writes were not synced: a block that matches neither holds what the device
+    /// happened to keep.
+    Unsynced = 2,
+}
+
+/// The sums of a block. 0 stands for a block of zeros that was never written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sums {
+    /// Before the last write.
+    pub previous: u32,
+    /// After it.
+    pub latest: u32,
+}
+
+impl Sums {
+    /// As they are stored.
+    pub const fn to_bytes(self) -> [u8; SUMS_BYTES as usize] {
+        let ([a, b, c, d], [e, f, g, h]) = (self.previous.to_le_bytes(), self.latest.to_le_bytes());
+        [a, b, c, d, e, f, g, h]
+    }
+
+    /// From what is stored.
+    pub const fn from_bytes(bytes: [u8; SUMS_BYTES as usize]) -> Self {
+        let [a, b, c, d, e, f, g, h] = bytes;
+        Self {
+            previous: u32::from_le_bytes([a, b, c, d]),
+            latest: u32::from_le_bytes([e, f, g, h]),
+        }
+    }
+}
+
+/// Whose a datafile is and what state it is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// The object.
+    pub object: ObjectId,
+    /// The file system's identity.
+    pub file_system: u128,
+    /// Generation of the server's directory that it was made in.
+    pub generation: Generation,
+    /// Incarnation of the metadata that the object number is from.
+    pub incarnation: Incarnation,
+    /// Version of the last truncation; 0 without one.
+    pub version: u64,
+    /// The size in bytes when the datafile was last marked clean. Means nothing while it is dirty.
+    pub size: u64,
+    /// What the sums are.
+    pub algorithm: Algorithm,
+    /// Whether it was written since it was last marked clean.
+    pub state: State,
+    /// What blocks may be held to.
+    pub trust: Trust,
+    /// The host's run in which it was last marked dirty.
+    pub boot: u128,
+    /// The server's run, a random number, in which it was last marked dirty.
+    pub run: u64,
+}
+
+impl Wire for Header {
+    fn encode(&self, out: &mut Writer) {
+        let start = out.len();
+        out.raw(&MAGIC);
+        out.u32(FORMAT);
+        for value in [
+            self.algorithm as u8,
+            self.state as u8,
+            self.trust as u8,
+            0u8,
+        ] {
+            out.u8(value);
+        }
+        self.object.encode(out);
+        out.u128(self.file_system);
+        self.generation.encode(out);
+        self.incarnation.encode(out);
+        out.u64(self.version);
+        out.u64(self.size);
+        out.u128(self.boot);
+        out.u64(self.run);
+        // Room for what a later format may need.
+        out.u64(0);
+        let check = xxh3_64_with_seed(out.written(start), SEED);
+        out.u64(check);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        let mut whole = Reader::new(input.take(HEADER_BYTES, "datafile header")?);
+        let mut fields = Reader::new(whole.take(HEADER_BYTES - 8, "datafile header")?);
+        let magic = fields.take(MAGIC.len(), "datafile magic")?;
+        if magic != MAGIC {
+            let value = magic.try_into().map_or(0, u64::from_le_bytes);
+            return unknown("datafile magic", value);
+        }
+        let body = fields.clone();
+        // The format comes first: only of a known one it is known what is summed.
+        match fields.u32("datafile format")? {
+            FORMAT => {}
+            value => return unknown("datafile format", value.into()),
+        }
+        let mut summed = Writer::new();
+        summed.raw(&MAGIC);
+        summed.raw(body.clone().take(body.remaining(), "datafile header")?);
+        let check = whole.u64("datafile header's check")?;
+        if xxh3_64_with_seed(&summed.finish(), SEED) != check {
+            return unknown("datafile header's check", check);
+        }
+        let algorithm = match fields.u8("checksum algorithm")? {
+            0 => Algorithm::None,
+            1 => Algorithm::Crc32c,
+            value => return unknown("checksum algorithm", value.into()),
+        };
+        let state = match fields.u8("datafile state")? {
+            0 => State::Clean,
+            1 => State::Dirty,
+            value => return unknown("datafile state", value.into()),
+        };
+        let trust = match fields.u8("datafile trust")? {
+            0 => Trust::Latest,
+            1 => Trust::Either,
+            2 => Trust::Unsynced,
+            value => return unknown("datafile trust", value.into()),
+        };
+        zero(fields.u8("datafile padding")?.into(), "datafile padding")?;
+        let header = Self {
+            object: ObjectId::decode(&mut fields)?,
+            file_system: fields.u128("file system")?,
+            generation: Generation::decode(&mut fields)?,
+            incarnation: Incarnation::decode(&mut fields)?,
+            version: fields.u64("truncation version")?,
+            size: fields.u64("datafile size")?,
+            algorithm,
+            state,
+            trust,
+            boot: fields.u128("boot")?,
+            run: fields.u64("run")?,
+        };
+        zero(fields.u64("datafile padding")?, "datafile padding")?;
+        fields.finish()?;
+        Ok(header)
+    }
+}
+
+fn unknown<T>(field: &'static str, value: u64) -> Result<T, Malformed> {
+    Err(Malformed::Unknown { field, value })
+}
+
+fn zero(value: u64, field: &'static str) -> Result<(), Malformed> {
+    match value {
+        0 => Ok(()),
+        value => unknown(field, value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    fn header() -> Header {
+        Header {
+            object: ObjectId(0x0102_0304_0506_0708),
+            file_system: 0x1112_1314_1516_1718_191a_1b1c_1d1e_1f20,
+            generation: Generation(0x21),
+            incarnation: Incarnation(0x22),
+            version: 0x23,
+            size: 0x24,
+            algorithm: Algorithm::Crc32c,
+            state: State::Dirty,
+            trust: Trust::Either,
+            boot: 0x25,
+            run: 0x26,
+        }
+    }
+
+    #[test]
+    fn a_header_has_these_bytes() {
+        let bytes = header().to_bytes();
+        let mut expected: Vec<u8> = b"cw-data\n\x01\0\0\0\x01\x01\x01\0".to_vec();
+        expected.extend([8, 7, 6, 5, 4, 3, 2, 1]);
+        expected.extend((0x11..=0x20).rev());
+        for value in [0x21, 0x22, 0x23, 0x24, 0x25, 0, 0x26, 0u64] {
+            expected.extend(value.to_le_bytes());
+        }
+        assert_eq!(bytes[..HEADER_BYTES - 8], expected);
+        assert_eq!(bytes.len(), HEADER_BYTES);
+        let check = [215, 243, 101, 10, 79, 24, 35, 77];
+        assert_eq!(bytes[HEADER_BYTES - 8..], check);
+        assert_eq!(Header::from_bytes(&bytes), Ok(header()));
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_header_is_noticed() {
+        let bytes = header().to_bytes();
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Header::from_bytes(&flipped).is_err(), "bit {bit}");
+        }
+        for len in 0..bytes.len() {
+            assert!(Header::from_bytes(&bytes[..len]).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn offsets_are_these() {
+        assert_eq!(physical(0), 8192);
+        assert_eq!(physical(GROUP_BYTES - 1), 8192 + GROUP_BYTES - 1);
+        assert_eq!(physical(GROUP_BYTES), 8192 + GROUP_BYTES + 4096);
+        assert_eq!(sums_offset(0), 4096);
+        assert_eq!(sums_offset(511), 4096 + 511 * 8);
+        assert_eq!(sums_offset(512), 8192 + GROUP_BYTES);
+        let sums = Sums {
+            previous: 0x0403_0201,
+            latest: 0x0807_0605,
+        };
+        assert_eq!(sums.to_bytes(), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(Sums::from_bytes(sums.to_bytes()), sums);
+    }
+
+    #[test]
+    fn a_files_length_tells_the_size() {
+        let group = GROUP_BYTES;
+        for size in [
+            0,
+            1,
+            4096,
+            group - 1,
+            group,
+            group + 1,
+            5 * group,
+            i64::MAX as u64,
+        ] {
+            assert_eq!(size_of_file(file_len(size)), size, "{size}");
+        }
+        // A file that ends inside a page of sums: the group has no data yet.
+        for len in 0..=8192 {
+            assert_eq!(size_of_file(len), 0);
+        }
+        assert_eq!(size_of_file(file_len(group) + 77), group);
+    }
+}

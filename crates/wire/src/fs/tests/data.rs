@@ -1,0 +1,115 @@
+//! Golden bytes of operations on datafiles.
+
+use super::*;
+
+#[test]
+fn golden_operations_on_data() {
+    let object = ObjectId(9);
+    let region = Region { offset: 1, len: 2 };
+    let cases = [
+        (
+            Operation::Read {
+                object,
+                at_least: 8,
+                regions: Regions::Here(vec![region]),
+                memory: vec![descriptor()],
+            },
+            format!(
+                "40 0900000000000000 0800000000000000 01 01000000 0100000000000000 0200000000000000
+                 01000000 {DESCRIPTOR}"
+            ),
+        ),
+        (
+            Operation::Write {
+                object,
+                at_least: 8,
+                regions: Regions::There {
+                    count: 7,
+                    list: descriptor(),
+                },
+                memory: vec![],
+                inline: vec![6],
+            },
+            format!(
+                "41 0900000000000000 0800000000000000 02 0700000000000000 {DESCRIPTOR} 00000000
+                 01000000 06"
+            ),
+        ),
+        (
+            Operation::Read {
+                object,
+                at_least: 8,
+                regions: Regions::Strided {
+                    offset: 1,
+                    len: 2,
+                    stride: 3,
+                    count: 4,
+                },
+                memory: vec![],
+            },
+            "40 0900000000000000 0800000000000000 03 0100000000000000 0200000000000000 0300000000000000
+             0400000000000000 00000000"
+                .into(),
+        ),
+        (
+            Operation::Seed {
+                object,
+                content: vec![5],
+            },
+            "42 0900000000000000 01000000 05".into(),
+        ),
+        (
+            Operation::TruncateData {
+                object,
+                size: 1,
+                version: 2,
+                at_least: 3,
+            },
+            "43 0900000000000000 0100000000000000 0200000000000000 0300000000000000".into(),
+        ),
+        (
+            Operation::Flush {
+                object,
+                at_least: 3,
+            },
+            "44 0900000000000000 0300000000000000".into(),
+        ),
+        (
+            Operation::Remove {
+                objects: vec![object],
+            },
+            "45 01000000 0900000000000000".into(),
+        ),
+        (
+            Operation::ListData {
+                after: object,
+                limit: 3,
+            },
+            "46 0900000000000000 03000000".into(),
+        ),
+        (Operation::StorageStatus, "47".into()),
+        (
+            Operation::CheckData {
+                datafiles: vec![(object, 3)],
+            },
+            "50 01000000 0900000000000000 0300000000000000".into(),
+        ),
+        (
+            Operation::RemoveOrphans {
+                objects: vec![object],
+                numbers: 3,
+            },
+            "51 01000000 0900000000000000 0300000000000000".into(),
+        ),
+        (
+            Operation::Scrub {
+                from: Some(ScrubPosition { object, offset: 3 }),
+                bytes: 4,
+            },
+            "52 01 0900000000000000 0300000000000000 0400000000000000".into(),
+        ),
+    ];
+    for (operation, expected) in cases {
+        golden(&operation, &expected);
+    }
+}

@@ -1,0 +1,366 @@
+//! What a server's directory says of itself: three small text files (`docs/formats/home.md`).
+//!
+//! | file | content |
+//! |---|---|
+//! | `identity` | [`DirectoryIdentity`]: whose directory it is, since which formatting |
+//! | `metadata/owner`, `data/owner` | [`PartIdentity`]: of which directory this is a part |
+//! | `enrolled` | [`Enrollment`]: which metadata have given it which number |
+//!
+//! Each is lines of a name, a space and a value; the first line is the file's kind and format. A text is
+//! accepted only if it is exactly what would be written.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use crate::fs::{Generation, Incarnation, MAX_SERVER_NAME_BYTES};
+
+/// Format of all three files, which rises with the layout of anything in a server's directory.
+pub const DIRECTORY_FORMAT: u32 = 2;
+/// Longest of these files, in bytes.
+pub const MAX_HOME_FILE_BYTES: usize = 1024;
+
+/// Why a text was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// The first line is that of another format or of no file of ours.
+    #[error("its first line is `{found}`, where `{expected}` is needed")]
+    Format {
+        /// What was found, printable and cut.
+        found: String,
+        /// What this version of the program writes.
+        expected: String,
+    },
+    /// A line is missing, follows the end, or has a value that cannot be.
+    #[error("its line {line} (`{field}`) is missing or damaged")]
+    Line {
+        /// Number of the line, from 1.
+        line: usize,
+        /// What should be there.
+        field: &'static str,
+    },
+}
+
+/// Whose directory it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryIdentity {
+    /// The file system's identity.
+    pub file_system: u128,
+    /// The server's name.
+    pub server: String,
+    /// This formatting of the directory.
+    pub generation: Generation,
+    /// Whether it holds `metadata/`.
+    pub metadata: bool,
+    /// Whether it holds `data/`.
+    pub io: bool,
+}
+
+/// A directory below a server's directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// The metadata store.
+    Metadata,
+    /// The datafiles.
+    Data,
+}
+
+impl Part {
+    /// The directory's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Metadata => "metadata",
+            Self::Data => "data",
+        }
+    }
+}
+
+/// Of which directory this is a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartIdentity {
+    /// Which part.
+    pub part: Part,
+    /// The file system's identity.
+    pub file_system: u128,
+    /// The server's name.
+    pub server: String,
+    /// The formatting of the directory.
+    pub generation: Generation,
+}
+
+/// Which metadata an I/O server belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Enrollment {
+    /// The server's number in the layout.
+    pub index: u16,
+    /// Of the metadata.
+    pub incarnation: Incarnation,
+}
+
+/// Goes through a text line by line.
+struct Lines<'a> {
+    lines: core::str::Lines<'a>,
+    line: usize,
+}
+
+impl<'a> Lines<'a> {
+    fn new(text: &'a str, kind: &str) -> Result<Self, Unreadable> {
+        let mut lines = text.lines();
+        let (found, expected) = (lines.next().unwrap_or_default(), first_line(kind));
+        if found != expected {
+            return Err(Unreadable::Format {
+                found: found
+                    .chars()
+                    .take(64)
+                    .flat_map(char::escape_debug)
+                    .collect(),
+                expected,
+            });
+        }
+        Ok(Self { lines, line: 1 })
+    }
+
+    fn value<T>(
+        &mut self,
+        field: &'static str,
+        parse: impl FnOnce(&'a str) -> Option<T>,
+    ) -> Result<T, Unreadable> {
+        self.line += 1;
+        let line = self.line;
+        self.lines
+            .next()
+            .and_then(|text| text.strip_prefix(field)?.strip_prefix(' '))
+            .and_then(parse)
+            .ok_or(Unreadable::Line { line, field })
+    }
+
+    /// Nothing may follow, and `written` is the one way to write what was read.
+    fn finish<T>(mut self, value: T, text: &str, written: &str) -> Result<T, Unreadable> {
+        let (line, field) = (self.line + 1, "end");
+        match self.lines.next() {
+            None if text == written => Ok(value),
+            _ => Err(Unreadable::Line { line, field }),
+        }
+    }
+}
+
+fn first_line(kind: &str) -> String {
+    format!("causeway-{kind} {DIRECTORY_FORMAT}")
+}
+
+fn name(text: &str) -> Option<String> {
+    let fits = (1..=MAX_SERVER_NAME_BYTES).contains(&text.len());
+    (fits && !text.contains(char::is_whitespace)).then(|| text.to_string())
+}
+
+fn file_system(text: &str) -> Option<u128> {
+    u128::from_str_radix(text, 16).ok()
+}
+
+/// A random number, which is never 0.
+fn random(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16)
+        .ok()
+        .filter(|number| *number != 0)
+}
+
+impl DirectoryIdentity {
+    /// The file's text.
+    pub fn to_text(&self) -> String {
+        let roles = match (self.metadata, self.io) {
+            (true, true) => "metadata io",
+            (true, false) => "metadata",
+            (false, _) => "io",
+        };
+        format!(
+            "{}\nfile_system {:032x}\nserver {}\ngeneration {}\nroles {roles}\n",
+            first_line("server"),
+            self.file_system,
+            self.server,
+            self.generation
+        )
+    }
+
+    /// Reads what [`DirectoryIdentity::to_text`] wrote.
+    pub fn parse(text: &str) -> Result<Self, Unreadable> {
+        let mut lines = Lines::new(text, "server")?;
+        let file_system = lines.value("file_system", file_system)?;
+        let server = lines.value("server", name)?;
+        let generation = lines.value("generation", random).map(Generation)?;
+        let (metadata, io) = lines.value("roles", |text| match text {
+            "metadata io" => Some((true, true)),
+            "metadata" => Some((true, false)),
+            "io" => Some((false, true)),
+            _ => None,
+        })?;
+        let identity = Self {
+            file_system,
+            server,
+            generation,
+            metadata,
+            io,
+        };
+        let written = identity.to_text();
+        lines.finish(identity, text, &written)
+    }
+
+    /// What a part of the directory says.
+    pub fn part(&self, part: Part) -> PartIdentity {
+        PartIdentity {
+            part,
+            file_system: self.file_system,
+            server: self.server.clone(),
+            generation: self.generation,
+        }
+    }
+}
+
+impl PartIdentity {
+    /// The file's text.
+    pub fn to_text(&self) -> String {
+        format!(
+            "{}\npart {}\nfile_system {:032x}\nserver {}\ngeneration {}\n",
+            first_line("part"),
+            self.part.name(),
+            self.file_system,
+            self.server,
+            self.generation
+        )
+    }
+
+    /// Reads what [`PartIdentity::to_text`] wrote.
+    pub fn parse(text: &str) -> Result<Self, Unreadable> {
+        let mut lines = Lines::new(text, "part")?;
+        let part = lines.value("part", |text| match text {
+            "metadata" => Some(Part::Metadata),
+            "data" => Some(Part::Data),
+            _ => None,
+        })?;
+        let identity = Self {
+            part,
+            file_system: lines.value("file_system", file_system)?,
+            server: lines.value("server", name)?,
+            generation: lines.value("generation", random).map(Generation)?,
+        };
+        let written = identity.to_text();
+        lines.finish(identity, text, &written)
+    }
+}
+
+impl Enrollment {
+    /// The file's text.
+    pub fn to_text(&self) -> String {
+        format!(
+            "{}\nindex {}\nincarnation {}\n",
+            first_line("enrollment"),
+            self.index,
+            self.incarnation
+        )
+    }
+
+    /// Reads what [`Enrollment::to_text`] wrote.
+    pub fn parse(text: &str) -> Result<Self, Unreadable> {
+        let mut lines = Lines::new(text, "enrollment")?;
+        let enrollment = Self {
+            index: lines.value("index", |text| text.parse().ok())?,
+            incarnation: lines.value("incarnation", random).map(Incarnation)?,
+        };
+        let written = enrollment.to_text();
+        lines.finish(enrollment, text, &written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const IDENTITY: &str = "causeway-server 2\n\
+         file_system 00000000000000000000000000000007\n\
+         server io0\n\
+         generation 0000000000000009\n\
+         roles metadata io\n";
+    const PART: &str = "causeway-part 2\n\
+         part data\n\
+         file_system 00000000000000000000000000000007\n\
+         server io0\n\
+         generation 0000000000000009\n";
+    const ENROLLMENT: &str = "causeway-enrollment 2\nindex 3\nincarnation 0000000000000008\n";
+
+    fn identity() -> DirectoryIdentity {
+        DirectoryIdentity {
+            file_system: 7,
+            server: "io0".into(),
+            generation: Generation(9),
+            metadata: true,
+            io: true,
+        }
+    }
+
+    #[test]
+    fn golden_texts() {
+        assert_eq!(identity().to_text(), IDENTITY);
+        assert_eq!(DirectoryIdentity::parse(IDENTITY), Ok(identity()));
+        let part = identity().part(Part::Data);
+        assert_eq!(part.to_text(), PART);
+        assert_eq!(PartIdentity::parse(PART), Ok(part));
+        let enrollment = Enrollment {
+            index: 3,
+            incarnation: Incarnation(8),
+        };
+        assert_eq!(enrollment.to_text(), ENROLLMENT);
+        assert_eq!(Enrollment::parse(ENROLLMENT), Ok(enrollment));
+    }
+
+    #[test]
+    fn another_format_is_named() {
+        let old = "causeway-server 1\nfile_system 7\nserver io0\n";
+        let error = DirectoryIdentity::parse(old).unwrap_err().to_string();
+        assert!(error.contains("causeway-server 1"), "{error}");
+        assert!(error.contains("causeway-server 2"), "{error}");
+        assert!(DirectoryIdentity::parse("").is_err());
+        assert!(PartIdentity::parse(IDENTITY).is_err());
+    }
+
+    #[test]
+    fn a_missing_or_altered_line_is_named() {
+        for (text, line) in [
+            (IDENTITY.replace("generation 0000000000000009\n", ""), 4),
+            (IDENTITY.replace("0009", "0000"), 4),
+            (IDENTITY.replace("server io0", "server "), 3),
+            (IDENTITY.replace("metadata io", "everything"), 5),
+            (format!("{IDENTITY}more\n"), 6),
+            (IDENTITY.replace("0007", "07"), 6),
+            (IDENTITY.trim_end().to_string(), 6),
+        ] {
+            match DirectoryIdentity::parse(&text) {
+                Err(Unreadable::Line { line: found, .. }) => assert_eq!(found, line, "{text}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+        assert!(Enrollment::parse(&ENROLLMENT.replace('3', "03")).is_err());
+        assert!(Enrollment::parse(&ENROLLMENT.replace('3', "70000")).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn altered_texts_are_refused_or_have_one_way_to_be_written(
+            which in 0..3usize,
+            at: prop::sample::Index,
+            byte in 0..128u8,
+        ) {
+            let mut bytes = [IDENTITY, PART, ENROLLMENT][which].as_bytes().to_vec();
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            let text = String::from_utf8(bytes).expect("ASCII");
+            if let Ok(value) = DirectoryIdentity::parse(&text) {
+                prop_assert_eq!(value.to_text(), text.clone());
+            }
+            if let Ok(value) = PartIdentity::parse(&text) {
+                prop_assert_eq!(value.to_text(), text.clone());
+            }
+            if let Ok(value) = Enrollment::parse(&text) {
+                prop_assert_eq!(value.to_text(), text.clone());
+            }
+        }
+    }
+}
