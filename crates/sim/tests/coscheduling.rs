@@ -1,6 +1,6 @@
 //! The platform of chapter 6 as a whole: hosts, messages, strategies and programs together.
 
-use causeway_cosched::{Settings, Strategy};
+use causeway_cosched::Strategy;
 
 use causeway_sim::coscheduling::costs::Costs;
 use causeway_sim::coscheduling::programs::{self, NODES, Op, Program};

@@ -34,9 +34,11 @@ pub struct Script {
     random: Random,
 }
 
-impl Script {
-    /// Goes on to the next thing to do; `None` at the end.
-    pub fn next(&mut self) -> Option<Op> {
+/// Goes over what is left to do.
+impl Iterator for Script {
+    type Item = Op;
+
+    fn next(&mut self) -> Option<Op> {
         while self.at == self.body.len() {
             self.repeats = self.repeats.checked_sub(1)?;
             self.at = 0;
@@ -311,7 +313,7 @@ mod tests {
         let program = sequential("s", 3, SECOND / 10);
         assert!(program.script(0, 1).is_none());
         let mut script = program.script(3, 1).expect("it is there");
-        let ops: Vec<Op> = std::iter::from_fn(|| script.next()).collect();
+        let ops: Vec<Op> = script.by_ref().collect();
         assert_eq!(ops, vec![Op::Compute(SECOND / 100); 10]);
         assert_eq!(script.next(), None);
     }

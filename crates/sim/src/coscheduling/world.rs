@@ -515,7 +515,7 @@ impl<'a> World<'a> {
     fn next_op(&mut self, node: u8, thread: u16) -> bool {
         let messages = self.costs.messages;
         let known = self.thread(node, thread);
-        match known.script.as_mut().and_then(|script| script.next()) {
+        match known.script.as_mut().and_then(Iterator::next) {
             Some(Op::Meet(from)) if messages.collectives_give_up => {
                 known.start(Op::Receive(from), messages.send);
             }
