@@ -1,7 +1,7 @@
 //! Weaknesses that are built in on purpose: they prove that the tests notice.
 //!
 //! Each switch takes away one thing that keeps data safe. They exist only where the feature `sabotage` was
-//! compiled in, which nothing but tests asks for; without it [`is_on`] is always false and leaves no code.
+//! compiled in, which nothing but tests asks for; without it `is_on` is always false and leaves no code.
 //! A process takes its switch from the environment variable [`VARIABLE`], a test inside it from [`turn_on`].
 
 /// Environment variable that names the switch of a process.

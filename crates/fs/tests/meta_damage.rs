@@ -187,8 +187,7 @@ fn a_flipped_bit_of_a_table_that_was_not_read_at_the_start_is_an_error_when_it_i
     fill(directory.path(), 6);
     let read = |store: &Fjall| -> Result<Vec<_>, _> {
         let view = store.snapshot()?;
-        let pairs = view.range(b"\0", b"\xff").collect();
-        pairs
+        view.range(b"\0", b"\xff").collect()
     };
     let store = Fjall::open(directory.path()).expect("opens");
     store.write_out().expect("writes tables");

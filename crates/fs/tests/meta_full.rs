@@ -15,7 +15,7 @@ mod meta_support;
 use meta_support::{dump, findings, list, place, request, time};
 
 const CHILD: &str = "CAUSEWAY_META_FULL_CHILD";
-const DISK_MIB: u64 = 24;
+const DISK_MIB: u64 = 64;
 const ROUNDS: usize = 10;
 /// Files of one batch, and bytes of each.
 const BATCH: usize = 64;
@@ -104,8 +104,8 @@ fn fill(service: &mut Service, round: usize) -> usize {
             .collect();
         let replies = service.apply(&requests, time(1_800_000_000));
         made += replies.iter().filter(|reply| reply.result.is_ok()).count();
-        let refusals = replies.into_iter().filter_map(|reply| reply.result.err());
-        if let Some(failure) = refusals.last() {
+        let mut refusals = replies.into_iter().filter_map(|reply| reply.result.err());
+        if let Some(failure) = refusals.next_back() {
             assert_eq!(failure.errno, Errno::ENOSPC, "{}", failure.message);
             assert!(failure.message.contains("reserve"), "{}", failure.message);
             return made;

@@ -243,13 +243,11 @@ fn disturb(cluster: &mut DevCluster, random: &mut Random) {
     }
 }
 
+/// A call of a group of calls that concern each other.
+type Grouped<M> = (usize, Event<<M as Model>::Call, <M as Model>::Return>);
+
 /// Why a history cannot be.
-fn judge<M: Model>(
-    what: &str,
-    model: &M,
-    group: usize,
-    all: &[(usize, Event<M::Call, M::Return>)],
-) -> Result<usize, String>
+fn judge<M: Model>(what: &str, model: &M, group: usize, all: &[Grouped<M>]) -> Result<usize, String>
 where
     M::Call: Clone,
     M::Return: Clone,

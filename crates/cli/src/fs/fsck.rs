@@ -92,6 +92,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     if left == 0 {
         return Ok(());
     }
+    if session.output.json {
+        // The one object has told it.
+        return Err(Failure::reported());
+    }
     let failure = Failure::new(
         "checking the file system",
         format!("{left} findings are left"),

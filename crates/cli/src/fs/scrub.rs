@@ -137,6 +137,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     outcomes.into_iter().collect::<Outcome>()?;
     match result.damaged {
         0 => Ok(()),
+        // The one object has told it.
+        _ if session.output.json => Err(Failure::reported()),
         count => Err(Failure::new(
             "verifying stored data",
             format!("{} places are damaged", count_text(count)),

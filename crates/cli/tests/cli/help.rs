@@ -89,6 +89,8 @@ fn the_rooms_list_exactly_these_verbs() {
             .collect();
         listed.sort_unstable();
         known.sort_unstable();
+        // A verb with verbs of its own is listed once.
+        known.dedup();
         assert_eq!(listed, known);
     }
     assert!(!text(&["--help"]).contains("worker"));

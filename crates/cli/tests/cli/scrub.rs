@@ -25,7 +25,7 @@ fn largest_file(directory: &Path) -> (u64, PathBuf) {
 fn a_flipped_bit_is_found_and_never_got() {
     let stand = Stand::new();
     let here = stand.directory.path();
-    let bytes: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
     std::fs::write(here.join("file"), &bytes).unwrap();
     stand.fs(&["mkdir", "/d"]).ok();
     stand.fs(&["put", "file", "/d/file"]).ok();

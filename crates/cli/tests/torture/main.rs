@@ -63,7 +63,7 @@ fn run_seeds(
                     if let Err(violation) = outcome {
                         failed.lock().unwrap().get_or_insert((seed, violation));
                     }
-                    if count >= 100 && (index + 1) % 50 == 0 {
+                    if count >= 100 && (index + 1).is_multiple_of(50) {
                         eprintln!("{} of {count} seeds, {:?}", index + 1, started.elapsed());
                     }
                 }
@@ -92,6 +92,9 @@ fn reads_return_what_was_written_or_an_error() {
     }
 }
 
+/// Whether a fault is one of those that show a weakness.
+type IsFault = fn(&Fault) -> bool;
+
 /// Each weakness that is built in on purpose shows within some seeds.
 #[test]
 fn weaknesses_are_noticed() {
@@ -99,7 +102,7 @@ fn weaknesses_are_noticed() {
     let strangers = |fault: &Fault| is_damage(fault, Damage::Foreign);
     let losses =
         |fault: &Fault| is_damage(fault, Damage::Shortened) || is_damage(fault, Damage::Deleted);
-    let cases: [(Sabotage, fn(&Fault) -> bool); 3] = [
+    let cases: [(Sabotage, IsFault); 3] = [
         (Sabotage::SkipChecksum, flips),
         (Sabotage::AcceptDirectory, strangers),
         (Sabotage::IgnoreLength, losses),

@@ -52,11 +52,14 @@ impl Rpc {
             return;
         }
         let failed = self.introduce(&unknown, deadline);
+        // A server that cannot be met may have used up the time of the others: then it is the one to name.
+        let late = Instant::now() >= deadline;
         for flight in flights.iter_mut().filter(|flight| flight.is_open()) {
-            let found = failed
+            let own = failed
                 .iter()
                 .find(|(server, _)| *server == flight.call.server);
-            if let Some((_, trouble)) = found {
+            let other = failed.first().filter(|_| late);
+            if let Some((_, trouble)) = own.or(other) {
                 flight.state = State::Done(Err(trouble.clone()));
             }
         }

@@ -339,11 +339,10 @@ impl Rpc {
             self.forget(flight.call.server, flight.meant);
         }
         let mut again = false;
-        for index in 0..flights.len() {
-            if !refused(&flights[index]) {
+        for flight in flights.iter_mut() {
+            if !refused(flight) {
                 continue;
             }
-            let flight = &mut flights[index];
             let until = Instant::now();
             let said = std::mem::replace(&mut flight.state, State::Waiting { until });
             self.introduce_all(std::slice::from_mut(flight), deadline);

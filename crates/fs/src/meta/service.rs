@@ -652,7 +652,8 @@ impl Reader {
 /// There are no metadata where they should be.
 fn gone(place: &str) -> Failure {
     corrupt(format_args!(
-        "there are no metadata in {place}, where they should be: restore the directory from a backup"
+        "there are no metadata in {place}, where they should be: if its disk is not mounted, mount it; otherwise \
+         restore the directory from a backup"
     ))
 }
 

@@ -31,10 +31,10 @@ pub(super) fn check(own: &ServerIdentity, request: &Request) -> Result<(), Failu
     match request.operation {
         Operation::Hello { .. } => return Ok(()),
         // What it changes need not be right yet.
-        Operation::Enroll { .. } => {
-            if (target.file_system, target.generation) == (here.file_system, here.generation) {
-                return Ok(());
-            }
+        Operation::Enroll { .. }
+            if (target.file_system, target.generation) == (here.file_system, here.generation) =>
+        {
+            return Ok(());
         }
         _ if target == here => return Ok(()),
         _ => {}

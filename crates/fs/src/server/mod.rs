@@ -89,7 +89,7 @@ impl StopHandle {
 }
 
 impl Server {
-    /// Takes the server's directory, which must have been [`format`]ted, and starts to listen.
+    /// Takes the server's directory, which must have been formatted by [`format()`], and starts to listen.
     pub fn start(configuration: &Configuration, name: &str) -> Result<Self, ServerError> {
         let fail = |message: String| ServerError {
             server: name.to_owned(),

@@ -533,9 +533,18 @@ fn a_stopped_server_gives_no_answer() {
     client.storage_status(index).unwrap();
     let pid = Pid::from_raw(fixture.cluster.pid(index).unwrap() as i32).unwrap();
     kill_process(pid, Signal::STOP).unwrap();
+    // A process on another processor goes on until the signal has reached it.
+    while !is_stopped(pid) {
+        std::thread::yield_now();
+    }
     let error = client.storage_status(index).unwrap_err();
     kill_process(pid, Signal::CONT).unwrap();
     assert_eq!(error.errno, Errno::ETIMEDOUT, "{error}");
     says(&error.to_string(), &["no answer within 0.4 s", "io0"]);
     assert!(!error.to_string().contains("we disconnected"), "{error}");
+}
+
+fn is_stopped(pid: rustix::process::Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
+    status.lines().any(|line| line == "State:\tT (stopped)")
 }

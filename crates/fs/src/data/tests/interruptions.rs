@@ -222,7 +222,7 @@ fn what_was_synced_and_not_overwritten_is_readable_after_a_loss_of_power() {
         drop(store);
         let path = place::path(&directory.path().join("objects"), object);
         let choice = noise(seed + 1000, changes.len());
-        lose_power(&path, &changes, |index| choice[index] % 2 == 0);
+        lose_power(&path, &changes, |index| choice[index].is_multiple_of(2));
 
         let boot = Settings {
             boot: 2,
