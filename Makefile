@@ -120,7 +120,8 @@ kill-rounds: ## SIGKILL servers at random moments under load, KILL_ROUNDS times 
 	CAUSEWAY_KILL_ROUNDS=$(KILL_ROUNDS) $(CARGO) test --release --locked -p causeway-fs \
 		--test whole kills -- --nocapture
 
-many: build ## Every verb of the file system on 100,000 files in one directory, and on 1,000 levels of them
+many: build ## Every verb of the file system on 100,000 files in one directory, and on 1,000 levels of them; a full metadata disk ten times
+	CAUSEWAY_FULL_DISK_ROUNDS=10 $(CARGO) test --release --locked -p causeway-fs --test meta_full
 	CAUSEWAY_MANY=100000 $(CARGO) test --release --locked -p causeway-cli --test cli many -- \
 		--nocapture --test-threads=1
 

@@ -13,10 +13,11 @@ fn git(arguments: &[&str]) -> Option<String> {
 }
 
 /// What decides the simulator's results: everything that it is built from.
-const SIMULATOR: [&str; 5] = [
+const SIMULATOR: [&str; 6] = [
     "../sim/src",
     "../sim/profiles",
     "../firmware/src",
+    "../cosched/src",
     "../wire/src",
     "../../Cargo.lock",
 ];

@@ -16,7 +16,9 @@ use meta_support::{dump, findings, list, place, request, time};
 
 const CHILD: &str = "CAUSEWAY_META_FULL_CHILD";
 const DISK_MIB: u64 = 64;
-const ROUNDS: usize = 10;
+/// How often the disk is filled and emptied, unless the environment says otherwise (`make many`).
+const ROUNDS: usize = 3;
+const ROUNDS_VARIABLE: &str = "CAUSEWAY_FULL_DISK_ROUNDS";
 /// Files of one batch, and bytes of each.
 const BATCH: usize = 64;
 const FILE_BYTES: usize = 3000;
@@ -58,8 +60,10 @@ fn child(directory: &Path) {
         ..Settings::default()
     };
     let mut service = Service::open(directory, settings()).expect("opens");
+    let rounds = std::env::var(ROUNDS_VARIABLE)
+        .map_or(ROUNDS, |rounds| rounds.parse().expect("a number of rounds"));
     let mut first = 0;
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let made = fill(&mut service, round);
         println!(
             "round {round}: {made} files, {} KiB used",

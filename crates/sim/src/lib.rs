@@ -11,6 +11,7 @@
 //! | [`am`] | Active Messages, over any port |
 //! | [`programs`] | parallel programs that compute real results: pings, Fourier transform, product of matrices, sort |
 //! | [`substrates`] | programs as coroutines on kernel-level and user-level communication (chapter 2) |
+//! | [`coscheduling`] | parallel jobs that share a cluster's processors (chapter 6) |
 //! | [`figures`] | the thesis's figures and tables: points to run, claims to judge |
 //! | [`catalogue`] | all of them, and what is run for each |
 //! | [`scenario`] | experiments of the user's own, in files |
@@ -22,6 +23,7 @@
 
 pub mod am;
 pub mod catalogue;
+pub mod coscheduling;
 pub mod engine;
 pub mod figures;
 pub mod hardware;

@@ -1,6 +1,6 @@
 //! Servers, directories and configurations that are mixed up: an error that names both sides, never other bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -78,13 +78,26 @@ impl Rig {
     /// The server does not start, says these words, and changes nothing in any directory.
     #[track_caller]
     fn refused(&mut self, name: &str, words: &[&str]) {
-        let before = files(self.directory.path());
+        let before = self.files_at_rest();
         let error = match self.serve(name) {
             Err(error) => error.to_string(),
             Ok(()) => panic!("server {name} starts"),
         };
         says(&error, words);
-        assert_eq!(files(self.directory.path()), before, "{error}");
+        let after = self.files_at_rest();
+        let names = before.keys().chain(after.keys());
+        let changed: BTreeSet<&PathBuf> = names
+            .filter(|path| before.get(*path) != after.get(*path))
+            .collect();
+        assert!(changed.is_empty(), "{error}: {changed:?} changed");
+    }
+
+    /// All files but those of running servers, which change them at any time.
+    fn files_at_rest(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let mut found = files(self.directory.path());
+        let running: Vec<PathBuf> = self.running.keys().map(|name| self.home(name)).collect();
+        found.retain(|path, _| !running.iter().any(|home| path.starts_with(home)));
+        found
     }
 
     fn client(&self) -> Client {

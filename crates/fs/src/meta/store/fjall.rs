@@ -283,7 +283,6 @@ fn mend_journals(
     }
 }
 
-/// Has the engine open what is there.
 /// Makes the names of everything below `directory` durable.
 fn sync_directories(directory: &Path) -> std::io::Result<()> {
     for entry in std::fs::read_dir(directory)? {
@@ -295,6 +294,7 @@ fn sync_directories(directory: &Path) -> std::io::Result<()> {
     std::fs::File::open(directory)?.sync_all()
 }
 
+/// Has the engine open what is there.
 fn start(directory: &Path, space: &Space) -> Result<(Database, Keyspace), StoreError> {
     let database = Database::builder(directory)
         .journal_compression(CompressionType::None)
@@ -377,6 +377,13 @@ impl Store for Fjall {
     }
 
     fn commit(&self, batch: &Batch, persist: Persist) -> Result<(), StoreError> {
+        if batch.is_empty() {
+            // The engine gives such a batch a number, but writes nothing that bears it.
+            return match persist {
+                Persist::Process => Ok(()),
+                Persist::Power => self.sync(),
+            };
+        }
         let engine = &self.engine;
         let mut progress = lock(&engine.progress);
         let stamp = Stamp::new(engine.database.seqno(), progress.synced);

@@ -1,0 +1,129 @@
+//! The card's part: which arrivals interrupt the host.
+
+use alloc::vec::Vec;
+
+use crate::Process;
+use crate::strategy::{Settings, Strategy};
+
+/// What the card knows of an endpoint.
+#[derive(Clone, Copy, Debug, Default)]
+struct Endpoint {
+    /// Its process sleeps, or is about to, and wants an interrupt.
+    is_registered: bool,
+    /// When the last message arrived, in nanoseconds.
+    newest_ns: Option<u64>,
+}
+
+/// The network interface's part of a strategy.
+#[derive(Clone, Debug)]
+pub struct Card {
+    strategy: Strategy,
+    endpoints: Vec<Endpoint>,
+    running: Option<Process>,
+}
+
+impl Card {
+    /// A card with so many endpoints, of which none has registered.
+    pub fn new(settings: &Settings, endpoints: usize) -> Self {
+        Self {
+            strategy: settings.strategy,
+            endpoints: alloc::vec![Endpoint::default(); endpoints],
+            running: None,
+        }
+    }
+
+    /// The process of this endpoint wants an interrupt with the next message.
+    pub fn register(&mut self, process: Process) {
+        if let Some(endpoint) = self.endpoints.get_mut(usize::from(process)) {
+            endpoint.is_registered = true;
+        }
+    }
+
+    /// It does not any more.
+    pub fn unregister(&mut self, process: Process) {
+        if let Some(endpoint) = self.endpoints.get_mut(usize::from(process)) {
+            endpoint.is_registered = false;
+        }
+    }
+
+    /// Whether the process has registered.
+    pub fn is_registered(&self, process: Process) -> bool {
+        let endpoint = self.endpoints.get(usize::from(process));
+        endpoint.is_some_and(|endpoint| endpoint.is_registered)
+    }
+
+    /// The host's variable that says what it runs was fetched; none if no process that takes part runs.
+    pub fn sampled(&mut self, running: Option<Process>) {
+        self.running = running;
+    }
+
+    /// A message has arrived. Returns whether the host is to be interrupted: its destination has registered, or, where the
+    /// strategy wants it, does not seem to run. A registration counts once.
+    ///
+    /// A message for an endpoint that does not exist interrupts nobody.
+    pub fn arrived(&mut self, now_ns: u64, process: Process) -> bool {
+        let Some(endpoint) = self.endpoints.get_mut(usize::from(process)) else {
+            return false;
+        };
+        endpoint.newest_ns = Some(now_ns);
+        let was_registered = core::mem::take(&mut endpoint.is_registered);
+        let is_apart = self.strategy.needs_running() && self.running != Some(process);
+        was_registered || is_apart
+    }
+
+    /// When the last message for this endpoint arrived.
+    pub fn newest_ns(&self, process: Process) -> Option<u64> {
+        let endpoint = self.endpoints.get(usize::from(process));
+        endpoint.and_then(|endpoint| endpoint.newest_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn card(strategy: Strategy) -> Card {
+        let settings = Settings {
+            strategy,
+            spin_ns: 1,
+            period_ns: 1,
+            slice_ns: 1,
+        };
+        Card::new(&settings, 3)
+    }
+
+    #[test]
+    fn a_registration_is_good_for_one_interrupt() {
+        let mut card = card(Strategy::SB);
+        assert!(!card.arrived(10, 1));
+        card.register(1);
+        assert!(!card.arrived(20, 2), "another endpoint's message");
+        assert!(card.arrived(30, 1));
+        assert!(!card.arrived(40, 1));
+        card.register(1);
+        card.unregister(1);
+        assert!(!card.arrived(50, 1));
+        assert_eq!(card.newest_ns(1), Some(50));
+        assert_eq!(card.newest_ns(0), None);
+    }
+
+    #[test]
+    fn dynamic_coscheduling_interrupts_when_another_process_seems_to_run() {
+        let mut dynamic = card(Strategy::DCS);
+        assert!(dynamic.arrived(1, 0), "nothing is known to run");
+        dynamic.sampled(Some(0));
+        assert!(!dynamic.arrived(2, 0));
+        assert!(dynamic.arrived(2, 1));
+        let mut periodic = card(Strategy::PB);
+        periodic.sampled(Some(0));
+        assert!(!periodic.arrived(2, 1));
+    }
+
+    #[test]
+    fn endpoints_that_do_not_exist_do_no_harm() {
+        let mut card = card(Strategy::DCS_SB);
+        card.register(9);
+        assert!(!card.arrived(1, 9));
+        assert!(!card.is_registered(9));
+    }
+}

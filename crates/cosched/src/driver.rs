@@ -1,0 +1,336 @@
+//! The driver's part: what is boosted, lowered, blocked and woken.
+
+use crate::Process;
+use crate::shares::Shares;
+use crate::strategy::{Arrival, Pick, Settings, Strategy, Waiting};
+
+/// What the driver sees of a process when it decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Which job it belongs to; the same number on all nodes.
+    pub job: u64,
+    /// It has ended, or is not there yet.
+    pub is_gone: bool,
+    /// It is the one that runs.
+    pub is_running: bool,
+    /// It is blocked: on a message, or on anything else.
+    pub is_asleep: bool,
+    /// It is blocked on a message.
+    pub awaits_message: bool,
+    /// Its endpoint holds a message that its library has not taken.
+    pub has_pending: bool,
+    /// When the last message for it arrived, in nanoseconds.
+    pub newest_ns: Option<u64>,
+    /// Processor time that it has had since it began, in nanoseconds.
+    pub cpu_ns: u64,
+}
+
+/// What is to be done with a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Give it the highest priority, and place it before all others that have it.
+    Boost(Process),
+    /// Give it a priority below that of each other parallel process of the node.
+    Lower(Process),
+    /// Block it until it is woken. The card must already know: register first, then ask the driver.
+    Block(Process),
+    /// Wake it, as the operating system wakes what was blocked.
+    Wake(Process),
+}
+
+/// At most two actions, in their order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Actions([Option<Action>; 2]);
+
+impl Actions {
+    fn one(action: Action) -> Self {
+        Self([Some(action), None])
+    }
+
+    fn two(first: Action, second: Option<Action>) -> Self {
+        Self([Some(first), second])
+    }
+}
+
+impl IntoIterator for Actions {
+    type Item = Action;
+    type IntoIter = core::iter::Flatten<core::array::IntoIter<Option<Action>, 2>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter().flatten()
+    }
+}
+
+/// The driver. Tables of [`View`]s that are passed to it have a place for each process of the node.
+#[derive(Clone, Debug)]
+pub struct Driver {
+    strategy: Strategy,
+    /// Where the next periodic boost begins to look.
+    next: usize,
+    shares: Shares,
+}
+
+/// A process's number; there are never more of them in a table than it holds.
+fn number(place: usize) -> Process {
+    Process::try_from(place).unwrap_or(Process::MAX)
+}
+
+impl Driver {
+    /// A driver that has not done anything yet.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            strategy: settings.strategy,
+            next: 0,
+            shares: Shares::new(settings),
+        }
+    }
+
+    /// A process has spun for as long as it may, and calls. Its endpoint must have been registered with the card before the
+    /// views were made: a message that came in between is either seen here or interrupts.
+    ///
+    /// If it may go on at once, nothing is to be done with it, and its registration is to be withdrawn.
+    pub fn gave_up(&mut self, process: Process, views: &[View]) -> Actions {
+        let view = views.get(usize::from(process)).copied().unwrap_or_default();
+        if view.has_pending {
+            return Actions::default();
+        }
+        match self.strategy.waiting {
+            Waiting::Busy => Actions::default(),
+            Waiting::Block => Actions::one(Action::Block(process)),
+            Waiting::Yield => {
+                // It has no message itself, so that it is another one.
+                let other = self.next_in_turn(views);
+                let boost = other.map(|place| Action::Boost(number(place)));
+                Actions::two(Action::Lower(process), boost)
+            }
+        }
+    }
+
+    /// The card has interrupted for a message to this process.
+    pub fn interrupt(&mut self, process: Process, views: &[View]) -> Actions {
+        let Some(view) = views.get(usize::from(process)) else {
+            return Actions::default();
+        };
+        if view.is_gone || view.is_running {
+            return Actions::default();
+        }
+        let boost = match self.strategy.arrival {
+            Arrival::Interrupt => true,
+            Arrival::Periodic(Pick::Share) => self.shares.is_owner(process),
+            _ => false,
+        };
+        let boost = boost.then_some(Action::Boost(process));
+        match (view.awaits_message, boost) {
+            (true, boost) => Actions::two(Action::Wake(process), boost),
+            // It may be blocked on something else, which no message ends.
+            (false, Some(boost)) if !view.is_asleep => Actions::one(boost),
+            (false, _) => Actions::default(),
+        }
+    }
+
+    /// The periodic function.
+    pub fn period(&mut self, now_ns: u64, views: &[View]) -> Actions {
+        let Arrival::Periodic(pick) = self.strategy.arrival else {
+            return Actions::default();
+        };
+        let sleeper = views
+            .iter()
+            .position(|view| view.awaits_message && view.has_pending && !view.is_gone);
+        if let Some(place) = sleeper {
+            let boost = (pick != Pick::Share).then_some(Action::Boost(number(place)));
+            return Actions::two(Action::Wake(number(place)), boost);
+        }
+        let picked = match pick {
+            Pick::RoundRobin => self.next_in_turn(views),
+            Pick::Newest => newest(views),
+            Pick::Share => self.shares.pick(now_ns, views).map(usize::from),
+        };
+        match picked {
+            Some(place) => Actions::one(Action::Boost(number(place))),
+            None => Actions::default(),
+        }
+    }
+
+    fn next_in_turn(&mut self, views: &[View]) -> Option<usize> {
+        let count = views.len();
+        let mut places = (0..count).map(|step| (self.next + step) % count);
+        let found = places.find(|&place| {
+            let view = &views[place];
+            can_be_boosted(view) && view.has_pending
+        })?;
+        self.next = (found + 1) % count;
+        Some(found)
+    }
+}
+
+fn can_be_boosted(view: &View) -> bool {
+    !view.is_gone && !view.is_asleep
+}
+
+fn newest(views: &[View]) -> Option<usize> {
+    let pending = views
+        .iter()
+        .enumerate()
+        .filter(|(_, view)| can_be_boosted(view) && view.has_pending);
+    let newest = pending.max_by_key(|(_, view)| view.newest_ns)?;
+    Some(newest.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn driver(strategy: Strategy) -> Driver {
+        Driver::new(&Settings {
+            strategy,
+            spin_ns: 300_000,
+            period_ns: 10_000_000,
+            slice_ns: 50_000_000,
+        })
+    }
+
+    fn ready(has_pending: bool, newest_ns: u64) -> View {
+        View {
+            has_pending,
+            newest_ns: Some(newest_ns),
+            ..View::default()
+        }
+    }
+
+    fn blocked(has_pending: bool) -> View {
+        View {
+            is_asleep: true,
+            awaits_message: true,
+            has_pending,
+            ..View::default()
+        }
+    }
+
+    fn list(actions: Actions) -> Vec<Action> {
+        actions.into_iter().collect()
+    }
+
+    #[test]
+    fn periodic_boost_goes_round_over_endpoints_with_messages() {
+        let mut driver = driver(Strategy::PB);
+        let views = [ready(true, 1), ready(false, 2), ready(true, 3)];
+        let boosted: Vec<Action> = (0..4).flat_map(|_| driver.period(0, &views)).collect();
+        assert_eq!(boosted, [0, 2, 0, 2].map(Action::Boost));
+        assert_eq!(list(driver.period(0, &[ready(false, 1)])), []);
+    }
+
+    #[test]
+    fn periodic_boost_by_time_stamps_takes_the_newest() {
+        let mut driver = driver(Strategy::PBT);
+        let views = [ready(true, 1), ready(true, 7), ready(false, 9)];
+        for _ in 0..2 {
+            assert_eq!(list(driver.period(0, &views)), [Action::Boost(1)]);
+        }
+    }
+
+    #[test]
+    fn with_spin_block_sleepers_with_messages_come_first() {
+        let mut driver = driver(Strategy::PB_SB);
+        let views = [ready(true, 1), blocked(false), blocked(true)];
+        assert_eq!(
+            list(driver.period(0, &views)),
+            [Action::Wake(2), Action::Boost(2)]
+        );
+        let views = [ready(true, 1), blocked(false)];
+        assert_eq!(list(driver.period(0, &views)), [Action::Boost(0)]);
+    }
+
+    #[test]
+    fn what_is_blocked_on_a_device_or_gone_is_not_boosted() {
+        let on_device = View {
+            is_asleep: true,
+            has_pending: true,
+            ..View::default()
+        };
+        let gone = View {
+            is_gone: true,
+            has_pending: true,
+            ..View::default()
+        };
+        for strategy in [
+            Strategy::PB,
+            Strategy::PBT,
+            Strategy::PB_SB,
+            Strategy::PB_SY,
+        ] {
+            assert_eq!(list(driver(strategy).period(0, &[on_device, gone])), []);
+        }
+        for process in [0, 1, 2] {
+            let actions = driver(Strategy::DCS_SB).interrupt(process, &[on_device, gone]);
+            assert_eq!(list(actions), []);
+        }
+    }
+
+    #[test]
+    fn only_periodic_strategies_boost_periodically() {
+        for (name, strategy) in Strategy::THESIS {
+            let actions = driver(strategy).period(0, &[ready(true, 1)]);
+            assert_eq!(list(actions).is_empty(), !strategy.is_periodic(), "{name}");
+        }
+    }
+
+    #[test]
+    fn an_interrupt_wakes_and_dynamic_coscheduling_boosts_besides() {
+        let views = [blocked(true), ready(true, 1)];
+        assert_eq!(
+            list(driver(Strategy::SB).interrupt(0, &views)),
+            [Action::Wake(0)]
+        );
+        assert_eq!(
+            list(driver(Strategy::DCS_SB).interrupt(0, &views)),
+            [Action::Wake(0), Action::Boost(0)]
+        );
+        assert_eq!(
+            list(driver(Strategy::DCS).interrupt(1, &views)),
+            [Action::Boost(1)]
+        );
+    }
+
+    #[test]
+    fn the_handler_checks_whether_the_destination_runs_after_all() {
+        let running = View {
+            is_running: true,
+            ..ready(true, 1)
+        };
+        assert_eq!(list(driver(Strategy::DCS).interrupt(0, &[running])), []);
+    }
+
+    #[test]
+    fn a_message_that_came_while_registering_keeps_a_process_from_blocking() {
+        let running = |has_pending| View {
+            is_running: true,
+            ..ready(has_pending, 1)
+        };
+        let mut driver = driver(Strategy::SB);
+        assert_eq!(
+            list(driver.gave_up(0, &[running(false)])),
+            [Action::Block(0)]
+        );
+        assert_eq!(list(driver.gave_up(0, &[running(true)])), []);
+    }
+
+    #[test]
+    fn yielding_lowers_and_boosts_another_with_messages() {
+        let running = View {
+            is_running: true,
+            ..ready(false, 1)
+        };
+        let mut driver = driver(Strategy::SY);
+        let views = [running, ready(false, 2), ready(true, 3)];
+        assert_eq!(
+            list(driver.gave_up(0, &views)),
+            [Action::Lower(0), Action::Boost(2)]
+        );
+        assert_eq!(
+            list(driver.gave_up(0, &views[..2])),
+            [Action::Lower(0)],
+            "no other has messages"
+        );
+    }
+}

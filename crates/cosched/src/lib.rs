@@ -1,0 +1,37 @@
+//! Coscheduling by communication (Nagar, chapter 6): processes of a parallel job run at the same time on their
+//! nodes, because each node decides by what its messages show.
+//!
+//! A strategy says two things: how a process waits for a message, and what the node does when one arrives
+//! ([`strategy`]). Three state machines carry it out, each where the thesis puts it:
+//!
+//! | part | where it runs |
+//! |---|---|
+//! | [`waiter`] | in the process's messaging library: how long to spin, and what then |
+//! | [`card`] | on the network interface: whether an arrival interrupts the host |
+//! | [`driver`] | in the kernel's driver, or a daemon: what to boost, lower, block, wake |
+//! | [`shares`] | within the driver: the strategy that keeps to fair shares, which the thesis leaves open |
+//!
+//! They have no clock and make no system call. Time comes in as nanoseconds of a clock that never goes back, the state of the
+//! node's processes as [`driver::View`]s; out come [`driver::Action`]s, which the caller carries out with its operating
+//! system's means. The simulator and a daemon on a real system run the same code.
+//!
+//! What they deliberately do not do: dispatch processes, keep priorities, count processor time, or send messages. No message
+//! is exchanged between nodes for scheduling.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod card;
+pub mod driver;
+pub mod shares;
+pub mod strategy;
+pub mod waiter;
+
+pub use card::Card;
+pub use driver::{Action, Actions, Driver, View};
+pub use strategy::{Arrival, Pick, Settings, Strategy, Waiting};
+pub use waiter::{Patience, Waiter};
+
+/// A process of this node that takes part, by its place in the node's table. It has one endpoint, of the same number.
+pub type Process = u16;

@@ -1,0 +1,194 @@
+//! Fair boost: coscheduling that keeps to fair shares of the processor.
+//!
+//! The thesis finds that periodic boost favours jobs that communicate, and leaves a criterion of fairness open (§6.2.3, §7).
+//! Here the criterion is: while *n* jobs want the processor, each is to have one *n*th of it, whether it is parallel,
+//! sequential, or waits for a device most of the time.
+//!
+//! Time is cut into slices by a clock that the nodes share (a time protocol's precision, a fraction of a slice, is enough).
+//! Slices go round over the jobs in the order of their numbers, so that nodes with the same jobs boost the same job at the
+//! same time without a message between them. A job that has had more than its share, because others slept in their slices,
+//! gives its slice to the one that has had least.
+
+use alloc::vec::Vec;
+
+use crate::Process;
+use crate::driver::View;
+use crate::strategy::Settings;
+
+/// How many slices a process may be ahead of its share before it gives one up, and how many a sleeper may save up.
+const SLACK: i64 = 2;
+
+/// What is known of a process.
+#[derive(Clone, Copy, Debug, Default)]
+struct Account {
+    /// Processor time that it had had when it was last looked at.
+    cpu_ns: u64,
+    /// Its fair share so far, less what it has had.
+    lag_ns: i64,
+}
+
+/// The accounts of a node's processes.
+#[derive(Clone, Debug)]
+pub struct Shares {
+    slice_ns: u64,
+    last_ns: Option<u64>,
+    accounts: Vec<Account>,
+    owner: Option<Process>,
+}
+
+impl Shares {
+    /// Accounts of a node on which nothing has run.
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            slice_ns: settings.slice_ns.max(1),
+            last_ns: None,
+            accounts: Vec::new(),
+            owner: None,
+        }
+    }
+
+    /// Whether the current slice is this process's.
+    pub fn is_owner(&self, process: Process) -> bool {
+        self.owner == Some(process)
+    }
+
+    /// Brings the accounts up to date and returns the process to boost now: the slice's owner, if it does not sleep.
+    pub fn pick(&mut self, now_ns: u64, views: &[View]) -> Option<Process> {
+        self.settle(now_ns, views);
+        let mut present: Vec<usize> = (0..views.len())
+            .filter(|&place| !views[place].is_gone)
+            .collect();
+        present.sort_by_key(|&place| views[place].job);
+        let slice = now_ns / self.slice_ns;
+        let turn = usize::try_from(slice % present.len().max(1) as u64).ok()?;
+        let owner = *present.get(turn)?;
+        let limit = SLACK * i64::try_from(self.slice_ns).unwrap_or(i64::MAX / SLACK);
+        let chosen = match self.lag(owner) < -limit {
+            true => present
+                .iter()
+                .copied()
+                .filter(|&place| !views[place].is_asleep)
+                .max_by_key(|&place| (self.lag(place), core::cmp::Reverse(place)))
+                .unwrap_or(owner),
+            false => owner,
+        };
+        self.owner = Process::try_from(chosen).ok();
+        self.owner.filter(|_| !views[chosen].is_asleep)
+    }
+
+    fn lag(&self, place: usize) -> i64 {
+        self.accounts.get(place).map_or(0, |account| account.lag_ns)
+    }
+
+    /// Shares out the time since the last look among those that wanted the processor or had it.
+    fn settle(&mut self, now_ns: u64, views: &[View]) {
+        self.accounts.resize(views.len(), Account::default());
+        let elapsed = now_ns.saturating_sub(self.last_ns.unwrap_or(now_ns));
+        self.last_ns = Some(now_ns);
+        let pairs = || views.iter().zip(&self.accounts);
+        let wants = |view: &View, account: &Account| {
+            // A process that waits for a message would compute if its job were further.
+            let sleeps = view.is_asleep && !view.awaits_message;
+            !view.is_gone && (!sleeps || view.cpu_ns > account.cpu_ns)
+        };
+        let wanting = pairs().filter(|(view, account)| wants(view, account));
+        let fair = i64::try_from(elapsed / wanting.count().max(1) as u64).unwrap_or(i64::MAX);
+        let limit = SLACK * i64::try_from(self.slice_ns).unwrap_or(i64::MAX / SLACK);
+        for (view, account) in views.iter().zip(&mut self.accounts) {
+            if view.is_gone {
+                *account = Account::default();
+                continue;
+            }
+            let share = if wants(view, account) { fair } else { 0 };
+            let used = view.cpu_ns.saturating_sub(account.cpu_ns);
+            let used = i64::try_from(used).unwrap_or(i64::MAX);
+            let lag = account.lag_ns.saturating_add(share).saturating_sub(used);
+            account.lag_ns = lag.clamp(-4 * limit, limit);
+            account.cpu_ns = view.cpu_ns;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::Strategy;
+
+    const SLICE_NS: u64 = 50_000_000;
+
+    fn shares() -> Shares {
+        Shares::new(&Settings {
+            strategy: Strategy::FB,
+            spin_ns: 1,
+            period_ns: 10_000_000,
+            slice_ns: SLICE_NS,
+        })
+    }
+
+    /// Runs whatever is picked for `slices`, and returns what each process has had. Sleepers want nothing.
+    fn serve(shares: &mut Shares, views: &mut [View], slices: u64) -> Vec<u64> {
+        let step = SLICE_NS / 5;
+        for period in 0..slices * 5 {
+            let picked = shares.pick(period * step, views);
+            let runs = picked.map(usize::from).or_else(|| {
+                let ready = |view: &View| !view.is_gone && !view.is_asleep;
+                views.iter().position(ready)
+            });
+            if let Some(place) = runs {
+                views[place].cpu_ns += step;
+            }
+        }
+        views.iter().map(|view| view.cpu_ns / SLICE_NS).collect()
+    }
+
+    fn jobs(count: u64) -> Vec<View> {
+        let view = |job| View {
+            job,
+            ..View::default()
+        };
+        (0..count).map(view).collect()
+    }
+
+    #[test]
+    fn nodes_with_the_same_jobs_boost_the_same_job_in_whatever_order_they_know_them() {
+        let (mut one, mut other) = (shares(), shares());
+        let mut turned = jobs(3);
+        turned.rotate_left(1);
+        let straight = jobs(3);
+        for slice in 0..7 {
+            let job = |picked: Option<Process>, views: &[View]| {
+                picked.map(|place| views[usize::from(place)].job)
+            };
+            let now = slice * SLICE_NS;
+            assert_eq!(
+                job(one.pick(now, &straight), &straight),
+                job(other.pick(now, &turned), &turned)
+            );
+        }
+    }
+
+    #[test]
+    fn jobs_that_compute_have_equal_shares() {
+        let had = serve(&mut shares(), &mut jobs(4), 100);
+        assert_eq!(had, [25, 25, 25, 25]);
+    }
+
+    #[test]
+    fn what_a_sleeper_leaves_goes_to_all_others() {
+        let mut views = jobs(3);
+        views[2].is_asleep = true;
+        let had = serve(&mut shares(), &mut views, 300);
+        assert_eq!(had[2], 0);
+        // Without accounts the first process would run in all of the sleeper's slices.
+        assert!(had[0].abs_diff(had[1]) <= 8, "{had:?}");
+    }
+
+    #[test]
+    fn a_job_that_ends_leaves_its_slices() {
+        let mut views = jobs(3);
+        views[1].is_gone = true;
+        let had = serve(&mut shares(), &mut views, 100);
+        assert_eq!(had, [50, 0, 50]);
+        assert_eq!(shares().pick(0, &[]), None);
+    }
+}

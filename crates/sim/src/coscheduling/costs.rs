@@ -1,0 +1,257 @@
+//! What everything in chapter 6 costs, read from a table in which each value names its source.
+
+use causeway_cosched::{Settings, Strategy};
+
+use super::dispatch::{HIGHEST, LEVELS, Row, Table};
+use super::programs::Grain;
+use crate::engine::{NANOSECOND, Time};
+use crate::profile::units::Kind;
+use crate::profile::{FileError, Section, Source};
+
+/// The hosts and their operating system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// How often the dispatcher looks for a higher thread, and for used-up quanta.
+    pub tick: Time,
+    /// How often all threads are raised to the highest level.
+    pub raise: Time,
+    /// From one thread to another.
+    pub switch: Time,
+    /// From the card's signal to the driver's handler.
+    pub interrupt_delay: Time,
+    /// What the handler takes of the processor.
+    pub interrupt: Time,
+    /// A call of the driver that does not return before it has blocked or yielded.
+    pub driver_call: Time,
+    /// The driver's periodic function, for each endpoint.
+    pub look: Time,
+    /// Mean time between a daemon's wake-ups.
+    pub daemon_interval: Time,
+    /// What a daemon computes then.
+    pub daemon_work: Time,
+    /// Jobs begin within so long of the first.
+    pub job_skew: Time,
+    /// A job's processes begin within so long of each other.
+    pub process_skew: Time,
+    /// Clocks differ by at most so much.
+    pub clock_error: Time,
+}
+
+/// Messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Messages {
+    /// What sending takes of the host's processor.
+    pub send: Time,
+    /// What receiving takes of it.
+    pub receive: Time,
+    /// From card to card, besides what the bytes take.
+    pub transit: Time,
+    /// Bytes per second.
+    pub rate: u64,
+    /// Messages to a process that its library has not taken; with more the sender waits. 0 for no limit.
+    pub window: u32,
+    /// Whether a process that waits within a collective operation gives up as one that receives does.
+    pub collectives_give_up: bool,
+    /// What the card's program takes more for a message when it compares the destination with what the host runs.
+    pub compare: Time,
+    /// How often the card fetches what the host runs.
+    pub sample: Time,
+    /// What that takes of the card.
+    pub sample_work: Time,
+}
+
+/// The strategies' times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// How long a process spins.
+    pub spin: Time,
+    /// How often the periodic function is called.
+    pub period: Time,
+    /// A slice of [`causeway_cosched::Pick::Share`].
+    pub slice: Time,
+}
+
+/// The programs' numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grains {
+    /// LIFE with 3.5 % communication.
+    pub life_low: Grain,
+    /// LIFE with 12 %.
+    pub life_high: Grain,
+    /// MG with 26 %.
+    pub mg: Grain,
+    /// LU with 16 %.
+    pub lu: Grain,
+    /// EP with less than 1 %.
+    pub ep: Grain,
+}
+
+/// All of chapter 6's costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// The hosts.
+    pub host: Host,
+    /// The time-sharing class.
+    pub table: Table,
+    /// Messages.
+    pub messages: Messages,
+    /// The strategies.
+    pub times: Times,
+    /// The programs.
+    pub grains: Grains,
+}
+
+fn time(section: &mut Section<'_>, key: &str) -> Result<Time, FileError> {
+    Ok(section.quantity(key, Kind::Time)?.value)
+}
+
+fn positive(section: &mut Section<'_>, key: &str) -> Result<Time, FileError> {
+    Ok(section.positive(key, Kind::Time)?.value)
+}
+
+impl Costs {
+    /// A strategy with its times.
+    pub fn settings(&self, strategy: Strategy) -> Settings {
+        Settings {
+            strategy,
+            spin_ns: self.times.spin / NANOSECOND,
+            period_ns: self.times.period / NANOSECOND,
+            slice_ns: self.times.slice / NANOSECOND,
+        }
+    }
+
+    /// The table that is shipped.
+    pub fn shipped() -> Result<Self, FileError> {
+        let text = include_str!("../../profiles/coscheduling.toml");
+        Self::read("coscheduling.toml", text)
+    }
+
+    /// Reads a table.
+    pub fn read(file: &str, text: &str) -> Result<Self, FileError> {
+        let mut file = Source { file, text }.document()?;
+        let costs = Self {
+            host: host(&mut file)?,
+            table: table(&mut file)?,
+            messages: messages(&mut file)?,
+            times: times(&mut file)?,
+            grains: grains(&mut file)?,
+        };
+        file.finish()?;
+        Ok(costs)
+    }
+}
+
+fn host(file: &mut Section<'_>) -> Result<Host, FileError> {
+    let mut section = file.section("host")?;
+    let host = Host {
+        tick: positive(&mut section, "tick")?,
+        raise: positive(&mut section, "raise")?,
+        switch: time(&mut section, "switch")?,
+        interrupt_delay: time(&mut section, "interrupt_delay")?,
+        interrupt: time(&mut section, "interrupt")?,
+        driver_call: time(&mut section, "driver_call")?,
+        look: time(&mut section, "look")?,
+        daemon_interval: positive(&mut section, "daemon_interval")?,
+        daemon_work: time(&mut section, "daemon_work")?,
+        job_skew: positive(&mut section, "job_skew")?,
+        process_skew: positive(&mut section, "process_skew")?,
+        clock_error: positive(&mut section, "clock_error")?,
+    };
+    section.finish()?;
+    Ok(host)
+}
+
+/// Bands of levels with the same quantum: the first level, and the key's end.
+const QUANTA: [(usize, &str); 6] = [
+    (0, "quantum_0"),
+    (10, "quantum_10"),
+    (20, "quantum_20"),
+    (30, "quantum_30"),
+    (40, "quantum_40"),
+    (59, "quantum_59"),
+];
+/// Bands of levels from which a blocked thread comes back at the same level.
+const WOKEN: [(usize, &str); 6] = [
+    (0, "woken_0"),
+    (10, "woken_10"),
+    (20, "woken_20"),
+    (30, "woken_30"),
+    (40, "woken_40"),
+    (47, "woken_47"),
+];
+
+fn table(file: &mut Section<'_>) -> Result<Table, FileError> {
+    let mut section = file.section("ts_dptbl")?;
+    let mut table: Table = [Row::default(); LEVELS];
+    for (first, key) in QUANTA {
+        let quantum = positive(&mut section, key)?;
+        for row in table.iter_mut().skip(first) {
+            row.quantum = quantum;
+        }
+    }
+    let most = u64::from(HIGHEST);
+    for (first, key) in WOKEN {
+        let woken = section.count(key, 0, most)?.value as u8;
+        for row in table.iter_mut().skip(first) {
+            row.woken = woken;
+        }
+    }
+    let falls = section.count("falls", 1, most)?.value as usize;
+    for (level, row) in table.iter_mut().enumerate().take(LEVELS) {
+        row.expired = level.saturating_sub(falls) as u8;
+    }
+    section.finish()?;
+    Ok(table)
+}
+
+fn messages(file: &mut Section<'_>) -> Result<Messages, FileError> {
+    let mut section = file.section("messages")?;
+    let messages = Messages {
+        send: time(&mut section, "send")?,
+        receive: time(&mut section, "receive")?,
+        transit: time(&mut section, "transit")?,
+        rate: section.positive("rate", Kind::Rate)?.value,
+        window: section.count("window", 0, 1 << 16)?.value as u32,
+        collectives_give_up: section
+            .word("collectives", &[("spin", false), ("give up", true)])?
+            .value,
+        compare: time(&mut section, "compare")?,
+        sample: positive(&mut section, "sample")?,
+        sample_work: time(&mut section, "sample_work")?,
+    };
+    section.finish()?;
+    Ok(messages)
+}
+
+fn times(file: &mut Section<'_>) -> Result<Times, FileError> {
+    let mut section = file.section("strategies")?;
+    let times = Times {
+        spin: positive(&mut section, "spin")?,
+        period: positive(&mut section, "period")?,
+        slice: positive(&mut section, "slice")?,
+    };
+    section.finish()?;
+    Ok(times)
+}
+
+fn grains(file: &mut Section<'_>) -> Result<Grains, FileError> {
+    Ok(Grains {
+        life_low: grain(file, "life_low")?,
+        life_high: grain(file, "life_high")?,
+        mg: grain(file, "mg")?,
+        lu: grain(file, "lu")?,
+        ep: grain(file, "ep")?,
+    })
+}
+
+fn grain(file: &mut Section<'_>, key: &str) -> Result<Grain, FileError> {
+    let mut section = file.section(key)?;
+    let grain = Grain {
+        iterations: section.count("iterations", 1, 1 << 24)?.value as u32,
+        compute: positive(&mut section, "compute")?,
+        message: section.positive("message", Kind::Size)?.value.min(1 << 24) as u32,
+        imbalance: section.count("imbalance", 0, 1_000)?.value,
+    };
+    section.finish()?;
+    Ok(grain)
+}

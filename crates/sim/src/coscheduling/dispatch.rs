@@ -1,0 +1,338 @@
+//! The host's dispatcher: the time-sharing class of Solaris as §6.1.1 describes it.
+//!
+//! 60 levels, the highest first. A thread that has used up its quantum falls to a lower level and goes behind all others there; one
+//! that is preempted keeps its place at the head; one that was blocked comes back at a higher level, at its head; and once
+//! in a while all threads are raised to the highest level, which is what keeps them from starving.
+
+use std::collections::VecDeque;
+
+use crate::engine::Time;
+
+/// Priority levels.
+pub const LEVELS: usize = 60;
+/// The highest of them.
+pub const HIGHEST: u8 = 59;
+
+/// What the class does at one level (a row of `ts_dptbl`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// How long a thread runs before it falls.
+    pub quantum: Time,
+    /// To which level it falls then.
+    pub expired: u8,
+    /// At which level it comes back when it has been blocked.
+    pub woken: u8,
+}
+
+/// The table of the class.
+pub type Table = [Row; LEVELS];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Gone,
+    Asleep,
+    Ready,
+    Running,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Thread {
+    level: u8,
+    left: Time,
+    state: State,
+}
+
+/// A node's threads by priority, and the one that runs.
+#[derive(Clone, Debug)]
+pub struct Dispatcher {
+    table: Table,
+    threads: Vec<Thread>,
+    queues: Vec<VecDeque<u16>>,
+    /// A bit for each level that has a ready thread.
+    occupied: u64,
+    running: Option<u16>,
+}
+
+impl Dispatcher {
+    /// A dispatcher of so many threads, none of which has begun.
+    pub fn new(table: Table, threads: usize) -> Self {
+        let thread = Thread {
+            level: HIGHEST,
+            left: table[usize::from(HIGHEST)].quantum,
+            state: State::Gone,
+        };
+        Self {
+            table,
+            threads: vec![thread; threads],
+            queues: vec![VecDeque::new(); LEVELS],
+            occupied: 0,
+            running: None,
+        }
+    }
+
+    /// The thread that runs.
+    pub fn running(&self) -> Option<u16> {
+        self.running
+    }
+
+    /// A thread's level.
+    pub fn level(&self, thread: u16) -> u8 {
+        self.threads[usize::from(thread)].level
+    }
+
+    /// What is left of a thread's quantum.
+    pub fn left(&self, thread: u16) -> Time {
+        self.threads[usize::from(thread)].left
+    }
+
+    /// Whether the thread has neither ended nor not begun yet.
+    pub fn is_there(&self, thread: u16) -> bool {
+        self.threads[usize::from(thread)].state != State::Gone
+    }
+
+    /// Whether it is blocked.
+    pub fn is_asleep(&self, thread: u16) -> bool {
+        self.threads[usize::from(thread)].state == State::Asleep
+    }
+
+    /// Whether a ready thread has a higher level than the one that runs.
+    pub fn is_outranked(&self) -> bool {
+        let Some(running) = self.running else {
+            return self.occupied != 0;
+        };
+        self.best().is_some_and(|best| best > self.level(running))
+    }
+
+    fn best(&self) -> Option<u8> {
+        self.occupied.checked_ilog2().map(|level| level as u8)
+    }
+
+    fn enqueue(&mut self, thread: u16, at_head: bool) {
+        let known = &mut self.threads[usize::from(thread)];
+        known.state = State::Ready;
+        let level = usize::from(known.level);
+        match at_head {
+            true => self.queues[level].push_front(thread),
+            false => self.queues[level].push_back(thread),
+        }
+        self.occupied |= 1 << level;
+    }
+
+    fn dequeue(&mut self, thread: u16) {
+        let level = usize::from(self.level(thread));
+        self.queues[level].retain(|&queued| queued != thread);
+        if self.queues[level].is_empty() {
+            self.occupied &= !(1 << level);
+        }
+    }
+
+    /// Gives a thread a level, and the whole quantum of it.
+    fn place(&mut self, thread: u16, level: u8) {
+        let known = &mut self.threads[usize::from(thread)];
+        known.level = level;
+        known.left = self.table[usize::from(level)].quantum;
+    }
+
+    /// A thread begins, behind all others of the highest level.
+    pub fn begin(&mut self, thread: u16) {
+        self.place(thread, HIGHEST);
+        self.enqueue(thread, false);
+    }
+
+    /// Lets the first thread of the highest level run, if none does. Returns it.
+    pub fn dispatch(&mut self) -> Option<u16> {
+        if self.running.is_some() {
+            return None;
+        }
+        let level = usize::from(self.best()?);
+        let thread = self.queues[level].pop_front()?;
+        if self.queues[level].is_empty() {
+            self.occupied &= !(1 << level);
+        }
+        self.threads[usize::from(thread)].state = State::Running;
+        self.running = Some(thread);
+        Some(thread)
+    }
+
+    /// The thread that runs has had `time` of the processor.
+    pub fn used(&mut self, time: Time) {
+        if let Some(running) = self.running {
+            let known = &mut self.threads[usize::from(running)];
+            known.left = known.left.saturating_sub(time);
+        }
+    }
+
+    /// The thread that runs makes place for a higher one, and stays first of its level.
+    pub fn preempt(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.enqueue(running, true);
+        }
+    }
+
+    /// The thread that runs has used up its quantum: it falls, and goes behind all others there.
+    pub fn expire(&mut self) {
+        if let Some(running) = self.running.take() {
+            let expired = self.table[usize::from(self.level(running))].expired;
+            self.place(running, expired);
+            self.enqueue(running, false);
+        }
+    }
+
+    /// The thread that runs blocks.
+    pub fn block(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.threads[usize::from(running)].state = State::Asleep;
+        }
+    }
+
+    /// The thread that runs ends.
+    pub fn end(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.threads[usize::from(running)].state = State::Gone;
+        }
+    }
+
+    /// A blocked thread becomes ready: at the level that the table gives it, first there.
+    pub fn wake(&mut self, thread: u16) {
+        if self.is_asleep(thread) {
+            let woken = self.table[usize::from(self.level(thread))].woken;
+            self.place(thread, woken);
+            self.enqueue(thread, true);
+        }
+    }
+
+    /// Raises a thread to the highest level, first there, if it is not blocked.
+    pub fn boost(&mut self, thread: u16) {
+        match self.threads[usize::from(thread)].state {
+            State::Ready => {
+                self.dequeue(thread);
+                self.place(thread, HIGHEST);
+                self.enqueue(thread, true);
+            }
+            State::Running => self.place(thread, HIGHEST),
+            State::Asleep | State::Gone => {}
+        }
+    }
+
+    /// Gives a thread a lower level: of all that are ready there it comes last.
+    pub fn lower(&mut self, thread: u16, level: u8) {
+        match self.threads[usize::from(thread)].state {
+            State::Ready => {
+                self.dequeue(thread);
+                self.place(thread, level);
+                self.enqueue(thread, false);
+            }
+            State::Running => self.place(thread, level),
+            State::Asleep | State::Gone => {}
+        }
+    }
+
+    /// The thread that runs goes behind all others of its level.
+    pub fn give_way(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.enqueue(running, false);
+        }
+    }
+
+    /// Raises all threads to the highest level; among themselves they keep their order.
+    pub fn raise_all(&mut self) {
+        let mut order = VecDeque::new();
+        for queue in self.queues.iter_mut().rev() {
+            order.append(queue);
+        }
+        self.occupied = 0;
+        for thread in 0..self.threads.len() {
+            self.place(thread as u16, HIGHEST);
+        }
+        for thread in order {
+            self.enqueue(thread, false);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::MILLISECOND;
+
+    fn table() -> Table {
+        let mut table: Table = [Row::default(); LEVELS];
+        for (level, row) in table.iter_mut().enumerate() {
+            row.quantum = MILLISECOND * (200 - 3 * level as u64);
+            row.expired = (level as u8).saturating_sub(10);
+            row.woken = 58;
+        }
+        table
+    }
+
+    fn running(dispatcher: &mut Dispatcher) -> u16 {
+        dispatcher.dispatch();
+        dispatcher.running().expect("one is ready")
+    }
+
+    #[test]
+    fn threads_of_a_level_take_turns_and_fall() {
+        let mut dispatcher = Dispatcher::new(table(), 3);
+        for thread in 0..3 {
+            dispatcher.begin(thread);
+        }
+        for thread in [0, 1, 2, 0, 1] {
+            assert_eq!(running(&mut dispatcher), thread);
+            dispatcher.expire();
+        }
+        assert_eq!(dispatcher.level(0), 39);
+        assert_eq!(dispatcher.level(2), 49);
+        assert_eq!(running(&mut dispatcher), 2, "it has the highest level");
+    }
+
+    #[test]
+    fn a_preempted_thread_stays_first_and_keeps_what_is_left() {
+        let mut dispatcher = Dispatcher::new(table(), 3);
+        dispatcher.begin(0);
+        dispatcher.begin(1);
+        assert_eq!(running(&mut dispatcher), 0);
+        dispatcher.used(5 * MILLISECOND);
+        dispatcher.preempt();
+        assert_eq!(running(&mut dispatcher), 0);
+        assert_eq!(dispatcher.left(0), table()[59].quantum - 5 * MILLISECOND);
+    }
+
+    #[test]
+    fn who_was_blocked_comes_back_high_and_first() {
+        let mut dispatcher = Dispatcher::new(table(), 2);
+        dispatcher.begin(0);
+        dispatcher.begin(1);
+        assert_eq!(running(&mut dispatcher), 0);
+        dispatcher.block();
+        assert_eq!(running(&mut dispatcher), 1);
+        dispatcher.expire();
+        running(&mut dispatcher);
+        dispatcher.wake(0);
+        assert_eq!(dispatcher.level(0), 58);
+        assert!(dispatcher.is_outranked());
+        dispatcher.preempt();
+        assert_eq!(running(&mut dispatcher), 0);
+    }
+
+    #[test]
+    fn a_boosted_thread_is_next_and_a_raised_one_keeps_its_order() {
+        let mut dispatcher = Dispatcher::new(table(), 4);
+        for thread in 0..4 {
+            dispatcher.begin(thread);
+        }
+        assert_eq!(running(&mut dispatcher), 0);
+        dispatcher.boost(3);
+        assert!(!dispatcher.is_outranked(), "both are at the highest level");
+        dispatcher.expire();
+        assert_eq!(running(&mut dispatcher), 3);
+        dispatcher.lower(3, 20);
+        assert!(dispatcher.is_outranked());
+        dispatcher.preempt();
+        dispatcher.raise_all();
+        for thread in [1, 2, 0, 3] {
+            assert_eq!(running(&mut dispatcher), thread);
+            dispatcher.end();
+        }
+        assert_eq!(dispatcher.dispatch(), None);
+    }
+}

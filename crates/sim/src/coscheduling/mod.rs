@@ -1,0 +1,23 @@
+//! Chapter 6: parallel jobs that share the processors of a cluster.
+//!
+//! Eight hosts with one processor each run several jobs, of each one process. Their messages pass the hosts by, so
+//! that a host's dispatcher does not know who waits for whom; strategies ([`causeway_cosched`]) give it hints.
+//!
+//! | part | what it holds |
+//! |---|---|
+//! | [`dispatch`] | the host's dispatcher: Solaris's time-sharing class |
+//! | [`programs`] | what the jobs do: LIFE, MG, LU, EP |
+//! | [`workloads`] | which jobs run together |
+//! | [`costs`] | what everything costs, from a profile |
+//! | [`world`] | nodes and messages at work |
+
+pub mod costs;
+pub mod dispatch;
+mod node;
+pub mod programs;
+mod thread;
+pub mod workloads;
+pub mod world;
+
+pub use node::Counts;
+pub use world::{Experiment, JobOutcome, Outcome, Stuck, run};

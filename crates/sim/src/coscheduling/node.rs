@@ -1,0 +1,142 @@
+//! A node: its dispatcher, threads, card and driver.
+
+use causeway_cosched::{Card, Driver, Settings, View};
+
+use super::costs::Costs;
+use super::dispatch::Dispatcher;
+use super::thread::{Doing, Thread};
+use crate::engine::{NANOSECOND, Time};
+
+/// What a node has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Changes from one thread to another.
+    pub switches: u64,
+    /// Interrupts of the card.
+    pub interrupts: u64,
+    /// Boosts that the driver asked for.
+    pub boosts: u64,
+    /// Times that a thread blocked on a message.
+    pub blocks: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) dispatcher: Dispatcher,
+    /// One for each job, then the daemon.
+    pub(super) threads: Vec<Thread>,
+    pub(super) jobs: usize,
+    pub(super) card: Card,
+    pub(super) driver: Driver,
+    /// Changes whenever the end of the running thread's work does.
+    pub(super) piece: u32,
+    /// Changes whenever the end of its quantum does.
+    pub(super) quantum: u32,
+    /// Until when the running thread's time has been accounted for; in the future while the processor does something else.
+    pub(super) since: Time,
+    /// The thread that ran last.
+    pub(super) last: Option<u16>,
+    /// The last moment at which the card fetched what the host runs, and that.
+    sampled: (Time, Option<u16>),
+    /// A look for a higher thread is on its way.
+    pub(super) is_preempting: bool,
+    /// When its ticks are, within a tick.
+    pub(super) phase: Time,
+    /// How much its clock is fast.
+    pub(super) clock_ahead: Time,
+    /// Until when the card sends, and receives.
+    pub(super) egress_until: Time,
+    pub(super) ingress_until: Time,
+    pub(super) counts: Counts,
+}
+
+impl Node {
+    pub(super) fn new(costs: &Costs, settings: &Settings, threads: Vec<Thread>) -> Self {
+        let jobs = threads.len() - 1;
+        Self {
+            dispatcher: Dispatcher::new(costs.table, threads.len()),
+            jobs,
+            card: Card::new(settings, jobs),
+            driver: Driver::new(settings),
+            threads,
+            piece: 0,
+            quantum: 0,
+            since: 0,
+            last: None,
+            sampled: (0, None),
+            is_preempting: false,
+            phase: 0,
+            clock_ahead: 0,
+            egress_until: 0,
+            ingress_until: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The first tick at or after a moment.
+    pub(super) fn tick(&self, at: Time, tick: Time) -> Time {
+        let since = at.saturating_sub(self.phase);
+        self.phase + since.div_ceil(tick) * tick
+    }
+
+    /// Charges the running thread with the time until now.
+    pub(super) fn account(&mut self, now: Time) {
+        if now <= self.since {
+            return;
+        }
+        if let Some(running) = self.dispatcher.running() {
+            let time = now - self.since;
+            self.threads[usize::from(running)].run(time);
+            self.dispatcher.used(time);
+        }
+        self.since = now;
+    }
+
+    /// Before the running thread changes: what the card will have fetched until now.
+    pub(super) fn note_running(&mut self, now: Time, sample: Time) {
+        let last = now / sample * sample;
+        if last > self.sampled.0 {
+            self.sampled = (last, self.dispatcher.running());
+        }
+    }
+
+    /// What the card believes to run.
+    pub(super) fn sample(&mut self, now: Time, sample: Time) {
+        self.note_running(now, sample);
+        let running = self.sampled.1;
+        let parallel = running.filter(|&thread| usize::from(thread) < self.jobs);
+        self.card.sampled(parallel);
+    }
+
+    /// What the driver sees.
+    pub(super) fn views(&self) -> Vec<View> {
+        let running = self.dispatcher.running();
+        self.threads[..self.jobs]
+            .iter()
+            .enumerate()
+            .map(|(place, thread)| {
+                let number = place as u16;
+                View {
+                    job: place as u64,
+                    is_gone: !self.dispatcher.is_there(number),
+                    is_running: running == Some(number),
+                    is_asleep: self.dispatcher.is_asleep(number),
+                    awaits_message: matches!(thread.doing, Doing::Blocked(_)),
+                    has_pending: thread.has_pending(),
+                    newest_ns: self.card.newest_ns(number),
+                    cpu_ns: thread.cpu / NANOSECOND,
+                }
+            })
+            .collect()
+    }
+
+    /// One below the lowest level that another parallel process has.
+    pub(super) fn level_below(&self, thread: u16) -> u8 {
+        let others = (0..self.jobs as u16)
+            .filter(|&other| other != thread && self.dispatcher.is_there(other));
+        let lowest = others.map(|other| self.dispatcher.level(other)).min();
+        lowest
+            .unwrap_or(self.dispatcher.level(thread))
+            .saturating_sub(1)
+    }
+}

@@ -1,0 +1,320 @@
+//! What the jobs do: scripts of computing, sending, receiving and sleeping, one for each of their processes.
+
+use std::sync::Arc;
+
+use crate::engine::{SECOND, Time};
+use crate::workloads::random::Random;
+
+/// Nodes of the platform (§6.2.1).
+pub const NODES: usize = 8;
+
+/// One thing that a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Computes for so long.
+    Compute(Time),
+    /// Sends so many bytes to the process on a node.
+    Send(u8, u32),
+    /// Waits for a message from the process on a node.
+    Receive(u8),
+    /// The same within a collective operation.
+    Meet(u8),
+    /// Blocks for so long, as on a disk.
+    Sleep(Time),
+}
+
+/// A process's way through its program.
+#[derive(Clone, Debug)]
+pub struct Script {
+    body: Arc<[Op]>,
+    at: usize,
+    repeats: u32,
+    /// By how many thousandths a computation may be longer than it says.
+    imbalance: u64,
+    random: Random,
+}
+
+/// Goes over what is left to do.
+impl Iterator for Script {
+    type Item = Op;
+
+    fn next(&mut self) -> Option<Op> {
+        while self.at == self.body.len() {
+            self.repeats = self.repeats.checked_sub(1)?;
+            self.at = 0;
+            if self.body.is_empty() {
+                return None;
+            }
+        }
+        if self.repeats == 0 {
+            return None;
+        }
+        let op = self.body[self.at];
+        self.at += 1;
+        Some(match op {
+            Op::Compute(time) => {
+                let most = time / 1_000 * self.imbalance;
+                Op::Compute(time + self.random.below(most.max(1)))
+            }
+            other => other,
+        })
+    }
+}
+
+/// A program: what each rank repeats, and how often.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Its name.
+    pub name: String,
+    /// The ops of each rank; rank *r* runs on node *r*. A rank without ops is not there.
+    bodies: Vec<Arc<[Op]>>,
+    repeats: u32,
+    imbalance: u64,
+}
+
+impl Program {
+    /// A program of one's own.
+    pub fn new(name: &str, bodies: Vec<Vec<Op>>, repeats: u32, imbalance: u64) -> Self {
+        Self {
+            name: name.to_owned(),
+            bodies: bodies.into_iter().map(Arc::from).collect(),
+            repeats,
+            imbalance,
+        }
+    }
+
+    /// A script of the process on a node, if there is one.
+    pub fn script(&self, node: usize, seed: u64) -> Option<Script> {
+        let body = self.bodies.get(node).filter(|body| !body.is_empty())?;
+        Some(Script {
+            body: Arc::clone(body),
+            at: 0,
+            repeats: self.repeats,
+            imbalance: self.imbalance,
+            random: Random::new(seed),
+        })
+    }
+
+    /// What a rank computes on average, from the beginning to the end.
+    pub fn computes(&self) -> Time {
+        let of = |op: &Op| match op {
+            Op::Compute(time) => time + time / 2_000 * self.imbalance,
+            _ => 0,
+        };
+        let ranks = self.bodies.iter().filter(|body| !body.is_empty());
+        let all: Time = ranks.clone().flat_map(|body| body.iter()).map(of).sum();
+        all / ranks.count().max(1) as u64 * u64::from(self.repeats)
+    }
+
+    /// The same program, a part of it: `repeats` over `divisor`.
+    pub fn shortened(mut self, divisor: u32) -> Self {
+        self.repeats = (self.repeats / divisor.max(1)).max(1);
+        self
+    }
+}
+
+/// What a program's numbers are (the profile's sections of programs).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grain {
+    /// Iterations.
+    pub iterations: u32,
+    /// What a rank computes in each.
+    pub compute: Time,
+    /// The longest message of an iteration, in bytes.
+    pub message: u32,
+    /// By how many thousandths computations differ between ranks.
+    pub imbalance: u64,
+}
+
+fn rank(number: usize) -> u8 {
+    number as u8
+}
+
+/// Both sides send, then both receive.
+fn exchange(ops: &mut Vec<Op>, partner: usize, bytes: u32) {
+    ops.push(Op::Send(rank(partner), bytes));
+    ops.push(Op::Receive(rank(partner)));
+}
+
+/// A barrier or a sum over all: with partners at distances 1, 2 and 4.
+fn combine(ops: &mut Vec<Op>, me: usize, bytes: u32) {
+    for distance in [1, 2, 4] {
+        ops.push(Op::Send(rank(me ^ distance), bytes));
+        ops.push(Op::Meet(rank(me ^ distance)));
+    }
+}
+
+/// Bytes of a barrier's message, and of a sum's.
+const SMALL: u32 = 8;
+
+/// LIFE: ranks lie on a torus of 2 by 4; each exchanges its sub-matrix's borders with its four neighbours, computes the next
+/// generation, and meets all others in a barrier.
+pub fn life(name: &str, grain: Grain) -> Program {
+    let body = |me: usize| {
+        let (row, column) = (me / 4, me % 4);
+        let across = [row * 4 + (column + 1) % 4, row * 4 + (column + 3) % 4];
+        let other_row = (1 - row) * 4 + column;
+        let mut ops = Vec::new();
+        for to in across {
+            ops.push(Op::Send(rank(to), grain.message));
+        }
+        // Both vertical neighbours are the same rank; a border there is half as long.
+        for _ in 0..2 {
+            ops.push(Op::Send(rank(other_row), grain.message / 2));
+        }
+        for from in across.into_iter().chain([other_row, other_row]) {
+            ops.push(Op::Receive(rank(from)));
+        }
+        ops.push(Op::Compute(grain.compute));
+        combine(&mut ops, me, SMALL);
+        ops
+    };
+    let bodies = (0..NODES).map(body).collect();
+    Program::new(name, bodies, grain.iterations, grain.imbalance)
+}
+
+/// Grids of MG on one rank, from the finest to the coarsest.
+const GRIDS: u32 = 5;
+
+/// MG: V-cycles over grids that halve in each dimension. On each grid faces are exchanged in three dimensions, twice on the way
+/// down and twice on the way up.
+pub fn mg(name: &str, grain: Grain) -> Program {
+    // Each grid has an eighth of the points of the one before.
+    let all: u64 = (0..GRIDS).map(|grid| 8_u64.pow(GRIDS - 1 - grid)).sum();
+    let body = |me: usize| {
+        let mut ops = Vec::new();
+        let down_and_up = (0..GRIDS).chain((0..GRIDS).rev());
+        for grid in down_and_up {
+            let work = grain.compute * 8_u64.pow(GRIDS - 1 - grid) / all / 2;
+            for _ in 0..2 {
+                ops.push(Op::Compute(work / 2));
+                for distance in [1, 2, 4] {
+                    exchange(
+                        &mut ops,
+                        me ^ distance,
+                        (grain.message >> (2 * grid)).max(16),
+                    );
+                }
+            }
+        }
+        combine(&mut ops, me, SMALL);
+        ops
+    };
+    let bodies = (0..NODES).map(body).collect();
+    Program::new(name, bodies, grain.iterations, grain.imbalance)
+}
+
+/// Planes of LU's grid in each sweep.
+const PLANES: u64 = 32;
+
+/// LU: ranks lie on a grid of 2 by 4. A sweep passes a plane after the other from corner to corner, a small message to the
+/// neighbour below and one to the right; then one back.
+pub fn lu(name: &str, grain: Grain) -> Program {
+    let body = |me: usize| {
+        let (row, column) = (me / 4, me % 4);
+        let below = (row == 0).then_some(me + 4);
+        let above = (row == 1).then(|| me - 4);
+        let right = (column < 3).then(|| me + 1);
+        let left = (column > 0).then(|| me - 1);
+        let mut ops = Vec::new();
+        for (from, to) in [
+            ([above, left], [below, right]),
+            ([below, right], [above, left]),
+        ] {
+            for _ in 0..PLANES {
+                for from in from.into_iter().flatten() {
+                    ops.push(Op::Receive(rank(from)));
+                }
+                ops.push(Op::Compute(grain.compute / (2 * PLANES)));
+                for to in to.into_iter().flatten() {
+                    ops.push(Op::Send(rank(to), grain.message));
+                }
+            }
+        }
+        ops
+    };
+    let bodies = (0..NODES).map(body).collect();
+    Program::new(name, bodies, grain.iterations, grain.imbalance)
+}
+
+/// EP: long computing, then some sums over all.
+pub fn ep(name: &str, grain: Grain) -> Program {
+    let body = |me: usize| {
+        let mut ops = vec![Op::Compute(grain.compute); grain.iterations as usize];
+        for _ in 0..3 {
+            combine(&mut ops, me, grain.message);
+        }
+        ops
+    };
+    let bodies = (0..NODES).map(body).collect();
+    Program::new(name, bodies, 1, grain.imbalance)
+}
+
+/// A sequential job: computes on one node, and sends nothing.
+pub fn sequential(name: &str, node: usize, time: Time) -> Program {
+    on_one_node(
+        name,
+        node,
+        vec![Op::Compute(SECOND / 100)],
+        time / (SECOND / 100),
+    )
+}
+
+/// A job on one node that waits for a device most of the time.
+pub fn disk_bound(name: &str, node: usize, compute: Time, sleep: Time, times: u64) -> Program {
+    on_one_node(
+        name,
+        node,
+        vec![Op::Compute(compute), Op::Sleep(sleep)],
+        times,
+    )
+}
+
+fn on_one_node(name: &str, node: usize, ops: Vec<Op>, times: u64) -> Program {
+    let mut bodies = vec![Vec::new(); NODES];
+    bodies[node] = ops;
+    Program::new(name, bodies, u32::try_from(times).unwrap_or(u32::MAX), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether each message that is sent is received, and no more.
+    fn is_closed(program: &Program) -> bool {
+        let mut balance = [[0_i64; NODES]; NODES];
+        for (me, body) in program.bodies.iter().enumerate() {
+            for op in body.iter() {
+                match *op {
+                    Op::Send(to, _) => balance[me][usize::from(to)] += 1,
+                    Op::Receive(from) | Op::Meet(from) => balance[usize::from(from)][me] -= 1,
+                    Op::Compute(_) | Op::Sleep(_) => {}
+                }
+            }
+        }
+        balance.iter().flatten().all(|&count| count == 0)
+    }
+
+    #[test]
+    fn every_message_is_received() {
+        let grain = Grain {
+            iterations: 2,
+            compute: SECOND,
+            message: 4_096,
+            imbalance: 10,
+        };
+        for program in [life, mg, lu, ep].map(|make| make("p", grain)) {
+            assert!(is_closed(&program));
+        }
+    }
+
+    #[test]
+    fn a_script_repeats_its_body_and_ends() {
+        let program = sequential("s", 3, SECOND / 10);
+        assert!(program.script(0, 1).is_none());
+        let mut script = program.script(3, 1).expect("it is there");
+        let ops: Vec<Op> = script.by_ref().collect();
+        assert_eq!(ops, vec![Op::Compute(SECOND / 100); 10]);
+        assert_eq!(script.next(), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! The workloads of Tables 6.2 and 6.3.
+
+use super::costs::Grains;
+use super::programs::{self, Program};
+
+/// A job of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// LIFE with 3.5 % communication.
+    LifeLow,
+    /// LIFE with 12 %.
+    LifeHigh,
+    /// MG with 26 %.
+    Mg,
+    /// LU with 16 %.
+    Lu,
+    /// EP with less than 1 %.
+    Ep,
+}
+
+use Kind::{Ep, LifeHigh, LifeLow, Lu, Mg};
+
+/// Workloads 1 to 12.
+pub const WORKLOADS: [&[Kind]; 12] = [
+    &[LifeLow, LifeLow, LifeLow, LifeLow],
+    &[LifeLow, LifeLow, LifeLow, LifeHigh],
+    &[LifeLow, LifeLow, LifeHigh, LifeHigh],
+    &[LifeLow, LifeHigh, LifeHigh, LifeHigh],
+    &[LifeHigh, LifeHigh, LifeHigh, LifeHigh],
+    &[Ep, Ep, Ep, Ep],
+    &[Mg, Lu, LifeHigh, Ep],
+    &[Mg, Mg, Ep, Ep],
+    &[Mg, Mg, Mg, Mg],
+    &[LifeLow, LifeLow],
+    &[LifeHigh, LifeLow],
+    &[LifeHigh, LifeHigh],
+];
+
+impl Kind {
+    /// Its name, with the part of communication that the thesis gives.
+    pub fn name(self) -> &'static str {
+        match self {
+            LifeLow => "LIFE (3.5 %)",
+            LifeHigh => "LIFE (12 %)",
+            Mg => "MG (26 %)",
+            Lu => "LU (16 %)",
+            Ep => "EP (< 1 %)",
+        }
+    }
+
+    /// Its program.
+    pub fn program(self, grains: &Grains) -> Program {
+        let name = self.name();
+        match self {
+            LifeLow => programs::life(name, grains.life_low),
+            LifeHigh => programs::life(name, grains.life_high),
+            Mg => programs::mg(name, grains.mg),
+            Lu => programs::lu(name, grains.lu),
+            Ep => programs::ep(name, grains.ep),
+        }
+    }
+}
+
+/// The jobs of a workload, from 1; none if there is no such workload.
+pub fn jobs(workload: usize, grains: &Grains) -> Vec<Program> {
+    let kinds = workload
+        .checked_sub(1)
+        .and_then(|place| WORKLOADS.get(place));
+    let kinds = kinds.copied().unwrap_or_default();
+    kinds.iter().map(|kind| kind.program(grains)).collect()
+}
