@@ -189,7 +189,9 @@ fn scrub(
         restart = false;
         let faults = step.faults.into_iter();
         let faults = faults.map(|fault| ServerFault { server, fault }).collect();
-        let found = named(&mut client, faults)?;
+        // Damage of a file that was removed or replaced meanwhile is no loss.
+        let mut found = named(&mut client, faults)?;
+        found.retain(|named| named.raw_path.is_some());
         {
             let mut result = result
                 .lock()
