@@ -3,8 +3,8 @@
 //! Some waits have a limit for the sake of tidiness: a thread that has had nothing to do for long ends, a buffer that
 //! nobody wants any more is freed. When such a limit is over, the loop around the wait looks at everything
 //! anew, and finds what it should have been woken for: a wake-up that was lost shows as a delay that nobody
-//! notices. With the environment variable `CAUSEWAY_WAITS=events`, waits have no such limits, and the message
-//! layer does not spin before it sleeps, so that a lost wake-up is a hang. Limits that stay are those that mean
+//! notices. With the environment variable `CAUSEWAY_WAITS=events`, waits have no such limits, so that a
+//! wake-up that is lost once the message layer has stopped spinning is a hang. Limits that stay are those that mean
 //! something to others: what a caller asked for, retransmission, liveness and connection deadlines.
 
 use std::sync::OnceLock;
