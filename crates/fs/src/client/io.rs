@@ -23,7 +23,7 @@ use crate::distribution::{Layout, MAX_FILE_BYTES};
 /// with it what the time-out means.
 const ROUND_BYTES: u64 = 64 << 20;
 /// How often a call looks again at a file that keeps changing its form under it.
-const FORM_CHANGES: usize = 16;
+pub(super) const FORM_CHANGES: usize = 16;
 
 impl Client {
     /// Reads from `offset` on; fewer bytes than asked only at the end of the file.
@@ -225,95 +225,6 @@ impl Client {
         }
     }
 
-    fn read_round(
-        &mut self,
-        file: &mut File,
-        regions: &[Region],
-        memory: &[Memory],
-    ) -> Result<u64, Trouble> {
-        self.check_access(file, Way::Read)?;
-        for _ in 0..FORM_CHANGES {
-            match &file.node.body {
-                Body::Striped {
-                    truncating: Some(_),
-                    ..
-                } => self.finish_truncation(file)?,
-                Body::Striped { distribution, .. } => {
-                    let distribution = distribution.clone();
-                    let count = self.read_striped(file, &distribution, regions, memory)?;
-                    if let Some(count) = count {
-                        return Ok(count);
-                    }
-                }
-                Body::Stuffed { .. } => {
-                    if let Some(content) = self.stuffed_content(file)? {
-                        return Ok(deliver_content(&content, regions, memory));
-                    }
-                }
-                Body::Directory(_) => return Err(Trouble::local(Errno::EISDIR, "")),
-                Body::Link(_) => return Err(Trouble::local(Errno::EINVAL, "a symbolic link")),
-            }
-        }
-        Err(restless())
-    }
-
-    /// The content of a stuffed file: what came with the opening once, then what the server has. `None`
-    /// if the file is not stuffed any more, which `file` then says.
-    fn stuffed_content(&mut self, file: &mut File) -> Result<Option<Vec<u8>>, Trouble> {
-        if let Some(content) = file.opened_content.take() {
-            return Ok(Some(content));
-        }
-        let operation = Operation::GetNode {
-            object: file.node.object,
-            content: true,
-        };
-        file.see(self.query(operation).and_then(node)?);
-        match &mut file.node.body {
-            Body::Stuffed { content, .. } => Ok(Some(content.take().unwrap_or_default())),
-            _ => Ok(None),
-        }
-    }
-
-    /// `None` if the file was cut meanwhile, which `file` then says.
-    fn read_striped(
-        &mut self,
-        file: &mut File,
-        distribution: &Distribution,
-        regions: &[Region],
-        memory: &[Memory],
-    ) -> Result<Option<u64>, Trouble> {
-        let clock = StageClock::start(self.record_stages);
-        let (planned, calls) = self.data_calls(file, distribution, regions, memory, Way::Read)?;
-        let clock = clock.next(&mut self.stages, "read: plan");
-        let answers = self.rpc.call_all(calls);
-        let clock = clock.next_of(&mut self.stages, &READING, busiest(&answers));
-        let Some(answers) = self.unless_missing(file, answers)? else {
-            return Ok(None);
-        };
-        let mut behind_end = false;
-        for (planned, answer) in planned.iter().zip(answers) {
-            match answer {
-                Answer::Transferred { size, inline, .. } => {
-                    behind_end |= planned.deliver(memory, &inline, size);
-                }
-                other => return Err(unfit(&other)),
-            }
-        }
-        clock.next(&mut self.stages, "read: deliver");
-        let total = regions.iter().map(|region| region.len).sum();
-        if !behind_end && bytes_before(regions, file.node.attributes.size) == total {
-            return Ok(Some(total));
-        }
-        // Behind a datafile's end there is a hole of the file, or nothing; and a datafile may reach
-        // further than the file, if the size of a write was never recorded: only the size tells.
-        let operation = Operation::GetNode {
-            object: file.node.object,
-            content: false,
-        };
-        file.see(self.query(operation).and_then(node)?);
-        Ok(Some(bytes_before(regions, file.node.attributes.size)))
-    }
-
     fn write_round(
         &mut self,
         file: &mut File,
@@ -449,7 +360,7 @@ impl Client {
         Ok(version == known)
     }
 
-    fn data_calls(
+    pub(super) fn data_calls(
         &mut self,
         file: &File,
         distribution: &Distribution,
@@ -482,7 +393,7 @@ impl Client {
     }
 
     /// The configuration's index of a distribution's server.
-    fn io_server(
+    pub(super) fn io_server(
         &mut self,
         distribution: &Distribution,
         position: usize,
@@ -530,7 +441,7 @@ impl Client {
     }
 
     /// Makes the datafiles follow a truncation that the metadata has recorded.
-    fn finish_truncation(&mut self, file: &mut File) -> Result<(), Trouble> {
+    pub(super) fn finish_truncation(&mut self, file: &mut File) -> Result<(), Trouble> {
         let Body::Striped {
             distribution,
             version,
@@ -590,7 +501,7 @@ impl Client {
 
     /// Whether the caller may do this to a file's content. I/O servers know no names and no modes, so
     /// it is decided here, by the node; the owner always may, through a file that is open, as in NFS.
-    fn check_access(&self, file: &File, way: Way) -> Result<(), Trouble> {
+    pub(super) fn check_access(&self, file: &File, way: Way) -> Result<(), Trouble> {
         let (caller, attributes) = (self.rpc.caller(), &file.node.attributes);
         let wanted = match way {
             Way::Read => 0o4,
@@ -614,13 +525,12 @@ impl Client {
 }
 
 /// The stages that the wait for I/O servers consists of: messages, copying, storage.
-type WaitStages = [&'static str; 3];
-const READING: WaitStages = ["read: messages", "read: copy", "read: storage"];
+pub(super) type WaitStages = [&'static str; 3];
 const WRITING: WaitStages = ["write: messages", "write: copy", "write: storage"];
 
 /// Microseconds of copying and of storage at the server that had most to do: the others worked at the
 /// same time.
-fn busiest(answers: &[Result<Answer, Trouble>]) -> (u32, u32) {
+pub(super) fn busiest(answers: &[Result<Answer, Trouble>]) -> (u32, u32) {
     answers
         .iter()
         .filter_map(|answer| match answer {
@@ -717,7 +627,7 @@ fn check_end(end: u64) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn restless() -> Trouble {
+pub(super) fn restless() -> Trouble {
     Trouble::local(
         Errno::EAGAIN,
         "the file kept being cut or moved by others; try again",
@@ -732,28 +642,4 @@ fn now() -> Timestamp {
         seconds: since.as_secs() as i64,
         nanoseconds: since.subsec_nanos(),
     }
-}
-
-/// How many bytes of the regions lie before byte `size`.
-fn bytes_before(regions: &[Region], size: u64) -> u64 {
-    regions
-        .iter()
-        .map(|region| size.saturating_sub(region.offset).min(region.len))
-        .sum()
-}
-
-/// Brings a small file's content into memory; answers how many bytes lay before its end.
-fn deliver_content(content: &[u8], regions: &[Region], memory: &[Memory]) -> u64 {
-    let mut memory = Cutter::new(memory);
-    for region in regions {
-        let mut at = region.offset;
-        for fragment in memory.take(region.len) {
-            fragment.clear();
-            let start = usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
-            let end = start.saturating_add(fragment.len()).min(content.len());
-            fragment.write_at(0, &content[start..end]);
-            at += fragment.len() as u64;
-        }
-    }
-    bytes_before(regions, content.len() as u64)
 }

@@ -18,6 +18,7 @@ mod io;
 mod maintain;
 mod names;
 mod presence;
+mod read;
 mod rpc;
 mod stages;
 mod transfer;

@@ -48,6 +48,7 @@ fn piece(offset: u64, bytes: &[u8]) -> Piece {
             len: bytes.len() as u64,
         }],
         memory: vec![Memory::from_vec(bytes.to_vec())],
+        settled: true,
     }
 }
 
@@ -170,6 +171,7 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                 let piece = Piece {
                     regions: list(&regions),
                     memory: fragments(bytes.clone(), &cuts),
+                    settled: version.is_multiple_of(2),
                 };
                 datafile.write(&piece, &mut scratch, at_least).unwrap();
                 note(&mut model, &regions, &bytes);
@@ -180,6 +182,7 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                 let piece = Piece {
                     regions: list(&regions),
                     memory: memory.clone(),
+                    settled: false,
                 };
                 let found = datafile
                     .read(&piece, &mut scratch, Wait::Allowed, at_least)
@@ -368,6 +371,7 @@ fn disjoint_sieved_and_plain_writers_do_not_disturb_each_other() {
                         let piece = Piece {
                             regions: regions.to_vec(),
                             memory: vec![bytes.into()],
+                            settled: writer % 2 == 0,
                         };
                         datafile.write(&piece, &mut scratch, 0).unwrap();
                     }

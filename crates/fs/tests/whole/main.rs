@@ -1,5 +1,6 @@
 //! Whole file systems of real server processes, held to what they promise.
 
+mod altered;
 mod boots;
 mod cluster;
 mod faults;
