@@ -54,7 +54,7 @@ impl Client {
         })
     }
 
-    /// Reads regions, in order, into memory fragments that cover the same number of bytes. Answers how
+    /// Reads regions, in order, into memory fragments that cover the same number of bytes. Returns how
     /// many of the bytes lie before the end of the file; holes, and what lies behind the end, read as
     /// zeros.
     pub fn read_list(
@@ -63,13 +63,9 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<u64, Error> {
-        let mut count = 0;
-        self.in_rounds(regions, memory, |client, regions, memory| {
-            count += client.read_round(file, regions, memory)?;
-            Ok(())
-        })
-        .map_err(|trouble| trouble.during("read", &object_name(file.node.object)))?;
-        Ok(count)
+        check_lists(regions, memory)
+            .and_then(|()| self.read_regions(file, regions, memory))
+            .map_err(|trouble| trouble.during("read", &object_name(file.node.object)))
     }
 
     /// Writes regions, in order, from memory fragments that cover the same number of bytes.
@@ -79,10 +75,13 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<(), Error> {
-        self.in_rounds(regions, memory, |client, regions, memory| {
-            client.write_round(file, regions, memory)
-        })
-        .map_err(|trouble| trouble.during("write", &object_name(file.node.object)))
+        check_lists(regions, memory)
+            .and_then(|()| {
+                in_rounds(regions, memory, |regions, memory| {
+                    self.write_round(file, regions, memory)
+                })
+            })
+            .map_err(|trouble| trouble.during("write", &object_name(file.node.object)))
     }
 
     /// Cuts or grows a file.
@@ -187,42 +186,6 @@ impl Client {
             }
         }
         Err(restless())
-    }
-
-    /// Cuts a list into rounds of at most [`ROUND_BYTES`] and checks it.
-    fn in_rounds(
-        &mut self,
-        regions: &[Region],
-        memory: &[Memory],
-        mut round: impl FnMut(&mut Self, &[Region], &[Memory]) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
-        let mut total: u64 = 0;
-        for region in regions {
-            let end = region.offset.saturating_add(region.len);
-            check_end(end)?;
-            total = total.saturating_add(region.len);
-        }
-        let room: u64 = memory.iter().map(|fragment| fragment.len() as u64).sum();
-        if total != room {
-            let message = format!("the regions have {total} bytes and the memory {room}");
-            return Err(Trouble::local(Errno::EINVAL, message));
-        }
-        if total <= ROUND_BYTES {
-            return if total == 0 {
-                Ok(())
-            } else {
-                round(self, regions, memory)
-            };
-        }
-        let (mut regions, mut memory) = (Cutter::new(regions), Cutter::new(memory));
-        loop {
-            let now = regions.take(ROUND_BYTES);
-            if now.is_empty() {
-                return Ok(());
-            }
-            let len = now.iter().map(|region| region.len).sum();
-            round(self, &now, &memory.take(len))?;
-        }
     }
 
     fn write_round(
@@ -595,8 +558,8 @@ impl File {
         }
     }
 
-    /// A file that was opened just now, with its content if it is small.
-    pub(super) fn fresh(mut node: Node) -> Self {
+    /// A file that was opened to be read once, with its content if it is small.
+    pub(super) fn with_content(mut node: Node) -> Self {
         let opened_content = match &mut node.body {
             Body::Stuffed {
                 content,
@@ -616,6 +579,43 @@ impl File {
     pub(super) fn see(&mut self, node: Node) {
         self.opened_content = None;
         self.node = node;
+    }
+}
+
+/// Whether the regions and the memory have the same number of bytes, and an end.
+fn check_lists(regions: &[Region], memory: &[Memory]) -> Result<(), Trouble> {
+    let mut total: u64 = 0;
+    for region in regions {
+        check_end(region.offset.saturating_add(region.len))?;
+        total = total.saturating_add(region.len);
+    }
+    let room: u64 = memory.iter().map(|fragment| fragment.len() as u64).sum();
+    if total != room {
+        let message = format!("the regions have {total} bytes and the memory {room}");
+        return Err(Trouble::local(Errno::EINVAL, message));
+    }
+    Ok(())
+}
+
+/// Cuts a list into rounds of at most [`ROUND_BYTES`]. There is none for a list without bytes.
+pub(super) fn in_rounds(
+    regions: &[Region],
+    memory: &[Memory],
+    mut round: impl FnMut(&[Region], &[Memory]) -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
+    match regions.iter().map(|region| region.len).sum() {
+        0 => return Ok(()),
+        1..=ROUND_BYTES => return round(regions, memory),
+        _ => {}
+    }
+    let (mut regions, mut memory) = (Cutter::new(regions), Cutter::new(memory));
+    loop {
+        let now = regions.take(ROUND_BYTES);
+        if now.is_empty() {
+            return Ok(());
+        }
+        let len = now.iter().map(|region| region.len).sum();
+        round(&now, &memory.take(len))?;
     }
 }
 

@@ -4,7 +4,7 @@ use causeway_bmi::Memory;
 use causeway_wire::fs::{Answer, Body, Distribution, Errno, Operation, Region, WantedSums};
 
 use super::cutter::Cutter;
-use super::io::{FORM_CHANGES, WaitStages, busiest, restless};
+use super::io::{FORM_CHANGES, WaitStages, busiest, in_rounds, restless};
 use super::names::node;
 use super::rpc::{Trouble, unfit};
 use super::stages::StageClock;
@@ -23,25 +23,35 @@ struct Fetched {
 }
 
 impl Client {
-    pub(super) fn read_round(
+    /// Reads a checked list.
+    pub(super) fn read_regions(
         &mut self,
         file: &mut File,
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<u64, Trouble> {
         self.check_access(file, Way::Read)?;
+        let total = regions.iter().map(|region| region.len).sum();
+        let mut is_fresh = false;
         for _ in 0..FORM_CHANGES {
             match &file.node.body {
                 Body::Striped {
                     truncating: Some(_),
                     ..
                 } => self.finish_truncation(file)?,
+                // The size comes first: what is written after it was looked up may be read in part.
+                Body::Striped { .. }
+                    if !is_fresh && bytes_before(regions, file.node.attributes.size) < total =>
+                {
+                    self.look_again(file)?;
+                    is_fresh = true;
+                }
                 Body::Striped { distribution, .. } => {
                     let distribution = distribution.clone();
-                    let count = self.read_striped(file, &distribution, regions, memory)?;
-                    if let Some(count) = count {
+                    if let Some(count) = self.read_striped(file, &distribution, regions, memory)? {
                         return Ok(count);
                     }
+                    is_fresh = false;
                 }
                 Body::Stuffed { .. } => {
                     if let Some(content) = self.stuffed_content(file)? {
@@ -72,7 +82,8 @@ impl Client {
         }
     }
 
-    /// `None` if the file was cut meanwhile, which `file` then says.
+    /// Reads what lies before the end of the file as it is known, and zeros for the rest. `None` if the file was
+    /// cut meanwhile, which `file` then says.
     fn read_striped(
         &mut self,
         file: &mut File,
@@ -80,6 +91,40 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<Option<u64>, Trouble> {
+        let (inside, into) = before_end(regions, memory, file.node.attributes.size);
+        let mut is_whole = true;
+        let mut behind_end = false;
+        in_rounds(&inside, &into, |regions, memory| {
+            if is_whole {
+                let read = self.read_round(file, distribution, regions, memory)?;
+                is_whole = read.is_some();
+                behind_end |= read.unwrap_or_default();
+            }
+            Ok(())
+        })?;
+        if !is_whole {
+            return Ok(None);
+        }
+        if behind_end {
+            // Behind a datafile's end there is a hole of the file, or it was cut: only the size tells.
+            let known = file.node.attributes.size;
+            self.look_again(file)?;
+            let size = known.min(file.node.attributes.size);
+            before_end(regions, memory, size);
+            return Ok(Some(bytes_before(regions, size)));
+        }
+        Ok(Some(inside.iter().map(|region| region.len).sum()))
+    }
+
+    /// Reads from the datafiles. Returns whether any byte lay behind a datafile's end, or `None` if the file was cut
+    /// meanwhile, which `file` then says.
+    fn read_round(
+        &mut self,
+        file: &mut File,
+        distribution: &Distribution,
+        regions: &[Region],
+        memory: &[Memory],
+    ) -> Result<Option<bool>, Trouble> {
         let mut altered = 0;
         // Blocks that are written while they are read do not match the stored sums. What does not match the sums
         // of what was sent has changed on the way.
@@ -88,39 +133,14 @@ impl Client {
                 return Ok(None);
             };
             let Some(position) = fetched.altered else {
-                return self.count_read(file, regions, fetched.behind_end).map(Some);
+                return Ok(Some(fetched.behind_end));
             };
-            tracing::debug!(
-                object = file.node.object.0,
-                position,
-                ?sums,
-                "altered blocks"
-            );
+            let object = file.node.object.0;
+            tracing::debug!(object, position, ?sums, "blocks do not match their sums");
             altered = position;
         }
         let server = self.io_server(distribution, altered)?;
         Err(self.rpc.altered(server))
-    }
-
-    /// How many of the bytes that were read lie before the end of the file.
-    fn count_read(
-        &mut self,
-        file: &mut File,
-        regions: &[Region],
-        behind_end: bool,
-    ) -> Result<u64, Trouble> {
-        let total = regions.iter().map(|region| region.len).sum();
-        if !behind_end && bytes_before(regions, file.node.attributes.size) == total {
-            return Ok(total);
-        }
-        // Behind a datafile's end there is a hole of the file, or nothing; and a datafile may reach
-        // further than the file, if the size of a write was never recorded: only the size tells.
-        let operation = Operation::GetNode {
-            object: file.node.object,
-            content: false,
-        };
-        file.see(self.query(operation).and_then(node)?);
-        Ok(bytes_before(regions, file.node.attributes.size))
     }
 
     /// Reads from the datafiles into the memory, and verifies there what comes with sums. `None` if the file was
@@ -165,6 +185,23 @@ impl Client {
     }
 }
 
+/// The part of a list that lies before byte `size`; sets the memory of the rest to zeros.
+fn before_end(regions: &[Region], memory: &[Memory], size: u64) -> (Vec<Region>, Vec<Memory>) {
+    let mut memory = Cutter::new(memory);
+    let (mut inside, mut into) = (Vec::new(), Vec::new());
+    for region in regions {
+        let len = size.saturating_sub(region.offset).min(region.len);
+        if len > 0 {
+            inside.push(Region { len, ..*region });
+            into.extend(memory.take(len));
+        }
+        for behind in memory.take(region.len - len) {
+            behind.clear();
+        }
+    }
+    (inside, into)
+}
+
 /// How many bytes of the regions lie before byte `size`.
 fn bytes_before(regions: &[Region], size: u64) -> u64 {
     regions
@@ -173,7 +210,7 @@ fn bytes_before(regions: &[Region], size: u64) -> u64 {
         .sum()
 }
 
-/// Brings a small file's content into memory; answers how many bytes lay before its end.
+/// Brings a small file's content into memory; returns how many bytes lay before its end.
 fn deliver_content(content: &[u8], regions: &[Region], memory: &[Memory]) -> u64 {
     let mut memory = Cutter::new(memory);
     for region in regions {

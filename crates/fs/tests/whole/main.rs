@@ -4,6 +4,7 @@ mod altered;
 mod boots;
 mod cluster;
 mod faults;
+mod growing;
 mod identity;
 mod integrity;
 mod kills;
