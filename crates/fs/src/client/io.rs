@@ -89,6 +89,7 @@ impl Client {
         let object = file.node.object;
         let attempt = |client: &mut Self, file: &mut File| {
             check_end(size)?;
+            client.will_change(file, &[client.metadata])?;
             let mut tries = 0;
             loop {
                 match client
@@ -126,40 +127,29 @@ impl Client {
         };
         file.see(self.query(operation).and_then(node)?);
         self.flush_datafiles(file)?;
-        if let Body::Striped { distribution, .. } = &file.node.body {
-            let servers = self.io_servers(distribution)?;
-            if file.written.is_some() {
-                self.look_at_boots(&servers)?;
-            }
-            if file
-                .written
-                .as_ref()
-                .is_some_and(|written| written.losses < self.boots.losses())
-            {
-                file.written = None;
-                let message = "a server's host has lost power since the file was written, before it \
-                               was synced: write it again";
-                return Err(Trouble::local(Errno::EIO, message));
-            }
-            // The size was acknowledged before it was durable, so it is told again, in case power was
-            // lost since; unless a truncation came, which was durable and took the size along.
-            if let Some(written) = file
-                .written
-                .as_ref()
-                .filter(|w| Some(w.version) == version(&file.node))
-            {
-                let extend = Operation::Extend {
-                    object,
-                    end: written.end,
-                    modified: file.node.attributes.modified,
-                    version: written.version.0,
-                    reached: written.reached.clone(),
-                };
-                file.see(self.mutate(extend).and_then(node)?);
-            }
+        // The size was acknowledged before it was durable, so it is told again, in case power was
+        // lost since; unless a truncation came, which was durable and took the size along.
+        if let Some(written) = file
+            .written
+            .as_ref()
+            .filter(|w| Some(w.version) == version(&file.node))
+        {
+            let extend = Operation::Extend {
+                object,
+                end: written.end,
+                modified: file.node.attributes.modified,
+                version: written.version.0,
+                reached: written.reached.clone(),
+            };
+            file.see(self.mutate(extend).and_then(node)?);
         }
         self.query(Operation::Commit).and_then(done)?;
-        file.written = None;
+        let servers = match &file.node.body {
+            Body::Striped { distribution, .. } => self.io_servers(distribution)?,
+            _ => Vec::new(),
+        };
+        self.check_losses(file, &servers)?;
+        (file.unsynced_since, file.written) = (None, None);
         Ok(())
     }
 
@@ -235,6 +225,7 @@ impl Client {
         memory: &[Memory],
     ) -> Result<bool, Trouble> {
         let object = file.node.object;
+        self.will_change(file, &[self.metadata])?;
         let mut memory = Cutter::new(memory);
         for region in regions {
             let data: Vec<u8> = memory
@@ -277,8 +268,7 @@ impl Client {
     ) -> Result<bool, Trouble> {
         let clock = StageClock::start(self.record_stages);
         let servers = self.io_servers(distribution)?;
-        self.meet(&servers)?;
-        let losses = self.boots.losses();
+        self.will_change(file, &servers)?;
         let (planned, calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
         let clock = clock.next(&mut self.stages, "write: plan");
         let answers = self.rpc.call_all(calls);
@@ -306,7 +296,6 @@ impl Client {
         clock.next(&mut self.stages, "write: size");
         let version = version(&file.node);
         if let Some(version) = version {
-            let losses = file.written.as_ref().map_or(losses, |w| w.losses);
             let mut written = file
                 .written
                 .take()
@@ -314,7 +303,6 @@ impl Client {
                 .unwrap_or(Written {
                     end,
                     version,
-                    losses,
                     reached: Vec::new(),
                 });
             written.note(end, &reached);
@@ -515,8 +503,6 @@ pub(super) struct Written {
     end: u64,
     /// The truncation that came last before.
     version: Version,
-    /// [`super::boots::Boots::losses`] before the first of it.
-    losses: u64,
     /// How far the datafiles were written.
     reached: Vec<Reach>,
 }
@@ -554,6 +540,7 @@ impl File {
         Self {
             node,
             opened_content: None,
+            unsynced_since: None,
             written: None,
         }
     }
@@ -571,6 +558,7 @@ impl File {
         Self {
             node,
             opened_content,
+            unsynced_since: None,
             written: None,
         }
     }

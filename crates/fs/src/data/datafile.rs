@@ -332,7 +332,7 @@ impl Datafile {
         }
     }
 
-    /// Cuts or grows the datafile, unless a truncation with this or a later `version` was done before.
+    /// Cuts the datafile to at most `size`, unless a truncation with this or a later `version` was done before.
     /// Afterwards it must have `at_least` bytes that it had before.
     pub(super) fn truncate(&self, size: u64, version: u64, at_least: u64) -> Result<()> {
         check_offset(size)?;
@@ -348,7 +348,10 @@ impl Datafile {
         if self.has_sums() && size < now {
             self.cut_sums(size)?;
         }
-        set_len(&self.file, file_len(size))?;
+        // What lies behind the end reads as zeros: a shorter one need not grow, which the disk may not allow.
+        if size < now {
+            set_len(&self.file, file_len(size))?;
+        }
         self.floor.fetch_min(size, Ordering::Relaxed);
         self.scrubbed.fetch_min(size, Ordering::Relaxed);
         // The version comes last: after a crash in between, the truncation is repeated.

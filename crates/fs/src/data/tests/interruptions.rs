@@ -53,7 +53,7 @@ fn carry_out(store: &Store, last: &Last, version: u64, model: &mut Vec<u8>) -> f
             datafile.write(&piece, &mut Scratch::default(), 0)
         }
         Last::Cut(size) => {
-            model.resize(size as usize, 0);
+            model.truncate(size as usize);
             store.truncate(object, size, version, 0)
         }
     }
