@@ -28,7 +28,7 @@ mod verify;
 
 use self::keeper::{Keeper, Progress};
 use self::reclaim::Views;
-use self::space::Space;
+use self::space::{Space, Used};
 use crate::sabotage::{self, Sabotage};
 
 use super::{Batch, Garbage, Pair, Pairs, Persist, Room, Store, StoreError, StoreErrorKind, View};
@@ -389,11 +389,14 @@ impl Engine {
             // The engine begins new journals by itself: the next one may grow to its whole size.
             false => 0,
         };
-        // What is in memory is about to be in tables, and to be merged with them.
         let tree = &self.pairs.tree;
-        let waiting = tree.sealed_memtable_count() as u64 * self.space.sizes.memtable;
-        let tables = self.pairs.disk_space() + tree.active_memtable().size() + waiting;
-        self.space.look(tables, journals, reserve)
+        let sealed = tree.sealed_memtable_count() as u64 * self.space.sizes.memtable;
+        let used = Used {
+            tables: self.pairs.disk_space(),
+            memory: tree.active_memtable().size() + sealed,
+            journals,
+        };
+        self.space.look(used, reserve)
     }
 }
 

@@ -10,10 +10,10 @@
 //!
 //! | disk | in use when full | least free while filled | least free while emptied |
 //! |-----:|-----------------:|------------------------:|-------------------------:|
-//! |   16 |               4.6 |                     2.9 |                     11.4 |
-//! |   24 |               7.4 |                     7.6 |                     15.8 |
-//! |   64 |              20.8 |                    16.7 |                     30.3 |
-//! |  256 |              83.1 |                   101.6 |                    129.2 |
+//! |   16 |               4.4 |                     3.9 |                     11.3 |
+//! |   24 |               7.1 |                     8.8 |                     16.7 |
+//! |   64 |              20.6 |                    22.0 |                     32.6 |
+//! |  256 |              81.7 |                    48.0 |                    129.6 |
 //!
 //! Twice the tables are reserved for merges. With once, a disk of 24 MiB was seen to fill up entirely: a merge that
 //! we had asked for waited for one of the engine's own, whose input still stood there beside its output.
@@ -27,20 +27,22 @@ use rustix::fs::FallocateFlags;
 use super::super::Room;
 
 const MIB: u64 = 1 << 20;
-/// The most that is merged while requests wait, and about the most that the engine merges at once: a level holds at most ten times what
-/// the one above it holds, so that a table of [`MAX_TABLE_BYTES`] is merged with eleven of the next level.
+/// The most that is merged while requests wait, and about the most that the engine merges at once: a level
+/// holds at most ten times what the one above it holds, so that a table of [`MAX_TABLE_BYTES`] is merged
+/// with eleven of the next level.
 pub(super) const MAX_MERGE_BYTES: u64 = 256 * MIB;
 /// The engine begins a new journal behind this many bytes, and removes the old one when its last table
 /// in memory is written out.
 const ENGINE_JOURNAL_BYTES: u64 = 64 * MIB;
 /// On disks from this size on, the engine's journals are left to grow to their usual size.
 const LARGE_DISK_BYTES: u64 = 1 << 30;
+/// Tables are not made larger than this.
 const MAX_TABLE_BYTES: u64 = 16 * MIB;
 /// The smallest disk that metadata are made on: room for some hundred files beside all that is kept free.
 const MIN_DISK_BYTES: u64 = 16 * MIB;
 /// A merge of ours beside one of the engine's own.
 const CONCURRENT_MERGES: u64 = 2;
-/// Tables in memory that may wait to be written out.
+/// Tables in memory that removals may fill before the first of them is merged.
 const WAITING_TABLES: u64 = 3;
 
 /// Sizes that fit a disk, in bytes.
@@ -84,6 +86,15 @@ pub(super) fn disk(directory: &Path) -> io::Result<(u64, u64)> {
     ))
 }
 
+/// What a store consists of, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Used {
+    pub(super) tables: u64,
+    /// Tables in memory, which are on the disk only as journals yet.
+    pub(super) memory: u64,
+    pub(super) journals: u64,
+}
+
 /// The space of one store.
 #[derive(Debug)]
 pub(super) struct Space {
@@ -107,7 +118,7 @@ impl Space {
     /// Fails if no file system can be made here: the disk is too small, or too little of it is free.
     pub(super) fn check_new(&self) -> Result<(), String> {
         let (total, free) = disk(&self.directory).map_err(|error| error.to_string())?;
-        let needed = self.needed(0, 0) + self.sizes.ballast;
+        let needed = self.needed(Used::default()) + self.sizes.ballast;
         // Some file systems do not say how large they are.
         if total > 0 && total < MIN_DISK_BYTES {
             return Err(format!(
@@ -127,23 +138,26 @@ impl Space {
         Ok(())
     }
 
-    /// What must stay free so that everything can be removed, with tables and journals of these sizes.
-    fn needed(&self, tables: u64, journals: u64) -> u64 {
+    /// What must stay free so that everything can be removed. Writing tables out and giving journals back changes
+    /// the free space and this by the same amount: neither makes room, or takes it.
+    fn needed(&self, used: Used) -> u64 {
         let sizes = &self.sizes;
-        CONCURRENT_MERGES * tables.min(MAX_MERGE_BYTES)
+        let merged = used.tables + used.memory;
+        used.memory
+            + CONCURRENT_MERGES * merged.min(MAX_MERGE_BYTES)
             + WAITING_TABLES * sizes.memtable
-            + sizes.journal.saturating_sub(journals)
+            + sizes.journal.saturating_sub(used.journals)
     }
 
     /// How much room there is, with at least `reserve` bytes to be kept free; lets ballast go, or takes it
     /// back.
-    pub(super) fn look(&self, tables: u64, journals: u64, reserve: u64) -> Room {
+    pub(super) fn look(&self, used: Used, reserve: u64) -> Room {
         let Ok((_, free)) = disk(&self.directory) else {
             // Whatever is wrong, the next write says it better.
             return Room::Enough;
         };
         let held = std::fs::metadata(self.ballast()).map_or(0, |file| file.len());
-        let needed = self.needed(tables, journals).max(reserve);
+        let needed = self.needed(used).max(reserve);
         let missing = self.sizes.ballast.saturating_sub(held);
         let piece = self.sizes.ballast / 4;
         if free < piece && held > 0 {
