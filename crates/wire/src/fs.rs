@@ -741,8 +741,10 @@ pub enum Answer {
         objects: u64,
         /// Datafiles whose removal is still to be done.
         removals: u64,
-        /// Object numbers below this have been given out.
+        /// Object numbers below this have been given out…
         numbers: u64,
+        /// … except those in these gaps: first number and end of each (see [`crate::store::Gaps`]).
+        gaps: Vec<(ObjectId, u64)>,
     },
     /// What an I/O server holds.
     StorageStatus {

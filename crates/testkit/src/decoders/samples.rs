@@ -413,6 +413,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             objects: 3,
             removals: 1,
             numbers: 60,
+            gaps: vec![(ObjectId(20), 30)],
         },
         Answer::StorageStatus {
             total: 10,
@@ -565,6 +566,7 @@ pub(super) fn keys() -> Vec<Vec<u8>> {
     [
         store::Key::Superblock,
         store::Key::NextObject,
+        store::Key::Gaps,
         store::Key::Counters,
         store::Key::LayoutEpoch,
         store::Key::Server(3),

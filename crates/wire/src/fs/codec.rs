@@ -134,7 +134,7 @@ variants!(Answer, "answer", {
         findings: texts(MAX_FINDING_BYTES),
         mended: u64,
     },
-    8 => MetadataStatus { objects: u64, removals: u64, numbers: u64 },
+    8 => MetadataStatus { objects: u64, removals: u64, numbers: u64, gaps: list(16) },
     9 => StorageStatus {
         total: u64,
         free: u64,
