@@ -236,6 +236,13 @@ impl Bmi {
         self.methods.slots[method].method.identity(handle)
     }
 
+    /// The scheme of the method that a peer is connected by.
+    pub fn method(&self, addr: Addr) -> Option<&'static str> {
+        let peer = self.core.peers.find(addr.0)?;
+        let (method, _) = self.core.peers[peer].link?;
+        Some(self.methods.slots[method].scheme)
+    }
+
     /// What was chosen for this address, and why.
     pub fn report(&self, addr: Addr) -> Option<PeerReport> {
         let peer = &self.core.peers[self.core.peers.find(addr.0)?];

@@ -3,8 +3,8 @@
 //! [`Memory`] is a counted reference to a span of bytes that stays valid while any clone lives.
 //! An operation keeps a clone until it completes, so a buffer can never be freed under a transfer.
 //! Because another process may write these bytes at any time, they are never borrowed as slices:
-//! they are copied in and out ([`Memory::read_at`], [`Memory::write_at`]) or handed to the kernel
-//! ([`Memory::read_from_file`], [`Memory::write_to_file`]).
+//! they are copied in and out ([`Memory::read_at`], [`Memory::write_at`]), summed ([`Memory::crc32c`]) or handed
+//! to the kernel ([`Memory::read_from_file`], [`Memory::write_to_file`]).
 
 use std::fmt;
 use std::ops::Range;
@@ -304,6 +304,18 @@ impl Memory {
         unsafe {
             std::ptr::copy_nonoverlapping(from.as_ptr(), self.as_ptr().add(offset), from.len());
         }
+    }
+
+    /// The CRC-32C of `len` bytes from `offset` on; while they are being written, of any mixture of them.
+    ///
+    /// # Panics
+    /// If the range is not inside the span.
+    pub fn crc32c(&self, offset: usize, len: usize) -> u32 {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len));
+        // SAFETY: the range is inside the span. The slice exists only while it is summed, and nothing but the
+        // sum depends on what it holds.
+        let bytes = unsafe { std::slice::from_raw_parts(self.as_ptr().add(offset), len) };
+        crc_fast::crc32_iscsi(bytes)
     }
 
     /// Copies all bytes between two spans of one length; they may overlap.

@@ -362,6 +362,7 @@ pub fn transferred(bytes: u64, size: u64, carried: u64) -> Answer {
         copy_us: 0,
         storage_us: 0,
         inline: vec![b'a'; carried as usize],
+        sums: Vec::new(),
     }
 }
 

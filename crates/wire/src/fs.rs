@@ -327,6 +327,8 @@ pub enum Operation {
         regions: Regions,
         /// Where to put it. Empty: at most a few KiB, sent in the answer.
         memory: Vec<RegionDescriptor>,
+        /// Which sums the answer carries, if any.
+        sums: WantedSums,
     },
     /// Writes regions of a datafile from the client's memory. Answers [`Answer::Transferred`].
     Write {
@@ -639,6 +641,20 @@ pub struct Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(pub u16);
 
+/// Which sums of blocks a client wants with what it reads, so that it can verify the blocks where they have arrived.
+/// A server that copies within the host, or keeps no sums, sends none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum WantedSums {
+    /// None: the server verifies.
+    #[default]
+    None,
+    /// Those that are stored; the server does not look at the blocks.
+    Stored,
+    /// Those of the blocks that are sent, which the server verifies as well. For another try: stored sums do not
+    /// match a block that was read while it was written.
+    Sent,
+}
+
 /// An operation's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
@@ -666,6 +682,9 @@ pub enum Answer {
         storage_us: u32,
         /// Small data that was read.
         inline: Vec<u8>,
+        /// Sums of the first whole blocks of the one region that was read, never 0 (see
+        /// [`crate::datafile::Sums`]). The server has verified all blocks that have none.
+        sums: Vec<u32>,
     },
     /// Objects.
     Objects(Vec<ObjectId>),

@@ -324,7 +324,7 @@ impl Worker {
     }
 
     fn check_file(&mut self, remote: &[u8]) -> Outcome<Content> {
-        let mut file = self.timed("open", |client| Ok(client.open(remote)?))?;
+        let mut file = self.timed("open", |client| Ok(client.open_once(remote)?))?;
         let mut hasher = Sha256::new();
         let mut offset = 0;
         let size = file.node.attributes.size;

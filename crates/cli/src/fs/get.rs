@@ -209,7 +209,7 @@ fn to_special(session: &Session, arguments: &Arguments) -> Outcome {
     let mut worker = Worker::new(session)?;
     let progress = Progress::new(&session.output, "get", 0);
     for source in &arguments.sources {
-        let mut file = worker.client.open(&source.0)?;
+        let mut file = worker.client.open_once(&source.0)?;
         let mut target = LocalFile::options()
             .write(true)
             .open(&arguments.destination)
@@ -228,7 +228,7 @@ fn to_special(session: &Session, arguments: &Arguments) -> Outcome {
 
 /// Copies a file to standard output.
 pub(crate) fn write_out(worker: &mut Worker, path: &[u8]) -> Outcome {
-    let mut file = worker.client.open(path)?;
+    let mut file = worker.client.open_once(path)?;
     let mut bytes = Vec::new();
     worker.read_pieces(&mut file, 0, u64::MAX, |piece, _| {
         bytes.resize(piece.len(), 0);

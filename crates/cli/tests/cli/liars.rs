@@ -310,12 +310,11 @@ fn links_that_lead_out_are_links_that_lead_out() {
 fn reads_of_more_or_less_than_was_asked_for_are_refused() {
     let n = FILE_BYTES;
     for (what, answer) in [
-        (
-            "bytes in the reply that were to go to memory",
-            transferred(n, n, n),
-        ),
-        ("fewer bytes", transferred(n - 1, n, 0)),
-        ("more bytes", transferred(u64::MAX, n, 0)),
+        ("fewer bytes than it says", transferred(n, n, n - 1)),
+        ("nothing", transferred(n, n, 0)),
+        ("more bytes than were asked for", transferred(n, n, n + 1)),
+        ("a count of fewer", transferred(n - 1, n, n)),
+        ("a count of more", transferred(u64::MAX, n, n)),
         ("no bytes of many", transferred(0, u64::MAX, 0)),
     ] {
         let place = Place::new(move |operation, _| match operation {

@@ -1,16 +1,16 @@
 //! Whether what was written may have been lost with a server's power before an fsync came.
 //!
 //! A write is acknowledged from the server's page cache. If the server's host then loses power and comes
-//! back, a later fsync finds nothing left to flush and would succeed. So a client remembers each I/O
+//! back, a later fsync finds nothing left to flush and would succeed. So a client remembers each
 //! server's boot identity from before its first write there, and looks again after a flush (what
 //! NFS does with a write verifier). A server process that was merely restarted keeps its host's page
-//! cache, and the identity.
+//! cache, and the identity. That goes for the metadata server as well, which keeps small files.
 
-use causeway_wire::fs::Generation;
+use causeway_wire::fs::{Errno, Generation};
 
-use super::Client;
 use super::introduce::Known;
 use super::rpc::Trouble;
+use super::{Client, File};
 
 /// The boot of a server's host, and the directory that the server has there.
 type Host = (u128, Generation);
@@ -47,7 +47,7 @@ fn host(known: &Known) -> Host {
 
 impl Client {
     /// Learns the boots of servers that are about to be written to.
-    pub(super) fn meet(&mut self, servers: &[usize]) -> Result<(), Trouble> {
+    fn meet(&mut self, servers: &[usize]) -> Result<(), Trouble> {
         self.rpc.introduce_to(servers)?;
         for &server in servers {
             if let Some(known) = self.rpc.known(server) {
@@ -57,8 +57,41 @@ impl Client {
         Ok(())
     }
 
+    /// Before a change of a file at these servers: remembers that an fsync must find their hosts as they are now.
+    pub(super) fn will_change(
+        &mut self,
+        file: &mut File,
+        servers: &[usize],
+    ) -> Result<(), Trouble> {
+        self.meet(servers)?;
+        file.unsynced_since.get_or_insert(self.boots.losses());
+        Ok(())
+    }
+
+    /// Fails if a host has lost power since the file was changed, as far as no fsync came; `servers` and the
+    /// metadata server are asked.
+    pub(super) fn check_losses(
+        &mut self,
+        file: &mut File,
+        servers: &[usize],
+    ) -> Result<(), Trouble> {
+        let Some(losses) = file.unsynced_since else {
+            return Ok(());
+        };
+        let asked: Vec<usize> = servers.iter().copied().chain([self.metadata]).collect();
+        self.look_at_boots(&asked)?;
+        if losses == self.boots.losses() {
+            return Ok(());
+        }
+        (file.unsynced_since, file.written) = (None, None);
+        Err(Trouble::local(
+            Errno::EIO,
+            "a server's host has lost power since the file was written, before it was synced: write it again",
+        ))
+    }
+
     /// Asks servers for their boots.
-    pub(super) fn look_at_boots(&mut self, servers: &[usize]) -> Result<(), Trouble> {
+    fn look_at_boots(&mut self, servers: &[usize]) -> Result<(), Trouble> {
         for (server, greeting) in servers.iter().zip(self.rpc.greet(servers)) {
             let greeting = greeting?;
             let found = (greeting.boot, greeting.identity.generation);

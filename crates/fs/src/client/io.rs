@@ -23,7 +23,7 @@ use crate::distribution::{Layout, MAX_FILE_BYTES};
 /// with it what the time-out means.
 const ROUND_BYTES: u64 = 64 << 20;
 /// How often a call looks again at a file that keeps changing its form under it.
-const FORM_CHANGES: usize = 16;
+pub(super) const FORM_CHANGES: usize = 16;
 
 impl Client {
     /// Reads from `offset` on; fewer bytes than asked only at the end of the file.
@@ -54,7 +54,7 @@ impl Client {
         })
     }
 
-    /// Reads regions, in order, into memory fragments that cover the same number of bytes. Answers how
+    /// Reads regions, in order, into memory fragments that cover the same number of bytes. Returns how
     /// many of the bytes lie before the end of the file; holes, and what lies behind the end, read as
     /// zeros.
     pub fn read_list(
@@ -63,13 +63,9 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<u64, Error> {
-        let mut count = 0;
-        self.in_rounds(regions, memory, |client, regions, memory| {
-            count += client.read_round(file, regions, memory)?;
-            Ok(())
-        })
-        .map_err(|trouble| trouble.during("read", &object_name(file.node.object)))?;
-        Ok(count)
+        check_lists(regions, memory)
+            .and_then(|()| self.read_regions(file, regions, memory))
+            .map_err(|trouble| trouble.during("read", &object_name(file.node.object)))
     }
 
     /// Writes regions, in order, from memory fragments that cover the same number of bytes.
@@ -79,10 +75,13 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<(), Error> {
-        self.in_rounds(regions, memory, |client, regions, memory| {
-            client.write_round(file, regions, memory)
-        })
-        .map_err(|trouble| trouble.during("write", &object_name(file.node.object)))
+        check_lists(regions, memory)
+            .and_then(|()| {
+                in_rounds(regions, memory, |regions, memory| {
+                    self.write_round(file, regions, memory)
+                })
+            })
+            .map_err(|trouble| trouble.during("write", &object_name(file.node.object)))
     }
 
     /// Cuts or grows a file.
@@ -90,6 +89,7 @@ impl Client {
         let object = file.node.object;
         let attempt = |client: &mut Self, file: &mut File| {
             check_end(size)?;
+            client.will_change(file, &[client.metadata])?;
             let mut tries = 0;
             loop {
                 match client
@@ -127,40 +127,29 @@ impl Client {
         };
         file.see(self.query(operation).and_then(node)?)?;
         self.flush_datafiles(file)?;
-        if let Body::Striped { distribution, .. } = &file.node.body {
-            let servers = self.io_servers(distribution)?;
-            if file.written.is_some() {
-                self.look_at_boots(&servers)?;
-            }
-            if file
-                .written
-                .as_ref()
-                .is_some_and(|written| written.losses < self.boots.losses())
-            {
-                file.written = None;
-                let message = "a server's host has lost power since the file was written, before it \
-                               was synced: write it again";
-                return Err(Trouble::local(Errno::EIO, message));
-            }
-            // The size was acknowledged before it was durable, so it is told again, in case power was
-            // lost since; unless a truncation came, which was durable and took the size along.
-            if let Some(written) = file
-                .written
-                .as_ref()
-                .filter(|w| Some(w.version) == version(&file.node))
-            {
-                let extend = Operation::Extend {
-                    object,
-                    end: written.end,
-                    modified: file.node.attributes.modified,
-                    version: written.version.0,
-                    reached: written.reached.clone(),
-                };
-                file.see(self.mutate(extend).and_then(node)?)?;
-            }
+        // The size was acknowledged before it was durable, so it is told again, in case power was
+        // lost since; unless a truncation came, which was durable and took the size along.
+        if let Some(written) = file
+            .written
+            .as_ref()
+            .filter(|w| Some(w.version) == version(&file.node))
+        {
+            let extend = Operation::Extend {
+                object,
+                end: written.end,
+                modified: file.node.attributes.modified,
+                version: written.version.0,
+                reached: written.reached.clone(),
+            };
+            file.see(self.mutate(extend).and_then(node)?)?;
         }
         self.query(Operation::Commit).and_then(done)?;
-        file.written = None;
+        let servers = match &file.node.body {
+            Body::Striped { distribution, .. } => self.io_servers(distribution)?,
+            _ => Vec::new(),
+        };
+        self.check_losses(file, &servers)?;
+        (file.unsynced_since, file.written) = (None, None);
         Ok(())
     }
 
@@ -187,137 +176,6 @@ impl Client {
             }
         }
         Err(restless())
-    }
-
-    /// Cuts a list into rounds of at most [`ROUND_BYTES`] and checks it.
-    fn in_rounds(
-        &mut self,
-        regions: &[Region],
-        memory: &[Memory],
-        mut round: impl FnMut(&mut Self, &[Region], &[Memory]) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
-        let mut total: u64 = 0;
-        for region in regions {
-            let end = region.offset.saturating_add(region.len);
-            check_end(end)?;
-            total = total.saturating_add(region.len);
-        }
-        let room: u64 = memory.iter().map(|fragment| fragment.len() as u64).sum();
-        if total != room {
-            let message = format!("the regions have {total} bytes and the memory {room}");
-            return Err(Trouble::local(Errno::EINVAL, message));
-        }
-        if total <= ROUND_BYTES {
-            return if total == 0 {
-                Ok(())
-            } else {
-                round(self, regions, memory)
-            };
-        }
-        let (mut regions, mut memory) = (Cutter::new(regions), Cutter::new(memory));
-        loop {
-            let now = regions.take(ROUND_BYTES);
-            if now.is_empty() {
-                return Ok(());
-            }
-            let len = now.iter().map(|region| region.len).sum();
-            round(self, &now, &memory.take(len))?;
-        }
-    }
-
-    fn read_round(
-        &mut self,
-        file: &mut File,
-        regions: &[Region],
-        memory: &[Memory],
-    ) -> Result<u64, Trouble> {
-        self.check_access(file, Way::Read)?;
-        for _ in 0..FORM_CHANGES {
-            match &file.node.body {
-                Body::Striped {
-                    truncating: Some(_),
-                    ..
-                } => self.finish_truncation(file)?,
-                Body::Striped { distribution, .. } => {
-                    let distribution = distribution.clone();
-                    let count = self.read_striped(file, &distribution, regions, memory)?;
-                    if let Some(count) = count {
-                        return Ok(count);
-                    }
-                }
-                Body::Stuffed { .. } => {
-                    if let Some(content) = self.stuffed_content(file)? {
-                        return Ok(deliver_content(&content, regions, memory));
-                    }
-                }
-                Body::Directory(_) => return Err(Trouble::local(Errno::EISDIR, "")),
-                Body::Link(_) => return Err(Trouble::local(Errno::EINVAL, "a symbolic link")),
-            }
-        }
-        Err(restless())
-    }
-
-    /// The content of a stuffed file: what came with the opening once, then what the server has. `None`
-    /// if the file is not stuffed any more, which `file` then says.
-    fn stuffed_content(&mut self, file: &mut File) -> Result<Option<Vec<u8>>, Trouble> {
-        if let Some(content) = file.opened_content.take() {
-            return Ok(Some(content));
-        }
-        let operation = Operation::GetNode {
-            object: file.node.object,
-            content: true,
-        };
-        file.see(self.query(operation).and_then(node)?)?;
-        match &mut file.node.body {
-            Body::Stuffed { content, .. } => Ok(Some(content.take().unwrap_or_default())),
-            _ => Ok(None),
-        }
-    }
-
-    /// `None` if the file was cut meanwhile, which `file` then says.
-    fn read_striped(
-        &mut self,
-        file: &mut File,
-        distribution: &Distribution,
-        regions: &[Region],
-        memory: &[Memory],
-    ) -> Result<Option<u64>, Trouble> {
-        let clock = StageClock::start(self.record_stages);
-        let (planned, calls) = self.data_calls(file, distribution, regions, memory, Way::Read)?;
-        let clock = clock.next(&mut self.stages, "read: plan");
-        let answers = self.rpc.call_all(calls);
-        let clock = clock.next_of(&mut self.stages, &READING, busiest(&answers));
-        let Some(answers) = self.unless_missing(file, answers)? else {
-            return Ok(None);
-        };
-        let mut behind_end = false;
-        for (planned, answer) in planned.iter().zip(answers) {
-            match answer {
-                Answer::Transferred {
-                    bytes,
-                    size,
-                    inline,
-                    ..
-                } => {
-                    planned.check_read(bytes, inline.len(), size)?;
-                    behind_end |= planned.deliver(memory, &inline, size);
-                }
-                other => return Err(unfit(&other)),
-            }
-        }
-        clock.next(&mut self.stages, "read: deliver");
-        let total = regions.iter().map(|region| region.len).sum();
-        if !behind_end && bytes_before(regions, file.node.attributes.size) == total {
-            return Ok(Some(total));
-        }
-        // Behind a datafile's end there is a hole of the file, or nothing; and a datafile may reach
-        // further than the file, if the size of a write was never recorded: only the size tells.
-        let operation = Operation::GetNode {
-            object: file.node.object,
-            content: false,
-        };
-        file.see(self.query(operation).and_then(node)?)?;
-        Ok(Some(bytes_before(regions, file.node.attributes.size)))
     }
 
     fn write_round(
@@ -367,6 +225,7 @@ impl Client {
         memory: &[Memory],
     ) -> Result<bool, Trouble> {
         let object = file.node.object;
+        self.will_change(file, &[self.metadata])?;
         let mut memory = Cutter::new(memory);
         for region in regions {
             let data: Vec<u8> = memory
@@ -409,8 +268,7 @@ impl Client {
     ) -> Result<bool, Trouble> {
         let clock = StageClock::start(self.record_stages);
         let servers = self.io_servers(distribution)?;
-        self.meet(&servers)?;
-        let losses = self.boots.losses();
+        self.will_change(file, &servers)?;
         let (planned, calls) = self.data_calls(file, distribution, regions, memory, Way::Write)?;
         let clock = clock.next(&mut self.stages, "write: plan");
         let answers = self.rpc.call_all(calls);
@@ -438,7 +296,6 @@ impl Client {
         clock.next(&mut self.stages, "write: size");
         let version = version(&file.node);
         if let Some(version) = version {
-            let losses = file.written.as_ref().map_or(losses, |w| w.losses);
             let mut written = file
                 .written
                 .take()
@@ -446,7 +303,6 @@ impl Client {
                 .unwrap_or(Written {
                     end,
                     version,
-                    losses,
                     reached: Vec::new(),
                 });
             written.note(end, &reached);
@@ -455,7 +311,7 @@ impl Client {
         Ok(version == known)
     }
 
-    fn data_calls(
+    pub(super) fn data_calls(
         &mut self,
         file: &File,
         distribution: &Distribution,
@@ -488,7 +344,7 @@ impl Client {
     }
 
     /// The configuration's index of a distribution's server.
-    fn io_server(
+    pub(super) fn io_server(
         &mut self,
         distribution: &Distribution,
         position: usize,
@@ -536,7 +392,7 @@ impl Client {
     }
 
     /// Makes the datafiles follow a truncation that the metadata has recorded.
-    fn finish_truncation(&mut self, file: &mut File) -> Result<(), Trouble> {
+    pub(super) fn finish_truncation(&mut self, file: &mut File) -> Result<(), Trouble> {
         let Body::Striped {
             distribution,
             version,
@@ -596,7 +452,7 @@ impl Client {
 
     /// Whether the caller may do this to a file's content. I/O servers know no names and no modes, so
     /// it is decided here, by the node; the owner always may, through a file that is open, as in NFS.
-    fn check_access(&self, file: &File, way: Way) -> Result<(), Trouble> {
+    pub(super) fn check_access(&self, file: &File, way: Way) -> Result<(), Trouble> {
         let (caller, attributes) = (self.rpc.caller(), &file.node.attributes);
         let wanted = match way {
             Way::Read => 0o4,
@@ -620,13 +476,12 @@ impl Client {
 }
 
 /// The stages that the wait for I/O servers consists of: messages, copying, storage.
-type WaitStages = [&'static str; 3];
-const READING: WaitStages = ["read: messages", "read: copy", "read: storage"];
+pub(super) type WaitStages = [&'static str; 3];
 const WRITING: WaitStages = ["write: messages", "write: copy", "write: storage"];
 
 /// Microseconds of copying and of storage at the server that had most to do: the others worked at the
 /// same time.
-fn busiest(answers: &[Result<Answer, Trouble>]) -> (u32, u32) {
+pub(super) fn busiest(answers: &[Result<Answer, Trouble>]) -> (u32, u32) {
     answers
         .iter()
         .filter_map(|answer| match answer {
@@ -648,8 +503,6 @@ pub(super) struct Written {
     end: u64,
     /// The truncation that came last before.
     version: Version,
-    /// [`super::boots::Boots::losses`] before the first of it.
-    losses: u64,
     /// How far the datafiles were written.
     reached: Vec<Reach>,
 }
@@ -687,12 +540,13 @@ impl File {
         Self {
             node,
             opened_content: None,
+            unsynced_since: None,
             written: None,
         }
     }
 
-    /// A file that was opened just now, with its content if it is small.
-    pub(super) fn fresh(mut node: Node) -> Self {
+    /// A file that was opened to be read once, with its content if it is small.
+    pub(super) fn with_content(mut node: Node) -> Self {
         let opened_content = match &mut node.body {
             Body::Stuffed {
                 content,
@@ -704,6 +558,7 @@ impl File {
         Self {
             node,
             opened_content,
+            unsynced_since: None,
             written: None,
         }
     }
@@ -716,6 +571,43 @@ impl File {
     }
 }
 
+/// Whether the regions and the memory have the same number of bytes, and an end.
+fn check_lists(regions: &[Region], memory: &[Memory]) -> Result<(), Trouble> {
+    let mut total: u64 = 0;
+    for region in regions {
+        check_end(region.offset.saturating_add(region.len))?;
+        total = total.saturating_add(region.len);
+    }
+    let room: u64 = memory.iter().map(|fragment| fragment.len() as u64).sum();
+    if total != room {
+        let message = format!("the regions have {total} bytes and the memory {room}");
+        return Err(Trouble::local(Errno::EINVAL, message));
+    }
+    Ok(())
+}
+
+/// Cuts a list into rounds of at most [`ROUND_BYTES`]. There is none for a list without bytes.
+pub(super) fn in_rounds(
+    regions: &[Region],
+    memory: &[Memory],
+    mut round: impl FnMut(&[Region], &[Memory]) -> Result<(), Trouble>,
+) -> Result<(), Trouble> {
+    match regions.iter().map(|region| region.len).sum() {
+        0 => return Ok(()),
+        1..=ROUND_BYTES => return round(regions, memory),
+        _ => {}
+    }
+    let (mut regions, mut memory) = (Cutter::new(regions), Cutter::new(memory));
+    loop {
+        let now = regions.take(ROUND_BYTES);
+        if now.is_empty() {
+            return Ok(());
+        }
+        let len = now.iter().map(|region| region.len).sum();
+        round(&now, &memory.take(len))?;
+    }
+}
+
 fn check_end(end: u64) -> Result<(), Trouble> {
     if end > MAX_FILE_BYTES {
         let message = format!("byte {end} lies behind the largest offset, 2^63 - 1");
@@ -724,7 +616,7 @@ fn check_end(end: u64) -> Result<(), Trouble> {
     Ok(())
 }
 
-fn restless() -> Trouble {
+pub(super) fn restless() -> Trouble {
     Trouble::local(
         Errno::EAGAIN,
         "the file kept being cut or moved by others; try again",
@@ -739,28 +631,4 @@ fn now() -> Timestamp {
         seconds: since.as_secs() as i64,
         nanoseconds: since.subsec_nanos(),
     }
-}
-
-/// How many bytes of the regions lie before byte `size`.
-fn bytes_before(regions: &[Region], size: u64) -> u64 {
-    regions
-        .iter()
-        .map(|region| size.saturating_sub(region.offset).min(region.len))
-        .sum()
-}
-
-/// Brings a small file's content into memory; answers how many bytes lay before its end.
-fn deliver_content(content: &[u8], regions: &[Region], memory: &[Memory]) -> u64 {
-    let mut memory = Cutter::new(memory);
-    for region in regions {
-        let mut at = region.offset;
-        for fragment in memory.take(region.len) {
-            fragment.clear();
-            let start = usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
-            let end = start.saturating_add(fragment.len()).min(content.len());
-            fragment.write_at(0, &content[start..end]);
-            at += fragment.len() as u64;
-        }
-    }
-    bytes_before(regions, content.len() as u64)
 }

@@ -18,6 +18,7 @@ mod io;
 mod maintain;
 mod names;
 mod presence;
+mod read;
 mod rpc;
 mod stages;
 mod transfer;
@@ -54,6 +55,8 @@ pub struct File {
     pub node: Node,
     /// A small file's content as it came with the opening, for the first read.
     opened_content: Option<Vec<u8>>,
+    /// [`boots::Boots::losses`] before the first change that no fsync has made durable.
+    unsynced_since: Option<u64>,
     written: Option<io::Written>,
 }
 

@@ -131,21 +131,30 @@ impl Client {
         .map_err(|trouble| trouble.during("stat", &object_name(object)))
     }
 
-    /// Opens an existing file. A small file's content comes along and serves the first read.
+    /// Opens an existing file.
     pub fn open(&mut self, at: impl Into<Place>) -> Result<File, Error> {
-        let place = at.into();
-        let subject = place.path.clone();
-        self.query(Operation::Lookup {
-            place,
-            follow: true,
-            content: true,
-        })
-        .and_then(node)
-        .map(File::fresh)
-        .map_err(|trouble| trouble.during("open", &subject))
+        self.look_up_file(at.into(), false).map(File::new)
     }
 
-    /// Opens a file by its number: what a walk has met, whatever has become of its name since.
+    /// Opens an existing file to read it once, now: a small file's content comes along and serves the first read,
+    /// which therefore may not return what was written after the opening.
+    pub fn open_once(&mut self, at: impl Into<Place>) -> Result<File, Error> {
+        self.look_up_file(at.into(), true).map(File::with_content)
+    }
+
+    fn look_up_file(&mut self, place: Place, content: bool) -> Result<Node, Error> {
+        let subject = place.path.clone();
+        let operation = Operation::Lookup {
+            place,
+            follow: true,
+            content,
+        };
+        self.query(operation)
+            .and_then(node)
+            .map_err(|trouble| trouble.during("open", &subject))
+    }
+
+    /// As [`Client::open_once`], by the file's number: what a walk has met, whatever has become of its name since.
     pub fn open_object(&mut self, object: ObjectId) -> Result<File, Error> {
         self.query(Operation::GetNode {
             object,
@@ -153,7 +162,7 @@ impl Client {
         })
         .and_then(node)
         .and_then(|node| node_of(object, node))
-        .map(File::fresh)
+        .map(File::with_content)
         .map_err(|trouble| trouble.during("open", &object_name(object)))
     }
 

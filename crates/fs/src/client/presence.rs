@@ -51,7 +51,7 @@ impl Client {
         }
     }
 
-    fn look_again(&mut self, file: &mut File) -> Result<(), Trouble> {
+    pub(super) fn look_again(&mut self, file: &mut File) -> Result<(), Trouble> {
         let operation = Operation::GetNode {
             object: file.node.object,
             content: false,

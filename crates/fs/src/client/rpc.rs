@@ -15,6 +15,7 @@ use causeway_bmi::{
 use causeway_wire::codec::{Wire, Writer};
 use causeway_wire::fs::{
     Answer, Caller, Errno, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Request, Target,
+    WantedSums,
 };
 
 use super::flight::{Attempt, Flight, State, errno_of, results};
@@ -72,6 +73,13 @@ impl Call {
             server,
             body: Body::Plain(operation),
             slot: Some(slot),
+        }
+    }
+
+    /// Has a read ask for sums of blocks.
+    pub(crate) fn want_sums(&mut self, sums: WantedSums) {
+        if let Body::Data(Way::Read, piece) = &mut self.body {
+            piece.sums = sums;
         }
     }
 
@@ -566,6 +574,7 @@ impl Rpc {
                 at_least: piece.at_least,
                 regions,
                 memory,
+                sums: piece.sums,
             },
             Way::Write => Operation::Write {
                 object,
@@ -575,6 +584,16 @@ impl Rpc {
                 inline: piece.inline.clone(),
             },
         })
+    }
+
+    /// The failure of a read whose bytes keep changing between a server and here.
+    pub(super) fn altered(&self, server: usize) -> Trouble {
+        Trouble {
+            errno: Errno::EIO,
+            message: "bytes that the server sent do not match their checksums when they arrive: memory or a                       network on the way is faulty"
+                .to_owned(),
+            server: self.links.get(server).map(Link::describe),
+        }
     }
 
     /// Takes one completion in.

@@ -6,10 +6,12 @@
 //! through a bounce buffer instead, and a small one travels inside the messages.
 
 use causeway_bmi::Memory;
-use causeway_wire::fs::{Distribution, Errno, ObjectId, Reach, Region, Regions};
+use causeway_wire::fs::{Distribution, Errno, ObjectId, Reach, Region, Regions, WantedSums};
 
 use super::rpc::{Trouble, encode_list};
+use crate::data::sums::{BLOCK, sum, sum_in};
 use crate::distribution::{Layout, Share, compact};
+use crate::sabotage::{self, Sabotage};
 
 /// Bytes up to which data travels inside the request or the reply: a message of this size still goes
 /// eagerly on every method.
@@ -57,6 +59,8 @@ pub(crate) struct Piece {
     pub spans: Vec<Span>,
     /// Data of a small write.
     pub inline: Vec<u8>,
+    /// Which sums of blocks a read wants.
+    pub sums: WantedSums,
 }
 
 /// A piece, and what is needed to make sense of its answer.
@@ -135,6 +139,7 @@ fn plan_share(
         fragments: piece_fragments,
         spans,
         inline,
+        sums: WantedSums::None,
     };
     Planned {
         position,
@@ -199,6 +204,32 @@ fn gather(spans: &[Span], fragments: &[Memory], len: u64) -> Memory {
     buffer
 }
 
+/// The sums of the whole blocks of spans that follow each other.
+fn block_sums(spans: &[Memory]) -> impl Iterator<Item = u32> {
+    let mut rest = spans.iter();
+    let mut front = rest.next();
+    let mut used = 0;
+    let mut block = [0; BLOCK];
+    std::iter::from_fn(move || {
+        let mut filled = 0;
+        while let Some(span) = front {
+            let left = span.len() - used;
+            if filled == 0 && left >= BLOCK {
+                used += BLOCK;
+                return Some(sum_in(span, used - BLOCK));
+            }
+            let len = left.min(BLOCK - filled);
+            span.read_at(used, &mut block[filled..filled + len]);
+            (used, filled) = (used + len, filled + len);
+            if filled == BLOCK {
+                return Some(sum(&block));
+            }
+            (front, used) = (rest.next(), 0);
+        }
+        None
+    })
+}
+
 fn slice(fragments: &[Memory], span: &Span) -> Memory {
     let start = span.offset as usize;
     fragments[span.fragment].slice(start..start + span.len as usize)
@@ -240,6 +271,22 @@ impl Planned {
             true => Ok(()),
             false => Err(disagrees("written", bytes, self.share.len)),
         }
+    }
+
+    /// Whether the bytes that a read has fetched are what the sums of its first blocks say, where they are now.
+    pub(crate) fn matches(&self, fragments: &[Memory], sums: &[u32]) -> bool {
+        if sums.is_empty() || sabotage::is_on(Sabotage::SkipChecksum) {
+            return true;
+        }
+        let spans = match &self.bounce {
+            Some(bounce) => vec![bounce.clone()],
+            None => spans(&self.share.memory, fragments)
+                .iter()
+                .map(|span| slice(fragments, span))
+                .collect(),
+        };
+        let mut found = block_sums(&spans);
+        sums.iter().all(|wanted| found.next() == Some(*wanted))
     }
 
     /// Brings what a read has fetched into the caller's memory, and zeroes what lies behind the
@@ -424,6 +471,26 @@ mod tests {
         assert!(large.check_read(90, 90, 100).is_err());
         assert!(large.check_read(1 << 20, 0, 100).is_err());
         assert!(large.check_written(1 << 20).is_ok() && large.check_written(5).is_err());
+    }
+
+    #[test]
+    fn blocks_are_summed_wherever_spans_end() {
+        let bytes: Vec<u8> = (0..5 * BLOCK + 100).map(|at| (at / 7) as u8).collect();
+        let wanted: Vec<u32> = bytes.chunks_exact(BLOCK).map(sum).collect();
+        for cuts in [
+            vec![],
+            vec![0, BLOCK, BLOCK, 3 * BLOCK],
+            vec![1, 2, BLOCK + 1, 2 * BLOCK - 1, 4 * BLOCK + 50],
+            vec![5 * BLOCK],
+        ] {
+            let mut spans = Vec::new();
+            let mut from = 0;
+            for to in cuts.into_iter().chain([bytes.len()]) {
+                spans.push(Memory::from_vec(bytes[from..to].to_vec()));
+                from = to;
+            }
+            assert_eq!(block_sums(&spans).collect::<Vec<_>>(), wanted);
+        }
     }
 
     #[test]

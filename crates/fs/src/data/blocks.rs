@@ -5,14 +5,15 @@
 
 use std::io;
 
+use causeway_sys::memory::Memory;
 use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, Sums, Trust, physical, sums_offset};
-use causeway_wire::fs::Region;
+use causeway_wire::fs::{Region, WantedSums};
 
 use super::datafile::{Datafile, Wait};
-use super::disk::{put, read_full};
+use super::disk::{put, put_memory, read_full};
 use super::fault::{Fault, Result};
-use super::pieces::{Cursor, PART_BYTES, Scratch, Window};
-use super::sums::{BLOCK, SUMS, matches, stored, sum};
+use super::pieces::{Cursor, PART_BYTES, Scratch, Sought, Window};
+use super::sums::{BLOCK, SUMS, is_sum, matches, meant, stored, sum, sum_in};
 use crate::sabotage::{self, Sabotage};
 
 /// Most blocks that one part touches.
@@ -57,7 +58,8 @@ impl Blocks {
 }
 
 impl Datafile {
-    /// Reads and verifies a part into the memory; returns where the data ended.
+    /// Reads and verifies a part into the memory; returns where the data ended. Whole blocks whose sums are
+    /// wanted may be left to the caller to verify.
     pub(super) fn read_blocks(
         &self,
         window: Window<'_>,
@@ -65,8 +67,9 @@ impl Datafile {
         memory: &mut Cursor<'_>,
         scratch: &mut Scratch,
         wait: Wait,
+        wanted: &mut Sought,
     ) -> Result<u64> {
-        if let Some(end) = self.read_whole_blocks(part, memory, wait)? {
+        if let Some(end) = self.read_whole_blocks(part, memory, wait, wanted)? {
             return Ok(end);
         }
         let blocks = Blocks::of(part);
@@ -75,6 +78,10 @@ impl Datafile {
         for region in window.inside(part) {
             let start = (region.offset - blocks.offset()) as usize;
             memory.copy_in(&bytes[start..start + region.len as usize]);
+        }
+        if wanted.which != WantedSums::None {
+            let whole = bytes.chunks_exact(BLOCK).take(part.len as usize / BLOCK);
+            wanted.sums.extend(whole.map(sum));
         }
         Ok(blocks.offset() + found as u64)
     }
@@ -86,24 +93,33 @@ impl Datafile {
         part: Region,
         memory: &mut Cursor<'_>,
         wait: Wait,
+        wanted: &mut Sought,
     ) -> Result<Option<u64>> {
-        let is_whole =
-            part.offset.is_multiple_of(BLOCK_BYTES) && part.len.is_multiple_of(BLOCK_BYTES);
-        let Some(into) = memory.peek(part.len as usize).filter(|_| is_whole) else {
+        let trust = self.trust();
+        let direct = match wanted.which {
+            WantedSums::None => true,
+            WantedSums::Stored => trust == Trust::Latest,
+            WantedSums::Sent => false,
+        };
+        let into = memory.peek(part.len as usize);
+        let Some(into) = into.filter(|_| direct && is_whole(part)) else {
             return Ok(None);
         };
-        let trust = self.trust();
         let mut sums = [0; PART_BLOCKS * SUMS];
         self.load_sums(Blocks::of(part), &mut sums, wait)?;
         let count = self.read_part(&into, part.offset, wait)?;
         into.slice(count..into.len()).clear();
-        // Another process may write the memory: what is judged is a copy, and harm done there is its own.
-        let mut block = [0; BLOCK];
-        for (start, sums) in (0..into.len()).step_by(BLOCK).zip(stored(&sums)) {
-            into.read_at(start, &mut block);
-            if !matches(&block, sums, trust) {
-                return Ok(None);
-            }
+        // The process whose memory this is may write it; harm done there is its own.
+        let starts = (0..into.len()).step_by(BLOCK);
+        let mut blocks = starts.zip(stored(&sums));
+        if wanted.which == WantedSums::Stored {
+            wanted
+                .sums
+                .extend(blocks.map(|(_, sums)| meant(sums.latest)));
+        } else if !sabotage::is_on(Sabotage::SkipChecksum)
+            && !blocks.all(|(start, sums)| is_sum(sum_in(&into, start), sums, trust))
+        {
+            return Ok(None);
         }
         memory.take(into.len());
         Ok(Some(part.offset + count as u64))
@@ -166,20 +182,25 @@ impl Datafile {
         Ok(())
     }
 
-    /// Writes a part from the memory.
+    /// Writes a part from the memory. What is `settled` does not change before the write has ended.
     pub(super) fn write_blocks(
         &self,
         window: Window<'_>,
         part: Region,
         memory: &mut Cursor<'_>,
         scratch: &mut Scratch,
+        settled: bool,
     ) -> Result<()> {
         let blocks = Blocks::of(part);
-        let end = part.offset + part.len;
         let _held = self.ranges.lock(blocks.offset(), blocks.end());
+        let trust = self.trust();
+        let from = memory.peek(part.len as usize);
+        if let Some(from) = from.filter(|_| settled && is_whole(part) && trust == Trust::Latest) {
+            memory.take(part.len as usize);
+            return self.write_whole_blocks(blocks, &from, scratch);
+        }
         let bytes = scratch.take(blocks.count * BLOCK);
         let mut sums = [0; PART_BLOCKS * SUMS];
-        let trust = self.trust();
         if window.regions.len() > 1 {
             self.fetch_held(blocks, bytes, &mut sums)?;
         } else {
@@ -194,25 +215,61 @@ impl Datafile {
         let stored = &mut sums[..blocks.count * SUMS];
         if trust != Trust::Latest {
             // Either of both may be what the block matches: it must stay the one that counts.
-            let found: Vec<u32> = bytes.chunks_exact(BLOCK).map(sum).collect();
-            for (sums, found) in stored.chunks_exact_mut(SUMS).zip(found) {
-                set_latest(sums, found);
+            for (sums, block) in stored.chunks_exact_mut(SUMS).zip(bytes.chunks_exact(BLOCK)) {
+                set_latest(sums, sum(block));
             }
         }
         self.begin_write()?;
-        for region in window.inside(part) {
-            let start = (region.offset - blocks.offset()) as usize;
-            memory.copy_out(&mut bytes[start..start + region.len as usize]);
+        if window.regions.len() > 1 {
+            for region in window.inside(part) {
+                let start = (region.offset - blocks.offset()) as usize;
+                memory.copy_out(&mut bytes[start..start + region.len as usize]);
+            }
         }
-        for (sums, block) in stored.chunks_exact_mut(SUMS).zip(bytes.chunks_exact(BLOCK)) {
+        let mut start = blocks.offset();
+        for (sums, block) in stored
+            .chunks_exact_mut(SUMS)
+            .zip(bytes.chunks_exact_mut(BLOCK))
+        {
+            if window.regions.len() == 1 {
+                // A block is summed while it is in the first-level cache.
+                let from = part.offset.max(start);
+                let to = (part.offset + part.len).min(start + BLOCK_BYTES);
+                memory.copy_out(&mut block[(from - start) as usize..(to - start) as usize]);
+            }
             set_latest(sums, sum(block));
+            start += BLOCK_BYTES;
         }
         let start = (part.offset - blocks.offset()) as usize;
-        let changed = &bytes[start..(end - blocks.offset()) as usize];
+        let changed = &bytes[start..start + part.len as usize];
         let written = put(&self.file, stored, sums_offset(blocks.first))
             .and_then(|()| put(&self.file, changed, physical(part.offset)));
         if let Err(error) = written {
             self.settle(blocks, bytes, stored);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Writes whole blocks straight from where they are. The caller keeps others from writing the blocks, whose
+    /// latest sums are those that count.
+    fn write_whole_blocks(
+        &self,
+        blocks: Blocks,
+        from: &Memory,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let mut sums = [0; PART_BLOCKS * SUMS];
+        self.load_sums(blocks, &mut sums, Wait::Allowed)?;
+        let stored = &mut sums[..blocks.count * SUMS];
+        self.begin_write()?;
+        for (index, sums) in stored.chunks_exact_mut(SUMS).enumerate() {
+            set_latest(sums, sum_in(from, index * BLOCK));
+        }
+        let written = put(&self.file, stored, sums_offset(blocks.first))
+            .and_then(|()| put_memory(&self.file, from, physical(blocks.offset())));
+        if let Err(error) = written {
+            self.settle(blocks, scratch.take(blocks.count * BLOCK), stored);
             return Err(error.into());
         }
         Ok(())
@@ -336,6 +393,11 @@ impl Datafile {
         }
         Ok(())
     }
+}
+
+/// Whether a part consists of whole blocks.
+fn is_whole(part: Region) -> bool {
+    part.offset.is_multiple_of(BLOCK_BYTES) && part.len.is_multiple_of(BLOCK_BYTES)
 }
 
 /// The sums of a block that is known to match.

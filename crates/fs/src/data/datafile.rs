@@ -17,7 +17,7 @@ use causeway_wire::fs::{ObjectId, Region};
 use super::disk::{put, read_full, set_len, sync};
 use super::fault::{Fault, Result};
 use super::pieces::{Cursor, DIRECT_LEN, SIEVE_SPAN, Window, windows};
-pub use super::pieces::{Piece, Scratch};
+pub use super::pieces::{Piece, Scratch, Sought};
 use super::ranges::Ranges;
 use super::store::Common;
 use crate::sabotage::{self, Sabotage};
@@ -108,7 +108,8 @@ impl Datafile {
         }
     }
 
-    pub(super) fn has_sums(&self) -> bool {
+    /// Whether its blocks have checksums.
+    pub fn has_sums(&self) -> bool {
         self.algorithm == Algorithm::Crc32c
     }
 
@@ -151,7 +152,9 @@ impl Datafile {
             }
             for part in window.parts() {
                 match self.has_sums() {
-                    true => self.write_blocks(window, part, &mut memory, scratch)?,
+                    true => {
+                        self.write_blocks(window, part, &mut memory, scratch, piece.settled)?;
+                    }
                     false => self.write_plain(window, part, &mut memory, scratch)?,
                 }
             }
@@ -168,6 +171,19 @@ impl Datafile {
         wait: Wait,
         at_least: u64,
     ) -> Result<u64> {
+        self.read_with_sums(piece, scratch, wait, at_least, &mut Sought::default())
+    }
+
+    /// As [`Datafile::read`], but the caller may verify blocks of the piece, which then is one region that begins
+    /// with a block: see [`Sought`].
+    pub fn read_with_sums(
+        &self,
+        piece: &Piece,
+        scratch: &mut Scratch,
+        wait: Wait,
+        at_least: u64,
+        wanted: &mut Sought,
+    ) -> Result<u64> {
         let mut memory = Cursor::new(&piece.memory);
         let mut found = 0;
         for window in windows(&piece.regions) {
@@ -179,7 +195,7 @@ impl Datafile {
             for part in window.parts() {
                 let end = match self.has_sums() {
                     true => self
-                        .read_blocks(window, part, &mut memory, scratch, wait)
+                        .read_blocks(window, part, &mut memory, scratch, wait, wanted)
                         .map_err(|fault| self.cut_off(fault, at_least))?,
                     false => self.read_plain(window, part, &mut memory, scratch, wait)?,
                 };
@@ -316,7 +332,7 @@ impl Datafile {
         }
     }
 
-    /// Cuts or grows the datafile, unless a truncation with this or a later `version` was done before.
+    /// Cuts the datafile to at most `size`, unless a truncation with this or a later `version` was done before.
     /// Afterwards it must have `at_least` bytes that it had before.
     pub(super) fn truncate(&self, size: u64, version: u64, at_least: u64) -> Result<()> {
         check_offset(size)?;
@@ -332,7 +348,10 @@ impl Datafile {
         if self.has_sums() && size < now {
             self.cut_sums(size)?;
         }
-        set_len(&self.file, file_len(size))?;
+        // What lies behind the end reads as zeros: a shorter one need not grow, which the disk may not allow.
+        if size < now {
+            set_len(&self.file, file_len(size))?;
+        }
         self.floor.fetch_min(size, Ordering::Relaxed);
         self.scrubbed.fetch_min(size, Ordering::Relaxed);
         // The version comes last: after a crash in between, the truncation is repeated.

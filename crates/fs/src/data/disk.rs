@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 
+use causeway_sys::memory::Memory;
 use causeway_sys::nowait;
 
 use super::datafile::Wait;
@@ -39,6 +40,14 @@ pub(super) fn put(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     return super::steps::put(file, bytes, offset);
     #[cfg(not(test))]
     file.write_all_at(bytes, offset)
+}
+
+/// Writes all of the memory's bytes at `offset`.
+pub(super) fn put_memory(file: &File, memory: &Memory, offset: u64) -> io::Result<()> {
+    #[cfg(test)]
+    return super::steps::put(file, &memory.to_vec(), offset);
+    #[cfg(not(test))]
+    memory.write_to_file(file, offset)
 }
 
 /// Sets the file's length.

@@ -18,7 +18,7 @@ pub mod pool;
 mod ranges;
 pub mod scrub;
 pub mod store;
-mod sums;
+pub(crate) mod sums;
 
 #[cfg(test)]
 mod steps;
@@ -27,6 +27,6 @@ mod tests;
 
 pub use datafile::Datafile;
 pub use fault::Fault;
-pub use pieces::{Piece, Scratch};
+pub use pieces::{Piece, Scratch, Sought};
 pub use pool::Pool;
 pub use store::{Owner, Settings, Space, Store};

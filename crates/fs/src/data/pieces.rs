@@ -8,7 +8,7 @@
 
 use causeway_sys::memory::Memory;
 use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES};
-use causeway_wire::fs::Region;
+use causeway_wire::fs::{Region, WantedSums};
 
 /// Regions at least this long are read and written by a call of their own, in bytes.
 pub(super) const DIRECT_LEN: u64 = 8 << 10;
@@ -29,6 +29,17 @@ pub struct Piece {
     pub regions: Vec<Region>,
     /// Memory fragments with as many bytes in all.
     pub memory: Vec<Memory>,
+    /// Nothing changes the memory before the piece is written, so that what is summed is what is stored.
+    pub settled: bool,
+}
+
+/// Sums of whole blocks that a reader wants.
+#[derive(Debug, Default)]
+pub struct Sought {
+    /// Which ones. With those that are stored come blocks that nobody has verified.
+    pub which: WantedSums,
+    /// Those that were read, in the order of the blocks; none if the datafile has no checksums.
+    pub sums: Vec<u32>,
 }
 
 /// A buffer that a thread keeps for what it does not move directly.

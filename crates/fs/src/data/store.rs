@@ -665,6 +665,7 @@ fn whole(content: Vec<u8>) -> Piece {
             len: content.len() as u64,
         }],
         memory: vec![Memory::from_vec(content)],
+        settled: true,
     }
 }
 

@@ -48,6 +48,7 @@ fn piece(offset: u64, bytes: &[u8]) -> Piece {
             len: bytes.len() as u64,
         }],
         memory: vec![Memory::from_vec(bytes.to_vec())],
+        settled: true,
     }
 }
 
@@ -170,6 +171,7 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                 let piece = Piece {
                     regions: list(&regions),
                     memory: fragments(bytes.clone(), &cuts),
+                    settled: version.is_multiple_of(2),
                 };
                 datafile.write(&piece, &mut scratch, at_least).unwrap();
                 note(&mut model, &regions, &bytes);
@@ -180,6 +182,7 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                 let piece = Piece {
                     regions: list(&regions),
                     memory: memory.clone(),
+                    settled: false,
                 };
                 let found = datafile
                     .read(&piece, &mut scratch, Wait::Allowed, at_least)
@@ -198,7 +201,7 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
             Step::Cut(size) => {
                 let kept = at_least.min(size);
                 store.truncate(object, size, version, kept).unwrap();
-                model.resize(size as usize, 0);
+                model.truncate(size as usize);
             }
             Step::Flush => store.flush(object, at_least).unwrap(),
             Step::Clean => {
@@ -239,9 +242,10 @@ fn older_truncations_are_ignored_even_after_a_restart() {
         synced: true,
         ..SETTINGS
     };
-    open(directory.path(), synced)
-        .truncate(object, 1000, 7, 0)
-        .unwrap();
+    let store = open(directory.path(), synced);
+    write(&make(&store, object.0), 0, &noise(1, 2000)).unwrap();
+    store.truncate(object, 1000, 7, 0).unwrap();
+    drop(store);
     let store = open(directory.path(), synced);
     store.truncate(object, 10, 7, 0).unwrap();
     store.truncate(object, 20, 6, 0).unwrap();
@@ -249,6 +253,16 @@ fn older_truncations_are_ignored_even_after_a_restart() {
     assert_eq!(size(), 1000);
     store.truncate(object, 30, 8, 0).unwrap();
     assert_eq!(size(), 30);
+}
+
+/// A file of many TiB may have datafiles that end early, on disks that hold no longer files.
+#[test]
+fn a_truncation_behind_the_end_changes_no_length() {
+    let (_directory, store) = store(SETTINGS);
+    let object = ObjectId(5);
+    write(&make(&store, object.0), 0, b"front").unwrap();
+    store.truncate(object, 20 << 40, 1, 5).unwrap();
+    assert_eq!(store.find(object).unwrap().unwrap().size().unwrap(), 5);
 }
 
 #[test]
@@ -368,6 +382,7 @@ fn disjoint_sieved_and_plain_writers_do_not_disturb_each_other() {
                         let piece = Piece {
                             regions: regions.to_vec(),
                             memory: vec![bytes.into()],
+                            settled: writer % 2 == 0,
                         };
                         datafile.write(&piece, &mut scratch, 0).unwrap();
                     }

@@ -40,7 +40,8 @@ impl Loop {
                 at_least,
                 regions,
                 memory,
-            } => self.start_read(from, tag, (object, at_least), regions, memory),
+                sums,
+            } => self.start_read(from, tag, (object, at_least), regions, memory, sums),
             Operation::Write {
                 object,
                 at_least,

@@ -19,6 +19,7 @@ use super::data::check_operator;
 use super::home::Home;
 use super::io::Job;
 use super::metadata::{Bells, Metadata};
+use super::moved::Moved;
 use super::reclaim::Beside;
 use super::staging::Staging;
 use super::{MAX_REQUESTS, StopHandle, Ticket, identity, reclaim, register};
@@ -100,7 +101,7 @@ pub(super) enum Done {
     /// A request.
     Replies(Vec<(Ticket, Reply)>),
     /// A piece of a job, and how many bytes were found.
-    Piece(Ticket, usize, crate::data::fault::Result<u64>),
+    Piece(Ticket, usize, crate::data::fault::Result<Moved>),
     /// A look at datafiles that may be marked clean.
     Cleaned,
 }

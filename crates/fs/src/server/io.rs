@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Direction, Memory, OpError, Posted, RegionDescriptor};
-use causeway_wire::fs::{Answer, Errno, Failure, ObjectId, Regions, Reply};
+use causeway_wire::datafile::BLOCK_BYTES;
+use causeway_wire::fs::{Answer, Errno, Failure, ObjectId, Regions, Reply, WantedSums};
 
 use super::Ticket;
 use super::data::storage_failure;
 use super::events::{Done, EntryState, Loop, Purpose, failure};
+use super::moved::{Moved, read_piece, write_piece};
 use super::regions::{
     LIST_CHUNK, LocalStream, REGION_BYTES, RegionStream, RemoteStream, remote_bytes,
 };
@@ -30,6 +32,8 @@ const MAPPED_PIECE: u64 = 1 << 20;
 const MAX_INLINE: u64 = 32 << 10;
 /// What a region of its own costs, in bytes that could be stored instead.
 const REGION_EFFORT: u64 = 256;
+/// Most sums that a reply carries: they leave room for the rest of it.
+const MAX_SUMS: u64 = 12 << 10;
 /// Bytes stored in one turn of the loop before it looks for messages again.
 const TURN_BYTES: u64 = 2 << 20;
 
@@ -48,6 +52,9 @@ pub(super) struct Job {
     left: u64,
     total: u64,
     found: u64,
+    /// Which sums of the first blocks the client wants; the server verifies the rest.
+    wanted: WantedSums,
+    sums: Vec<u32>,
     /// Size of the datafile when a read began.
     size: u64,
     pieces: [Option<Flight>; WINDOW],
@@ -88,6 +95,8 @@ enum MemorySide {
 struct Flight {
     piece: Piece,
     len: u64,
+    /// Whether the client verifies it, and the first of its blocks among those of the job.
+    summed: Option<usize>,
     /// The buffer and the client's memory, of a piece that needs them.
     staged: Option<(Memory, Vec<RegionDescriptor>)>,
     /// Its transfer is in progress.
@@ -130,7 +139,9 @@ impl Loop {
         (object, at_least): (ObjectId, u64),
         regions: Regions,
         memory: Vec<RegionDescriptor>,
+        sums: WantedSums,
     ) -> Result<Option<Answer>, Failure> {
+        let summed = is_one_of_blocks(&regions) && self.crosses_network(from);
         let found = self
             .store()?
             .find(object)
@@ -160,6 +171,7 @@ impl Loop {
                 copy_us: 0,
                 storage_us: 0,
                 inline: Vec::new(),
+                sums: Vec::new(),
             }));
         };
         let mut reply = None;
@@ -173,6 +185,10 @@ impl Loop {
             Some(_) => self.reach(from, memory, Direction::Put),
         };
         let total = total.unwrap_or(0);
+        let summed = match summed && sums != WantedSums::None && !inline && file.has_sums() {
+            true => (total / BLOCK_BYTES).min(MAX_SUMS),
+            false => 0,
+        };
         let job = Job {
             write: false,
             object,
@@ -184,6 +200,8 @@ impl Loop {
             left: total,
             total,
             found: 0,
+            wanted: sums,
+            sums: vec![0; summed as usize],
             size,
             pieces: Default::default(),
             list: None,
@@ -224,6 +242,7 @@ impl Loop {
                         copy_us: 0,
                         storage_us: 0,
                         inline: Vec::new(),
+                        sums: Vec::new(),
                     })
                 })
                 .map_err(|error| storage_failure("writing", object, &error.into()));
@@ -243,6 +262,8 @@ impl Loop {
             left: given,
             total: given,
             found: 0,
+            wanted: WantedSums::None,
+            sums: Vec::new(),
             size: 0,
             pieces: Default::default(),
             list: None,
@@ -274,6 +295,12 @@ impl Loop {
             }
         }
         MemorySide::Local(LocalStream::new(mapped))
+    }
+
+    /// Whether bytes on their way to a client leave this host. Within it the server verifies them, in the
+    /// client's own memory where that is mapped.
+    fn crosses_network(&self, from: Addr) -> bool {
+        self.bmi.method(from).is_some_and(|method| method != "shm")
     }
 
     fn start(&mut self, from: Addr, tag: u64, job: Job) -> Result<Option<Answer>, Failure> {
@@ -356,6 +383,7 @@ impl Loop {
                         copy_us: job.times.copy_us(),
                         storage_us: job.times.storage_us(),
                         inline: Vec::new(),
+                        sums: Vec::new(),
                     })
                     .map_err(|error| storage_failure("writing", job.object, &error.into()))
             }
@@ -367,6 +395,7 @@ impl Loop {
                     copy_us: job.times.copy_us(),
                     storage_us: job.times.storage_us(),
                     inline: job.inline.map(Memory::into_vec).unwrap_or_default(),
+                    sums: job.sums,
                 })
             }
         };
@@ -406,11 +435,15 @@ impl Loop {
             }
             return self.want_list(ticket, from, job);
         }
+        let first = ((job.total - job.left) / BLOCK_BYTES) as usize;
         job.left -= len;
+        let blocks = (len / BLOCK_BYTES) as usize;
         let mut flight = Flight {
+            summed: (blocks > 0 && first + blocks <= job.sums.len()).then_some(first),
             piece: Piece {
                 regions,
                 memory: Vec::new(),
+                settled: buffer.is_some(),
             },
             len,
             staged: None,
@@ -506,19 +539,26 @@ impl Loop {
         let len = flight.len;
         let at_least = job.at_least;
         let effort = len.max(flight.piece.regions.len() as u64 * REGION_EFFORT);
+        let wanted = match flight.summed {
+            Some(_) => job.wanted,
+            None => WantedSums::None,
+        };
         let result = match (job.write, in_memory) {
-            (true, true) => job
-                .file
-                .write(&flight.piece, &mut self.scratch, at_least)
-                .map(|()| len),
+            (true, true) => write_piece(&job.file, &flight.piece, &mut self.scratch, at_least),
             (true, false) => Err(std::io::Error::from(std::io::ErrorKind::WouldBlock).into()),
             (false, _) => {
                 let wait = match in_memory {
                     true => Wait::Allowed,
                     false => Wait::Refused,
                 };
-                job.file
-                    .read(&flight.piece, &mut self.scratch, wait, at_least)
+                read_piece(
+                    &job.file,
+                    &flight.piece,
+                    &mut self.scratch,
+                    wait,
+                    at_least,
+                    wanted,
+                )
             }
         };
         match result {
@@ -527,8 +567,10 @@ impl Loop {
                 let mailbox = self.mailbox();
                 self.pool.run(move |scratch| {
                     let result = match write {
-                        true => file.write(&piece, scratch, at_least).map(|()| len),
-                        false => file.read(&piece, scratch, Wait::Allowed, at_least),
+                        true => write_piece(&file, &piece, scratch, at_least),
+                        false => {
+                            read_piece(&file, &piece, scratch, Wait::Allowed, at_least, wanted)
+                        }
                     };
                     drop((file, piece));
                     mailbox.put(Done::Piece(ticket, index, result));
@@ -549,13 +591,20 @@ impl Loop {
         from: Addr,
         job: &mut Job,
         index: usize,
-        result: Result<u64, Fault>,
+        result: Result<Moved, Fault>,
     ) -> Step {
         if let Some(flight) = &job.pieces[index] {
             job.times.storage += flight.since.elapsed();
         }
         match result {
-            Ok(found) => job.found += found,
+            Ok(moved) => {
+                job.found += moved.bytes;
+                let first = job.pieces[index].as_ref().and_then(|flight| flight.summed);
+                let into = first.and_then(|first| job.sums.get_mut(first..));
+                for (into, sum) in into.into_iter().flatten().zip(moved.sums) {
+                    *into = sum;
+                }
+            }
             Err(error) => {
                 let doing = if job.write { "writing" } else { "reading" };
                 job.fail(storage_failure(doing, job.object, &error));
@@ -616,7 +665,7 @@ impl Loop {
         &mut self,
         ticket: Ticket,
         index: usize,
-        result: Result<u64, Fault>,
+        result: Result<Moved, Fault>,
     ) {
         let Some((from, mut job)) = self.take_job(ticket) else {
             return;
@@ -700,6 +749,12 @@ impl Loop {
             Err(failure) => job.fail(failure),
         }
     }
+}
+
+/// Whether the regions are one that begins with a block.
+fn is_one_of_blocks(regions: &Regions) -> bool {
+    matches!(regions, Regions::Here(list)
+        if matches!(list[..], [one] if one.offset.is_multiple_of(BLOCK_BYTES)))
 }
 
 fn mismatch(regions: u64, memory: u64) -> Failure {

@@ -67,3 +67,28 @@ fn fsync_fails_if_a_host_has_rebooted_since_the_write() {
         assert!(into == bytes);
     });
 }
+
+/// A small file lies with the metadata.
+#[test]
+fn fsync_of_a_small_file_notices_that_the_metadata_server_lost_power() {
+    let directory = tempfile::tempdir().unwrap();
+    let configuration = configuration(&Shape::default(), directory.path());
+    format_all(&configuration);
+    let mut one = None;
+    on_boot(&configuration, 1, || {
+        let mut client = client(&configuration);
+        let mut file = client.create(b"/f", &CreateOptions::default()).unwrap();
+        client.fsync(&mut file).unwrap();
+        client.write_at(&mut file, 0, b"content").unwrap();
+        one = Some((client, file));
+    });
+    let (mut client, mut file) = one.unwrap();
+    on_boot(&configuration, 2, || {
+        let error = client.fsync(&mut file).unwrap_err();
+        assert_eq!(error.errno, Errno::EIO, "{error}");
+        assert!(error.to_string().contains("lost power"), "{error}");
+        client.write_at(&mut file, 0, b"content").unwrap();
+        client.fsync(&mut file).unwrap();
+    });
+    on_boot(&configuration, 3, || client.fsync(&mut file).unwrap());
+}

@@ -1,8 +1,10 @@
 //! Whole file systems of real server processes, held to what they promise.
 
+mod altered;
 mod boots;
 mod cluster;
 mod faults;
+mod growing;
 mod identity;
 mod integrity;
 mod kills;

@@ -176,6 +176,7 @@ fn operations() -> Vec<Operation> {
                 Region { offset: 20, len: 1 },
             ]),
             memory: vec![region(true), region(false)],
+            sums: fs::WantedSums::Sent,
         },
         Operation::Write {
             object,
@@ -369,6 +370,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             copy_us: 30,
             storage_us: 40,
             inline: b"0123456789".to_vec(),
+            sums: vec![1, u32::MAX],
         },
         Answer::Objects(vec![ObjectId(42)]),
         Answer::StripedFiles {

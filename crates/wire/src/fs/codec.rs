@@ -15,7 +15,7 @@ use crate::codec::{Malformed, Reader, Wire, Writer, within};
 pub(in crate::fs) mod fields;
 
 /// First byte of every request and reply. Another number is another protocol.
-pub const PROTOCOL_VERSION: u8 = 2;
+pub const PROTOCOL_VERSION: u8 = 3;
 /// Longest sentence in a [`Failure`], in bytes; a longer one is cut.
 pub const MAX_FAILURE_BYTES: usize = 1024;
 /// Longest finding of a check, in bytes; a longer one is cut.
@@ -84,6 +84,7 @@ variants!(Operation, "operation", {
         at_least: u64,
         regions: wire,
         memory: list(MIN_DESCRIPTOR_BYTES),
+        sums: wire,
     },
     65 => Write {
         object: wire,
@@ -107,6 +108,12 @@ variants!(Operation, "operation", {
     129 => Hello { layout_from: u16 },
 });
 
+variants!(WantedSums, "wanted sums", {
+    0 => None,
+    1 => Stored,
+    2 => Sent,
+});
+
 variants!(Answer, "answer", {
     1 => Done,
     2 => Node(node: boxed),
@@ -117,6 +124,7 @@ variants!(Answer, "answer", {
         copy_us: u32,
         storage_us: u32,
         inline: bytes(MAX_MESSAGE_BYTES),
+        sums: list(4),
     },
     5 => Objects(objects: list(8)),
     6 => Datafiles { datafiles: list(16), end: bool },
@@ -306,6 +314,16 @@ fn check_envelope(input: &mut Reader<'_>) -> Result<(), Malformed> {
     match input.u8("protocol version")? {
         PROTOCOL_VERSION => Ok(()),
         value => unknown("protocol version", value),
+    }
+}
+
+impl Wire for u32 {
+    fn encode(&self, out: &mut Writer) {
+        out.u32(*self);
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        input.u32("sum")
     }
 }
 

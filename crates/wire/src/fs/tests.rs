@@ -68,7 +68,7 @@ fn golden_requests() {
     };
     golden(
         &request,
-        "02 0201000000000000
+        "03 0201000000000000
          10000000000000000000000000000000 2000000000000000 3000000000000000
          ff000000000000000000000000000000 0300 0400000000000000
          e8030000 64000000 01000000 05000000 47",
@@ -323,7 +323,7 @@ fn golden_nodes() {
         };
         golden(
             &reply,
-            &format!("02 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
+            &format!("03 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
         );
     }
 }
@@ -345,7 +345,7 @@ fn golden_answers() {
             message: "no".into(),
         }),
     };
-    golden(&failure, "02 01 0200 02000000 6e6f");
+    golden(&failure, "03 01 0200 02000000 6e6f");
     let entry = |attributes| Entry {
         name: b"n".to_vec(),
         object: ObjectId(9),
@@ -371,8 +371,10 @@ fn golden_answers() {
                 copy_us: 4,
                 storage_us: 5,
                 inline: vec![3],
+                sums: vec![7],
             },
-            "04 0100000000000000 0200000000000000 04000000 05000000 01000000 03".into(),
+            "04 0100000000000000 0200000000000000 04000000 05000000 01000000 03 01000000 07000000"
+                .into(),
         ),
         (
             Answer::Objects(vec![ObjectId(9)]),

@@ -332,7 +332,7 @@ impl Worker {
         let mut bytes = vec![0; size + 1];
         for index in 0..count {
             let path = self.name(directory, index);
-            let mut file = self.client.open(&path)?;
+            let mut file = self.client.open_once(&path)?;
             let got = self.client.read_at(&mut file, 0, &mut bytes)?;
             if bytes.get(..got) != Some(&wanted) {
                 let what = format!("comparing {}", crate::output::printable(&path));

@@ -47,12 +47,13 @@ fn carry_out(store: &Store, last: &Last, version: u64, model: &mut Vec<u8>) -> f
             let piece = Piece {
                 regions: list(&regions),
                 memory: vec![Memory::from_vec(bytes)],
+                settled: version.is_multiple_of(2),
             };
             let datafile = store.find_or_make(object, 0)?;
             datafile.write(&piece, &mut Scratch::default(), 0)
         }
         Last::Cut(size) => {
-            model.resize(size as usize, 0);
+            model.truncate(size as usize);
             store.truncate(object, size, version, 0)
         }
     }

@@ -13,10 +13,11 @@ fn golden_operations_on_data() {
                 at_least: 8,
                 regions: Regions::Here(vec![region]),
                 memory: vec![descriptor()],
+                sums: WantedSums::Stored,
             },
             format!(
                 "40 0900000000000000 0800000000000000 01 01000000 0100000000000000 0200000000000000
-                 01000000 {DESCRIPTOR}"
+                 01000000 {DESCRIPTOR} 01"
             ),
         ),
         (
@@ -46,9 +47,10 @@ fn golden_operations_on_data() {
                     count: 4,
                 },
                 memory: vec![],
+                sums: WantedSums::None,
             },
             "40 0900000000000000 0800000000000000 03 0100000000000000 0200000000000000 0300000000000000
-             0400000000000000 00000000"
+             0400000000000000 00000000 00"
                 .into(),
         ),
         (

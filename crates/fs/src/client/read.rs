@@ -1,0 +1,235 @@
+//! Reading: from beside the metadata or from datafiles, verified where the bytes arrive.
+
+use causeway_bmi::Memory;
+use causeway_wire::fs::{Answer, Body, Distribution, Errno, Operation, Region, WantedSums};
+
+use super::cutter::Cutter;
+use super::io::{FORM_CHANGES, WaitStages, busiest, in_rounds, restless};
+use super::names::node;
+use super::rpc::{Trouble, unfit};
+use super::stages::StageClock;
+use super::transfer::Way;
+use super::{Client, File};
+
+/// The stages of the wait for I/O servers.
+const READING: WaitStages = ["read: messages", "read: copy", "read: storage"];
+
+/// What came of reading datafiles.
+struct Fetched {
+    /// Some of the bytes lay behind a datafile's end.
+    behind_end: bool,
+    /// Position of a server, blocks from which do not match the sums that came with them.
+    altered: Option<usize>,
+}
+
+impl Client {
+    /// Reads a checked list.
+    pub(super) fn read_regions(
+        &mut self,
+        file: &mut File,
+        regions: &[Region],
+        memory: &[Memory],
+    ) -> Result<u64, Trouble> {
+        self.check_access(file, Way::Read)?;
+        let total = regions.iter().map(|region| region.len).sum();
+        let mut is_fresh = false;
+        for _ in 0..FORM_CHANGES {
+            match &file.node.body {
+                Body::Striped {
+                    truncating: Some(_),
+                    ..
+                } => self.finish_truncation(file)?,
+                // The size comes first: what is written after it was looked up may be read in part.
+                Body::Striped { .. }
+                    if !is_fresh && bytes_before(regions, file.node.attributes.size) < total =>
+                {
+                    self.look_again(file)?;
+                    is_fresh = true;
+                }
+                Body::Striped { distribution, .. } => {
+                    let distribution = distribution.clone();
+                    if let Some(count) = self.read_striped(file, &distribution, regions, memory)? {
+                        return Ok(count);
+                    }
+                    is_fresh = false;
+                }
+                Body::Stuffed { .. } => {
+                    if let Some(content) = self.stuffed_content(file)? {
+                        return Ok(deliver_content(&content, regions, memory));
+                    }
+                }
+                Body::Directory(_) => return Err(Trouble::local(Errno::EISDIR, "")),
+                Body::Link(_) => return Err(Trouble::local(Errno::EINVAL, "a symbolic link")),
+            }
+        }
+        Err(restless())
+    }
+
+    /// The content of a stuffed file: what came with the opening once, then what the server has. `None`
+    /// if the file is not stuffed any more, which `file` then says.
+    fn stuffed_content(&mut self, file: &mut File) -> Result<Option<Vec<u8>>, Trouble> {
+        if let Some(content) = file.opened_content.take() {
+            return Ok(Some(content));
+        }
+        let operation = Operation::GetNode {
+            object: file.node.object,
+            content: true,
+        };
+        file.see(self.query(operation).and_then(node)?)?;
+        match &mut file.node.body {
+            Body::Stuffed { content, .. } => Ok(Some(content.take().unwrap_or_default())),
+            _ => Ok(None),
+        }
+    }
+
+    /// Reads what lies before the end of the file as it is known, and zeros for the rest. `None` if the file was
+    /// cut meanwhile, which `file` then says.
+    fn read_striped(
+        &mut self,
+        file: &mut File,
+        distribution: &Distribution,
+        regions: &[Region],
+        memory: &[Memory],
+    ) -> Result<Option<u64>, Trouble> {
+        let (inside, into) = before_end(regions, memory, file.node.attributes.size);
+        let mut is_whole = true;
+        let mut behind_end = false;
+        in_rounds(&inside, &into, |regions, memory| {
+            if is_whole {
+                let read = self.read_round(file, distribution, regions, memory)?;
+                is_whole = read.is_some();
+                behind_end |= read.unwrap_or_default();
+            }
+            Ok(())
+        })?;
+        if !is_whole {
+            return Ok(None);
+        }
+        if behind_end {
+            // Behind a datafile's end there is a hole of the file, or it was cut: only the size tells.
+            let known = file.node.attributes.size;
+            self.look_again(file)?;
+            let size = known.min(file.node.attributes.size);
+            before_end(regions, memory, size);
+            return Ok(Some(bytes_before(regions, size)));
+        }
+        Ok(Some(inside.iter().map(|region| region.len).sum()))
+    }
+
+    /// Reads from the datafiles. Returns whether any byte lay behind a datafile's end, or `None` if the file was cut
+    /// meanwhile, which `file` then says.
+    fn read_round(
+        &mut self,
+        file: &mut File,
+        distribution: &Distribution,
+        regions: &[Region],
+        memory: &[Memory],
+    ) -> Result<Option<bool>, Trouble> {
+        let mut altered = 0;
+        // Blocks that are written while they are read do not match the stored sums. What does not match the sums
+        // of what was sent has changed on the way.
+        for sums in [WantedSums::Stored, WantedSums::Sent, WantedSums::Sent] {
+            let Some(fetched) = self.fetch(file, distribution, regions, memory, sums)? else {
+                return Ok(None);
+            };
+            let Some(position) = fetched.altered else {
+                return Ok(Some(fetched.behind_end));
+            };
+            let object = file.node.object.0;
+            tracing::debug!(object, position, ?sums, "blocks do not match their sums");
+            altered = position;
+        }
+        let server = self.io_server(distribution, altered)?;
+        Err(self.rpc.altered(server))
+    }
+
+    /// Reads from the datafiles into the memory, and verifies there what comes with sums. `None` if the file was
+    /// cut meanwhile, which `file` then says.
+    fn fetch(
+        &mut self,
+        file: &mut File,
+        distribution: &Distribution,
+        regions: &[Region],
+        memory: &[Memory],
+        sums: WantedSums,
+    ) -> Result<Option<Fetched>, Trouble> {
+        let clock = StageClock::start(self.record_stages);
+        let (planned, mut calls) =
+            self.data_calls(file, distribution, regions, memory, Way::Read)?;
+        calls.iter_mut().for_each(|call| call.want_sums(sums));
+        let clock = clock.next(&mut self.stages, "read: plan");
+        let answers = self.rpc.call_all(calls);
+        let clock = clock.next_of(&mut self.stages, &READING, busiest(&answers));
+        let Some(answers) = self.unless_missing(file, answers)? else {
+            return Ok(None);
+        };
+        let mut fetched = Fetched {
+            behind_end: false,
+            altered: None,
+        };
+        for (planned, answer) in planned.iter().zip(answers) {
+            match answer {
+                Answer::Transferred {
+                    bytes,
+                    size,
+                    inline,
+                    sums,
+                    ..
+                } => {
+                    if let Err(trouble) = planned.check_read(bytes, inline.len(), size) {
+                        let server = self.io_server(distribution, planned.position)?;
+                        return Err(self.rpc.at(server, trouble));
+                    }
+                    if !planned.matches(memory, &sums) {
+                        fetched.altered = Some(planned.position);
+                    }
+                    fetched.behind_end |= planned.deliver(memory, &inline, size);
+                }
+                other => return Err(unfit(&other)),
+            }
+        }
+        clock.next(&mut self.stages, "read: deliver");
+        Ok(Some(fetched))
+    }
+}
+
+/// The part of a list that lies before byte `size`; sets the memory of the rest to zeros.
+fn before_end(regions: &[Region], memory: &[Memory], size: u64) -> (Vec<Region>, Vec<Memory>) {
+    let mut memory = Cutter::new(memory);
+    let (mut inside, mut into) = (Vec::new(), Vec::new());
+    for region in regions {
+        let len = size.saturating_sub(region.offset).min(region.len);
+        if len > 0 {
+            inside.push(Region { len, ..*region });
+            into.extend(memory.take(len));
+        }
+        for behind in memory.take(region.len - len) {
+            behind.clear();
+        }
+    }
+    (inside, into)
+}
+
+/// How many bytes of the regions lie before byte `size`.
+fn bytes_before(regions: &[Region], size: u64) -> u64 {
+    regions
+        .iter()
+        .map(|region| size.saturating_sub(region.offset).min(region.len))
+        .sum()
+}
+
+/// Brings a small file's content into memory; returns how many bytes lay before its end.
+fn deliver_content(content: &[u8], regions: &[Region], memory: &[Memory]) -> u64 {
+    let mut memory = Cutter::new(memory);
+    for region in regions {
+        let mut at = region.offset;
+        for fragment in memory.take(region.len) {
+            fragment.clear();
+            let start = usize::try_from(at).unwrap_or(usize::MAX).min(content.len());
+            let end = start.saturating_add(fragment.len()).min(content.len());
+            fragment.write_at(0, &content[start..end]);
+            at += fragment.len() as u64;
+        }
+    }
+    bytes_before(regions, content.len() as u64)
+}

@@ -1,0 +1,49 @@
+//! One piece of a read or write, stored or read: by the server's loop, or by a thread of the pool.
+
+use causeway_wire::fs::WantedSums;
+
+use crate::data::datafile::Wait;
+use crate::data::{Datafile, Fault, Piece, Scratch, Sought};
+
+/// What became of storing or reading a piece.
+#[derive(Debug)]
+pub(super) struct Moved {
+    /// Bytes that were written, or found before the datafile's end.
+    pub(super) bytes: u64,
+    /// Sums of the blocks that the client verifies.
+    pub(super) sums: Vec<u32>,
+}
+
+/// Writes a piece.
+pub(super) fn write_piece(
+    file: &Datafile,
+    piece: &Piece,
+    scratch: &mut Scratch,
+    at_least: u64,
+) -> Result<Moved, Fault> {
+    file.write(piece, scratch, at_least)?;
+    Ok(Moved {
+        bytes: piece.regions.iter().map(|region| region.len).sum(),
+        sums: Vec::new(),
+    })
+}
+
+/// Reads a piece, with the sums that the client wants of its blocks.
+pub(super) fn read_piece(
+    file: &Datafile,
+    piece: &Piece,
+    scratch: &mut Scratch,
+    wait: Wait,
+    at_least: u64,
+    which: WantedSums,
+) -> Result<Moved, Fault> {
+    let mut wanted = Sought {
+        which,
+        sums: Vec::new(),
+    };
+    let bytes = file.read_with_sums(piece, scratch, wait, at_least, &mut wanted)?;
+    Ok(Moved {
+        bytes,
+        sums: wanted.sums,
+    })
+}
