@@ -7,6 +7,9 @@
 /// Environment variable that names the switch of a process.
 pub const VARIABLE: &str = "CAUSEWAY_SABOTAGE";
 
+/// Environment variable of a server that names a file: while that exists, its storage stalls.
+pub const STALL: &str = "CAUSEWAY_STALL";
+
 /// Something that a server or client leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -63,15 +66,22 @@ pub(crate) const fn pretended_boot() -> Option<u128> {
     None
 }
 
+/// Waits while tests have the storage stall.
+#[cfg(not(feature = "sabotage"))]
+#[inline(always)]
+pub(crate) const fn stall() {}
+
 #[cfg(feature = "sabotage")]
-pub(crate) use switch::{is_on, pretended_boot};
+pub use switch::{freeze, pretend_boot, turn_on};
 #[cfg(feature = "sabotage")]
-pub use switch::{pretend_boot, turn_on};
+pub(crate) use switch::{is_on, pretended_boot, stall};
 
 #[cfg(feature = "sabotage")]
 mod switch {
-    use std::sync::atomic::{AtomicU8, Ordering};
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
     use std::sync::{LazyLock, Mutex, PoisonError};
+    use std::time::Duration;
 
     use super::{Sabotage, VARIABLE};
 
@@ -89,6 +99,22 @@ mod switch {
     /// From now on the host counts as booted anew if `boot` is another number: for simulated loss of power.
     pub fn pretend_boot(boot: Option<u128>) {
         *BOOT.lock().unwrap_or_else(PoisonError::into_inner) = boot;
+    }
+
+    static FROZEN: AtomicBool = AtomicBool::new(false);
+
+    /// Stalls the storage of this process from now on, or lets it go on.
+    pub fn freeze(frozen: bool) {
+        FROZEN.store(frozen, Ordering::Release);
+    }
+
+    /// Waits while the storage is frozen, or the file exists that [`super::STALL`] names.
+    pub(crate) fn stall() {
+        static FILE: LazyLock<Option<PathBuf>> =
+            LazyLock::new(|| std::env::var_os(super::STALL).map(PathBuf::from));
+        while FROZEN.load(Ordering::Acquire) || FILE.as_ref().is_some_and(|file| file.exists()) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// The boot of the host that tests pretend.

@@ -5,6 +5,9 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use causeway_fs::config::Durability;
@@ -15,20 +18,71 @@ mod meta_support;
 use meta_support::{dump, findings, list, place, request, time};
 
 const CHILD: &str = "CAUSEWAY_META_FULL_CHILD";
-const DISK_MIB: u64 = 64;
-/// How often the disk is filled and emptied, unless the environment says otherwise (`make many`).
+/// Sizes of the disks: the smallest that metadata are made on, and a larger one.
+const DISKS_MIB: [u64; 2] = [16, 64];
+/// Other sizes, for figures.
+const DISKS_VARIABLE: &str = "CAUSEWAY_FULL_DISK_MIB";
+/// How often a disk is filled and emptied, unless the environment says otherwise (`make many`).
 const ROUNDS: usize = 3;
 const ROUNDS_VARIABLE: &str = "CAUSEWAY_FULL_DISK_ROUNDS";
 /// Files of one batch, and bytes of each.
 const BATCH: usize = 64;
 const FILE_BYTES: usize = 3000;
-/// Giving space back takes as long as it takes; this is only so that a defect ends the test.
+/// Giving space back while nothing is asked takes as long as it takes; this is only so that a defect ends the
+/// test.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
 fn a_full_disk_recovers_by_removing() {
+    in_a_namespace("a_full_disk_recovers_by_removing", |directory| {
+        let sizes = match std::env::var(DISKS_VARIABLE) {
+            Ok(sizes) => sizes
+                .split(',')
+                .map(|size| size.parse().expect("a size in MiB"))
+                .collect(),
+            Err(_) => DISKS_MIB.to_vec(),
+        };
+        for mib in sizes {
+            let disk = directory.join(format!("{mib}"));
+            mount(&disk, mib);
+            fill_and_empty(&disk, mib);
+        }
+    });
+}
+
+#[test]
+fn a_disk_that_is_too_small_is_refused_with_the_size_that_is_needed() {
+    let name = "a_disk_that_is_too_small_is_refused_with_the_size_that_is_needed";
+    in_a_namespace(name, |directory| {
+        let (small, occupied) = (directory.join("small"), directory.join("occupied"));
+        mount(&small, 15);
+        mount(&occupied, 64);
+        let others = std::fs::File::create(occupied.join("others")).expect("a file");
+        rustix::fs::fallocate(
+            &others,
+            rustix::fs::FallocateFlags::empty(),
+            0,
+            free(&occupied) - (1 << 20),
+        )
+        .expect("space of others");
+        for (disk, why) in [(&small, "at least 16 MiB"), (&occupied, "1 MiB free")] {
+            let refused = Service::open(disk, Settings::default());
+            let failure = refused.err().expect("is refused");
+            assert_eq!(failure.errno, Errno::ENOSPC);
+            assert!(failure.message.contains(why), "{}", failure.message);
+            assert!(
+                failure.message.contains("another disk"),
+                "{}",
+                failure.message
+            );
+        }
+    });
+}
+
+/// Runs a test as a process of its own with a mount namespace and a directory of its own.
+fn in_a_namespace(name: &str, test: impl FnOnce(&Path)) {
     if let Some(directory) = std::env::var_os(CHILD) {
-        return child(Path::new(&directory));
+        return test(Path::new(&directory));
     }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let program = std::env::current_exe().expect("this program has a path");
@@ -39,53 +93,102 @@ fn a_full_disk_recovers_by_removing() {
     }
     let status = command
         .arg(program)
-        .args(["--exact", "a_full_disk_recovers_by_removing", "--nocapture"])
+        .args(["--exact", name, "--nocapture"])
         .env(CHILD, directory.path())
         .status()
         .expect("util-linux's unshare runs");
     assert!(status.success(), "in a mount namespace: {status}");
 }
 
-fn child(directory: &Path) {
+/// Mounts a disk in memory.
+fn mount(disk: &Path, mib: u64) {
+    std::fs::create_dir(disk).expect("a directory");
     let mounted = Command::new("mount")
         .args(["-t", "tmpfs", "-o"])
-        .arg(format!("size={DISK_MIB}m"))
+        .arg(format!("size={mib}m"))
         .arg("none")
-        .arg(directory)
+        .arg(disk)
         .status()
         .expect("mount runs");
     assert!(mounted.success());
+}
+
+fn fill_and_empty(disk: &Path, mib: u64) {
     let settings = || Settings {
         durability: Durability::Relaxed,
         ..Settings::default()
     };
-    let mut service = Service::open(directory, settings()).expect("opens");
+    let mut service = Service::open(disk, settings()).expect("opens");
     let rounds = std::env::var(ROUNDS_VARIABLE)
         .map_or(ROUNDS, |rounds| rounds.parse().expect("a number of rounds"));
     let mut first = 0;
     for round in 0..rounds {
-        let made = fill(&mut service, round);
-        println!(
-            "round {round}: {made} files, {} KiB used",
-            used(directory) >> 10
-        );
+        let least = Least::watch(disk);
+        let begun = Instant::now();
+        let made = fill(&mut service, &format!("f{round}"));
+        let (filled, least_filling) = (begun.elapsed(), least.end());
+        let full = used(disk);
         first = first.max(made);
         assert!(
-            made * 2 > first && made > 500,
-            "round {round}: {made} files only, {first} before"
+            made * 4 > first * 3 && made > 500,
+            "{mib} MiB, round {round}: {made} files only, {first} before"
+        );
+        let refilled = refill(&mut service, round, made / 8);
+        assert!(
+            refilled * 2 > made / 8,
+            "{mib} MiB, round {round}: {refilled} files for {} that were removed",
+            made / 8
         );
         if round % 2 == 1 {
             drop(service);
-            service = Service::open(directory, settings()).expect("opens a full disk");
+            service = Service::open(disk, settings()).expect("opens a full disk");
         }
+        let least = Least::watch(disk);
+        let begun = Instant::now();
         empty(&mut service);
+        let least = least.end();
+        println!(
+            "{mib} MiB, round {round}: {made} files in {filled:?}, {} KiB used, at least {} KiB free; removed in {:?}, \
+             at least {} KiB free",
+            full >> 10,
+            least_filling >> 10,
+            begun.elapsed(),
+            least >> 10
+        );
         if round % 3 == 2 {
             drop(service);
-            service = Service::open(directory, settings()).expect("opens");
+            service = Service::open(disk, settings()).expect("opens");
         }
         assert_eq!(findings(&service), [""; 0], "round {round}");
-        await_room(&mut service, directory);
         assert_eq!(dump(&service).len(), 1, "only the root is left");
+    }
+    await_room(disk, mib << 20);
+}
+
+/// Watches for the moment of the least free space.
+struct Least {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<u64>,
+}
+
+impl Least {
+    fn watch(disk: &Path) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, disk) = (Arc::clone(&stop), disk.to_owned());
+        let thread = std::thread::spawn(move || {
+            let mut least = u64::MAX;
+            while !stopped.load(Ordering::Relaxed) {
+                least = least.min(free(&disk));
+                std::thread::sleep(Duration::from_micros(300));
+            }
+            least
+        });
+        Self { stop, thread }
+    }
+
+    fn end(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the watcher ends")
     }
 }
 
@@ -99,12 +202,21 @@ fn create(name: &str) -> Request {
     })
 }
 
+/// Removes some files of a full disk, and makes others until that is refused again; how many.
+fn refill(service: &mut Service, round: usize, count: usize) -> usize {
+    let names: Vec<String> = (0..count)
+        .map(|number| format!("f{round}-{number}"))
+        .collect();
+    remove(service, &names);
+    fill(service, &format!("g{round}"))
+}
+
 /// Makes files until that is refused; how many.
-fn fill(service: &mut Service, round: usize) -> usize {
+fn fill(service: &mut Service, prefix: &str) -> usize {
     let mut made = 0;
     loop {
         let requests: Vec<Request> = (made..made + BATCH)
-            .map(|number| create(&format!("f{round}-{number}")))
+            .map(|number| create(&format!("{prefix}-{number}")))
             .collect();
         let replies = service.apply(&requests, time(1_800_000_000));
         made += replies.iter().filter(|reply| reply.result.is_ok()).count();
@@ -117,16 +229,24 @@ fn fill(service: &mut Service, round: usize) -> usize {
     }
 }
 
-/// Removes everything: never refused.
+/// Removes everything.
 fn empty(service: &mut Service) {
     let entries = list(service, causeway_wire::fs::ObjectId::ROOT);
-    for names in entries.chunks(BATCH) {
+    let names: Vec<String> = entries
+        .iter()
+        .map(|entry| String::from_utf8_lossy(&entry.name).into_owned())
+        .collect();
+    remove(service, &names);
+}
+
+/// Removes files: never refused.
+fn remove(service: &mut Service, names: &[String]) {
+    for names in names.chunks(BATCH) {
         let requests: Vec<Request> = names
             .iter()
-            .map(|entry| {
-                let name = String::from_utf8_lossy(&entry.name);
+            .map(|name| {
                 request(Operation::Unlink {
-                    place: place(&name),
+                    place: place(name),
                     expected: None,
                 })
             })
@@ -137,26 +257,25 @@ fn empty(service: &mut Service) {
     }
 }
 
-/// Waits until things can be made again and space has come back, while requests go on coming.
-fn await_room(service: &mut Service, directory: &Path) {
+/// Waits until space has come back on the disk itself.
+fn await_room(disk: &Path, bytes: u64) {
     let begun = Instant::now();
-    loop {
-        let reply = service.apply(&[create("probe")], time(1_800_000_000)).pop();
-        let made = reply.is_some_and(|reply| reply.result.is_ok());
-        empty(service);
-        if made && used(directory) < (DISK_MIB << 20) / 3 {
-            return;
-        }
+    while used(disk) > bytes / 3 {
         assert!(
             begun.elapsed() < PATIENCE,
             "{} bytes stay in use though all was removed",
-            used(directory)
+            used(disk)
         );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-fn used(directory: &Path) -> u64 {
-    let disk = rustix::fs::statvfs(directory).expect("a mounted disk");
+fn used(disk: &Path) -> u64 {
+    let disk = rustix::fs::statvfs(disk).expect("a mounted disk");
     (disk.f_blocks - disk.f_bfree) * disk.f_frsize
+}
+
+fn free(disk: &Path) -> u64 {
+    let disk = rustix::fs::statvfs(disk).expect("a mounted disk");
+    disk.f_bavail * disk.f_frsize
 }

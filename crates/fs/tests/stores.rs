@@ -205,7 +205,10 @@ proptest! {
             for (number, batch) in batches.iter().enumerate() {
                 store.commit(batch, Persist::Process).expect("commits");
                 reference.commit(batch, Persist::Process).expect("commits");
-                if number == batches.len() / 2 {
+                if number % 4 == 3 {
+                    store.reclaim().expect("gives back");
+                }
+                if number % 8 == 7 {
                     drop(store);
                     store = open(directory.path());
                 }
@@ -222,6 +225,71 @@ proptest! {
             }
         }
     }
+}
+
+/// Merging tables forgets removals, and with the last of them the highest numbers of changes. What is committed
+/// after that must not be taken for something that is in tables already.
+#[test]
+fn nothing_is_lost_behind_removals_that_were_forgotten() {
+    each(&DURABLE, |open, directory| {
+        for round in 0..5u8 {
+            let store = open(directory);
+            let put = Batch::from([(vec![b'k', round], Some(vec![round; 10]))]);
+            store.commit(&put, Persist::Power).expect("commits");
+            for number in 0..50u8 {
+                let key = vec![b'r', number];
+                let put = Batch::from([(key.clone(), Some(vec![0; 10]))]);
+                store.commit(&put, Persist::Process).expect("commits");
+                let remove = Batch::from([(key, None)]);
+                store.commit(&remove, Persist::Process).expect("commits");
+            }
+            store.sync().expect("syncs");
+            store.reclaim().expect("gives back");
+            drop(store);
+            let store = open(directory);
+            let put = Batch::from([(vec![b'l', round], Some(vec![round; 10]))]);
+            store.commit(&put, Persist::Power).expect("commits");
+            drop(store);
+            let store = open(directory);
+            let view = store.snapshot().expect("reads");
+            let kept = view.range(b"a", b"z").count();
+            assert_eq!(kept, 2 * (usize::from(round) + 1), "{}", store.name());
+        }
+    });
+}
+
+#[test]
+fn views_keep_their_state_while_space_is_given_back() {
+    each(&ALL, |open, directory| {
+        let store = open(directory);
+        let put = |value: u8| -> Batch {
+            (0..200u8)
+                .map(|key| (vec![b'k', key], Some(vec![value; 100])))
+                .collect()
+        };
+        store.commit(&put(1), Persist::Process).expect("commits");
+        store.reclaim().expect("gives back");
+        let view = store.snapshot().expect("reads");
+        let mut changes = put(2);
+        changes.insert(vec![b'k', 0], None);
+        store.commit(&changes, Persist::Process).expect("commits");
+        std::thread::scope(|scope| {
+            // This waits for the view, whose state it would have to keep otherwise.
+            let giving_back = scope.spawn(|| store.reclaim().expect("gives back"));
+            for _ in 0..20 {
+                let values: Vec<_> = view
+                    .range(b"k", b"l")
+                    .map(|pair| pair.expect("reads").1)
+                    .collect();
+                assert!(values == vec![vec![1; 100]; 200], "{}", store.name());
+            }
+            drop(view);
+            giving_back.join().expect("ends");
+        });
+        let view = store.snapshot().expect("reads");
+        assert_eq!(view.get(&[b'k', 0]).expect("reads"), None);
+        assert_eq!(view.range(b"k", b"l").count(), 199);
+    });
 }
 
 /// More than fits into memory tables and one journal, so that the engine writes tables and merges.

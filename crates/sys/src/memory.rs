@@ -10,6 +10,7 @@ use std::fmt;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 mod keeper;
@@ -55,8 +56,12 @@ struct Backing {
 enum Owner {
     /// Allocated by `Vec<u8>` with this capacity; freed the same way.
     Heap { capacity: usize },
-    /// A shared mapping of `file` from its start. The mapping is undone on drop.
-    Mapping { file: OwnedFd, object: u64 },
+    /// A shared mapping of `file` from its start, unless it was detached. The mapping is undone on drop.
+    Mapping {
+        file: OwnedFd,
+        object: u64,
+        detached: AtomicBool,
+    },
     /// A shared mapping of a file that another process owns. The mapping is undone on drop.
     Import,
     /// Lent by someone who outlives every clone; see [`lend`] and [`Memory::from_raw`].
@@ -129,7 +134,11 @@ impl Memory {
             Self::whole(Backing {
                 base,
                 len,
-                owner: Owner::Mapping { file, object },
+                owner: Owner::Mapping {
+                    file,
+                    object,
+                    detached: AtomicBool::new(false),
+                },
             })
         })
     }
@@ -257,12 +266,55 @@ impl Memory {
     /// offset inside it.
     pub fn object(&self) -> Option<(BorrowedFd<'_>, u64, u64)> {
         match &self.backing.owner {
-            Owner::Mapping { file, object } => {
+            Owner::Mapping {
+                file,
+                object,
+                detached,
+            } if !detached.load(Ordering::Relaxed) => {
                 let offset = self.base.addr().get() - self.backing.base.addr().get();
                 Some((file.as_fd(), *object, offset as u64))
             }
-            Owner::Heap { .. } | Owner::Import | Owner::Lent => None,
+            Owner::Mapping { .. } | Owner::Heap { .. } | Owner::Import | Owner::Lent => None,
         }
+    }
+
+    /// Takes the whole shareable object that the span lies in away from processes that have mapped it: the same bytes are
+    /// at the same addresses afterwards, but nobody else's accesses reach them, and they are no shareable
+    /// object any more. For memory that a process may still access which was given up. Nothing happens
+    /// for memory of other kinds, or twice.
+    ///
+    /// What other threads write to the bytes meanwhile may be lost.
+    pub fn detach(&self) -> std::io::Result<()> {
+        use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap_anonymous, mremap_fixed, munmap};
+        let Backing {
+            base,
+            len,
+            owner: Owner::Mapping { detached, .. },
+        } = &*self.backing
+        else {
+            return Ok(());
+        };
+        if *len == 0 || detached.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address that the kernel chooses, as long as the object's.
+        let copy = unsafe {
+            let copy = mmap_anonymous(std::ptr::null_mut(), *len, access, MapFlags::PRIVATE)?;
+            std::ptr::copy_nonoverlapping(base.as_ptr(), copy.cast(), *len);
+            copy
+        };
+        // SAFETY: the copy moves to where the object was mapped, in one step: whoever reads there finds the same
+        // bytes before and after. Both are whole mappings of our own.
+        let moved =
+            unsafe { mremap_fixed(copy, *len, *len, MremapFlags::MAYMOVE, base.as_ptr().cast()) };
+        if let Err(error) = moved {
+            // SAFETY: the mapping that was made above, which nobody knows of.
+            let _ = unsafe { munmap(copy, *len) };
+            return Err(error.into());
+        }
+        detached.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// How many clones, this one included, share the bytes.
@@ -593,5 +645,24 @@ mod tests {
         let three = Memory::map_import(file, 4096).unwrap();
         assert_eq!(three.slice(100..103).to_vec(), b"abc");
         assert!(three.object().is_none(), "not ours to pass on");
+    }
+
+    #[test]
+    fn a_detached_object_is_out_of_reach() {
+        let file = crate::memfd::create_fixed("test", 8192).unwrap();
+        let theirs = Memory::map_import(&file, 8192).unwrap();
+        let ours = Memory::map_object(file, 8192, 7).unwrap();
+        let part = ours.slice(4000..5000);
+        part.write_at(0, b"before");
+        part.detach().unwrap();
+        assert_eq!(&ours.slice(4000..4006).to_vec(), b"before");
+        theirs.write_at(4000, b"theirs");
+        part.write_at(6, b"ours");
+        assert_eq!(&part.slice(0..10).to_vec(), b"beforeours");
+        assert_eq!(&theirs.slice(4000..4010).to_vec(), b"theirs\0\0\0\0");
+        assert!(ours.object().is_none());
+        ours.detach().unwrap();
+        assert_eq!(&part.slice(0..10).to_vec(), b"beforeours");
+        Memory::zeroed(3).detach().unwrap();
     }
 }

@@ -4,6 +4,7 @@
 mod bench;
 mod demo;
 mod files;
+mod full;
 mod help;
 mod liars;
 mod many;

@@ -6,7 +6,7 @@ use causeway_bmi::{Addr, Memory, OpError, OpId, PeerError, RegionDescriptor};
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{Answer, Errno, Reply, Target};
 
-use super::rpc::{Call, Trouble};
+use super::rpc::{Body, Call, Trouble};
 
 /// First pause before a request is repeated, since nothing tells when a server is there again; it doubles up to
 /// [`LONGEST_PAUSE`].
@@ -26,6 +26,8 @@ pub(super) struct Flight {
     pub(super) meant: Target,
     /// No reply came before the time was over.
     pub(super) silent: bool,
+    /// An attempt ended without a reply: the server may still be carrying it out.
+    pub(super) unfinished: bool,
 }
 
 pub(super) enum State {
@@ -59,6 +61,27 @@ impl Flight {
             directed,
             meant: Target::default(),
             silent: false,
+            unfinished: false,
+        }
+    }
+
+    /// Takes memory that a server has mapped away from it, if it may still access it for an attempt that was given
+    /// up.
+    pub(super) fn take_memory_back(&mut self) {
+        let Body::Data(_, piece) = &self.call.body else {
+            return;
+        };
+        if !self.unfinished {
+            return;
+        }
+        for fragment in &piece.fragments {
+            if let Err(error) = fragment.detach()
+                && let State::Done(result) = &mut self.state
+            {
+                let message =
+                    format!("memory that a server may still access cannot be taken back: {error}");
+                *result = Err(Trouble::local(Errno::ENOMEM, message));
+            }
         }
     }
 

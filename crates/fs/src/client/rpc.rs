@@ -308,6 +308,7 @@ impl Rpc {
             self.introduce_all(&mut flights, deadline);
             self.exchange(&mut flights, deadline);
             if !self.redirect(&mut flights, deadline) {
+                flights.iter_mut().for_each(Flight::take_memory_back);
                 return results(flights);
             }
         }
@@ -653,6 +654,7 @@ impl Rpc {
                 )
             }
             Err(error) => {
+                flight.unfinished = true;
                 let repeat = match &error {
                     // No patience makes a key or a user another one.
                     OpError::Peer { cause, .. } => !matches!(cause, PeerError::Unauthorised(_)),
@@ -718,6 +720,7 @@ impl Rpc {
             if matches!(flight.state, State::Done(_)) {
                 continue;
             }
+            flight.unfinished |= matches!(flight.state, State::Flying(_));
             let server = self.links.get(flight.call.server).map(Link::describe);
             // That we ended its connection ourselves just now says nothing of the server.
             let message = match flight.last.take().filter(|_| !flight.silent) {

@@ -182,7 +182,7 @@ impl Datafile {
         Ok(())
     }
 
-    /// Writes a part from the memory. What is `settled` does not change before the write has ended.
+    /// Writes a part from the memory, whose blocks are held. What is `settled` does not change before the write has ended.
     pub(super) fn write_blocks(
         &self,
         window: Window<'_>,
@@ -192,7 +192,6 @@ impl Datafile {
         settled: bool,
     ) -> Result<()> {
         let blocks = Blocks::of(part);
-        let _held = self.ranges.lock(blocks.offset(), blocks.end());
         let trust = self.trust();
         let from = memory.peek(part.len as usize);
         if let Some(from) = from.filter(|_| settled && is_whole(part) && trust == Trust::Latest) {

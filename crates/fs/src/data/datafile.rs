@@ -11,14 +11,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use causeway_sys::memory::Memory;
 use causeway_sys::nowait;
 use causeway_wire::codec::Wire as _;
-use causeway_wire::datafile::{Algorithm, Header, State, Trust, file_len, physical, size_of_file};
+use causeway_wire::datafile::{
+    Algorithm, BLOCK_BYTES, Header, State, Trust, file_len, physical, size_of_file,
+};
 use causeway_wire::fs::{ObjectId, Region};
 
-use super::disk::{put, read_full, set_len, sync};
+use super::disk::{put, put_memory, read_full, set_len, sync};
 use super::fault::{Fault, Result};
 use super::pieces::{Cursor, DIRECT_LEN, SIEVE_SPAN, Window, windows};
 pub use super::pieces::{Piece, Scratch, Sought};
-use super::ranges::Ranges;
+use super::ranges::{Ranges, Spans};
 use super::store::Common;
 use crate::sabotage::{self, Sabotage};
 
@@ -44,6 +46,53 @@ pub struct Datafile {
     floor: AtomicU64,
     /// Bytes from the front that a scrub has gone through without a pause.
     pub(super) scrubbed: AtomicU64,
+}
+
+/// A write's place in the order of those that overlap it: claims are carried out in the order in which they were
+/// made.
+#[derive(Debug)]
+pub struct Claim {
+    datafile: Arc<Datafile>,
+    number: u64,
+}
+
+impl Claim {
+    /// As [`Datafile::write`], once all earlier claims of the piece's blocks have ended.
+    pub fn write(self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
+        self.datafile.ranges.wait(self.number);
+        self.datafile.write_held(piece, scratch, at_least)
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        self.datafile.ranges.give_back(self.number);
+    }
+}
+
+/// The blocks that a piece touches.
+fn blocks_of(piece: &Piece) -> Spans {
+    let block = |offset: u64| offset / BLOCK_BYTES * BLOCK_BYTES;
+    let covering = |region: &Region| {
+        let end = region.offset.saturating_add(region.len);
+        (
+            block(region.offset),
+            block(end.saturating_add(BLOCK_BYTES - 1)),
+        )
+    };
+    match &piece.regions[..] {
+        [one] if one.len > 0 => {
+            let (start, end) = covering(one);
+            Spans::one(start, end)
+        }
+        regions => Spans::of(
+            regions
+                .iter()
+                .filter(|region| region.len > 0)
+                .map(covering)
+                .collect(),
+        ),
+    }
 }
 
 /// Whether a read may wait for the storage device.
@@ -134,6 +183,20 @@ impl Datafile {
 
     /// Writes a piece. The datafile must have had `at_least` bytes before.
     pub fn write(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
+        let _held = self.ranges.lock_spans(blocks_of(piece));
+        self.write_held(piece, scratch, at_least)
+    }
+
+    /// Takes a place in the order of writes that overlap.
+    pub fn claim(self: &Arc<Self>, piece: &Piece) -> Claim {
+        Claim {
+            number: self.ranges.claim(blocks_of(piece)),
+            datafile: Arc::clone(self),
+        }
+    }
+
+    /// Writes a piece, whose blocks are held.
+    fn write_held(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
         let mut memory = Cursor::new(&piece.memory);
         let wanted = self.floor(at_least);
         let size = match wanted {
@@ -151,6 +214,7 @@ impl Datafile {
                 return Err(Fault::Short { size, wanted });
             }
             for part in window.parts() {
+                piece.check_wanted()?;
                 match self.has_sums() {
                     true => {
                         self.write_blocks(window, part, &mut memory, scratch, piece.settled)?;
@@ -193,6 +257,7 @@ impl Datafile {
                 continue;
             }
             for part in window.parts() {
+                piece.check_wanted()?;
                 let end = match self.has_sums() {
                     true => self
                         .read_blocks(window, part, &mut memory, scratch, wait, wanted)
@@ -242,7 +307,6 @@ impl Datafile {
         memory: &mut Cursor<'_>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let _held = self.ranges.lock(part.offset, part.offset + part.len);
         self.begin_write()?;
         if window.regions.len() > 1 {
             let bytes = scratch.take(part.len as usize);
@@ -260,7 +324,7 @@ impl Datafile {
             let left = (end - offset) as usize;
             if memory.front_len() >= left.min(DIRECT_LEN as usize) {
                 let taken = memory.take(left);
-                taken.write_to_file(&self.file, physical(offset))?;
+                put_memory(&self.file, &taken, physical(offset))?;
                 offset += taken.len() as u64;
             } else {
                 let bytes = scratch.take(left.min(SIEVE_SPAN as usize));
@@ -319,7 +383,10 @@ impl Datafile {
     pub(super) fn read_part(&self, part: &Memory, offset: u64, wait: Wait) -> io::Result<usize> {
         let at = physical(offset);
         match wait {
-            Wait::Allowed => part.read_from_file(&self.file, at),
+            Wait::Allowed => {
+                sabotage::stall();
+                part.read_from_file(&self.file, at)
+            }
             Wait::Refused => {
                 let count = nowait::read(part, &self.file, at)?;
                 // A short read that must not wait is final only at the end of the file.

@@ -9,6 +9,7 @@ use causeway_sys::memory::Memory;
 use causeway_sys::nowait;
 
 use super::datafile::Wait;
+use crate::sabotage;
 
 /// Fills `bytes` from `offset` on, as far as the file goes; returns how far.
 pub(super) fn read_full(
@@ -17,6 +18,9 @@ pub(super) fn read_full(
     offset: u64,
     wait: Wait,
 ) -> io::Result<usize> {
+    if wait == Wait::Allowed {
+        sabotage::stall();
+    }
     let mut done = 0;
     while done < bytes.len() {
         let at = offset.saturating_add(done as u64);
@@ -39,7 +43,10 @@ pub(super) fn put(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
     #[cfg(test)]
     return super::steps::put(file, bytes, offset);
     #[cfg(not(test))]
-    file.write_all_at(bytes, offset)
+    {
+        sabotage::stall();
+        file.write_all_at(bytes, offset)
+    }
 }
 
 /// Writes all of the memory's bytes at `offset`.
@@ -47,7 +54,10 @@ pub(super) fn put_memory(file: &File, memory: &Memory, offset: u64) -> io::Resul
     #[cfg(test)]
     return super::steps::put(file, &memory.to_vec(), offset);
     #[cfg(not(test))]
-    memory.write_to_file(file, offset)
+    {
+        sabotage::stall();
+        memory.write_to_file(file, offset)
+    }
 }
 
 /// Sets the file's length.

@@ -44,6 +44,9 @@ pub enum Fault {
     /// The header cannot be understood.
     #[error("the datafile's header is damaged: {0}")]
     Header(String),
+    /// The client has given up, or is gone.
+    #[error("the client is gone")]
+    Abandoned,
     /// The object has a datafile with another content.
     #[error("the datafile exists already, with another content")]
     Exists,
@@ -57,7 +60,7 @@ impl Fault {
 
     /// Whether what was stored is lost or damaged, as opposed to an operation that failed.
     pub fn is_loss(&self) -> bool {
-        !matches!(self, Self::Io(_) | Self::Exists)
+        !matches!(self, Self::Io(_) | Self::Exists | Self::Abandoned)
     }
 }
 

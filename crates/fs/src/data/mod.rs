@@ -27,6 +27,6 @@ mod tests;
 
 pub use datafile::Datafile;
 pub use fault::Fault;
-pub use pieces::{Piece, Scratch, Sought};
+pub use pieces::{Abandoned, Piece, Scratch, Sought};
 pub use pool::Pool;
 pub use store::{Owner, Settings, Space, Store};

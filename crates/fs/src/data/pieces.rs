@@ -6,9 +6,14 @@
 //! else writes (data sieving, as ROMIO does it, but at the server, where it needs no network and no
 //! distributed lock).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use causeway_sys::memory::Memory;
 use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES};
 use causeway_wire::fs::{Region, WantedSums};
+
+use super::fault::{Fault, Result};
 
 /// Regions at least this long are read and written by a call of their own, in bytes.
 pub(super) const DIRECT_LEN: u64 = 8 << 10;
@@ -31,6 +36,33 @@ pub struct Piece {
     pub memory: Vec<Memory>,
     /// Nothing changes the memory before the piece is written, so that what is summed is what is stored.
     pub settled: bool,
+    /// Set once nobody waits for it any more.
+    pub abandoned: Abandoned,
+}
+
+impl Piece {
+    /// Fails once nobody waits for the piece any more: its memory may serve another purpose by then.
+    pub(super) fn check_wanted(&self) -> Result<()> {
+        match self.abandoned.is_set() {
+            true => Err(Fault::Abandoned),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Whether the client has given up that a piece belongs to. Clones say the same.
+#[derive(Debug, Clone, Default)]
+pub struct Abandoned(Arc<AtomicBool>);
+
+impl Abandoned {
+    /// From now on it has.
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// Sums of whole blocks that a reader wants.

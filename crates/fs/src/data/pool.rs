@@ -17,6 +17,23 @@ const LINGER: Duration = Duration::from_secs(5);
 
 type Task = Box<dyn FnOnce(&mut Scratch) + Send>;
 
+/// What waits for a thread.
+enum Queued {
+    /// A task.
+    Task(Task),
+    /// What makes a task, when a thread takes it, before any later one is taken.
+    Ordered(Box<dyn FnOnce() -> Task + Send>),
+}
+
+impl Queued {
+    fn into_task(self) -> Task {
+        match self {
+            Self::Task(task) => task,
+            Self::Ordered(make) => make(),
+        }
+    }
+}
+
 /// A bounded number of threads that run tasks in the order given.
 #[derive(Debug)]
 pub struct Pool {
@@ -38,7 +55,7 @@ impl std::fmt::Debug for Shared {
 
 #[derive(Default)]
 struct State {
-    tasks: VecDeque<Task>,
+    tasks: VecDeque<Queued>,
     threads: usize,
     idle: usize,
     stopping: bool,
@@ -61,8 +78,27 @@ impl Pool {
 
     /// Has `task` run by one of the threads, or here and now if no thread can be started.
     pub fn run(&self, task: impl FnOnce(&mut Scratch) + Send + 'static) {
+        self.queue(Queued::Task(Box::new(task)));
+    }
+
+    /// As [`Pool::run`], for tasks that may have to wait for each other: `begin` is run when a thread takes the task,
+    /// before any later task is taken, and must not wait. What it has begun only waits for tasks that have threads.
+    pub fn run_ordered<T>(
+        &self,
+        begin: impl FnOnce() -> T + Send + 'static,
+        task: impl FnOnce(T, &mut Scratch) + Send + 'static,
+    ) where
+        T: Send + 'static,
+    {
+        self.queue(Queued::Ordered(Box::new(move || {
+            let begun = begin();
+            Box::new(move |scratch: &mut Scratch| task(begun, scratch))
+        })));
+    }
+
+    fn queue(&self, queued: Queued) {
         let mut state = self.shared.lock();
-        state.tasks.push_back(Box::new(task));
+        state.tasks.push_back(queued);
         if state.idle >= state.tasks.len() || state.threads >= self.most {
             drop(state);
             self.shared.work.notify_one();
@@ -75,10 +111,10 @@ impl Pool {
         if started.is_ok() {
             state.threads += 1;
         } else if state.threads == 0
-            && let Some(task) = state.tasks.pop_back()
+            && let Some(queued) = state.tasks.pop_back()
         {
             drop(state);
-            task(&mut Scratch::default());
+            queued.into_task()(&mut Scratch::default());
         }
     }
 }
@@ -97,7 +133,8 @@ impl Shared {
         let mut scratch = Scratch::default();
         let mut state = self.lock();
         loop {
-            if let Some(task) = state.tasks.pop_front() {
+            if let Some(queued) = state.tasks.pop_front() {
+                let task = queued.into_task();
                 drop(state);
                 task(&mut scratch);
                 state = self.lock();

@@ -20,6 +20,7 @@ use super::aside::{self, Aside};
 use super::datafile::{Datafile, Piece, Scratch, Wait};
 use super::disk::{put, read_full};
 use super::fault::{Fault, Result};
+use super::pieces::Abandoned;
 use super::place::{self, Directory};
 use crate::sabotage::{self, Sabotage};
 
@@ -666,6 +667,7 @@ fn whole(content: Vec<u8>) -> Piece {
         }],
         memory: vec![Memory::from_vec(content)],
         settled: true,
+        abandoned: Abandoned::default(),
     }
 }
 

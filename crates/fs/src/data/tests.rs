@@ -49,6 +49,7 @@ fn piece(offset: u64, bytes: &[u8]) -> Piece {
         }],
         memory: vec![Memory::from_vec(bytes.to_vec())],
         settled: true,
+        abandoned: Abandoned::default(),
     }
 }
 
@@ -172,6 +173,7 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                     regions: list(&regions),
                     memory: fragments(bytes.clone(), &cuts),
                     settled: version.is_multiple_of(2),
+                    abandoned: Abandoned::default(),
                 };
                 datafile.write(&piece, &mut scratch, at_least).unwrap();
                 note(&mut model, &regions, &bytes);
@@ -183,6 +185,7 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                     regions: list(&regions),
                     memory: memory.clone(),
                     settled: false,
+                    abandoned: Abandoned::default(),
                 };
                 let found = datafile
                     .read(&piece, &mut scratch, Wait::Allowed, at_least)
@@ -383,6 +386,7 @@ fn disjoint_sieved_and_plain_writers_do_not_disturb_each_other() {
                             regions: regions.to_vec(),
                             memory: vec![bytes.into()],
                             settled: writer % 2 == 0,
+                            abandoned: Abandoned::default(),
                         };
                         datafile.write(&piece, &mut scratch, 0).unwrap();
                     }

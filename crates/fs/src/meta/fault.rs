@@ -46,7 +46,7 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Failure {
             errno: match error.kind {
-                StoreErrorKind::Full => Errno::ENOSPC,
+                StoreErrorKind::Full | StoreErrorKind::TooSmall => Errno::ENOSPC,
                 StoreErrorKind::Corrupt | StoreErrorKind::Lost => Errno::CORRUPT,
                 StoreErrorKind::Locked | StoreErrorKind::Missing | StoreErrorKind::Io => Errno::EIO,
             },

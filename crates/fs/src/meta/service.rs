@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, Instant};
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
@@ -24,9 +23,11 @@ use super::overlay::Overlay;
 use super::query::{Query, read_counters};
 use super::session::{Sessions, Verdict};
 use super::store::fjall::{Fjall, Options};
-use super::store::{Batch, Persist, Room, Store, StoreError, StoreErrorKind, View, prefix_end};
+use super::store::{Batch, Persist, Room, Store, StoreError, View, prefix_end};
 use super::{Format, Settings};
 use crate::config::Durability;
+
+mod space;
 
 /// Name of the file that says that the store is not new.
 const MARKER: &str = "formatted";
@@ -35,10 +36,6 @@ const RESERVED_OBJECTS: u64 = 1 << 16;
 /// Object numbers that are left out after acknowledged changes were lost: more than those can have set
 /// aside, so that no number is given out twice.
 const SKIPPED_OBJECTS: u64 = 1 << 40;
-/// How long readers may take to let go of a store that is opened again.
-const LET_GO: Duration = Duration::from_secs(5);
-/// How often they are looked at.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// Whether a synced file system's acknowledgement of the request promises durability. The size of a
 /// striped file is promised by fsync, as with any file system; fsync tells it again.
@@ -82,6 +79,8 @@ pub struct Service {
     sessions: Sessions,
     next_object: u64,
     reserved_until: u64,
+    /// What the store could not give back last time, in bytes.
+    left_garbage_bytes: u64,
 }
 
 /// Answers requests that change nothing, from the last committed state. Cheap to clone.
@@ -102,8 +101,15 @@ impl Service {
         let first = AtomicBool::new(true);
         let format = settings.format;
         let opener = move || -> Result<Arc<dyn Store>, StoreError> {
+            let is_first = first.load(Ordering::Relaxed);
+            let verify_bytes = match is_first {
+                true => Options::default().verify_bytes,
+                // Tables that were whole at the start are verified block by block when they are read.
+                false => 0,
+            };
             let options = Options {
-                format: first.load(Ordering::Relaxed) && format == Format::Allowed,
+                format: is_first && format == Format::Allowed,
+                verify_bytes,
                 ..Options::default()
             };
             let store = Fjall::open_with(&path, &options)?;
@@ -145,6 +151,7 @@ impl Service {
             sessions: Sessions::default(),
             next_object: 0,
             reserved_until: 0,
+            left_garbage_bytes: 0,
         };
         service.reopen()?;
         Ok(service)
@@ -197,9 +204,23 @@ impl Service {
         Ok(())
     }
 
-    /// Executes requests in order and commits their changes together. The replies are in the same
-    /// order; what they promise holds when the call returns.
+    /// Executes requests in order and commits their changes, together as far as there is room for a commit
+    /// of that size. The replies are in the same order; what they promise holds when the call returns.
     pub fn apply(&mut self, requests: &[Request], now: Timestamp) -> Vec<Reply> {
+        let mut replies = Vec::with_capacity(requests.len());
+        let mut rest = requests;
+        while !rest.is_empty() {
+            let limit = self
+                .store()
+                .map_or(u64::MAX, |store| store.max_batch_bytes());
+            let (batch, others) = rest.split_at(space::batch_len(rest, limit));
+            replies.extend(self.apply_batch(batch, now));
+            rest = others;
+        }
+        replies
+    }
+
+    fn apply_batch(&mut self, requests: &[Request], now: Timestamp) -> Vec<Reply> {
         if self.store().is_err()
             && let Err(failure) = self.reopen()
         {
@@ -207,6 +228,12 @@ impl Service {
                 result: Err(failure),
             };
             return vec![reply; requests.len()];
+        }
+        if requests
+            .iter()
+            .any(|request| needs_space(&request.operation))
+        {
+            self.make_room();
         }
         match self.try_apply(requests, now) {
             Ok(replies) => {
@@ -355,43 +382,6 @@ impl Service {
             })
         };
         requests.iter().map(reply).collect()
-    }
-
-    /// Has the store give space back, if it can.
-    fn tend(&mut self) {
-        let outgrown = self.store().is_ok_and(|store| store.is_outgrown());
-        if !outgrown {
-            return;
-        }
-        // What is kept of failed changes is not in the store.
-        let sessions = std::mem::take(&mut self.sessions);
-        let written = self.store().and_then(|store| Ok(store.write_out()?));
-        if let Err(failure) = written.and_then(|()| self.reopen()) {
-            tracing::error!(%failure.message, "the metadata store cannot give space back");
-        }
-        self.sessions = sessions;
-    }
-
-    /// Closes the store, and opens it again. Readers wait meanwhile.
-    fn open_store(&self) -> Outcome<Arc<dyn Store>> {
-        let mut shared = self.store.write().unwrap_or_else(PoisonError::into_inner);
-        // The old one must be closed before: it holds a lock, as long as a reader looks at it.
-        let reopens = shared.take().is_some();
-        let begun = Instant::now();
-        let store = loop {
-            match (self.open)() {
-                Err(error)
-                    if reopens
-                        && error.kind == StoreErrorKind::Locked
-                        && begun.elapsed() < LET_GO =>
-                {
-                    std::thread::sleep(LOOK);
-                }
-                opened => break opened?,
-            }
-        };
-        *shared = Some(store.clone());
-        Ok(store)
     }
 
     /// Opens the store, or opens it again.

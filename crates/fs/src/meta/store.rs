@@ -34,6 +34,15 @@ pub enum Room {
     Nothing(String),
 }
 
+/// What a store may give back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Garbage {
+    /// Bytes, estimated.
+    pub bytes: u64,
+    /// From how many bytes on giving them back is worth its while.
+    pub worthwhile_bytes: u64,
+}
+
 /// A key and its value.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
@@ -70,6 +79,30 @@ pub trait Store: Send + Sync {
     fn write_out(&self) -> Result<(), StoreError> {
         Ok(())
     }
+
+    /// Whether there are views that were not dropped yet.
+    fn is_viewed(&self) -> bool {
+        false
+    }
+
+    /// What [`Store::reclaim`] may give back.
+    fn garbage(&self) -> Garbage {
+        Garbage {
+            bytes: 0,
+            worthwhile_bytes: u64::MAX,
+        }
+    }
+
+    /// Gives back what removed and replaced records take, as far as that is possible with a bounded amount of
+    /// work. Returns whether opening the store again gives back more. The caller must not hold a view.
+    fn reclaim(&self) -> Result<bool, StoreError> {
+        Ok(false)
+    }
+
+    /// Bytes of a batch for which there is always room while there is room at all.
+    fn max_batch_bytes(&self) -> u64 {
+        u64::MAX
+    }
 }
 
 /// A state of a store.
@@ -102,6 +135,8 @@ pub struct StoreError {
 pub enum StoreErrorKind {
     /// The disk is full.
     Full,
+    /// The disk is too small for a store, or has too little room for one.
+    TooSmall,
     /// Another process has the store open.
     Locked,
     /// What is stored is not what was written.
@@ -134,6 +169,7 @@ impl fmt::Display for StoreError {
                 "; restore the directory from a backup, or give up what is lost: `causeway fs serve \
                  --accept-loss`, then `causeway fs fsck`"
             ),
+            StoreErrorKind::TooSmall => write!(out, "; choose a directory on another disk"),
             StoreErrorKind::Missing | StoreErrorKind::Io => Ok(()),
         }
     }

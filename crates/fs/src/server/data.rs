@@ -10,6 +10,7 @@ use causeway_wire::fs::{
 };
 
 use super::events::{Done, EntryState, Loop, failure};
+use super::io::Asker;
 use crate::data::scrub::{Finding, Position, Step};
 use crate::data::{Fault, Scratch, Store};
 
@@ -34,6 +35,9 @@ impl Loop {
         request: Request,
     ) -> Result<Option<Answer>, Failure> {
         let tag = request.reply_tag;
+        let client = request.client;
+        self.abandon_others(client, from);
+        let asker = Asker { from, tag, client };
         match request.operation {
             Operation::Read {
                 object,
@@ -41,14 +45,14 @@ impl Loop {
                 regions,
                 memory,
                 sums,
-            } => self.start_read(from, tag, (object, at_least), regions, memory, sums),
+            } => self.start_read(asker, (object, at_least), regions, memory, sums),
             Operation::Write {
                 object,
                 at_least,
                 regions,
                 memory,
                 inline,
-            } => self.start_write(from, tag, (object, at_least), regions, memory, inline),
+            } => self.start_write(asker, (object, at_least), regions, memory, inline),
             Operation::Seed { object, content } => {
                 self.store_task(from, tag, false, move |store, _| {
                     done(store.seed(object, &content), "making", object)
@@ -151,6 +155,7 @@ pub(super) fn storage_failure(doing: &str, object: ObjectId, fault: &Fault) -> F
         Fault::Absent { .. } | Fault::Short { .. } => Errno::MISSING,
         Fault::Damaged { .. } | Fault::Foreign { .. } | Fault::Header(_) => Errno::EIO,
         Fault::Exists => Errno::EEXIST,
+        Fault::Abandoned => Errno::ECONNRESET,
     };
     let advice = match errno {
         Errno::ENOSPC => ": the server's disk is full",

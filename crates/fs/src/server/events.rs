@@ -51,7 +51,7 @@ pub(super) struct Loop {
     pub(super) boot: u128,
     stop: StopHandle,
     callers: Callers,
-    entries: Vec<Option<Entry>>,
+    pub(super) entries: Vec<Option<Entry>>,
     free: Vec<u16>,
     generation: u32,
     /// What other threads have finished.
@@ -278,6 +278,7 @@ impl Loop {
                 }
             }
             self.settle_metadata();
+            self.abandon_ended();
             self.run_jobs();
             self.clean_datafiles();
             if self.busy() > 0 && Instant::now() >= self.patrol_at {

@@ -15,13 +15,11 @@ use causeway_wire::fs::{Answer, Errno, Failure, ObjectId, Regions, Reply, Wanted
 use super::Ticket;
 use super::data::storage_failure;
 use super::events::{Done, EntryState, Loop, Purpose, failure};
-use super::moved::{Moved, read_piece, write_piece};
-use super::regions::{
-    LIST_CHUNK, LocalStream, REGION_BYTES, RegionStream, RemoteStream, remote_bytes,
-};
+use super::moved::{Moved, read_piece};
+use super::regions::{LocalStream, RegionStream, RemoteStream, remote_bytes};
 use super::staging::BUFFER_BYTES;
 use crate::data::datafile::Wait;
-use crate::data::{Datafile, Fault, Piece};
+use crate::data::{Abandoned, Datafile, Fault, Piece};
 use crate::sabotage::{self, Sabotage};
 
 /// Pieces of one job in progress at once (R2.4's throttling).
@@ -29,7 +27,7 @@ const WINDOW: usize = 4;
 /// Bytes of a piece that needs no buffer.
 const MAPPED_PIECE: u64 = 1 << 20;
 /// Most bytes that a reply carries inside.
-const MAX_INLINE: u64 = 32 << 10;
+pub(super) const MAX_INLINE: u64 = 32 << 10;
 /// What a region of its own costs, in bytes that could be stored instead.
 const REGION_EFFORT: u64 = 256;
 /// Most sums that a reply carries: they leave room for the rest of it.
@@ -40,17 +38,20 @@ const TURN_BYTES: u64 = 2 << 20;
 /// A read or write in progress.
 pub(super) struct Job {
     write: bool,
+    /// The instance of the client library that asked for it.
+    client: u128,
+    abandoned: Abandoned,
     object: ObjectId,
     file: Arc<Datafile>,
     /// How long the datafile must be at least.
     at_least: u64,
-    regions: RegionStream,
-    memory: MemorySide,
+    pub(super) regions: RegionStream,
+    pub(super) memory: MemorySide,
     /// The reply's data, of a read whose memory is the reply.
-    inline: Option<Memory>,
+    pub(super) inline: Option<Memory>,
     /// Bytes that no piece has taken yet.
-    left: u64,
-    total: u64,
+    pub(super) left: u64,
+    pub(super) total: u64,
     found: u64,
     /// Which sums of the first blocks the client wants; the server verifies the rest.
     wanted: WantedSums,
@@ -59,9 +60,18 @@ pub(super) struct Job {
     size: u64,
     pieces: [Option<Flight>; WINDOW],
     /// The buffer that a part of the list of regions is on its way to.
-    list: Option<Memory>,
+    pub(super) list: Option<Memory>,
     failure: Option<Failure>,
     times: Times,
+}
+
+/// Where a request came from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asker {
+    pub(super) from: Addr,
+    pub(super) tag: u64,
+    /// The instance of the client library.
+    pub(super) client: u128,
 }
 
 /// Where a job's time has gone. Pieces overlap, so the sums may exceed the time that has passed.
@@ -82,7 +92,7 @@ impl Times {
 }
 
 /// Where the other side of a job's bytes is.
-enum MemorySide {
+pub(super) enum MemorySide {
     /// In reach of this process.
     Local(LocalStream),
     /// In the client's memory, moved by transfers.
@@ -111,18 +121,24 @@ impl Job {
         self.list.is_some() || self.pieces.iter().flatten().any(|flight| flight.moving)
     }
 
+    /// Nobody waits for it any more: no further piece of it is stored.
+    fn abandon(&mut self) {
+        self.abandoned.set();
+        self.fail(failure(Errno::ECONNRESET, "the client is gone"));
+    }
+
     fn in_flight(&self) -> bool {
         self.list.is_some() || self.pieces.iter().any(Option::is_some)
     }
 
-    fn fail(&mut self, failure: Failure) {
+    pub(super) fn fail(&mut self, failure: Failure) {
         self.failure.get_or_insert(failure);
         self.left = 0;
     }
 }
 
 /// What became of starting a piece.
-enum Step {
+pub(super) enum Step {
     /// Another one can be started.
     Again,
     /// Something in progress must end first, or the job is at its end.
@@ -134,8 +150,7 @@ enum Step {
 impl Loop {
     pub(super) fn start_read(
         &mut self,
-        from: Addr,
-        tag: u64,
+        Asker { from, tag, client }: Asker,
         (object, at_least): (ObjectId, u64),
         regions: Regions,
         memory: Vec<RegionDescriptor>,
@@ -191,6 +206,8 @@ impl Loop {
         };
         let job = Job {
             write: false,
+            client,
+            abandoned: Abandoned::default(),
             object,
             file,
             at_least,
@@ -213,8 +230,7 @@ impl Loop {
 
     pub(super) fn start_write(
         &mut self,
-        from: Addr,
-        tag: u64,
+        Asker { from, tag, client }: Asker,
         (object, at_least): (ObjectId, u64),
         regions: Regions,
         memory: Vec<RegionDescriptor>,
@@ -253,6 +269,8 @@ impl Loop {
         };
         let job = Job {
             write: true,
+            client,
+            abandoned: Abandoned::default(),
             object,
             file,
             at_least,
@@ -319,6 +337,31 @@ impl Loop {
         }
     }
 
+    /// Abandons the jobs of connections that have ended.
+    pub(super) fn abandon_ended(&mut self) {
+        for entry in self.entries.iter_mut().flatten() {
+            if let EntryState::Moving(job) = &mut entry.state
+                && job.in_flight()
+                && self.bmi.identity(entry.from).is_none()
+            {
+                job.abandon();
+            }
+        }
+    }
+
+    /// A client has come by this connection: it does not wait for what it asked by others any more, though they may not
+    /// have ended here yet.
+    pub(super) fn abandon_others(&mut self, client: u128, from: Addr) {
+        for entry in self.entries.iter_mut().flatten() {
+            if let EntryState::Moving(job) = &mut entry.state
+                && job.client == client
+                && entry.from != from
+            {
+                job.abandon();
+            }
+        }
+    }
+
     fn next_job(&mut self) -> Option<Ticket> {
         self.runnable.pop_front().or_else(|| {
             let starved = self.staging.may_take();
@@ -352,7 +395,7 @@ impl Loop {
     }
 
     /// Takes a job out of its entry to work on it.
-    fn take_job(&mut self, ticket: Ticket) -> Option<(Addr, Box<Job>)> {
+    pub(super) fn take_job(&mut self, ticket: Ticket) -> Option<(Addr, Box<Job>)> {
         let entry = self.entry(ticket)?;
         if !matches!(entry.state, EntryState::Moving(_)) {
             return None;
@@ -364,7 +407,7 @@ impl Loop {
         }
     }
 
-    fn put_job(&mut self, ticket: Ticket, job: Box<Job>) {
+    pub(super) fn put_job(&mut self, ticket: Ticket, job: Box<Job>) {
         if let Some(entry) = self.entry(ticket) {
             entry.state = EntryState::Moving(job);
         }
@@ -412,8 +455,8 @@ impl Loop {
             return Step::Wait;
         };
         if self.bmi.identity(from).is_none() {
-            // Whoever waited for this has given up: the memory may serve another purpose by now.
-            job.fail(failure(Errno::ECONNRESET, "the client is gone"));
+            // The client has given up: its memory may serve another purpose by now.
+            job.abandon();
             return Step::Wait;
         }
         let buffer = match &job.memory {
@@ -444,6 +487,7 @@ impl Loop {
                 regions,
                 memory: Vec::new(),
                 settled: buffer.is_some(),
+                abandoned: job.abandoned.clone(),
             },
             len,
             staged: None,
@@ -468,7 +512,7 @@ impl Loop {
     }
 
     /// A buffer, or the job queues up for one.
-    fn buffer(&mut self, ticket: Ticket, from: Addr, job: &mut Job) -> Option<Memory> {
+    pub(super) fn buffer(&mut self, ticket: Ticket, from: Addr, job: &mut Job) -> Option<Memory> {
         match self.staging.take(&mut self.bmi, from) {
             Ok(Some(buffer)) => Some(buffer),
             Ok(None) => {
@@ -544,7 +588,10 @@ impl Loop {
             None => WantedSums::None,
         };
         let result = match (job.write, in_memory) {
-            (true, true) => write_piece(&job.file, &flight.piece, &mut self.scratch, at_least),
+            (true, true) => job
+                .file
+                .write(&flight.piece, &mut self.scratch, at_least)
+                .map(|()| Moved::written(len)),
             (true, false) => Err(std::io::Error::from(std::io::ErrorKind::WouldBlock).into()),
             (false, _) => {
                 let wait = match in_memory {
@@ -563,18 +610,25 @@ impl Loop {
         };
         match result {
             Err(fault) if fault.would_block() => {
-                let (file, piece, write) = (Arc::clone(&job.file), flight.piece.clone(), job.write);
+                let (file, piece) = (Arc::clone(&job.file), flight.piece.clone());
                 let mailbox = self.mailbox();
-                self.pool.run(move |scratch| {
-                    let result = match write {
-                        true => write_piece(&file, &piece, scratch, at_least),
-                        false => {
-                            read_piece(&file, &piece, scratch, Wait::Allowed, at_least, wanted)
-                        }
-                    };
-                    drop((file, piece));
-                    mailbox.put(Done::Piece(ticket, index, result));
-                });
+                let put = move |result| mailbox.put(Done::Piece(ticket, index, result));
+                if job.write {
+                    let claim = move || (file.claim(&piece), piece);
+                    self.pool
+                        .run_ordered(claim, move |(claim, piece), scratch| {
+                            let written = claim.write(&piece, scratch, at_least);
+                            drop(piece);
+                            put(written.map(|()| Moved::written(len)));
+                        });
+                } else {
+                    self.pool.run(move |scratch| {
+                        let read =
+                            read_piece(&file, &piece, scratch, Wait::Allowed, at_least, wanted);
+                        drop((file, piece));
+                        put(read);
+                    });
+                }
                 Step::Again
             }
             result => match self.stored(ticket, from, job, index, result) {
@@ -674,81 +728,6 @@ impl Loop {
         self.put_job(ticket, job);
         self.runnable.push_back(ticket);
     }
-
-    /// Fetches the next part of a list of regions.
-    fn want_list(&mut self, ticket: Ticket, from: Addr, job: &mut Job) -> Step {
-        let Some(wanted) = job.regions.list_wanted() else {
-            if job.left > 0 {
-                job.fail(failure(
-                    Errno::EINVAL,
-                    format!("the regions end {} bytes before the memory", job.left),
-                ));
-            }
-            // Nothing was asked for.
-            if matches!(job.memory, MemorySide::Awaited) {
-                job.memory = MemorySide::Local(LocalStream::new(Vec::new()));
-            }
-            return Step::Wait;
-        };
-        debug_assert!(wanted.len <= LIST_CHUNK * REGION_BYTES);
-        let Some(buffer) = self.buffer(ticket, from, job) else {
-            return Step::Wait;
-        };
-        let into = buffer.slice(0..wanted.len as usize);
-        let user = Purpose::List.user(ticket);
-        let posted =
-            self.bmi
-                .post_transfer(from, Direction::Get, &[into], &[wanted], self.context, user);
-        match posted {
-            Ok(Posted::Pending(_)) => {
-                job.list = Some(buffer);
-                Step::Wait
-            }
-            Ok(Posted::Complete(completion)) => {
-                self.take_list(job, buffer, wanted.len, completion.result);
-                Step::Again
-            }
-            Err(error) => {
-                self.staging.give(buffer);
-                job.fail(failure(Errno::EIO, error.to_string()));
-                Step::Wait
-            }
-        }
-    }
-
-    /// A part of a list of regions has arrived.
-    pub(super) fn list_arrived(&mut self, ticket: Ticket, result: Result<u64, OpError>) {
-        let Some((_, mut job)) = self.take_job(ticket) else {
-            return;
-        };
-        if let (Some(buffer), Some(wanted)) = (job.list.take(), job.regions.list_wanted()) {
-            self.take_list(&mut job, buffer, wanted.len, result);
-        }
-        self.put_job(ticket, job);
-        self.runnable.push_back(ticket);
-    }
-
-    fn take_list(&mut self, job: &mut Job, buffer: Memory, len: u64, result: Result<u64, OpError>) {
-        let taken = match result {
-            Ok(_) => job.regions.list_fetched(&buffer.slice(0..len as usize)),
-            Err(error) => Err(transfer_failure(&error)),
-        };
-        self.staging.give(buffer);
-        match taken {
-            Ok(total) if matches!(job.memory, MemorySide::Awaited) => {
-                if total > MAX_INLINE || job.regions.list_wanted().is_some() {
-                    job.fail(too_much_inside(total));
-                    return;
-                }
-                let reply = Memory::zeroed(total as usize);
-                job.inline = Some(reply.clone());
-                job.memory = MemorySide::Local(LocalStream::new(vec![reply]));
-                (job.left, job.total) = (total, total);
-            }
-            Ok(_) => {}
-            Err(failure) => job.fail(failure),
-        }
-    }
 }
 
 /// Whether the regions are one that begins with a block.
@@ -764,13 +743,13 @@ fn mismatch(regions: u64, memory: u64) -> Failure {
     )
 }
 
-fn too_much_inside(bytes: u64) -> Failure {
+pub(super) fn too_much_inside(bytes: u64) -> Failure {
     failure(
         Errno::EMSGSIZE,
         format!("a reply carries at most {MAX_INLINE} bytes inside, not {bytes}"),
     )
 }
 
-fn transfer_failure(error: &OpError) -> Failure {
+pub(super) fn transfer_failure(error: &OpError) -> Failure {
     failure(Errno::EIO, format!("moving the data: {error}"))
 }

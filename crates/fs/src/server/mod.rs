@@ -1,7 +1,7 @@
 //! The server process: metadata, datafiles, or both, behind one message layer.
 //!
 //! One thread runs the loop (`events`): it takes requests, answers what can be answered at once, and
-//! moves data (`io`, over `moved`, `regions` and `staging`; `data` has the short requests about datafiles). What would block it goes elsewhere: changes of a
+//! moves data (`io`, over `lists`, `moved`, `regions` and `staging`; `data` has the short requests about datafiles). What would block it goes elsewhere: changes of a
 //! synced file system to the commit thread (`metadata`), storage that waits for a device to the
 //! datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only from the
 //! directory that was formatted for it (`home`, `format`), and only requests that are meant for it (`identity`);
@@ -18,6 +18,7 @@ mod format;
 mod home;
 mod identity;
 mod io;
+mod lists;
 mod metadata;
 mod moved;
 mod process;

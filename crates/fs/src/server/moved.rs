@@ -14,18 +14,14 @@ pub(super) struct Moved {
     pub(super) sums: Vec<u32>,
 }
 
-/// Writes a piece.
-pub(super) fn write_piece(
-    file: &Datafile,
-    piece: &Piece,
-    scratch: &mut Scratch,
-    at_least: u64,
-) -> Result<Moved, Fault> {
-    file.write(piece, scratch, at_least)?;
-    Ok(Moved {
-        bytes: piece.regions.iter().map(|region| region.len).sum(),
-        sums: Vec::new(),
-    })
+impl Moved {
+    /// So many bytes were written.
+    pub(super) fn written(bytes: u64) -> Self {
+        Self {
+            bytes,
+            sums: Vec::new(),
+        }
+    }
 }
 
 /// Reads a piece, with the sums that the client wants of its blocks.

@@ -22,14 +22,16 @@ mod batch;
 mod journal;
 mod keeper;
 mod mark;
+mod reclaim;
 mod space;
 mod verify;
 
 use self::keeper::{Keeper, Progress};
-use self::space::Space;
+use self::reclaim::Views;
+use self::space::{Space, Used};
 use crate::sabotage::{self, Sabotage};
 
-use super::{Batch, Pair, Pairs, Persist, Room, Store, StoreError, StoreErrorKind, View};
+use super::{Batch, Garbage, Pair, Pairs, Persist, Room, Store, StoreError, StoreErrorKind, View};
 
 const NAME: &str = "fjall";
 /// Memory for blocks read from tables.
@@ -44,6 +46,8 @@ const VERIFY_BYTES: u64 = 1 << 30;
 /// The disk's free space is looked up again after this many bytes, or this long.
 const LOOK_BYTES: u64 = 64 << 10;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Giving space back is worth its while once this part of a table in memory may come back by it.
+const WORTHWHILE_DIVISOR: u64 = 4;
 
 /// How to open a store.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +89,9 @@ struct Engine {
     progress: Mutex<Progress>,
     mark: Mutex<Mark>,
     look: Mutex<Look>,
+    views: Views,
+    /// Held while tables are merged other than by the engine's own choice.
+    merging: Mutex<()>,
     /// Which file is damaged, once a read has failed.
     damaged: OnceLock<String>,
 }
@@ -130,7 +137,8 @@ impl Fjall {
         sync_directories(directory).map_err(|error| wrap_io(directory, &error))?;
         let tables = pairs.tree.get_highest_persisted_seqno();
         let last = tables.max(found.journals.last).unwrap_or(0);
-        if found.mark.acknowledged > last {
+        // What was in tables once may have been forgotten since by merging them.
+        if found.mark.acknowledged > last.max(found.mark.flushed) {
             let message = format!(
                 "{}: changes up to number {} were acknowledged, but the journals and tables end at \
                  number {last}",
@@ -143,6 +151,11 @@ impl Fjall {
             tracing::warn!("{message}; going on without what is missing");
             found.lost = true;
         }
+        let replayed = pairs.tree.active_memtable();
+        let removed = replayed
+            .iter()
+            .filter(|record| record.is_tombstone())
+            .count();
         // The engine has synced the journals.
         let mark = Mark {
             boot: crate::boot::identity(),
@@ -155,7 +168,7 @@ impl Fjall {
             database,
             pairs,
             space,
-            progress: Mutex::new(Progress::new(last, found.journals.bytes)),
+            progress: Mutex::new(Progress::new(last, found.journals.bytes, removed as u64)),
             mark: Mutex::new(mark),
             look: Mutex::new(Look {
                 at: Instant::now(),
@@ -163,6 +176,8 @@ impl Fjall {
                 reserve: 0,
                 room: Room::Enough,
             }),
+            views: Views::default(),
+            merging: Mutex::default(),
             damaged: OnceLock::new(),
         });
         let keeper =
@@ -215,6 +230,15 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
     }
     let mark = mark.unwrap_or_default();
     if store == verify::Found::Nothing {
+        Space::new(directory)
+            .map_err(failed)?
+            .check_new()
+            .map_err(|why| {
+                error(
+                    StoreErrorKind::TooSmall,
+                    format!("{}: {why}", directory.display()),
+                )
+            })?;
         mark::write(directory, &mark).map_err(failed)?;
     }
     if store == verify::Found::Store && !journal::any(directory).map_err(failed)? {
@@ -278,6 +302,9 @@ fn mend_journals(
         if journals.last.is_some_and(|last| last <= mark.flushed) {
             journal::clear(&journals).map_err(failed)?;
             journals.bytes = 0;
+            // The engine goes on counting from what is in tables, which may be less: merging them forgets
+            // removals, and their numbers with them.
+            journals.last = None;
         }
         return Ok(journals);
     }
@@ -355,12 +382,21 @@ impl Engine {
             })
     }
 
-    fn journal_bytes(&self, progress: &Progress) -> u64 {
-        match self.space.sizes.bounds_journal {
-            true => progress.journal_bytes,
+    /// How much room there is on the disk now.
+    fn look(&self, reserve: u64) -> Room {
+        let journals = match self.space.sizes.bounds_journal {
+            true => lock(&self.progress).journal_bytes,
             // The engine begins new journals by itself: the next one may grow to its whole size.
             false => 0,
-        }
+        };
+        let tree = &self.pairs.tree;
+        let sealed = tree.sealed_memtable_count() as u64 * self.space.sizes.memtable;
+        let used = Used {
+            tables: self.pairs.disk_space(),
+            memory: tree.active_memtable().size() + sealed,
+            journals,
+        };
+        self.space.look(used, reserve)
     }
 }
 
@@ -370,9 +406,12 @@ impl Store for Fjall {
     }
 
     fn snapshot(&self) -> Result<Box<dyn View>, StoreError> {
+        let engine = Arc::clone(&self.engine);
+        let (snapshot, before) = engine.views.open(&engine.database);
         Ok(Box::new(FjallView {
-            snapshot: self.engine.database.snapshot(),
-            engine: Arc::clone(&self.engine),
+            snapshot,
+            before,
+            engine,
         }))
     }
 
@@ -414,22 +453,25 @@ impl Store for Fjall {
 
     fn room(&self, reserve: u64) -> Room {
         let engine = &self.engine;
-        let progress = lock(&engine.progress);
-        let (bytes, journals) = (progress.bytes, engine.journal_bytes(&progress));
-        drop(progress);
+        let bytes = lock(&engine.progress).bytes;
         let mut look = lock(&engine.look);
-        let fresh = bytes >= look.bytes
+        let is_fresh = bytes >= look.bytes
             && bytes - look.bytes < LOOK_BYTES
             && look.reserve == reserve
+            && look.room == Room::Enough
             && look.at.elapsed() < LOOK_EVERY;
-        if !fresh {
+        if !is_fresh {
+            let mut room = engine.look(reserve);
+            if room != Room::Enough {
+                // A merge takes room until it ends: that is not what the disk is full of.
+                engine.await_merges();
+                room = engine.look(reserve);
+            }
             *look = Look {
                 at: Instant::now(),
                 bytes,
                 reserve,
-                room: engine
-                    .space
-                    .look(engine.pairs.disk_space(), journals, reserve),
+                room,
             };
         }
         look.room.clone()
@@ -443,11 +485,39 @@ impl Store for Fjall {
     fn write_out(&self) -> Result<(), StoreError> {
         self.engine.write_out()
     }
+
+    fn is_viewed(&self) -> bool {
+        !self.engine.views.is_empty()
+    }
+
+    fn garbage(&self) -> Garbage {
+        Garbage {
+            bytes: self.engine.garbage_bytes(),
+            worthwhile_bytes: self.engine.space.sizes.memtable / WORTHWHILE_DIVISOR,
+        }
+    }
+
+    fn reclaim(&self) -> Result<bool, StoreError> {
+        self.engine.reclaim()?;
+        Ok(self.engine.space.sizes.bounds_journal)
+    }
+
+    fn max_batch_bytes(&self) -> u64 {
+        self.engine.space.sizes.memtable
+    }
 }
 
 struct FjallView {
     snapshot: Snapshot,
+    /// What the view is known by.
+    before: u64,
     engine: Arc<Engine>,
+}
+
+impl Drop for FjallView {
+    fn drop(&mut self) {
+        self.engine.views.close(self.before);
+    }
 }
 
 impl View for FjallView {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fjall::{AbstractTree, PersistMode};
+use fjall::AbstractTree;
 
 use super::super::{Batch, Persist, Room, StoreError};
 use super::{Engine, lock, mode, wrap};
@@ -15,10 +15,8 @@ use crate::fatal::AbortOnPanic;
 /// The store is quiet when nothing was committed for this long. A mark costs two syncs, which nobody
 /// shall wait for.
 const QUIET: Duration = Duration::from_millis(100);
-/// How often the engine, which has no event for it, is asked whether it has written its tables out.
-const LOOK: Duration = Duration::from_millis(2);
 /// Tables are merged once they and the table in memory say of this many records that they were removed…
-const REMOVED_RECORDS: u64 = 4096;
+const REMOVED_RECORDS: u64 = 256;
 /// … and of one in this many of all.
 const RECORDS_PER_REMOVED: u64 = 4;
 /// Bytes of a batch and of an item in the journal beside its key and value.
@@ -36,9 +34,9 @@ pub(super) struct Progress {
     /// Bytes of journals that cannot go yet.
     pub(super) journal_bytes: u64,
     /// Records that were removed since tables were last written out.
-    removed: u64,
+    pub(super) removed: u64,
     /// Removals that the last merge has left in tables, because an old state was still looked at.
-    left: u64,
+    pub(super) left: u64,
     commits: u64,
     /// Whether the keeper knows that there is something to do.
     awake: bool,
@@ -46,13 +44,14 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(last: u64, journal_bytes: u64) -> Self {
+    /// A store whose journals hold so many bytes, and say of so many records that they were removed.
+    pub(super) fn new(last: u64, journal_bytes: u64, removed: u64) -> Self {
         Self {
             last,
             synced: last,
             bytes: 0,
             journal_bytes,
-            removed: 0,
+            removed,
             left: 0,
             commits: 0,
             // What an earlier process left is looked at once.
@@ -165,7 +164,7 @@ fn run(engine: &Engine, wake: &Condvar) {
 
 impl Engine {
     /// Notes what is in tables, and up to which commit everything is on stable storage.
-    fn note(&self, synced: Option<u64>) -> Result<(), StoreError> {
+    pub(super) fn note(&self, synced: Option<u64>) -> Result<(), StoreError> {
         let tables = self.pairs.tree.get_highest_persisted_seqno().unwrap_or(0);
         self.update_mark(|mark| {
             mark.flushed = mark.flushed.max(tables);
@@ -173,7 +172,7 @@ impl Engine {
         })
     }
 
-    /// Merges tables after many removals: only then is what was removed forgotten.
+    /// Merges tables after many removals.
     fn give_back(&self) -> Result<(), StoreError> {
         let progress = lock(&self.progress);
         let removed =
@@ -183,35 +182,7 @@ impl Engine {
         if removed < REMOVED_RECORDS.max(records / RECORDS_PER_REMOVED) {
             return Ok(());
         }
-        let tables = self.pairs.disk_space();
-        let room = super::space::disk(&self.directory).map_or(0, |(_, free)| free);
-        if room < tables + self.space.sizes.memtable {
-            // The engine merges in steps by itself, which need less room.
-            return Ok(());
-        }
-        lock(&self.progress).removed = 0;
         self.flush()?;
-        self.pairs
-            .major_compact()
-            .map_err(|error| wrap("merge tables", error))?;
-        lock(&self.progress).left = self.pairs.tree.tombstone_count();
-        Ok(())
-    }
-
-    /// Writes all records into tables, and notes that the journals are not needed for them.
-    pub(super) fn write_out(&self) -> Result<(), StoreError> {
-        self.flush()?;
-        self.note(None)
-    }
-
-    fn flush(&self) -> Result<(), StoreError> {
-        let failed = |error| wrap("write tables", error);
-        self.pairs.rotate_memtable().map_err(failed)?;
-        while self.pairs.tree.sealed_memtable_count() > 0 {
-            // Fails once one of the engine's threads has failed.
-            self.database.persist(PersistMode::Buffer).map_err(failed)?;
-            std::thread::sleep(LOOK);
-        }
-        Ok(())
+        self.merge(u64::MAX)
     }
 }

@@ -1,0 +1,135 @@
+//! Room on the disk of the metadata: what is given back, and when, so that nothing is refused for want of
+//! space that is only not given back yet.
+
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::{Operation, Request};
+
+use super::{Outcome, Service};
+use crate::meta::store::{Room, Store, StoreErrorKind};
+
+/// How long readers may take to let go of a store that is opened again.
+const LET_GO: Duration = Duration::from_secs(5);
+/// How often they are looked at.
+const LOOK: Duration = Duration::from_millis(1);
+/// Bytes that a change writes at most beside its content: records of the object, the entry and the counts, with
+/// a name and a path of usual length.
+const CHANGE_BYTES: u64 = 1 << 10;
+
+/// How many of the requests, at least one, write no more than `limit` bytes.
+pub(super) fn batch_len(requests: &[Request], limit: u64) -> usize {
+    let mut bytes = 0;
+    let fits = requests.iter().take_while(|request| {
+        bytes += CHANGE_BYTES + content_bytes(&request.operation);
+        bytes <= limit
+    });
+    fits.count().max(1)
+}
+
+fn content_bytes(operation: &Operation) -> u64 {
+    match operation {
+        Operation::Create { content, .. } => content.len() as u64,
+        Operation::WriteStuffed { data, .. } => data.len() as u64,
+        _ => 0,
+    }
+}
+
+/// Waits until no reader looks at a store; whether that is so.
+fn await_idle(store: &Arc<dyn Store>) -> bool {
+    let begun = Instant::now();
+    while store.is_viewed() || Arc::strong_count(store) > 1 {
+        if begun.elapsed() >= LET_GO {
+            return false;
+        }
+        std::thread::sleep(LOOK);
+    }
+    true
+}
+
+impl Service {
+    /// Has the store give back what it can if there is no room otherwise. That is work for all that is
+    /// stored, so it is done again only when enough was changed since.
+    pub(super) fn make_room(&mut self) {
+        let Ok(store) = self.store() else {
+            return;
+        };
+        let garbage = store.garbage();
+        self.left_garbage_bytes = self.left_garbage_bytes.min(garbage.bytes);
+        let is_worthwhile = garbage.bytes - self.left_garbage_bytes >= garbage.worthwhile_bytes;
+        if !is_worthwhile || store.room(self.settings.reserve_bytes) == Room::Enough {
+            return;
+        }
+        let reclaimed = store.reclaim();
+        drop(store);
+        let done = match reclaimed {
+            Ok(true) => self.open_anew(),
+            Ok(false) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(failure) = done {
+            tracing::error!(%failure.message, "the metadata store cannot give space back");
+        }
+        if let Ok(store) = self.store() {
+            self.left_garbage_bytes = store.garbage().bytes;
+        }
+    }
+
+    /// Has the store give its journals back when they have grown too long.
+    pub(super) fn tend(&mut self) {
+        let Ok(store) = self.store() else {
+            return;
+        };
+        if !store.is_outgrown() {
+            return;
+        }
+        let written = store.write_out();
+        drop(store);
+        let done = match written {
+            Ok(()) => self.open_anew(),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(failure) = done {
+            tracing::error!(%failure.message, "the metadata store cannot give space back");
+        }
+    }
+
+    /// Opens a store that works again, unless readers do not let go of it.
+    fn open_anew(&mut self) -> Outcome<()> {
+        let is_idle = {
+            let shared = self.store.write().unwrap_or_else(PoisonError::into_inner);
+            shared.as_ref().is_none_or(await_idle)
+        };
+        if !is_idle {
+            tracing::warn!("a reader does not let go of the metadata store: it is not opened anew");
+            return Ok(());
+        }
+        // What is kept of failed changes is not in the store.
+        let sessions = std::mem::take(&mut self.sessions);
+        let opened = self.reopen();
+        self.sessions = sessions;
+        opened
+    }
+
+    /// Closes the store, and opens it again. Readers wait meanwhile.
+    pub(super) fn open_store(&self) -> Outcome<Arc<dyn Store>> {
+        let mut shared = self.store.write().unwrap_or_else(PoisonError::into_inner);
+        // The old one must be closed before: it holds a lock, as long as a reader looks at it.
+        let reopens = shared.take().is_some();
+        let begun = Instant::now();
+        let store = loop {
+            match (self.open)() {
+                Err(error)
+                    if reopens
+                        && error.kind == StoreErrorKind::Locked
+                        && begun.elapsed() < LET_GO =>
+                {
+                    std::thread::sleep(LOOK);
+                }
+                opened => break opened?,
+            }
+        };
+        *shared = Some(store.clone());
+        Ok(store)
+    }
+}

@@ -1,0 +1,86 @@
+//! Lists of regions that are too long for a request: fetched from the client's memory part by part.
+
+use causeway_bmi::{Addr, Direction, Memory, OpError, Posted};
+use causeway_wire::fs::Errno;
+
+use super::Ticket;
+use super::events::{Loop, Purpose, failure};
+use super::io::{Job, MAX_INLINE, MemorySide, Step, too_much_inside, transfer_failure};
+use super::regions::{LIST_CHUNK, LocalStream, REGION_BYTES};
+
+impl Loop {
+    /// Fetches the next part of a list of regions.
+    pub(super) fn want_list(&mut self, ticket: Ticket, from: Addr, job: &mut Job) -> Step {
+        let Some(wanted) = job.regions.list_wanted() else {
+            if job.left > 0 {
+                job.fail(failure(
+                    Errno::EINVAL,
+                    format!("the regions end {} bytes before the memory", job.left),
+                ));
+            }
+            // Nothing was asked for.
+            if matches!(job.memory, MemorySide::Awaited) {
+                job.memory = MemorySide::Local(LocalStream::new(Vec::new()));
+            }
+            return Step::Wait;
+        };
+        debug_assert!(wanted.len <= LIST_CHUNK * REGION_BYTES);
+        let Some(buffer) = self.buffer(ticket, from, job) else {
+            return Step::Wait;
+        };
+        let into = buffer.slice(0..wanted.len as usize);
+        let user = Purpose::List.user(ticket);
+        let posted =
+            self.bmi
+                .post_transfer(from, Direction::Get, &[into], &[wanted], self.context, user);
+        match posted {
+            Ok(Posted::Pending(_)) => {
+                job.list = Some(buffer);
+                Step::Wait
+            }
+            Ok(Posted::Complete(completion)) => {
+                self.take_list(job, buffer, wanted.len, completion.result);
+                Step::Again
+            }
+            Err(error) => {
+                self.staging.give(buffer);
+                job.fail(failure(Errno::EIO, error.to_string()));
+                Step::Wait
+            }
+        }
+    }
+
+    /// A part of a list of regions has arrived.
+    pub(super) fn list_arrived(&mut self, ticket: Ticket, result: Result<u64, OpError>) {
+        let Some((_, mut job)) = self.take_job(ticket) else {
+            return;
+        };
+        if let (Some(buffer), Some(wanted)) = (job.list.take(), job.regions.list_wanted()) {
+            self.take_list(&mut job, buffer, wanted.len, result);
+        }
+        self.put_job(ticket, job);
+        self.runnable.push_back(ticket);
+    }
+
+    fn take_list(&mut self, job: &mut Job, buffer: Memory, len: u64, result: Result<u64, OpError>) {
+        let taken = match result {
+            Ok(_) => job.regions.list_fetched(&buffer.slice(0..len as usize)),
+            Err(error) => Err(transfer_failure(&error)),
+        };
+        self.staging.give(buffer);
+        match taken {
+            Ok(total) if matches!(job.memory, MemorySide::Awaited) => {
+                if total > MAX_INLINE || job.regions.list_wanted().is_some() {
+                    job.fail(too_much_inside(total));
+                    return;
+                }
+                let reply = Memory::zeroed(total as usize);
+                job.inline = Some(reply.clone());
+                job.memory = MemorySide::Local(LocalStream::new(vec![reply]));
+                (job.left, job.total) = (total, total);
+            }
+            Ok(_) => {}
+            Err(failure) => job.fail(failure),
+        }
+    }
+}

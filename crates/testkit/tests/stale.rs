@@ -1,0 +1,201 @@
+//! Writes and reads that a client has given up, on storage that stalls: they never come after what was done since,
+//! and never touch memory that serves another purpose.
+#![forbid(unsafe_code)]
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use causeway_bmi::Memory;
+use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
+use causeway_fs::config::{Configuration, Durability};
+use causeway_fs::dev::random_identity;
+use causeway_fs::sabotage;
+use causeway_fs::server::{Server, StopHandle};
+use causeway_wire::fs::{Errno, Region};
+
+/// There is one storage to freeze in this process.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+/// What an operation on frozen storage is given.
+const IMPATIENT: Duration = Duration::from_millis(150);
+const PATIENT: Duration = Duration::from_secs(60);
+const PATH: &[u8] = b"/file";
+/// Inside a message; one piece; many pieces.
+const SIZES: [usize; 3] = [4 << 10, 1 << 20, 12 << 20];
+/// Bytes of the file at least: more than is kept beside the metadata.
+const LEAST: usize = 200_000;
+const ROUNDS: usize = 1;
+
+/// Stops servers also when a test fails.
+struct Stop(Vec<StopHandle>);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        sabotage::freeze(false);
+        self.0.iter().for_each(StopHandle::stop);
+    }
+}
+
+/// A file system with one I/O server, reached over one method, while `work` lasts.
+fn with_file_system(tcp: bool, checksums: bool, work: impl FnOnce(&Configuration)) {
+    let directory = tempfile::tempdir().unwrap();
+    let id = random_identity().unwrap();
+    let mut configuration =
+        Configuration::one_machine("test", id, directory.path(), 1, Durability::Relaxed);
+    configuration.timeout = PATIENT;
+    configuration.checksums = checksums;
+    if tcp {
+        let held = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+        for (server, socket) in configuration.servers.iter_mut().zip(&held) {
+            server.addresses = vec![format!("tcp://{}", socket.local_addr().unwrap())];
+        }
+    }
+    let servers = ["meta", "io0"].map(|name| {
+        causeway_fs::server::format(&configuration, name).unwrap();
+        Server::start(&configuration, name).unwrap()
+    });
+    std::thread::scope(|scope| {
+        let _stop = Stop(servers.iter().map(Server::stop_handle).collect());
+        for server in servers {
+            scope.spawn(move || server.run().unwrap());
+        }
+        work(&configuration);
+    });
+}
+
+fn client(configuration: &Configuration, timeout: Duration) -> Client {
+    let configuration = Configuration {
+        timeout,
+        ..configuration.clone()
+    };
+    Client::connect(&configuration, ClientOptions::default()).unwrap()
+}
+
+/// Memory of a client: one that servers may map, or one that they may not.
+fn memory(client: &mut Client, shared: bool, len: usize) -> Memory {
+    match shared {
+        true => client.allocate(len).unwrap(),
+        false => Memory::zeroed(len),
+    }
+}
+
+fn fill(memory: &Memory, byte: u8) {
+    memory.write_at(0, &vec![byte; memory.len()]);
+}
+
+fn write(client: &mut Client, file: &mut File, memory: &Memory) -> Result<(), causeway_fs::Error> {
+    let len = memory.len() as u64;
+    let region = Region { offset: 0, len };
+    client.write_list(file, &[region], std::slice::from_ref(memory))
+}
+
+fn read(client: &mut Client, file: &mut File, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    assert_eq!(client.read_at(file, 0, &mut bytes).unwrap(), len);
+    bytes
+}
+
+/// What each case begins with: a file of zeros, and an impatient client that has it open.
+fn each_case(mut case: impl FnMut(&Configuration, Client, File, Memory)) {
+    let _one = ONE_AT_A_TIME.lock();
+    for tcp in [false, true] {
+        for checksums in [true, false] {
+            with_file_system(tcp, checksums, |configuration| {
+                let mut patient = client(configuration, PATIENT);
+                for (size, shared) in SIZES
+                    .iter()
+                    .flat_map(|size| [(*size, true), (*size, false)])
+                {
+                    for _ in 0..ROUNDS {
+                        let file = patient.create(PATH, &CreateOptions::default());
+                        patient
+                            .write_at(&mut file.unwrap(), 0, &vec![b'0'; size.max(LEAST)])
+                            .unwrap();
+                        let mut hasty = client(configuration, IMPATIENT);
+                        let file = patient.open(PATH).unwrap();
+                        let memory = memory(&mut hasty, shared, size);
+                        // Connected, so that only storage is waited for. A busy machine may need several tries.
+                        while hasty.read_at(&mut file.clone(), 0, &mut [0]).is_err() {}
+                        case(configuration, hasty, file, memory);
+                        patient.unlink(PATH).unwrap();
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_write_that_was_given_up_does_not_come_after_a_later_one() {
+    each_case(|configuration, mut hasty, mut file, memory| {
+        fill(&memory, b'1');
+        sabotage::freeze(true);
+        let failure = write(&mut hasty, &mut file, &memory).unwrap_err();
+        assert_eq!(failure.errno, Errno::ETIMEDOUT, "{failure}");
+        // What the memory serves next is nobody's write.
+        fill(&memory, b'x');
+        let mut patient = client(configuration, PATIENT);
+        let mut other = patient.open(PATH).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(3));
+                sabotage::freeze(false);
+            });
+            patient
+                .write_at(&mut other, 0, &vec![b'2'; memory.len()])
+                .unwrap();
+        });
+        let bytes = read(&mut patient, &mut other, memory.len());
+        let wrong = bytes.iter().position(|byte| *byte != b'2');
+        assert_eq!(wrong, None, "{:?}", wrong.map(|at| bytes[at] as char));
+        // Nothing comes later either.
+        patient.fsync(&mut other).unwrap();
+        assert!(read(&mut patient, &mut other, memory.len()) == bytes);
+    });
+}
+
+#[test]
+fn memory_of_a_write_that_was_given_up_is_not_read_later() {
+    each_case(|configuration, mut hasty, mut file, memory| {
+        fill(&memory, b'1');
+        sabotage::freeze(true);
+        write(&mut hasty, &mut file, &memory).unwrap_err();
+        fill(&memory, b'x');
+        sabotage::freeze(false);
+        let mut patient = client(configuration, PATIENT);
+        let mut other = patient.open(PATH).unwrap();
+        patient.fsync(&mut other).unwrap();
+        let bytes = read(&mut patient, &mut other, memory.len());
+        assert!(
+            bytes.iter().all(|byte| b"01".contains(byte)),
+            "bytes that nobody wrote"
+        );
+        // The client goes on, with the same memory.
+        fill(&memory, b'3');
+        let mut file = patient.open(PATH).unwrap();
+        write(&mut patient, &mut file, &memory).unwrap();
+        assert!(
+            read(&mut patient, &mut file, memory.len())
+                .iter()
+                .all(|byte| *byte == b'3')
+        );
+    });
+}
+
+#[test]
+fn memory_of_a_read_that_was_given_up_is_not_written_later() {
+    each_case(|configuration, mut hasty, mut file, memory| {
+        let len = memory.len() as u64;
+        let region = Region { offset: 0, len };
+        sabotage::freeze(true);
+        let read = hasty.read_list(&mut file, &[region], std::slice::from_ref(&memory));
+        fill(&memory, b'x');
+        sabotage::freeze(false);
+        let mut patient = client(configuration, PATIENT);
+        let mut other = patient.open(PATH).unwrap();
+        patient.fsync(&mut other).unwrap();
+        assert!(
+            memory.to_vec().iter().all(|byte| *byte == b'x'),
+            "after {read:?}"
+        );
+    });
+}
