@@ -9,10 +9,14 @@ use causeway_testkit::scripted::{
 };
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
-    Answer, Body, CheckCursor, Distribution, Kind, Node, ObjectId, Operation, Reply, StripedFile,
+    Answer, Body, CheckCursor, Distribution, Greeting, Kind, Node, ObjectId, Operation, Reply,
+    StripedFile,
 };
 
 use crate::stand::{Left, Run};
+
+/// A lie and what it is called.
+type Lie<Change> = (&'static str, Change);
 
 /// A directory with a destination for `get`, and things beside it that nobody may touch.
 struct Place {
@@ -173,7 +177,7 @@ fn listings_that_never_end_are_refused() {
 /// What a check of the file system asks for goes forward, or it would never end, or end too soon.
 #[test]
 fn a_check_that_does_not_go_on_is_refused() {
-    let lies: [(&str, fn(&Operation) -> Option<Answer>); 3] = [
+    let lies: [Lie<fn(&Operation) -> Option<Answer>>; 3] = [
         ("records", |operation| {
             let cursor = CheckCursor {
                 phase: b'e',
@@ -230,7 +234,7 @@ fn distribution(node: &mut Node) -> &mut Distribution {
 
 #[test]
 fn descriptions_that_make_no_sense_are_refused() {
-    let lies: [(&str, fn(&mut Node)); 8] = [
+    let lies: [Lie<fn(&mut Node)>; 8] = [
         ("no server", |node| distribution(node).servers.clear()),
         ("strips of nothing", |node| {
             distribution(node).strip_size = 0
@@ -399,7 +403,7 @@ fn replies_that_are_none_are_refused() {
 
 #[test]
 fn greetings_of_others_are_refused() {
-    let lies: [(&str, fn(&mut causeway_wire::fs::Greeting)); 6] = [
+    let lies: [Lie<fn(&mut Greeting)>; 6] = [
         ("another file system", |said| said.identity.file_system += 1),
         ("another name", |said| {
             said.identity.name = "other".to_owned()
