@@ -177,7 +177,8 @@ fn listings_that_never_end_are_refused() {
 /// What a check of the file system asks for goes forward, or it would never end, or end too soon.
 #[test]
 fn a_check_that_does_not_go_on_is_refused() {
-    let lies: [Lie<fn(&Operation) -> Option<Answer>>; 3] = [
+    type Reply = fn(&Operation) -> Option<Answer>;
+    let lies: [Lie<Reply>; 3] = [
         ("records", |operation| {
             let cursor = CheckCursor {
                 phase: b'e',
