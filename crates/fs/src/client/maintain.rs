@@ -85,6 +85,19 @@ pub struct Scrubbed {
     pub faults: Vec<DataFault>,
 }
 
+/// Whether a listing goes on behind `after`, each object once: only then does it end.
+fn goes_up(after: ObjectId, listed: impl Iterator<Item = ObjectId>) -> bool {
+    let mut last = after;
+    listed
+        .into_iter()
+        .all(|object| std::mem::replace(&mut last, object) < object)
+}
+
+fn stands_still(what: &str) -> Trouble {
+    let message = format!("the server's listing of {what} is not in the order of their numbers");
+    Trouble::local(Errno::EPROTO, message)
+}
+
 impl Client {
     /// Asks one server (an index into the configuration) for its identity, which is not checked.
     pub fn ping(&mut self, server: usize) -> Result<Greeting, Error> {
@@ -261,6 +274,9 @@ impl Client {
             Err(trouble) => return Err(trouble.during("check", &subject)),
         };
         let objects: Vec<ObjectId> = datafiles.iter().map(|(object, _)| *object).collect();
+        if !goes_up(after, objects.iter().copied()) {
+            return Err(stands_still("datafiles").during("check", &subject));
+        }
         let next = if end { None } else { objects.last().copied() };
         let known = match objects.is_empty() {
             true => Vec::new(),
@@ -317,8 +333,11 @@ impl Client {
             Answer::StripedFiles { files, end } => (files, end),
             other => return Err(unfit(&other)),
         };
+        if !goes_up(after, files.iter().map(|file| file.object)) {
+            return Err(stands_still("striped files"));
+        }
         let next = match files.last() {
-            Some(last) if !end && last.object > after => Some(last.object),
+            Some(last) if !end => Some(last.object),
             _ => None,
         };
         let mut by_server: BTreeMap<u16, Vec<(ObjectId, u64)>> = BTreeMap::new();
