@@ -244,6 +244,7 @@ fn truth(operation: &Operation) -> Result<Answer, Failure> {
             objects: 5,
             removals: 0,
             numbers: 6,
+            gaps: Vec::new(),
         }),
         Operation::StorageStatus => Ok(Answer::StorageStatus {
             total: 1 << 30,
