@@ -290,8 +290,14 @@ pub enum Operation {
         /// Mend what is found.
         repair: bool,
     },
-    /// Adds an I/O server to the layout: once it was met, new files use it. Answers [`Answer::Done`].
+    /// Adds an I/O server to the layout: once it was met, new files use it; also again, if it was drained. Answers
+    /// [`Answer::Done`].
     AddServer {
+        /// Its name.
+        name: String,
+    },
+    /// Keeps new files from an I/O server; those that exist stay there. Answers [`Answer::Done`].
+    DrainServer {
         /// Its name.
         name: String,
     },

@@ -695,6 +695,7 @@ fn needs_space(operation: &Operation) -> bool {
             | Operation::Truncate { .. }
             | Operation::Check { .. }
             | Operation::AcceptServer { .. }
+            | Operation::DrainServer { .. }
     )
 }
 
@@ -746,6 +747,7 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
         Operation::FinishUnstuff { object } => change.finish_unstuff(*object),
         Operation::AddServer { name } => change.add_server(name),
         Operation::AcceptServer { name, generation } => change.accept_server(name, *generation),
+        Operation::DrainServer { name } => change.drain_server(name),
         Operation::Commit => Ok(Answer::Done),
         Operation::Check { after, repair } => check::run(change, after.as_ref(), *repair),
         _ => fail(

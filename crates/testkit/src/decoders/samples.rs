@@ -209,6 +209,7 @@ fn operations() -> Vec<Operation> {
             limit: 5,
         },
         Operation::AddServer { name: "io4".into() },
+        Operation::DrainServer { name: "io4".into() },
         Operation::AcceptServer {
             name: "io4".into(),
             generation: Generation(5),

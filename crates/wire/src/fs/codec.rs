@@ -75,6 +75,7 @@ variants!(Operation, "operation", {
     21 => Check { after: option, repair: bool },
     22 => AddServer { name: text(MAX_SERVER_NAME_BYTES) },
     23 => AcceptServer { name: text(MAX_SERVER_NAME_BYTES), generation: wire },
+    24 => DrainServer { name: text(MAX_SERVER_NAME_BYTES) },
 
     40 => ListStriped { after: wire, limit: u32 },
     41 => Paths { objects: list(8) },
