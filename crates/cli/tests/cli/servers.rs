@@ -207,7 +207,7 @@ fn a_drained_server_gets_no_new_files_until_it_is_added_again() {
         std::fs::remove_file(here.join("back")).unwrap();
     }
     let listed = stand.fs(&["servers", "list"]).ok();
-    assert!(String::from_utf8_lossy(&listed.out).contains("drained"));
+    assert!(String::from_utf8_lossy(&listed).contains("drained"));
     let said = stand.fs(&["servers", "drain", "io0"]).fails(1);
     assert!(said.contains("only server"), "{said}");
     stand.fs(&["servers", "add", "io1"]).ok();
