@@ -10,8 +10,8 @@ use causeway_wire::fs::{
     ObjectId, Operation, Reply, Request, Target, Timestamp,
 };
 use causeway_wire::store::{
-    COUNTERS_KEY, Counter, Counters, Key, NEXT_OBJECT_KEY, ObjectRecord, RemovalRecord,
-    SUPERBLOCK_KEY, Superblock, object_key, removal_key,
+    COUNTERS_KEY, Counter, Counters, GAPS_KEY, Gaps, Key, MAX_GAPS, NEXT_OBJECT_KEY, ObjectRecord,
+    RemovalRecord, SUPERBLOCK_KEY, Superblock, object_key, removal_key,
 };
 
 use super::change::Change;
@@ -24,6 +24,7 @@ use super::query::{Query, read_counters};
 use super::session::{Sessions, Verdict};
 use super::store::fjall::{Fjall, Options};
 use super::store::{Batch, Persist, Room, Store, StoreError, View, prefix_end};
+use super::striped::read_gaps;
 use super::{Format, Settings};
 use crate::config::Durability;
 
@@ -79,6 +80,9 @@ pub struct Service {
     sessions: Sessions,
     next_object: u64,
     reserved_until: u64,
+    /// Numbers below this are not given out any more.
+    least_object: u64,
+    gaps: Gaps,
     /// What the store could not give back last time, in bytes.
     left_garbage_bytes: u64,
 }
@@ -151,6 +155,8 @@ impl Service {
             sessions: Sessions::default(),
             next_object: 0,
             reserved_until: 0,
+            least_object: 0,
+            gaps: Gaps::default(),
             left_garbage_bytes: 0,
         };
         service.reopen()?;
@@ -354,9 +360,28 @@ impl Service {
         let until = self.next_object.saturating_add(RESERVED_OBJECTS);
         let mut batch = Batch::new();
         batch.insert(NEXT_OBJECT_KEY.to_vec(), Some(Counter(until).to_bytes()));
+        batch.insert(GAPS_KEY.to_vec(), Some(self.gaps.to_bytes()));
         self.store()?.commit(&batch, Persist::Power)?;
         self.reserved_until = until;
         Ok(())
+    }
+
+    /// Gives out no object number below `least` from now on. These metadata may be an older copy that was restored: the
+    /// numbers behind those that it knows may have been used since it was made.
+    pub fn skip_numbers(&mut self, least: u64) {
+        self.least_object = self.least_object.max(least);
+        if self.next_object >= self.least_object {
+            return;
+        }
+        let gaps = &mut self.gaps.0;
+        gaps.push((self.next_object, self.least_object));
+        if gaps.len() > MAX_GAPS {
+            // What lies between the two counts as never given out, which only means more care with it.
+            let second = gaps.remove(1);
+            gaps[0].1 = second.1;
+        }
+        self.next_object = self.least_object;
+        self.reserved_until = self.least_object;
     }
 
     /// After a failed commit: opens the store again and finds out which requests have happened.
@@ -425,6 +450,8 @@ impl Service {
         let next = Counter::from_bytes(&next).map_err(malformed("the record of numbers"))?;
         self.next_object = next.0;
         self.reserved_until = next.0;
+        self.gaps = read_gaps(&*view)?;
+        self.skip_numbers(self.least_object);
         self.counters = read_counters(&*view)?;
         self.sessions = Sessions::load(&*view)?;
         Ok(())
@@ -668,6 +695,7 @@ fn needs_space(operation: &Operation) -> bool {
             | Operation::Truncate { .. }
             | Operation::Check { .. }
             | Operation::AcceptServer { .. }
+            | Operation::DrainServer { .. }
     )
 }
 
@@ -719,6 +747,7 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
         Operation::FinishUnstuff { object } => change.finish_unstuff(*object),
         Operation::AddServer { name } => change.add_server(name),
         Operation::AcceptServer { name, generation } => change.accept_server(name, *generation),
+        Operation::DrainServer { name } => change.drain_server(name),
         Operation::Commit => Ok(Answer::Done),
         Operation::Check { after, repair } => check::run(change, after.as_ref(), *repair),
         _ => fail(
