@@ -48,6 +48,9 @@ pub(super) struct Change<'a> {
     pub(super) fresh: ObjectId,
     /// Whether `fresh` was used.
     pub(super) used_fresh: bool,
+    /// Truncations get this version at least: above all that datafiles can have seen, also of metadata of which
+    /// these are an older copy.
+    pub(super) least_version: u64,
 }
 
 impl Change<'_> {

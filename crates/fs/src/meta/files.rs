@@ -112,7 +112,7 @@ impl Change<'_> {
                 lengths,
             } => {
                 let kept = size.min(old);
-                *version += 1;
+                *version = (*version + 1).max(self.least_version);
                 *truncating = Some(truncating.map_or(kept, |pending| pending.min(kept)));
                 if let Some(layout) = Layout::new(distribution) {
                     for (position, length) in lengths.iter_mut().enumerate() {

@@ -344,6 +344,7 @@ impl Service {
             now,
             fresh: ObjectId(self.next_object),
             used_fresh: false,
+            least_version: self.least_object,
         };
         let answer = dispatch(&mut change, &request.operation);
         // A number is used up even if the request fails afterwards.
@@ -366,7 +367,7 @@ impl Service {
         Ok(())
     }
 
-    /// Gives out no object number below `least` from now on. These metadata may be an older copy that was restored: the
+    /// Gives out no object number and no version of a truncation below `least` from now on. These metadata may be an older copy that was restored: the
     /// numbers behind those that it knows may have been used since it was made.
     pub fn skip_numbers(&mut self, least: u64) {
         self.least_object = self.least_object.max(least);

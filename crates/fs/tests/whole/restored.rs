@@ -60,3 +60,38 @@ fn files_made_after_a_copy_of_the_metadata_do_not_come_back_in_others() {
         "{lost:?} {gaps:?}"
     );
 }
+
+/// The datafiles have seen later truncations than the metadata know.
+#[test]
+fn truncations_cut_after_a_copy_of_the_metadata_was_restored() {
+    let mut fixture = Fixture::start(&Shape::default());
+    let configuration = fixture.cluster.configuration().clone();
+    let meta = configuration.metadata_server();
+    let directory = configuration.servers[meta].directory.clone();
+    let kept = directory.with_extension("copy");
+    store(&mut fixture.client(), b"/file", 1);
+    fixture.cluster.stop_server(meta).unwrap();
+    copy(&directory, &kept);
+    fixture.cluster.restart(meta).unwrap();
+    let mut client = fixture.client();
+    let mut file = client.open(b"/file").unwrap();
+    for size in [LEN as u64 - 1, LEN as u64 - 2] {
+        client.truncate(&mut file, size).unwrap();
+    }
+    client.write_at(&mut file, 0, &pattern(2, LEN)).unwrap();
+    fixture.cluster.stop_server(meta).unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
+    copy(&kept, &directory);
+    fixture.cluster.restart(meta).unwrap();
+
+    let mut client = fixture.client();
+    let mut file = client.open(b"/file").unwrap();
+    client.truncate(&mut file, 0).unwrap();
+    client.truncate(&mut file, LEN as u64).unwrap();
+    let mut bytes = vec![1; LEN];
+    client.read_at(&mut file, 0, &mut bytes).unwrap();
+    assert!(
+        bytes.iter().all(|byte| *byte == 0),
+        "a truncation has cut nothing"
+    );
+}
