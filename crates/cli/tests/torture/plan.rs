@@ -9,10 +9,6 @@ pub(crate) const MOST: usize = 200 << 10;
 /// Clients of the library; one more uses the command.
 pub(crate) const LIBRARY_CLIENTS: usize = 2;
 
-/// Whether runs end with a restore of older metadata. They cannot while object numbers may be given out twice: then
-/// new files show bytes of others.
-const RESTORES: bool = false;
-
 /// Where a file lies: on I/O server 0, on I/O server 1, or striped over both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spread {
@@ -191,7 +187,7 @@ impl Plan {
             }
             phases.push(phase(&mut dice, fault));
         }
-        if RESTORES && kept == 0 && only.is_none() {
+        if kept == 0 && only.is_none() {
             phases.push(phase(&mut dice, Fault::Restored));
         }
         Self {
