@@ -26,6 +26,8 @@ pub(crate) struct Known {
     pub(crate) target: Target,
     /// Of its host, at that moment.
     pub(crate) boot: u128,
+    /// Of its disk, at that moment.
+    pub(crate) failed_syncs: u64,
 }
 
 impl Known {
@@ -33,6 +35,7 @@ impl Known {
         Self {
             target: greeting.identity.target(),
             boot: greeting.boot,
+            failed_syncs: greeting.failed_syncs,
         }
     }
 }
@@ -264,6 +267,7 @@ impl Rpc {
         let known = Known {
             target: metadata,
             boot: 0,
+            failed_syncs: 0,
         };
         self.set_known(self.metadata, Some(known));
         self.set_layout(layout);

@@ -26,6 +26,7 @@ use super::store::fjall::{Fjall, Options};
 use super::store::{Batch, Persist, Room, Store, StoreError, View, prefix_end};
 use super::{Format, Settings};
 use crate::config::Durability;
+use crate::failed_syncs::FailureCount;
 
 mod space;
 
@@ -70,11 +71,14 @@ pub struct Removal {
 pub struct Service {
     settings: Settings,
     open: Opener,
-    /// Empty only while a failed store is being opened again.
+    /// Empty only while a failed store cannot be opened again.
     store: Shared,
+    /// Whether the store takes no changes until it has been opened again.
+    has_failed: bool,
     layout: SharedLayout,
     incarnation: Incarnation,
     directory: Option<PathBuf>,
+    failed_syncs: Option<Arc<FailureCount>>,
     counters: Counters,
     sessions: Sessions,
     next_object: u64,
@@ -116,7 +120,16 @@ impl Service {
             first.store(false, Ordering::Relaxed);
             Ok(Arc::new(store) as Arc<dyn Store>)
         };
-        Self::start(Box::new(opener), Some(directory.to_owned()), settings)
+        let mut service = Self::start(Box::new(opener), Some(directory.to_owned()), settings)?;
+        let counter = FailureCount::open(directory)
+            .or_else(|error| fail(Errno::EIO, format!("{}: {error}", directory.display())))?;
+        service.failed_syncs = Some(Arc::new(counter));
+        Ok(service)
+    }
+
+    /// How often the disk has failed to sync, where that is kept.
+    pub(crate) fn failed_syncs(&self) -> Option<Arc<FailureCount>> {
+        self.failed_syncs.clone()
     }
 
     /// Opens the metadata in whatever store `open` opens. It is called again when the store fails.
@@ -144,9 +157,11 @@ impl Service {
             settings,
             open,
             store: Shared::default(),
+            has_failed: false,
             layout: SharedLayout::default(),
             incarnation: Incarnation::NONE,
             directory,
+            failed_syncs: None,
             counters: Counters::default(),
             sessions: Sessions::default(),
             next_object: 0,
@@ -189,11 +204,11 @@ impl Service {
         let Some(batch) = self.layout().met(index, generation) else {
             return fail(Errno::EINVAL, format!("there is no server number {index}"));
         };
+        self.recover()?;
         let store = self.store()?;
         if let Err(error) = store.commit(&batch, Persist::Power) {
             drop(store);
-            self.reopen()?;
-            return Err(error.into());
+            return Err(self.fail(error.into()));
         }
         self.load_layout(&*store.snapshot()?)
     }
@@ -221,9 +236,7 @@ impl Service {
     }
 
     fn apply_batch(&mut self, requests: &[Request], now: Timestamp) -> Vec<Reply> {
-        if self.store().is_err()
-            && let Err(failure) = self.reopen()
-        {
+        if let Err(failure) = self.recover() {
             let reply = Reply {
                 result: Err(failure),
             };
@@ -240,7 +253,7 @@ impl Service {
                 self.tend();
                 replies
             }
-            Err(failure) => self.settle(requests, &failure),
+            Err(failure) => self.settle(requests, failure),
         }
     }
 
@@ -254,6 +267,12 @@ impl Service {
         for request in requests {
             commit |= request.operation == Operation::Commit;
             replies.push(self.execute(&mut state, request, now, &room));
+        }
+        if self.has_failed {
+            return fail(
+                Errno::EIO,
+                "object numbers could not be set aside: the metadata's disk has failed",
+            );
         }
         self.sessions.sweep(
             &mut state,
@@ -354,22 +373,19 @@ impl Service {
         let until = self.next_object.saturating_add(RESERVED_OBJECTS);
         let mut batch = Batch::new();
         batch.insert(NEXT_OBJECT_KEY.to_vec(), Some(Counter(until).to_bytes()));
-        self.store()?.commit(&batch, Persist::Power)?;
+        if let Err(error) = self.store()?.commit(&batch, Persist::Power) {
+            self.has_failed = true;
+            return Err(error.into());
+        }
         self.reserved_until = until;
         Ok(())
     }
 
-    /// After a failed commit: opens the store again and finds out which requests have happened.
-    fn settle(&mut self, requests: &[Request], failure: &Failure) -> Vec<Reply> {
-        tracing::error!(%failure.message, "the metadata store failed; opening it again");
-        let reopened = self.reopen();
-        if let Err(failure) = &reopened {
-            tracing::error!(%failure.message, "the metadata store cannot be opened");
-        }
-        // A device reports a failed sync once, and what it lost reads well from memory until the power
-        // goes: such a batch is never acknowledged. A full disk is found before anything is lost.
-        let lost = self.settings.durability == Durability::Synced && failure.errno != Errno::ENOSPC;
-        let view = match lost {
+    /// After a failed commit: opens the store again and finds out which requests have happened. What is found
+    /// then is on stable storage.
+    fn settle(&mut self, requests: &[Request], failure: Failure) -> Vec<Reply> {
+        let failure = self.fail(failure);
+        let view = match self.has_failed {
             true => None,
             false => self.store().and_then(|store| Ok(store.snapshot()?)).ok(),
         };
@@ -382,6 +398,48 @@ impl Service {
             })
         };
         requests.iter().map(reply).collect()
+    }
+
+    /// Takes in that the store has failed, and has it recover if that is possible at once. Returns the failure.
+    fn fail(&mut self, failure: Failure) -> Failure {
+        tracing::error!(%failure.message, "the metadata store failed; opening it again");
+        self.has_failed = true;
+        self.note_failed_sync(&failure);
+        if let Err(failure) = self.recover() {
+            tracing::error!(%failure.message, "the metadata store takes no changes");
+        }
+        failure
+    }
+
+    /// Has clients notice: changes that wait for an fsync may be lost, whatever is found now.
+    fn note_failed_sync(&self, failure: &Failure) {
+        if let Some(counter) = &self.failed_syncs {
+            counter.note("the metadata", &failure.message);
+        }
+    }
+
+    /// Opens a store again that has failed. Nothing is appended to its journal any more: what can still be
+    /// read is written into new tables, and only once these are synced does a new journal begin, and is
+    /// anything acknowledged on the strength of what is found. Until that succeeds, changes are refused; as long
+    /// as the disk takes nothing at all, the failed store is kept to be read.
+    fn recover(&mut self) -> Outcome<()> {
+        if !self.has_failed {
+            return Ok(());
+        }
+        let recovered = match self.store() {
+            Ok(store) => store.probe().map_err(Failure::from),
+            Err(_) => Ok(()),
+        };
+        let recovered = recovered.and_then(|()| self.reopen());
+        self.has_failed = recovered.is_err();
+        recovered.map_err(|failure| Failure {
+            errno: failure.errno,
+            message: format!(
+                "changes are refused since the metadata's disk has failed, until it takes them again (look \
+                 into the log of its host, and replace it or make room on it): {}",
+                failure.message
+            ),
+        })
     }
 
     /// Opens the store, or opens it again.
@@ -510,50 +568,79 @@ impl Service {
         current(&self.store)
     }
 
-    /// At most `limit` removed files whose datafiles may still be there. Their removal is durable.
-    pub fn removals(&self, limit: usize) -> Result<Vec<Removal>, Failure> {
+    /// At most `limit` removed files behind `after` whose datafiles may still be there. Their removal is durable.
+    /// A damaged record is left out, and logged.
+    pub fn removals(
+        &mut self,
+        after: Option<ObjectId>,
+        limit: usize,
+    ) -> Result<Vec<Removal>, Failure> {
+        self.recover()?;
         let store = self.store()?;
         let view = store.snapshot()?;
+        let start = match after {
+            Some(object) => [&removal_key(object)[..], &[0]].concat(),
+            None => b"r".to_vec(),
+        };
         let mut removals = Vec::new();
-        for pair in view.range(b"r", &prefix_end(b"r")).take(limit) {
+        for pair in view.range(&start, &prefix_end(b"r")) {
+            if removals.len() >= limit {
+                break;
+            }
             let (key, value) = pair?;
-            let Key::Removal(object) = Key::parse(&key).map_err(malformed("a removal's key"))?
-            else {
-                continue;
-            };
-            let record = RemovalRecord::from_bytes(&value).map_err(malformed("a removal"))?;
-            removals.push(Removal {
-                object,
-                servers: record.servers,
-            });
+            match (Key::parse(&key), RemovalRecord::from_bytes(&value)) {
+                (Ok(Key::Removal(object)), Ok(record)) => removals.push(Removal {
+                    object,
+                    servers: record.servers,
+                }),
+                _ => tracing::error!(
+                    "the record of a removed file under {key:02x?} is damaged: its datafiles stay until a check \
+                     with repair (fsck)"
+                ),
+            }
         }
         // Else power loss could bring a file back whose datafiles are gone.
-        if !removals.is_empty() && self.settings.durability == Durability::Relaxed {
-            store.sync()?;
+        if !removals.is_empty()
+            && self.settings.durability == Durability::Relaxed
+            && let Err(error) = store.sync()
+        {
+            drop((view, store));
+            return Err(self.fail(error.into()));
         }
         Ok(removals)
     }
 
-    /// Notes that the datafiles of these objects are gone.
-    pub fn removed(&mut self, objects: &[ObjectId]) -> Result<(), Failure> {
+    /// Notes that the datafiles of these objects at these servers are gone.
+    pub fn removed(&mut self, gone: &[Removal]) -> Result<(), Failure> {
+        self.recover()?;
         let store = self.store()?;
-        let view = store.snapshot()?;
-        let mut batch = Batch::new();
+        let mut state = Overlay::new(store.snapshot()?);
         let mut counters = self.counters;
-        for object in objects {
-            let key = removal_key(*object);
-            if view.get(&key)?.is_some() && batch.insert(key, None).is_none() {
+        for removal in gone {
+            let key = removal_key(removal.object);
+            let Some(bytes) = state.get(&key)? else {
+                continue;
+            };
+            let mut record = RemovalRecord::from_bytes(&bytes).map_err(malformed("a removal"))?;
+            let before = record.servers.len();
+            record.servers.retain(|server| !removal.servers.contains(server));
+            if record.servers.is_empty() {
+                state.remove(key);
                 counters.removals = counters.removals.saturating_sub(1);
+            } else if record.servers.len() < before {
+                state.put(key, record.to_bytes());
             }
         }
+        if counters != self.counters {
+            state.put(COUNTERS_KEY.to_vec(), counters.to_bytes());
+        }
+        let batch = state.into_changes();
         if batch.is_empty() {
             return Ok(());
         }
-        batch.insert(COUNTERS_KEY.to_vec(), Some(counters.to_bytes()));
         if let Err(error) = store.commit(&batch, Persist::Process) {
-            drop((view, store));
-            self.reopen()?;
-            return Err(error.into());
+            drop(store);
+            return Err(self.fail(error.into()));
         }
         self.counters = counters;
         Ok(())
@@ -575,7 +662,7 @@ pub fn accept_loss(directory: &Path) -> Result<bool, Failure> {
         accept_loss: true,
         ..Options::default()
     };
-    let store = Fjall::open_with(directory, &options)?;
+    let store = Fjall::open_whole(directory, &options)?;
     if !store.has_lost() {
         return Ok(false);
     }

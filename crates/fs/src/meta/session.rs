@@ -11,7 +11,7 @@ use causeway_wire::codec::Wire;
 use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request};
 use causeway_wire::store::{Key, SessionRecord, session_key};
 
-use super::fault::{Outcome, malformed};
+use super::fault::{Outcome, corrupt, malformed};
 use super::overlay::Overlay;
 use super::store::{View, prefix_end};
 use crate::sabotage::{self, Sabotage};
@@ -78,7 +78,16 @@ impl Sessions {
             let Ok(Key::Session(client, slot)) = Key::parse(&key) else {
                 continue;
             };
-            let record = SessionRecord::from_bytes(&value).map_err(malformed("a session"))?;
+            let record = match SessionRecord::from_bytes(&value) {
+                Ok(record) => record,
+                Err(error) => {
+                    tracing::error!(
+                        "the session of client {client:032x}, slot {slot}, is damaged ({error}): if its last \
+                         change is asked for again, it is done again"
+                    );
+                    continue;
+                }
+            };
             let slot_state = Slot {
                 sequence: record.sequence,
                 used: record.used,
@@ -220,5 +229,11 @@ fn stored_reply(view: &dyn View, request: &Request) -> Outcome<Reply> {
     let key = session_key(request.client, request.slot);
     let bytes = view.get(&key)?.unwrap_or_default();
     let record = SessionRecord::from_bytes(&bytes).map_err(damaged())?;
+    if record.sequence != request.sequence {
+        return Err(corrupt(format_args!(
+            "the session of slot {} keeps the reply to change {}, not to {}",
+            request.slot, record.sequence, request.sequence
+        )));
+    }
     Reply::from_bytes(&record.reply).map_err(damaged())
 }

@@ -79,6 +79,7 @@ impl Loop {
             pid: std::process::id(),
             uptime_ms: self.started.elapsed().as_millis() as u64,
             boot: self.boot,
+            failed_syncs: self.failed_syncs(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             layout: self.layout_part(layout_from),
         }))

@@ -18,6 +18,7 @@ use causeway_wire::fs::{
 use super::Ticket;
 use super::reclaim::Bell;
 use crate::config::{Configuration, Durability};
+use crate::failed_syncs::FailureCount;
 use crate::fatal::AbortOnPanic;
 use crate::meta::{Format, Layout, Reader, Service, Settings};
 
@@ -42,6 +43,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Metadata {
     service: SharedService,
     reader: Reader,
+    failed_syncs: Option<Arc<FailureCount>>,
     bells: Bells,
     /// Changes of this wake-up, in a relaxed file system.
     batch: Vec<(Ticket, Request)>,
@@ -106,6 +108,7 @@ impl Metadata {
         };
         let service = Service::open(directory, settings)?;
         let reader = service.reader();
+        let failed_syncs = service.failed_syncs();
         let service = Arc::new(Mutex::new(service));
         let writer = match configuration.durability {
             Durability::Relaxed => None,
@@ -117,6 +120,7 @@ impl Metadata {
         Ok(Self {
             service,
             reader,
+            failed_syncs,
             bells,
             batch: Vec::new(),
             writer,
@@ -131,6 +135,13 @@ impl Metadata {
     /// The life of the metadata.
     pub(super) fn incarnation(&self) -> Incarnation {
         lock(&self.service).incarnation()
+    }
+
+    /// Changes when a sync has failed.
+    pub(super) fn failed_syncs(&self) -> u64 {
+        self.failed_syncs
+            .as_ref()
+            .map_or(0, |counter| counter.count())
     }
 
     /// The service, for threads that work beside the loop.

@@ -337,6 +337,7 @@ fn greeting(layout: Option<LayoutPart>) -> Greeting {
         pid: 12,
         uptime_ms: 13,
         boot: 14,
+        failed_syncs: 15,
         version: "0.1.0".into(),
         layout,
     }
