@@ -38,10 +38,7 @@ mod tests {
 
     #[test]
     fn a_boot_that_cannot_be_told_is_another_one() {
-        assert_eq!(
-            parse("00000000-0000-0000-0000-00000000000a\n"),
-            Some(10)
-        );
+        assert_eq!(parse("00000000-0000-0000-0000-00000000000a\n"), Some(10));
         for unreadable in ["", "no", "00000000-0000-0000-0000-000000000000"] {
             assert_eq!(parse(unreadable), None);
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
 use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::dev::random_identity;
-use causeway_fs::meta::{Service, Settings};
+use causeway_fs::meta::{Format, Service, Settings};
 use causeway_fs::sabotage;
 use causeway_fs::server::{Server, StopHandle};
 use causeway_testkit::power::{Disk, Mounted};
@@ -26,9 +26,10 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Files of a run, two with each batch.
 const BATCHES: u64 = 6;
 
-fn settings(durability: Durability) -> Settings {
+fn settings(format: Format) -> Settings {
     Settings {
-        durability,
+        durability: Durability::Synced,
+        format,
         ..Settings::default()
     }
 }
@@ -81,8 +82,13 @@ fn names(service: &Service) -> BTreeSet<String> {
 
 /// Creates files in batches, while the syncs `fails` of the disk fail; returns which creations were acknowledged, and
 /// how many syncs there were.
-fn run(directory: &Path, mounted: &Mounted, fails: std::ops::Range<u64>, errno: i32) -> (BTreeSet<String>, u64) {
-    let mut service = Service::open(directory, settings(Durability::Synced)).expect("opens");
+fn run(
+    directory: &Path,
+    mounted: &Mounted,
+    fails: std::ops::Range<u64>,
+    errno: i32,
+) -> (BTreeSet<String>, u64) {
+    let mut service = Service::open(directory, settings(Format::Refused)).expect("opens");
     let count = Arc::new(AtomicU64::new(0));
     let counting = Arc::clone(&count);
     mounted.fail_syncs(move || {
@@ -109,7 +115,10 @@ fn run(directory: &Path, mounted: &Mounted, fails: std::ops::Range<u64>, errno: 
         acknowledged.extend(done.map(|(name, _)| name));
         // What is read is at least what was acknowledged.
         let found = names(&service);
-        assert!(found.is_superset(&acknowledged), "{found:?} of {acknowledged:?}");
+        assert!(
+            found.is_superset(&acknowledged),
+            "{found:?} of {acknowledged:?}"
+        );
     }
     (acknowledged, count.load(Ordering::Relaxed))
 }
@@ -119,9 +128,16 @@ fn run(directory: &Path, mounted: &Mounted, fails: std::ops::Range<u64>, errno: 
 fn metadata_acknowledged_after_a_failed_sync_survive_loss_of_power() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     sabotage::pretend_boot(Some(1));
-    let owner = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let owner = (
+        rustix::process::getuid().as_raw(),
+        rustix::process::getgid().as_raw(),
+    );
     let empty = Mounted::new(Disk::new(1 << 30, owner)).expect("mounts");
-    drop(Service::open(&empty.path().join("metadata"), settings(Durability::Synced)).expect("formats"));
+    let made = Service::open(&empty.path().join("metadata"), settings(Format::Allowed));
+    drop(made.expect("formats"));
+    let root = std::fs::File::open(empty.path()).expect("opens");
+    root.sync_all().expect("syncs");
+    drop(root);
     let formatted = empty.disk();
     drop(empty);
     let (mut first, mut syncs) = (0, u64::MAX);
@@ -141,7 +157,8 @@ fn metadata_acknowledged_after_a_failed_sync_survive_loss_of_power() {
                 sabotage::pretend_boot(Some(2 + time));
                 let left = Mounted::new(disk.crash(&mut random)).expect("mounts");
                 let what = format!("syncs {first} and {length} failed with {errno}");
-                let service = Service::open(&left.path().join("metadata"), settings(Durability::Synced));
+                let service =
+                    Service::open(&left.path().join("metadata"), settings(Format::Refused));
                 let service = service.unwrap_or_else(|error| panic!("{what}: {}", error.message));
                 let found = names(&service);
                 assert!(
@@ -208,7 +225,9 @@ fn a_failed_sync_is_told_to_each_writer_once() {
         let mut files: Vec<File> = Vec::new();
         for (number, client) in clients.iter_mut().enumerate() {
             let mut file = match number {
-                0 => client.create(b"/shared", &CreateOptions::default()).unwrap(),
+                0 => client
+                    .create(b"/shared", &CreateOptions::default())
+                    .unwrap(),
                 _ => client.open(b"/shared").unwrap(),
             };
             write(client, &mut file);
@@ -224,10 +243,17 @@ fn a_failed_sync_is_told_to_each_writer_once() {
         let told = clients[1].fsync(&mut files[1]).unwrap_err();
         assert_eq!(told.errno, Errno::EIO);
         let text = told.to_string();
-        assert!(text.contains("io0") && text.contains("sync") && text.contains("write it again"), "{text}");
+        assert!(
+            text.contains("io0") && text.contains("sync") && text.contains("write it again"),
+            "{text}"
+        );
         for number in [0, 1] {
             write(&mut clients[number], &mut files[number]);
-            assert_eq!(errno(clients[number].fsync(&mut files[number])), None, "client {number}");
+            assert_eq!(
+                errno(clients[number].fsync(&mut files[number])),
+                None,
+                "client {number}"
+            );
         }
         assert_eq!(errno(clients[3].fsync(&mut files[3])), None);
         open.insert(2, (clients.remove(2), files.remove(2)));

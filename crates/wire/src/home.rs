@@ -344,7 +344,10 @@ mod tests {
             incarnation: Incarnation(8),
         };
         assert_eq!(enrollment.to_text(), ENROLLMENT);
-        let failed = FailedSyncs { count: 10, boot: 11 };
+        let failed = FailedSyncs {
+            count: 10,
+            boot: 11,
+        };
         assert_eq!(failed.to_text(), FAILED_SYNCS);
         assert_eq!(FailedSyncs::parse(FAILED_SYNCS), Ok(failed));
         assert!(FailedSyncs::parse(&FAILED_SYNCS[1..]).is_err());

@@ -21,7 +21,7 @@ use super::layout::{self, Layout};
 use super::names::NewFile;
 use super::overlay::Overlay;
 use super::query::{Query, read_counters};
-use super::session::{Sessions, Verdict};
+use super::session::{Leases, Sessions, Verdict};
 use super::store::fjall::{Fjall, Options};
 use super::store::{Batch, Persist, Room, Store, StoreError, View, prefix_end};
 use super::{Format, Settings};
@@ -180,6 +180,11 @@ impl Service {
         }
     }
 
+    /// How long replies are kept, to be extended by what clients tell.
+    pub fn leases(&self) -> Leases {
+        self.sessions.leases.clone()
+    }
+
     /// The life of these metadata.
     pub fn incarnation(&self) -> Incarnation {
         self.incarnation
@@ -274,12 +279,7 @@ impl Service {
                 "object numbers could not be set aside: the metadata's disk has failed",
             );
         }
-        self.sessions.sweep(
-            &mut state,
-            now.seconds,
-            self.settings.session_lifetime_s,
-            self.settings.max_sessions,
-        );
+        self.sessions.sweep(&mut state);
         if self.counters != before {
             state.put(COUNTERS_KEY.to_vec(), self.counters.to_bytes());
         }
@@ -316,9 +316,9 @@ impl Service {
         if let Some(result) = query.answer(&request.operation) {
             return Reply { result };
         }
-        let admitted =
-            self.sessions
-                .admit(&*state, request, now.seconds, self.settings.max_sessions);
+        let admitted = self
+            .sessions
+            .admit(&*state, request, self.settings.max_sessions);
         if let Verdict::Answered(reply) = admitted {
             return reply;
         }
@@ -336,7 +336,7 @@ impl Service {
             self.counters = before;
         }
         let reply = Reply { result };
-        self.sessions.remember(state, request, &reply, now.seconds);
+        self.sessions.remember(state, request, &reply);
         reply
     }
 
@@ -484,7 +484,7 @@ impl Service {
         self.next_object = next.0;
         self.reserved_until = next.0;
         self.counters = read_counters(&*view)?;
-        self.sessions = Sessions::load(&*view)?;
+        self.sessions.reload(&*view)?;
         Ok(())
     }
 
@@ -623,7 +623,9 @@ impl Service {
             };
             let mut record = RemovalRecord::from_bytes(&bytes).map_err(malformed("a removal"))?;
             let before = record.servers.len();
-            record.servers.retain(|server| !removal.servers.contains(server));
+            record
+                .servers
+                .retain(|server| !removal.servers.contains(server));
             if record.servers.is_empty() {
                 state.remove(key);
                 counters.removals = counters.removals.saturating_sub(1);
@@ -644,6 +646,12 @@ impl Service {
         }
         self.counters = counters;
         Ok(())
+    }
+
+    /// Lets time pass for sessions.
+    #[cfg(test)]
+    pub(super) fn pass_time(&mut self, seconds: u64) {
+        self.sessions.pass_time(seconds);
     }
 
     /// How many slots of clients are remembered.

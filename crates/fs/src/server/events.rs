@@ -527,7 +527,15 @@ impl Loop {
     /// Carries a request out; `None` if its answer comes later.
     fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<Answer>, Failure> {
         match request.operation {
-            Operation::Hello { layout_from } => Ok(Some(self.greet(layout_from))),
+            Operation::Hello {
+                layout_from,
+                timeout_s,
+            } => {
+                if let Some(metadata) = &self.metadata {
+                    metadata.extend_leases(timeout_s)?;
+                }
+                Ok(Some(self.greet(layout_from)))
+            }
             Operation::Enroll {
                 index,
                 incarnation,

@@ -190,7 +190,13 @@ mod tests {
             assert_eq!(
                 check(
                     &own(),
-                    &request(target, Operation::Hello { layout_from: 0 })
+                    &request(
+                        target,
+                        Operation::Hello {
+                            layout_from: 0,
+                            timeout_s: 30
+                        }
+                    )
                 ),
                 Ok(())
             );

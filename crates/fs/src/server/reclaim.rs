@@ -235,7 +235,9 @@ impl Work {
             .into_iter()
             .map(|mut removal| {
                 let failed = &self.pass.failed;
-                removal.servers.retain(|server| !failed.contains_key(server));
+                removal
+                    .servers
+                    .retain(|server| !failed.contains_key(server));
                 removal
             })
             .collect();

@@ -218,7 +218,10 @@ fn operations() -> Vec<Operation> {
             incarnation: Incarnation(6),
             replace: false,
         },
-        Operation::Hello { layout_from: 0 },
+        Operation::Hello {
+            layout_from: 0,
+            timeout_s: 30,
+        },
     ]
 }
 
@@ -502,7 +505,7 @@ pub(super) fn records() -> Vec<Vec<u8>> {
             5,
             store::SessionRecord {
                 sequence: 3,
-                used: 4,
+                lease_s: 4,
                 reply: vec![1, 2],
             }
             .to_bytes(),

@@ -105,7 +105,7 @@ variants!(Operation, "operation", {
     82 => Scrub { from: option, bytes: u64 },
 
     // 128 was a greeting without a layout.
-    129 => Hello { layout_from: u16 },
+    129 => Hello { layout_from: u16, timeout_s: u32 },
 });
 
 variants!(WantedSums, "wanted sums", {

@@ -249,7 +249,11 @@ mod tests {
              01 0500000000000000 09000000 01000000
              0300 03000000 696f30 0200000000000000 01",
         );
-        golden(&Operation::Hello { layout_from: 256 }, "81 0001");
+        let hello = Operation::Hello {
+            layout_from: 256,
+            timeout_s: 2,
+        };
+        golden(&hello, "81 0001 02000000");
     }
 
     #[test]

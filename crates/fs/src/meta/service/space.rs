@@ -110,9 +110,9 @@ impl Service {
             return Ok(());
         }
         // What is kept of failed changes is not in the store.
-        let sessions = std::mem::take(&mut self.sessions);
+        let slots = self.sessions.take_slots();
         let opened = self.reopen();
-        self.sessions = sessions;
+        self.sessions.put_slots(slots);
         opened
     }
 
