@@ -515,6 +515,31 @@ mod tests {
     }
 
     #[test]
+    fn the_quick_question_finds_the_same_owner_and_no_wildcards() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let (_one, a, other, b) = pair(address);
+            let mut owners = crate::net::Owners::default();
+            let found = match owners.of_datagram_socket(a, b) {
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => return,
+                found => found.unwrap(),
+            };
+            assert_eq!(found, owner(b).unwrap());
+            rustix::net::connect(&other, &a).unwrap();
+            assert_eq!(owners.of_datagram_socket(a, b).unwrap(), found);
+            drop(other);
+            assert_eq!(owners.of_datagram_socket(a, b).unwrap(), None);
+            let everywhere = match address.starts_with('[') {
+                true => "[::]:0",
+                false => "0.0.0.0:0",
+            };
+            let everywhere = bind(&everywhere.parse().unwrap()).unwrap();
+            let port = local_address(&everywhere).unwrap().port();
+            let reached = SocketAddr::new(a.ip(), port);
+            assert_eq!(owners.of_datagram_socket(a, reached).unwrap(), None);
+        }
+    }
+
+    #[test]
     fn a_socket_that_is_not_alone_has_no_owner() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
              1: 0100007F:1F90 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 77 2 0 0\n\

@@ -14,6 +14,7 @@
 
 pub mod attach;
 pub mod datagram;
+mod diag;
 pub mod epoll;
 pub mod futex;
 pub mod limits;

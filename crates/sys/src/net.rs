@@ -9,9 +9,10 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, SocketFlags,
-    SocketType, ipproto, netlink, sockopt,
+    SocketType, ipproto, sockopt,
 };
 
+use crate::diag::{self, Found, Protocol};
 use crate::limits::Shortage;
 use crate::memory::Memory;
 
@@ -290,6 +291,8 @@ pub fn holder_of(inode: u64, pid: u32, descriptor: u32) -> Option<Holder> {
 #[derive(Debug, Default)]
 pub struct Owners {
     diag: Option<OwnedFd>,
+    /// Whether the kernel can be asked about datagram sockets, once that is known.
+    knows_datagrams: Option<bool>,
 }
 
 impl Owners {
@@ -309,103 +312,52 @@ impl Owners {
         }
     }
 
+    /// The owner of the socket at exactly `theirs` that would receive a datagram sent from `ours`, a socket of this
+    /// process; both on this host. `None` if there is no such socket. The cost does not grow with the number of
+    /// sockets, but of several sockets at one address it finds only one: see [`crate::datagram::owner`].
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] where the kernel cannot be asked, and the system's.
+    pub fn of_datagram_socket(
+        &mut self,
+        ours: SocketAddr,
+        theirs: SocketAddr,
+    ) -> io::Result<Option<Owner>> {
+        if self.knows_datagrams == Some(false) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        // In the words of the kernel's lookup: a datagram from our socket to theirs.
+        let found = self.ask_about(Protocol::Udp, ours, theirs)?;
+        if found.is_none() && self.knows_datagrams.is_none() {
+            // A kernel without this question says the same as one that finds nothing. Our own socket exists.
+            let own = self.ask_about(Protocol::Udp, theirs, ours)?;
+            self.knows_datagrams = Some(own.is_some());
+            own.ok_or(io::ErrorKind::Unsupported)?;
+        }
+        Ok(found
+            .filter(|found| found.local == theirs)
+            .map(|found| found.owner))
+    }
+
     fn ask(&mut self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Owner>> {
+        let found = self.ask_about(Protocol::Tcp, local, remote)?;
+        Ok(found.map(|found| found.owner))
+    }
+
+    fn ask_about(
+        &mut self,
+        protocol: Protocol,
+        source: SocketAddr,
+        destination: SocketAddr,
+    ) -> io::Result<Option<Found>> {
         let socket = match self.diag.take() {
             Some(socket) => socket,
             None => diag::socket()?,
         };
-        let owner = diag::owner(&socket, local, remote)?;
+        let found = diag::find(&socket, protocol, source, destination)?;
         // After an error an answer may be left there that would be taken for another question's.
         self.diag = Some(socket);
-        Ok(owner)
-    }
-}
-
-/// Asks the kernel about one socket (`sock_diag(7)`): exact and independent of how many there are.
-mod diag {
-    use super::*;
-
-    const REQUEST_BYTES: usize = 72;
-    const SOCK_DIAG_BY_FAMILY: u16 = 20;
-    const NLMSG_ERROR: u16 = 2;
-    const NLM_F_REQUEST: u16 = 1;
-
-    pub(super) fn socket() -> io::Result<OwnedFd> {
-        Ok(rustix::net::socket_with(
-            AddressFamily::NETLINK,
-            SocketType::DGRAM,
-            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-            Some(netlink::SOCK_DIAG),
-        )?)
-    }
-
-    pub(super) fn owner(
-        socket: &OwnedFd,
-        local: SocketAddr,
-        remote: SocketAddr,
-    ) -> io::Result<Option<Owner>> {
-        rustix::net::send(socket, &request(local, remote), SendFlags::empty())?;
-        let mut answer = [0_u8; 1024];
-        // The kernel answers before `send` returns.
-        let (_, len) = rustix::net::recv(socket, &mut answer[..], RecvFlags::empty())?;
-        parse(answer.get(..len).unwrap_or_default())
-    }
-
-    /// `nlmsghdr` and `inet_diag_req_v2`, which are in the machine's byte order except for the
-    /// addresses and ports.
-    pub(super) fn request(local: SocketAddr, remote: SocketAddr) -> [u8; REQUEST_BYTES] {
-        let mut bytes = Vec::with_capacity(REQUEST_BYTES);
-        bytes.extend_from_slice(&(REQUEST_BYTES as u32).to_ne_bytes());
-        bytes.extend_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-        bytes.extend_from_slice(&NLM_F_REQUEST.to_ne_bytes());
-        bytes.extend_from_slice(&[0; 8]); // sequence, port id
-        let family: u8 = if local.is_ipv4() { 2 } else { 10 };
-        bytes.extend_from_slice(&[family, 6, 0, 0]); // family, TCP, no extensions, padding
-        bytes.extend_from_slice(&u32::MAX.to_ne_bytes()); // any state
-        bytes.extend_from_slice(&local.port().to_be_bytes());
-        bytes.extend_from_slice(&remote.port().to_be_bytes());
-        for address in [local.ip(), remote.ip()] {
-            match address {
-                IpAddr::V4(v4) => {
-                    bytes.extend_from_slice(&v4.octets());
-                    bytes.extend_from_slice(&[0; 12]);
-                }
-                IpAddr::V6(v6) => bytes.extend_from_slice(&v6.octets()),
-            }
-        }
-        bytes.extend_from_slice(&[0; 4]); // any interface
-        bytes.extend_from_slice(&[0xff; 8]); // no cookie
-        let mut request = [0; REQUEST_BYTES];
-        request.copy_from_slice(&bytes);
-        request
-    }
-
-    /// `nlmsghdr` and either `nlmsgerr` or `inet_diag_msg`, whose user id and inode are its last
-    /// two words.
-    fn parse(answer: &[u8]) -> io::Result<Option<Owner>> {
-        let word = |at: usize| {
-            answer
-                .get(at..at + 4)
-                .and_then(|bytes| bytes.try_into().ok())
-                .map(u32::from_ne_bytes)
-                .ok_or(io::ErrorKind::UnexpectedEof)
-        };
-        let kind = (word(4)? & 0xffff) as u16;
-        if kind == NLMSG_ERROR {
-            let errno = Errno::from_raw_os_error((word(16)? as i32).wrapping_neg());
-            return match errno {
-                Errno::NOENT => Ok(None),
-                other => Err(other.into()),
-            };
-        }
-        if kind != SOCK_DIAG_BY_FAMILY {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let (uid, inode) = (word(16 + 64)?, word(16 + 68)?);
-        Ok((inode != 0).then_some(Owner {
-            uid,
-            inode: inode.into(),
-        }))
+        Ok(found)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Binding the calling thread to processors.
+//! Binding the calling thread to processors, and letting others have them.
 
 use std::io;
 
@@ -32,6 +32,16 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
         .collect())
 }
 
+/// Lets the calling thread run only while nothing else wants its processor (`SCHED_IDLE`, `sched(7)`).
+pub fn give_way_to_all() -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: a plain call; the kernel only reads the parameters.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,6 +53,7 @@ mod tests {
             pin_to_cpu(last).unwrap();
             assert_eq!(allowed_cpus().unwrap(), [last]);
             assert!(pin_to_cpu(CpuSet::MAX_CPU).is_err());
+            give_way_to_all().unwrap();
         })
         .join()
         .unwrap();

@@ -7,7 +7,7 @@
 //! ordinary test), [`process`] (tests that run a part of themselves in another process, to be
 //! killed for real), [`random`] (seeded, so that a failure can be run again), [`patience`]
 //! (bounded waiting), [`linear`] (is a recorded history one of a sequential object?), [`placing`]
-//! (sinks that say where packets go), [`power`] (what loss of power leaves of files) and [`directory`]
+//! (sinks that say where packets go), [`scripted`] (a file server that lies as a test wishes), [`power`] (what loss of power leaves of files) and [`directory`]
 //! (temporary directories with short names).
 //!
 //! `tests/house.rs` keeps the house in order: arrows between rooms, sizes of files, banned calls.
@@ -23,4 +23,5 @@ pub mod placing;
 pub mod power;
 pub mod process;
 pub mod random;
+pub mod scripted;
 pub mod simulator;

@@ -22,6 +22,7 @@ pub mod mem;
 pub mod method;
 pub mod registry;
 pub mod shm;
+mod strangers;
 pub mod tcp;
 pub mod udp;
 pub mod wake;

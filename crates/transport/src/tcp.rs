@@ -3,7 +3,7 @@
 //! Reading order: [`config`] (the settings); `causeway_wire::tcp` (the bytes); [`handshake`] (how two
 //! sides come to trust each other) and [`session`] (packets and transfers), two pure state machines
 //! that know no socket; `outbox` (what waits to be sent); `link` (one socket); `slots` (the table of
-//! peers); `strangers` (connections that are not trusted yet); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); `lanes`
+//! peers); `crate::strangers` (connections that are not trusted yet); `beginning`, `progress` and `ending` (what becomes of a connection, in this order); `lanes`
 //! (further connections with one peer); and in this file the method itself.
 //!
 //! # How it waits
@@ -24,7 +24,7 @@
 //! The user is always known; `pid` is 0 and `gid` 65534 where the kernel does not show us the
 //! process (one of root's, or in another name space).
 
-mod beginning;
+pub(crate) mod beginning;
 mod cipher;
 pub mod config;
 mod ending;
@@ -36,7 +36,6 @@ mod progress;
 pub(crate) mod resolve;
 pub mod session;
 mod slots;
-mod strangers;
 #[cfg(test)]
 mod tests;
 
@@ -59,10 +58,10 @@ use crate::error::{Error, PeerError, SendError};
 use crate::method::{
     Access, Direction, Identity, Limits, Method, Peer, PeerReport, Sink, Transfer, gather,
 };
+use crate::strangers::{Strangers, Told};
 use link::Buffers;
 use session::Bounds;
 use slots::{FIRST_RESERVED_GENERATION, Origin, PeerState, Slots};
-use strangers::Strangers;
 
 /// Connections that the kernel keeps until we accept them.
 const BACKLOG: i32 = 4096;
@@ -96,11 +95,13 @@ pub struct Tcp {
     /// What others show to become a lane of a peer of ours.
     tickets: HashMap<Ticket, Peer>,
     /// Connections that others have made and that are not trusted yet.
-    strangers: Strangers,
+    strangers: Strangers<Instant>,
     owners: net::Owners,
     /// To turn connections away for which there are no descriptors.
     reserve: Reserve,
-    told_of_shortage: Option<Instant>,
+    told_of_shortage: Told<Instant>,
+    /// The same of peers beyond the limit.
+    told_of_limit: Told<Instant>,
     buffers: Buffers,
     /// Peers that the next poll looks after without being asked by epoll.
     due: Vec<Peer>,
@@ -137,7 +138,8 @@ impl Tcp {
             strangers,
             owners: net::Owners::default(),
             reserve: Reserve::new(),
-            told_of_shortage: None,
+            told_of_shortage: Told::default(),
+            told_of_limit: Told::default(),
             buffers: Buffers::new(),
             due: Vec::new(),
             timed: Vec::new(),

@@ -290,8 +290,14 @@ pub enum Operation {
         /// Mend what is found.
         repair: bool,
     },
-    /// Adds an I/O server to the layout: once it was met, new files use it. Answers [`Answer::Done`].
+    /// Adds an I/O server to the layout: once it was met, new files use it; also again, if it was drained. Answers
+    /// [`Answer::Done`].
     AddServer {
+        /// Its name.
+        name: String,
+    },
+    /// Keeps new files from an I/O server; those that exist stay there. Answers [`Answer::Done`].
+    DrainServer {
         /// Its name.
         name: String,
     },
@@ -743,8 +749,10 @@ pub enum Answer {
         objects: u64,
         /// Datafiles whose removal is still to be done.
         removals: u64,
-        /// Object numbers below this have been given out.
+        /// Object numbers below this have been given out…
         numbers: u64,
+        /// … except those in these gaps: first number and end of each (see [`crate::store::Gaps`]).
+        gaps: Vec<(ObjectId, u64)>,
     },
     /// What an I/O server holds.
     StorageStatus {

@@ -39,6 +39,8 @@ pub const RECORD_VERSION: u8 = 3;
 pub const SUPERBLOCK_KEY: &[u8] = b"m";
 /// Key of the [`Counter`] of object ids.
 pub const NEXT_OBJECT_KEY: &[u8] = b"i";
+/// Key of the [`Gaps`].
+pub const GAPS_KEY: &[u8] = b"g";
 /// Key of the [`Counters`].
 pub const COUNTERS_KEY: &[u8] = b"n";
 /// Key of the [`Counter`] of the layout's changes.
@@ -51,6 +53,8 @@ pub enum Key {
     Superblock,
     /// See [`NEXT_OBJECT_KEY`].
     NextObject,
+    /// See [`GAPS_KEY`].
+    Gaps,
     /// See [`COUNTERS_KEY`].
     Counters,
     /// See [`LAYOUT_EPOCH_KEY`].
@@ -77,6 +81,7 @@ impl Key {
         match self {
             Key::Superblock => SUPERBLOCK_KEY.to_vec(),
             Key::NextObject => NEXT_OBJECT_KEY.to_vec(),
+            Key::Gaps => GAPS_KEY.to_vec(),
             Key::Counters => COUNTERS_KEY.to_vec(),
             Key::LayoutEpoch => LAYOUT_EPOCH_KEY.to_vec(),
             Key::Server(index) => server_key(*index),
@@ -106,6 +111,7 @@ impl Key {
         let key = match kind {
             b'm' => Key::Superblock,
             b'i' => Key::NextObject,
+            b'g' => Key::Gaps,
             b'n' => Key::Counters,
             b'y' => Key::LayoutEpoch,
             b'v' => Key::Server(input.u16("key's server")?.swap_bytes()),
@@ -192,6 +198,15 @@ pub struct Superblock {
     /// The life of these metadata.
     pub incarnation: Incarnation,
 }
+
+/// Most gaps that are kept.
+pub const MAX_GAPS: usize = 256;
+
+/// Object numbers that these metadata have never given out, though later ones: first number and end of each gap, in
+/// ascending order. An older copy of the metadata, restored, knows nothing of files that were made after
+/// it; their numbers lie in a gap.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Gaps(pub Vec<(u64, u64)>);
 
 /// An I/O server of the layout.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -366,6 +381,29 @@ impl Wire for Counter {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         check_version(input)?;
         input.u64("counter").map(Counter)
+    }
+}
+
+impl Wire for Gaps {
+    fn encode(&self, out: &mut Writer) {
+        out.u8(RECORD_VERSION);
+        out.u32(self.0.len() as u32);
+        for (from, to) in &self.0 {
+            out.u64(*from);
+            out.u64(*to);
+        }
+    }
+
+    fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
+        check_version(input)?;
+        let count = input.count(MAX_GAPS, 16, "gaps")?;
+        let gap = |_| {
+            Ok((
+                input.u64("first number of a gap")?,
+                input.u64("end of a gap")?,
+            ))
+        };
+        (0..count).map(gap).collect::<Result<_, _>>().map(Gaps)
     }
 }
 

@@ -1,9 +1,10 @@
 //! `causeway bench …`: figures with the machine's limits beside them, from one run.
 //!
 //! [`fs`] measures the file system, [`messages`] the message layer, [`compare`] that beside other
-//! libraries; [`layer`] and [`batches`] are what their processes share, [`outcome`] turns rows into a
+//! libraries; [`layer`] and [`batches`] are what their processes share, [`awake`] steadies the machine, [`outcome`] turns rows into a
 //! table, a report and JSON.
 
+pub(crate) mod awake;
 pub(crate) mod batches;
 pub(crate) mod compare;
 pub(crate) mod fs;

@@ -355,6 +355,7 @@ pub(crate) fn conclude_copy(
         "items": items, "bytes": bytes, "seconds": time.as_secs_f64(), "failures": failures,
         "skipped": Lost::count(&lost.skipped), "unfinished_skipped": Lost::count(&lost.unfinished),
         "extended_attributes_dropped": Lost::count(&lost.extended_attributes),
+        "identity_bits_dropped": Lost::count(&lost.identity_bits),
         "attributes_not_set": Lost::count(&lost.attributes) }));
     conclude(failures)
 }
@@ -370,6 +371,8 @@ pub(crate) struct Lost {
     pub(crate) extended_attributes: AtomicU64,
     /// Directories of other owners, and their files that were written in place: mode and times stayed.
     pub(crate) attributes: AtomicU64,
+    /// Files whose set-user-ID or set-group-ID bits were left out, since the copy has another owner.
+    pub(crate) identity_bits: AtomicU64,
 }
 
 impl Lost {
@@ -395,6 +398,11 @@ impl Lost {
             (
                 &self.attributes,
                 "of another owner: mode and times left as they were",
+            ),
+            (
+                &self.identity_bits,
+                "belong to you here and not to their owner: their set-user-ID and set-group-ID bits were left out; \
+                 only root can restore owners",
             ),
         ] {
             let count = Self::count(counter);

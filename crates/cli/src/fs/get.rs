@@ -18,7 +18,7 @@ use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::engine::{
     Countdown, Lost, PART_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel,
 };
-use crate::fs::local::{Dress, Known, PendingFile, Tree, make_hard_link, make_link};
+use crate::fs::local::{Dress, Known, PendingFile, Tree, make_hard_link, make_link, safe_mode};
 use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, base_name, remote_name};
 use crate::fs::tree::{Met, Onward, is_directory, link_target, refuse_equal_names, walk_choosing};
@@ -239,8 +239,20 @@ pub(crate) fn write_out(worker: &mut Worker, path: &[u8]) -> Outcome {
     Ok(())
 }
 
+/// User and group of what this process makes.
+fn effective_ids() -> (u32, u32) {
+    let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
+    (user.as_raw(), group.as_raw())
+}
+
 impl Get<'_> {
     fn dress(&self, attributes: &Attributes) -> Dress {
+        let original = (attributes.uid, attributes.gid);
+        if !self.keep_owner
+            && safe_mode(attributes.mode, original, effective_ids()) != attributes.mode
+        {
+            Lost::add(&self.lost.identity_bits);
+        }
         Dress {
             attributes: *attributes,
             times: self.keep_times,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use causeway_fs::client::{Client, Layout};
-use causeway_wire::fs::Generation;
+use causeway_wire::fs::{Generation, ObjectId};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
@@ -19,6 +19,7 @@ const LOOK: Duration = Duration::from_millis(20);
 #[command(after_help = "Examples:
   causeway fs servers list
   causeway fs servers add io4
+  causeway fs servers drain io0
   causeway fs servers accept io2")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -29,6 +30,7 @@ pub(crate) struct Arguments {
 enum Verb {
     List(List),
     Add(Add),
+    Drain(Drain),
     Accept(Accept),
 }
 
@@ -45,12 +47,30 @@ struct List {
 /// Add an I/O server, which new files use from then on
 ///
 /// First write its entry into the configuration, on all nodes; restart the metadata server; and start the new server with
-/// `causeway fs serve --server NAME --format`. Files that exist stay where they are.
+/// `causeway fs serve --server NAME --format`. Files that exist stay where they are. A server that was drained is
+/// used again.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs servers add io4")]
 struct Add {
     /// The server's name in the configuration
+    #[arg(value_name = "NAME")]
+    name: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Keep new files from an I/O server
+///
+/// Files that exist stay there, and can be used; says how many those are. To move one, copy it (`causeway fs cp`) and
+/// give the copy its name. Once there are none, the server may be stopped. `servers add` takes it into use
+/// again.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway fs servers drain io0
+  causeway fs servers drain io0 --json | jq .files")]
+struct Drain {
+    /// The server's name
     #[arg(value_name = "NAME")]
     name: String,
     #[command(flatten)]
@@ -84,6 +104,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             client.add_server(&add.name)?;
             finish(&session, &mut client, &add.name, generation)
         }
+        Verb::Drain(drain) => run_drain(&drain),
         Verb::Accept(accept) => {
             let session = Session::open(&accept.target)?;
             let mut client = session.client()?;
@@ -92,6 +113,30 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             finish(&session, &mut client, &accept.name, generation)
         }
     }
+}
+
+fn run_drain(drain: &Drain) -> Outcome {
+    let session = Session::open(&drain.target)?;
+    let mut client = session.client()?;
+    let name = &drain.name;
+    client.drain_server(name)?;
+    let layout = client.layout()?;
+    let mut files = 0;
+    if let Some(server) = layout.named(name) {
+        let mut next = Some(ObjectId(0));
+        while let Some(after) = next {
+            let (count, behind) = client.files_on(server.index, after)?;
+            files += count;
+            next = behind;
+        }
+    }
+    session.output.line(&format!(
+        "new files do not use server {name} any more; {files} files have data there"
+    ));
+    session
+        .output
+        .object(&json!({ "server": name, "files": files }));
+    Ok(())
 }
 
 /// The generation of the directory of the server at a name's address.
@@ -164,8 +209,9 @@ fn state(session: &Session, client: &mut Client, layout: &Layout, name: &str) ->
     match known {
         None => (false, "not part of the file system".to_owned()),
         Some(server) if server.generation.is_none() => (false, "not met yet".to_owned()),
-        Some(_) => match client.verify(index) {
-            Ok(()) => (true, "in use".to_owned()),
+        Some(server) => match client.verify(index) {
+            Ok(()) if server.active => (true, "in use".to_owned()),
+            Ok(()) => (true, "drained: new files do not use it".to_owned()),
             Err(error) => (false, error.message),
         },
     }

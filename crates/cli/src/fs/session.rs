@@ -98,10 +98,12 @@ pub(crate) fn find(named: Option<&Path>) -> Outcome<PathBuf> {
     if file.is_file() {
         return Ok(file);
     }
-    let why = if file.exists() {
-        "it is not a file"
-    } else {
-        "there is no such file"
+    let why = match file.metadata() {
+        Ok(_) => "it is not a file".to_owned(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            "there is no such file".to_owned()
+        }
+        Err(error) => error.to_string(),
     };
     Err(
         Failure::usage(format!("reading the configuration {}", file.display()), why).hint(format!(

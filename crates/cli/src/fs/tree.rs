@@ -1,5 +1,7 @@
 //! Walking directories of the file system, and names in them.
 
+use std::collections::HashSet;
+
 use causeway_fs::client::Client;
 use causeway_wire::fs::{Attributes, Body, Entry, Kind, Node, ObjectId, Place};
 
@@ -59,10 +61,7 @@ impl RemoteName {
 
     /// An error about it, with the whole path.
     pub(crate) fn failure(&self, error: causeway_fs::Error) -> Failure {
-        Failure::from(causeway_fs::Error {
-            subject: printable(&self.path),
-            ..error
-        })
+        about(&self.path, error)
     }
 
     /// What it names, a link itself; nothing if there is no such name.
@@ -103,6 +102,14 @@ impl RemoteName {
             Kind::File => Err(in_the_way("a file")),
         }
     }
+}
+
+/// An error about what has this path, of which a server knows the number only.
+pub(crate) fn about(path: &[u8], error: causeway_fs::Error) -> Failure {
+    Failure::from(causeway_fs::Error {
+        subject: printable(path),
+        ..error
+    })
 }
 
 /// Calls `each` for every entry of a directory, in the order of names.
@@ -189,6 +196,7 @@ pub(crate) fn walk_choosing(
     each: &mut dyn FnMut(&mut Client, Met<'_>) -> Outcome<Onward>,
 ) -> Outcome {
     let mut levels: Vec<Level> = Vec::new();
+    let mut above = HashSet::new();
     let mut path = path.to_vec();
     let mut next = Some((path.len(), None, top.object, top.attributes));
     loop {
@@ -203,6 +211,9 @@ pub(crate) fn walk_choosing(
             if each(client, met)? == Onward::Go {
                 if levels.len() >= MAX_DEPTH {
                     return Err(too_deep(&path));
+                }
+                if !above.insert(object) {
+                    return Err(contains_itself(&path));
                 }
                 let rest = enter(client, &path, object, each)?.into_iter();
                 levels.push(Level {
@@ -231,6 +242,7 @@ pub(crate) fn walk_choosing(
             attributes: level.attributes,
             leaving: true,
         };
+        above.remove(&met.object);
         levels.pop();
         each(client, met)?;
     }
@@ -267,6 +279,15 @@ fn enter(
         each(client, met).map(|_| ())
     })?;
     Ok(directories)
+}
+
+fn contains_itself(path: &[u8]) -> Failure {
+    let shown = printable(path.get(..200).unwrap_or(path));
+    Failure::new(
+        format!("walking {shown}"),
+        "the directory contains itself, which the metadata server should not allow",
+    )
+    .hint("check the file system with `causeway fs fsck`")
 }
 
 fn too_deep(path: &[u8]) -> Failure {

@@ -174,3 +174,44 @@ fn init_writes_a_configuration_and_a_secret() {
     let said = run(&["fs", "serve", "--server", "io9"]).fails(2);
     assert!(said.contains("meta, io0"), "{said}");
 }
+
+#[test]
+fn a_drained_server_gets_no_new_files_until_it_is_added_again() {
+    let stand = Stand::new();
+    let here = stand.directory.path();
+    let bytes = vec![42; 1 << 20];
+    std::fs::write(here.join("file"), &bytes).unwrap();
+    let free = |server: &str| {
+        let all = stand.fs(&["df", "--json"]).json();
+        let found = all["servers"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|one| one["server"] == server)
+            .unwrap_or_else(|| panic!("{server} in {all}"))
+            .clone();
+        found["written_bytes"]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{found}"))
+    };
+    stand.fs(&["put", "file", "/before"]).ok();
+    let drained = stand.fs(&["servers", "drain", "io1", "--json"]).json();
+    assert_eq!(drained["files"], 1, "{drained}");
+    let (io0, io1) = (free("io0"), free("io1"));
+    stand.fs(&["put", "file", "/after"]).ok();
+    assert_eq!(free("io1"), io1, "nothing was written to it");
+    assert!(free("io0") >= io0 + bytes.len() as u64);
+    for name in ["/before", "/after"] {
+        stand.fs(&["get", name, "back"]).ok();
+        assert!(std::fs::read(here.join("back")).unwrap() == bytes);
+        std::fs::remove_file(here.join("back")).unwrap();
+    }
+    let listed = stand.fs(&["servers", "list"]).ok();
+    assert!(String::from_utf8_lossy(&listed).contains("drained"));
+    let said = stand.fs(&["servers", "drain", "io0"]).fails(1);
+    assert!(said.contains("only server"), "{said}");
+    stand.fs(&["servers", "add", "io1"]).ok();
+    stand.fs(&["put", "file", "/again"]).ok();
+    assert!(free("io1") > io1);
+    stand.fs(&["servers", "drain", "nobody"]).fails(1);
+}

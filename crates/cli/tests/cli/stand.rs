@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,6 +20,7 @@ pub(crate) struct Run {
     config: Option<PathBuf>,
     variables: Vec<(&'static str, String)>,
     input: Vec<u8>,
+    user: Option<u32>,
 }
 
 /// What an invocation left.
@@ -41,6 +43,7 @@ impl Run {
             config: None,
             variables: Vec::new(),
             input: Vec::new(),
+            user: None,
         }
     }
 
@@ -71,8 +74,17 @@ impl Run {
         if let Some(config) = &self.config {
             command.env("CAUSEWAY_CONFIG", config);
         }
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
+    }
+
+    /// As another user, with the group of the same number and no others. For root only.
+    pub(crate) fn user(mut self, user: Option<u32>) -> Self {
+        self.user = user;
+        self
     }
 
     /// With another environment variable.
@@ -195,7 +207,15 @@ impl Stand {
 
     /// Starts it with more options.
     pub(crate) fn with(options: &[&str]) -> Self {
+        Self::of_user(None, options)
+    }
+
+    /// Starts it as another user, in a directory that is theirs.
+    pub(crate) fn of_user(user: Option<u32>, options: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        if user.is_some() {
+            std::os::unix::fs::chown(directory.path(), user, user).unwrap();
+        }
         let mut arguments = vec![
             "fs",
             "dev",
@@ -206,7 +226,7 @@ impl Stand {
             "--json",
         ];
         arguments.extend(options);
-        let run = Run::new(directory.path(), &arguments);
+        let run = Run::new(directory.path(), &arguments).user(user);
         let mut child = run.command().stderr(Stdio::inherit()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())

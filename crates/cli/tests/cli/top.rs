@@ -121,16 +121,19 @@ fn a_client_that_waits_for_a_stopped_server_is_seen_to_wait() {
 fn processes_that_cannot_be_looked_at_are_told_apart() {
     let said = Run::new(here(), &["log", "4294967295"]).fails(1);
     assert!(said.contains("there is no process 4294967295"), "{said}");
-    // This test does not log.
-    let own = std::process::id().to_string();
-    for verb in ["log", "top"] {
-        let pid: &[&str] = if verb == "top" {
-            &["top", "--pid", &own]
-        } else {
-            &["log", &own]
-        };
-        let said = Run::new(here(), pid).fails(1);
-        assert!(said.contains("shows nothing of itself"), "{said}");
+    // A process that has nothing to do with the message layer.
+    let mut other = std::process::Command::new("sleep")
+        .arg("600")
+        .spawn()
+        .unwrap();
+    let pid = other.id().to_string();
+    let said = [&["top", "--pid", &pid][..], &["log", &pid]]
+        .map(|arguments| Run::new(here(), arguments).left());
+    other.kill().unwrap();
+    other.wait().unwrap();
+    for left in said {
+        assert_eq!(left.code, Some(1), "{}", left.err);
+        assert!(left.err.contains("shows nothing of itself"), "{}", left.err);
     }
     for wrong in [
         &["log", "--dump"][..],

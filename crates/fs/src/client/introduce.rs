@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use causeway_wire::fs::{
-    Answer, Errno, Greeting, MAX_LAYOUT_PART, Operation, ServerIdentity, Target,
+    Answer, Errno, Greeting, LayoutServer, MAX_LAYOUT_PART, Operation, ServerIdentity, Target,
 };
 
 use super::flight::{Flight, State};
@@ -199,7 +199,9 @@ impl Rpc {
         let part = first.layout.ok_or_else(|| missing(self))?;
         let (epoch, count) = (part.epoch, part.count as usize);
         let mut servers = part.servers;
-        while servers.len() < count {
+        let is_in_order =
+            |servers: &[LayoutServer]| servers.is_sorted_by(|one, next| one.index < next.index);
+        while servers.len() < count && is_in_order(&servers) {
             let from = u16::try_from(servers.len()).unwrap_or(u16::MAX);
             let next = self.greet_once(server, from, deadline)?;
             let part = next.layout.ok_or_else(|| missing(self))?;
@@ -210,6 +212,10 @@ impl Rpc {
                 return Ok(None);
             }
             servers.extend(part.servers);
+        }
+        if !is_in_order(&servers) {
+            let message = "its list of I/O servers is not in the order of their numbers";
+            return Err(self.at(server, Trouble::local(Errno::EPROTO, message)));
         }
         Ok(Some(Layout {
             file_system: first.identity.file_system,

@@ -11,7 +11,7 @@ use causeway_wire::fs::{
 };
 
 use super::cutter::Cutter;
-use super::names::node;
+use super::names::{node, node_of};
 use super::rpc::{Call, Trouble, done, object_name, unfit};
 use super::stages::StageClock;
 use super::transfer::{Planned, Way, plan};
@@ -96,7 +96,7 @@ impl Client {
                     .mutate(Operation::Truncate { object, size })
                     .and_then(node)
                 {
-                    Ok(node) => break file.see(node),
+                    Ok(node) => break file.see(node)?,
                     Err(t)
                         if matches!(t.errno, Errno::MOVING | Errno::STUFFED)
                             && tries < FORM_CHANGES =>
@@ -125,7 +125,7 @@ impl Client {
             object,
             content: false,
         };
-        file.see(self.query(operation).and_then(node)?);
+        file.see(self.query(operation).and_then(node)?)?;
         if let Err(trouble) = self.flush_datafiles(file) {
             if trouble.errno == Errno::EIO {
                 let servers = self.servers_of(file)?;
@@ -147,7 +147,7 @@ impl Client {
                 version: written.version.0,
                 reached: written.reached.clone(),
             };
-            file.see(self.mutate(extend).and_then(node)?);
+            file.see(self.mutate(extend).and_then(node)?)?;
         }
         self.query(Operation::Commit).and_then(done)?;
         let servers = self.servers_of(file)?;
@@ -250,13 +250,13 @@ impl Client {
                 data,
             };
             match self.mutate(operation).and_then(node) {
-                Ok(node) => file.see(node),
+                Ok(node) => file.see(node)?,
                 Err(t) if t.errno == Errno::NOT_STUFFED || t.errno == Errno::MOVING => {
                     let operation = Operation::GetNode {
                         object,
                         content: false,
                     };
-                    file.see(self.query(operation).and_then(node)?);
+                    file.see(self.query(operation).and_then(node)?)?;
                     return Ok(false);
                 }
                 Err(trouble) => return Err(trouble),
@@ -287,9 +287,9 @@ impl Client {
         let Some(answers) = self.unless_missing(file, answers)? else {
             return Ok(false);
         };
-        for answer in answers {
+        for (planned, answer) in planned.iter().zip(answers) {
             match answer {
-                Answer::Transferred { .. } => {}
+                Answer::Transferred { bytes, .. } => planned.check_written(bytes)?,
                 other => return Err(unfit(&other)),
             }
         }
@@ -303,7 +303,7 @@ impl Client {
             version: known.map_or(0, |(version, _)| version),
             reached: reached.clone(),
         };
-        file.see(self.mutate(extend).and_then(node)?);
+        file.see(self.mutate(extend).and_then(node)?)?;
         clock.next(&mut self.stages, "write: size");
         let version = version(&file.node);
         if let Some(version) = version {
@@ -374,7 +374,7 @@ impl Client {
         file.see(
             self.mutate(Operation::BeginUnstuff { object })
                 .and_then(node)?,
-        );
+        )?;
         let Body::Stuffed {
             distribution,
             content,
@@ -398,7 +398,7 @@ impl Client {
         file.see(
             self.mutate(Operation::FinishUnstuff { object })
                 .and_then(node)?,
-        );
+        )?;
         Ok(())
     }
 
@@ -441,13 +441,13 @@ impl Client {
             .mutate(Operation::FinishTruncate { object, version })
             .and_then(node)
         {
-            Ok(node) => file.see(node),
+            Ok(node) => file.see(node)?,
             Err(trouble) if trouble.errno == Errno::STALE_VERSION => {
                 let operation = Operation::GetNode {
                     object,
                     content: false,
                 };
-                file.see(self.query(operation).and_then(node)?);
+                file.see(self.query(operation).and_then(node)?)?;
             }
             Err(trouble) if trouble.errno == Errno::EACCES => {
                 // A reader has helped a truncation that its beginner did not finish: the datafiles
@@ -574,10 +574,11 @@ impl File {
         }
     }
 
-    /// Takes a newer node in.
-    pub(super) fn see(&mut self, node: Node) {
+    /// Takes a newer node in, which must be this file's.
+    pub(super) fn see(&mut self, node: Node) -> Result<(), Trouble> {
+        self.node = node_of(self.node.object, node)?;
         self.opened_content = None;
-        self.node = node;
+        Ok(())
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use causeway_wire::fs::{
     Answer, Body, CheckCursor, DataFault, Errno, Generation, Greeting, Incarnation, ObjectId,
-    ObjectPath, Operation, ScrubPosition, ServerIdentity, Target,
+    ObjectPath, Operation, ScrubPosition, ServerIdentity, StripedFile, Target,
 };
 
 use super::Client;
@@ -85,6 +85,19 @@ pub struct Scrubbed {
     pub faults: Vec<DataFault>,
 }
 
+/// Whether a listing goes on behind `after`, each object once: only then does it end.
+fn goes_up(after: ObjectId, listed: impl Iterator<Item = ObjectId>) -> bool {
+    let mut last = after;
+    listed
+        .into_iter()
+        .all(|object| std::mem::replace(&mut last, object) < object)
+}
+
+fn stands_still(what: &str) -> Trouble {
+    let message = format!("the server's listing of {what} is not in the order of their numbers");
+    Trouble::local(Errno::EPROTO, message)
+}
+
 impl Client {
     /// Asks one server (an index into the configuration) for its identity, which is not checked.
     pub fn ping(&mut self, server: usize) -> Result<Greeting, Error> {
@@ -134,6 +147,31 @@ impl Client {
         self.mutate(operation)
             .and_then(done)
             .map_err(|trouble| trouble.during("add", name.as_bytes()))
+    }
+
+    /// Keeps new files from an I/O server.
+    pub fn drain_server(&mut self, name: &str) -> Result<(), Error> {
+        let operation = Operation::DrainServer {
+            name: name.to_owned(),
+        };
+        self.mutate(operation)
+            .and_then(done)
+            .map_err(|trouble| trouble.during("drain", name.as_bytes()))
+    }
+
+    /// A part of the striped files behind `after` that use the I/O server of this number: how many there are, and where
+    /// to go on, `None` at the end. Safe while the file system is in use.
+    pub fn files_on(
+        &mut self,
+        number: u16,
+        after: ObjectId,
+    ) -> Result<(u64, Option<ObjectId>), Error> {
+        let subject = self.server_name(self.metadata);
+        let (files, next) = self
+            .striped_files(after)
+            .map_err(|trouble| trouble.during("list", &subject))?;
+        let using = files.iter().filter(|file| file.servers.contains(&number));
+        Ok((using.count() as u64, next))
     }
 
     /// Lets the directory of this generation take the place of the one that an I/O server had.
@@ -261,6 +299,9 @@ impl Client {
             Err(trouble) => return Err(trouble.during("check", &subject)),
         };
         let objects: Vec<ObjectId> = datafiles.iter().map(|(object, _)| *object).collect();
+        if !goes_up(after, objects.iter().copied()) {
+            return Err(stands_still("datafiles").during("check", &subject));
+        }
         let next = if end { None } else { objects.last().copied() };
         let known = match objects.is_empty() {
             true => Vec::new(),
@@ -308,7 +349,11 @@ impl Client {
             .map_err(|trouble| trouble.during("check", &subject))
     }
 
-    fn try_check_striped(&mut self, after: ObjectId) -> Result<CheckedFiles, Trouble> {
+    /// A batch of striped files, and where to go on.
+    fn striped_files(
+        &mut self,
+        after: ObjectId,
+    ) -> Result<(Vec<StripedFile>, Option<ObjectId>), Trouble> {
         let list = Operation::ListStriped {
             after,
             limit: STRIPED_BATCH,
@@ -317,10 +362,18 @@ impl Client {
             Answer::StripedFiles { files, end } => (files, end),
             other => return Err(unfit(&other)),
         };
+        if !goes_up(after, files.iter().map(|file| file.object)) {
+            return Err(stands_still("striped files"));
+        }
         let next = match files.last() {
-            Some(last) if !end && last.object > after => Some(last.object),
+            Some(last) if !end => Some(last.object),
             _ => None,
         };
+        Ok((files, next))
+    }
+
+    fn try_check_striped(&mut self, after: ObjectId) -> Result<CheckedFiles, Trouble> {
+        let (files, next) = self.striped_files(after)?;
         let mut by_server: BTreeMap<u16, Vec<(ObjectId, u64)>> = BTreeMap::new();
         for file in &files {
             for (position, server) in file.servers.iter().enumerate() {

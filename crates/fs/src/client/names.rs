@@ -1,13 +1,14 @@
 //! Names, attributes and directories: one request each to the metadata server.
 
 use causeway_wire::fs::{
-    Answer, Attributes, DistributionHint, Entry, Errno, Node, ObjectId, Operation, Place,
-    SetAttributes,
+    Answer, Attributes, Body, DistributionHint, Entry, Errno, Kind, Node, ObjectId, Operation,
+    Place, SetAttributes,
 };
 
 use super::rpc::{Call, Trouble, done, object_name, unfit};
 use super::{Client, CreateOptions, File};
 use crate::Error;
+use crate::distribution::MAX_FILE_BYTES;
 
 /// Mutations that [`Client::create_many`] keeps in flight, each in a session slot of its own.
 const SLOTS: usize = 32;
@@ -15,9 +16,41 @@ const SLOTS: usize = 32;
 /// The answer to an operation that answers a node.
 pub(super) fn node(answer: Answer) -> Result<Node, Trouble> {
     match answer {
-        Answer::Node(node) => Ok(*node),
+        Answer::Node(node) => consistent(*node),
         other => Err(unfit(&other)),
     }
+}
+
+/// Refuses a node that contradicts itself.
+fn consistent(node: Node) -> Result<Node, Trouble> {
+    let Attributes { kind, size, .. } = node.attributes;
+    let fits = matches!(
+        (kind, &node.body),
+        (Kind::Directory, Body::Directory(_))
+            | (Kind::SymbolicLink, Body::Link(_))
+            | (Kind::File, Body::Stuffed { .. } | Body::Striped { .. })
+    );
+    if !fits {
+        let message = format!("the metadata server describes {kind:?} as something else");
+        return Err(Trouble::local(Errno::EPROTO, message));
+    }
+    if kind == Kind::File && size > MAX_FILE_BYTES {
+        let message = format!("the metadata server says that a file has {size} bytes");
+        return Err(Trouble::local(Errno::EPROTO, message));
+    }
+    Ok(node)
+}
+
+/// The node, if it is this object's.
+pub(super) fn node_of(object: ObjectId, node: Node) -> Result<Node, Trouble> {
+    if node.object == object {
+        return Ok(node);
+    }
+    let message = format!(
+        "the metadata server was asked for object {} and described object {}",
+        object.0, node.object.0
+    );
+    Err(Trouble::local(Errno::EPROTO, message))
 }
 
 /// Refuses a listing that does not go forward.
@@ -94,6 +127,7 @@ impl Client {
             content: false,
         })
         .and_then(node)
+        .and_then(|node| node_of(object, node))
         .map_err(|trouble| trouble.during("stat", &object_name(object)))
     }
 
@@ -127,6 +161,7 @@ impl Client {
             content: true,
         })
         .and_then(node)
+        .and_then(|node| node_of(object, node))
         .map(File::with_content)
         .map_err(|trouble| trouble.during("open", &object_name(object)))
     }
@@ -339,7 +374,6 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use causeway_wire::fs::Kind;
 
     #[test]
     fn a_listing_that_goes_back_is_refused() {

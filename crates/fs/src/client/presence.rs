@@ -56,7 +56,7 @@ impl Client {
             object: file.node.object,
             content: false,
         };
-        file.see(self.query(operation).and_then(node)?);
+        file.see(self.query(operation).and_then(node)?)?;
         Ok(())
     }
 }

@@ -75,7 +75,7 @@ impl Client {
             object: file.node.object,
             content: true,
         };
-        file.see(self.query(operation).and_then(node)?);
+        file.see(self.query(operation).and_then(node)?)?;
         match &mut file.node.body {
             Body::Stuffed { content, .. } => Ok(Some(content.take().unwrap_or_default())),
             _ => Ok(None),
@@ -170,8 +170,16 @@ impl Client {
         for (planned, answer) in planned.iter().zip(answers) {
             match answer {
                 Answer::Transferred {
-                    size, inline, sums, ..
+                    bytes,
+                    size,
+                    inline,
+                    sums,
+                    ..
                 } => {
+                    if let Err(trouble) = planned.check_read(bytes, inline.len(), size) {
+                        let server = self.io_server(distribution, planned.position)?;
+                        return Err(self.rpc.at(server, trouble));
+                    }
                     if !planned.matches(memory, &sums) {
                         fetched.altered = Some(planned.position);
                     }

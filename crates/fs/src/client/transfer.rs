@@ -6,9 +6,9 @@
 //! through a bounce buffer instead, and a small one travels inside the messages.
 
 use causeway_bmi::Memory;
-use causeway_wire::fs::{Distribution, ObjectId, Reach, Region, Regions, WantedSums};
+use causeway_wire::fs::{Distribution, Errno, ObjectId, Reach, Region, Regions, WantedSums};
 
-use super::rpc::encode_list;
+use super::rpc::{Trouble, encode_list};
 use crate::data::sums::{BLOCK, sum, sum_in};
 use crate::distribution::{Layout, Share, compact};
 use crate::sabotage::{self, Sabotage};
@@ -246,6 +246,33 @@ impl Planned {
         }
     }
 
+    /// Refuses the report of a read that left out bytes before the datafile's end, or brought others: what was in the
+    /// caller's memory before would pass for the file's content.
+    pub(crate) fn check_read(&self, bytes: u64, inline: usize, size: u64) -> Result<(), Trouble> {
+        let found = self.share.regions.iter().map(|region| {
+            let before_end = size.saturating_sub(region.offset);
+            region.len.min(before_end)
+        });
+        let found: u64 = found.sum();
+        let inline = inline as u64;
+        let is_carried = match self.share.len <= INLINE_BYTES {
+            true => (found..=self.share.len).contains(&inline),
+            false => inline == 0,
+        };
+        if bytes != found || !is_carried {
+            return Err(disagrees("read", bytes, found));
+        }
+        Ok(())
+    }
+
+    /// Refuses the report of a write of another number of bytes.
+    pub(crate) fn check_written(&self, bytes: u64) -> Result<(), Trouble> {
+        match bytes == self.share.len {
+            true => Ok(()),
+            false => Err(disagrees("written", bytes, self.share.len)),
+        }
+    }
+
     /// Whether the bytes that a read has fetched are what the sums of its first blocks say, where they are now.
     pub(crate) fn matches(&self, fragments: &[Memory], sums: &[u32]) -> bool {
         if sums.is_empty() || sabotage::is_on(Sabotage::SkipChecksum) {
@@ -325,6 +352,14 @@ impl Planned {
     }
 }
 
+fn disagrees(done: &str, bytes: u64, expected: u64) -> Trouble {
+    let message = format!(
+        "an I/O server reports {bytes} bytes {done}, where {expected} are right, or sent others than it reports; see \
+         its log"
+    );
+    Trouble::local(Errno::EPROTO, message)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -387,6 +422,55 @@ mod tests {
         let bytes: Vec<u8> = fragments.iter().flat_map(Memory::to_vec).collect();
         assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 0, 0, 0, 11, 12]);
         assert!(!planned.deliver(&fragments, &inline, 106));
+    }
+
+    #[test]
+    fn reports_of_other_numbers_of_bytes_are_refused() {
+        let distribution = Distribution {
+            strip_size: 4096,
+            servers: vec![0],
+        };
+        let piece = |len: u64| {
+            let region = Region { offset: 10, len };
+            let fragments = fragments(&[len as usize]);
+            plan(
+                ObjectId(9),
+                &distribution,
+                &[],
+                &[region],
+                &fragments,
+                Way::Read,
+            )
+            .and_then(|mut planned| planned.pop())
+            .expect("one piece")
+        };
+        let small = piece(100);
+        for (bytes, carried, size) in [
+            (100, 100, 110),
+            (50, 50, 60),
+            (50, 100, 60),
+            (0, 0, 10),
+            (0, 0, 3),
+        ] {
+            assert!(small.check_read(bytes, carried, size).is_ok());
+        }
+        for (bytes, carried, size) in [
+            (100, 99, 110),
+            (100, 0, 110),
+            (100, 101, 110),
+            (99, 100, 110),
+            (100, 100, 60),
+            (0, 0, 110),
+            (u64::MAX, 100, u64::MAX),
+        ] {
+            assert!(small.check_read(bytes, carried, size).is_err());
+        }
+        let large = piece(1 << 20);
+        assert!(large.check_read(1 << 20, 0, u64::MAX).is_ok());
+        assert!(large.check_read(90, 0, 100).is_ok());
+        assert!(large.check_read(90, 90, 100).is_err());
+        assert!(large.check_read(1 << 20, 0, 100).is_err());
+        assert!(large.check_written(1 << 20).is_ok() && large.check_written(5).is_err());
     }
 
     #[test]

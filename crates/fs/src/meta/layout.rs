@@ -140,10 +140,18 @@ pub(super) fn concerned(batch: &Batch) -> bool {
 }
 
 impl Change<'_> {
-    /// Adds a server, which new files use once it was met.
+    /// Adds a server, which new files use once it was met, or a drained one again.
     pub(super) fn add_server(&mut self, name: &str) -> Outcome<Answer> {
         let layout = Layout::load(&*self.state)?;
-        if let Some((index, _)) = layout.find(name) {
+        if let Some((index, record)) = layout.find(name) {
+            if !record.active && !record.generation.is_none() {
+                let record = ServerRecord {
+                    active: true,
+                    ..record.clone()
+                };
+                self.put_server(&layout, index, &record);
+                return Ok(Answer::Done);
+            }
             return fail(
                 Errno::EEXIST,
                 format!("the file system has a server {name} already: its number {index}"),
@@ -157,6 +165,29 @@ impl Change<'_> {
             generation: Generation::NONE,
             accepted: Generation::NONE,
             active: false,
+        };
+        self.put_server(&layout, index, &record);
+        Ok(Answer::Done)
+    }
+
+    /// Keeps new files from a server.
+    pub(super) fn drain_server(&mut self, name: &str) -> Outcome<Answer> {
+        let layout = Layout::load(&*self.state)?;
+        let Some((index, record)) = layout.find(name) else {
+            return fail(
+                Errno::ENOENT,
+                format!("the file system has no server {name}"),
+            );
+        };
+        if record.active && layout.active() == [index] {
+            return fail(
+                Errno::EBUSY,
+                format!("{name} is the only server that new files use: add another one first"),
+            );
+        }
+        let record = ServerRecord {
+            active: false,
+            ..record.clone()
         };
         self.put_server(&layout, index, &record);
         Ok(Answer::Done)

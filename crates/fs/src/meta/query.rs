@@ -127,6 +127,7 @@ impl Query<'_> {
                     objects: counters.objects,
                     removals: counters.removals,
                     numbers: self.numbers()?,
+                    gaps: self.gaps()?,
                 })
             }),
             Operation::ListStriped { after, limit } => self.list_striped(*after, *limit),

@@ -10,8 +10,8 @@ use causeway_wire::fs::{
     ObjectId, Operation, Reply, Request, Target, Timestamp,
 };
 use causeway_wire::store::{
-    COUNTERS_KEY, Counter, Counters, Key, NEXT_OBJECT_KEY, ObjectRecord, RemovalRecord,
-    SUPERBLOCK_KEY, Superblock, object_key, removal_key,
+    COUNTERS_KEY, Counter, Counters, GAPS_KEY, Gaps, MAX_GAPS, NEXT_OBJECT_KEY, ObjectRecord,
+    SUPERBLOCK_KEY, Superblock, object_key,
 };
 
 use super::change::Change;
@@ -23,12 +23,17 @@ use super::overlay::Overlay;
 use super::query::{Query, read_counters};
 use super::session::{Leases, Sessions, Verdict};
 use super::store::fjall::{Fjall, Options};
-use super::store::{Batch, Persist, Room, Store, StoreError, View, prefix_end};
+use super::store::{Batch, Persist, Room, Store, StoreError, View};
+use super::striped::read_gaps;
 use super::{Format, Settings};
 use crate::config::Durability;
 use crate::failed_syncs::FailureCount;
 
+mod recovery;
+mod removals;
 mod space;
+
+pub use removals::Removal;
 
 /// Name of the file that says that the store is not new.
 const MARKER: &str = "formatted";
@@ -58,15 +63,6 @@ type Opener = Box<dyn Fn() -> Result<Arc<dyn Store>, StoreError> + Send>;
 type Shared = Arc<RwLock<Option<Arc<dyn Store>>>>;
 type SharedLayout = Arc<RwLock<Arc<Layout>>>;
 
-/// A removed file whose datafiles are still to be removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Removal {
-    /// The file.
-    pub object: ObjectId,
-    /// I/O servers that may hold a datafile of it.
-    pub servers: Vec<u16>,
-}
-
 /// The metadata of one file system. See the module for how it is driven.
 pub struct Service {
     settings: Settings,
@@ -83,6 +79,9 @@ pub struct Service {
     sessions: Sessions,
     next_object: u64,
     reserved_until: u64,
+    /// Numbers below this are not given out any more.
+    least_object: u64,
+    gaps: Gaps,
     /// What the store could not give back last time, in bytes.
     left_garbage_bytes: u64,
 }
@@ -166,6 +165,8 @@ impl Service {
             sessions: Sessions::default(),
             next_object: 0,
             reserved_until: 0,
+            least_object: 0,
+            gaps: Gaps::default(),
             left_garbage_bytes: 0,
         };
         service.reopen()?;
@@ -373,6 +374,7 @@ impl Service {
         let until = self.next_object.saturating_add(RESERVED_OBJECTS);
         let mut batch = Batch::new();
         batch.insert(NEXT_OBJECT_KEY.to_vec(), Some(Counter(until).to_bytes()));
+        batch.insert(GAPS_KEY.to_vec(), Some(self.gaps.to_bytes()));
         if let Err(error) = self.store()?.commit(&batch, Persist::Power) {
             self.has_failed = true;
             return Err(error.into());
@@ -381,65 +383,22 @@ impl Service {
         Ok(())
     }
 
-    /// After a failed commit: opens the store again and finds out which requests have happened. What is found
-    /// then is on stable storage.
-    fn settle(&mut self, requests: &[Request], failure: Failure) -> Vec<Reply> {
-        let failure = self.fail(failure);
-        let view = match self.has_failed {
-            true => None,
-            false => self.store().and_then(|store| Ok(store.snapshot()?)).ok(),
-        };
-        let reply = |request: &Request| {
-            let settled = view
-                .as_deref()
-                .and_then(|view| self.sessions.settled(view, request));
-            settled.unwrap_or_else(|| Reply {
-                result: Err(failure.clone()),
-            })
-        };
-        requests.iter().map(reply).collect()
-    }
-
-    /// Takes in that the store has failed, and has it recover if that is possible at once. Returns the failure.
-    fn fail(&mut self, failure: Failure) -> Failure {
-        tracing::error!(%failure.message, "the metadata store failed; opening it again");
-        self.has_failed = true;
-        self.note_failed_sync(&failure);
-        if let Err(failure) = self.recover() {
-            tracing::error!(%failure.message, "the metadata store takes no changes");
+    /// Gives out no object number below `least` from now on. These metadata may be an older copy that was restored: the
+    /// numbers behind those that it knows may have been used since it was made.
+    pub fn skip_numbers(&mut self, least: u64) {
+        self.least_object = self.least_object.max(least);
+        if self.next_object >= self.least_object {
+            return;
         }
-        failure
-    }
-
-    /// Has clients notice: changes that wait for an fsync may be lost, whatever is found now.
-    fn note_failed_sync(&self, failure: &Failure) {
-        if let Some(counter) = &self.failed_syncs {
-            counter.note("the metadata", &failure.message);
+        let gaps = &mut self.gaps.0;
+        gaps.push((self.next_object, self.least_object));
+        if gaps.len() > MAX_GAPS {
+            // What lies between the two counts as never given out, which only means more care with it.
+            let second = gaps.remove(1);
+            gaps[0].1 = second.1;
         }
-    }
-
-    /// Opens a store again that has failed. Nothing is appended to its journal any more: what can still be
-    /// read is written into new tables, and only once these are synced does a new journal begin, and is
-    /// anything acknowledged on the strength of what is found. Until that succeeds, changes are refused; as long
-    /// as the disk takes nothing at all, the failed store is kept to be read.
-    fn recover(&mut self) -> Outcome<()> {
-        if !self.has_failed {
-            return Ok(());
-        }
-        let recovered = match self.store() {
-            Ok(store) => store.probe().map_err(Failure::from),
-            Err(_) => Ok(()),
-        };
-        let recovered = recovered.and_then(|()| self.reopen());
-        self.has_failed = recovered.is_err();
-        recovered.map_err(|failure| Failure {
-            errno: failure.errno,
-            message: format!(
-                "changes are refused since the metadata's disk has failed, until it takes them again (look \
-                 into the log of its host, and replace it or make room on it): {}",
-                failure.message
-            ),
-        })
+        self.next_object = self.least_object;
+        self.reserved_until = self.least_object;
     }
 
     /// Opens the store, or opens it again.
@@ -483,6 +442,8 @@ impl Service {
         let next = Counter::from_bytes(&next).map_err(malformed("the record of numbers"))?;
         self.next_object = next.0;
         self.reserved_until = next.0;
+        self.gaps = read_gaps(&*view)?;
+        self.skip_numbers(self.least_object);
         self.counters = read_counters(&*view)?;
         self.sessions.reload(&*view)?;
         Ok(())
@@ -566,86 +527,6 @@ impl Service {
 
     fn store(&self) -> Outcome<Arc<dyn Store>> {
         current(&self.store)
-    }
-
-    /// At most `limit` removed files behind `after` whose datafiles may still be there. Their removal is durable.
-    /// A damaged record is left out, and logged.
-    pub fn removals(
-        &mut self,
-        after: Option<ObjectId>,
-        limit: usize,
-    ) -> Result<Vec<Removal>, Failure> {
-        self.recover()?;
-        let store = self.store()?;
-        let view = store.snapshot()?;
-        let start = match after {
-            Some(object) => [&removal_key(object)[..], &[0]].concat(),
-            None => b"r".to_vec(),
-        };
-        let mut removals = Vec::new();
-        for pair in view.range(&start, &prefix_end(b"r")) {
-            if removals.len() >= limit {
-                break;
-            }
-            let (key, value) = pair?;
-            match (Key::parse(&key), RemovalRecord::from_bytes(&value)) {
-                (Ok(Key::Removal(object)), Ok(record)) => removals.push(Removal {
-                    object,
-                    servers: record.servers,
-                }),
-                _ => tracing::error!(
-                    "the record of a removed file under {key:02x?} is damaged: its datafiles stay until a check \
-                     with repair (fsck)"
-                ),
-            }
-        }
-        // Else power loss could bring a file back whose datafiles are gone.
-        if !removals.is_empty()
-            && self.settings.durability == Durability::Relaxed
-            && let Err(error) = store.sync()
-        {
-            drop((view, store));
-            return Err(self.fail(error.into()));
-        }
-        Ok(removals)
-    }
-
-    /// Notes that the datafiles of these objects at these servers are gone.
-    pub fn removed(&mut self, gone: &[Removal]) -> Result<(), Failure> {
-        self.recover()?;
-        let store = self.store()?;
-        let mut state = Overlay::new(store.snapshot()?);
-        let mut counters = self.counters;
-        for removal in gone {
-            let key = removal_key(removal.object);
-            let Some(bytes) = state.get(&key)? else {
-                continue;
-            };
-            let mut record = RemovalRecord::from_bytes(&bytes).map_err(malformed("a removal"))?;
-            let before = record.servers.len();
-            record
-                .servers
-                .retain(|server| !removal.servers.contains(server));
-            if record.servers.is_empty() {
-                state.remove(key);
-                counters.removals = counters.removals.saturating_sub(1);
-            } else if record.servers.len() < before {
-                state.put(key, record.to_bytes());
-            }
-        }
-        if counters != self.counters {
-            state.put(COUNTERS_KEY.to_vec(), counters.to_bytes());
-        }
-        let batch = state.into_changes();
-        if batch.is_empty() {
-            return Ok(());
-        }
-        if let Err(error) = store.commit(&batch, Persist::Process) {
-            drop(store);
-            return Err(self.fail(error.into()));
-        }
-        self.counters = counters;
-        Ok(())
     }
 
     /// Lets time pass for sessions.
@@ -763,6 +644,7 @@ fn needs_space(operation: &Operation) -> bool {
             | Operation::Truncate { .. }
             | Operation::Check { .. }
             | Operation::AcceptServer { .. }
+            | Operation::DrainServer { .. }
     )
 }
 
@@ -814,6 +696,7 @@ fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcome<Answer> {
         Operation::FinishUnstuff { object } => change.finish_unstuff(*object),
         Operation::AddServer { name } => change.add_server(name),
         Operation::AcceptServer { name, generation } => change.accept_server(name, *generation),
+        Operation::DrainServer { name } => change.drain_server(name),
         Operation::Commit => Ok(Answer::Done),
         Operation::Check { after, repair } => check::run(change, after.as_ref(), *repair),
         _ => fail(

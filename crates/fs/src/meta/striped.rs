@@ -4,12 +4,14 @@ use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
     Answer, Body, Errno, MAX_MESSAGE_BYTES, ObjectId, ObjectPath, StripedFile,
 };
-use causeway_wire::store::{Counter, Key, NEXT_OBJECT_KEY, ObjectRecord, object_key};
+use causeway_wire::store::{
+    Counter, GAPS_KEY, Gaps, Key, NEXT_OBJECT_KEY, ObjectRecord, object_key,
+};
 
 use super::check::check_caller;
 use super::fault::{Outcome, malformed};
 use super::query::{Query, find_object};
-use super::store::prefix_end;
+use super::store::{View, prefix_end};
 
 /// Most bytes of items in one answer: what a message holds, less its other fields.
 const MAX_ITEM_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
@@ -17,6 +19,14 @@ const MAX_ITEM_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
 const MAX_LOOKED_AT: usize = 20_000;
 /// Deepest directory that a path is looked up for.
 const MAX_DEPTH: usize = 16 << 10;
+
+/// The gaps in the numbers that were given out.
+pub(super) fn read_gaps(view: &dyn View) -> Outcome<Gaps> {
+    match view.get(GAPS_KEY)? {
+        Some(bytes) => Gaps::from_bytes(&bytes).map_err(malformed("the gaps in object numbers")),
+        None => Ok(Gaps::default()),
+    }
+}
 
 impl Query<'_> {
     /// Object numbers below this may be in use.
@@ -27,6 +37,12 @@ impl Query<'_> {
                 .map_err(malformed("the counter of object numbers")),
             None => Ok(0),
         }
+    }
+
+    /// Numbers below that which were never given out.
+    pub(super) fn gaps(&self) -> Outcome<Vec<(ObjectId, u64)>> {
+        let gaps = read_gaps(self.view)?.0.into_iter();
+        Ok(gaps.map(|(from, to)| (ObjectId(from), to)).collect())
     }
 
     /// Striped files behind `after`, in order. Records that are damaged are left to the check of the name space.

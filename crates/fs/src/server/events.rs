@@ -545,7 +545,9 @@ impl Loop {
                 let wanted = Enrollment { index, incarnation };
                 self.enroll(wanted, replace).map(Some)
             }
-            Operation::AddServer { .. } | Operation::AcceptServer { .. } => {
+            Operation::AddServer { .. }
+            | Operation::AcceptServer { .. }
+            | Operation::DrainServer { .. } => {
                 check_operator(&request.caller, "change the layout")?;
                 self.check_layout_change(&request.operation)?;
                 self.metadata_request(from, request)

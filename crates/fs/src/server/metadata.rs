@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use causeway_wire::fs::{
     Errno, Failure, Generation, Incarnation, Operation, Reply, Request, Timestamp,
@@ -27,6 +27,9 @@ use crate::meta::{Format, Layout, Leases, Reader, Service, Settings};
 const COMMIT_EACH: &str = "CAUSEWAY_COMMIT_EACH";
 /// Most changes of one batch.
 const MAX_BATCH: usize = 512;
+/// Object numbers for each millisecond since 1970: more than are ever given out in one, and enough of them in 64 bits
+/// for tens of thousands of years.
+const NUMBERS_PER_MS: u64 = 1 << 14;
 /// Longest time that a commit waits for company: what it is over for is the commit itself. A request that comes
 /// meanwhile ends the wait when it is the last that was reckoned with.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
@@ -107,7 +110,8 @@ impl Metadata {
             format: Format::Refused,
             ..settings(configuration)
         };
-        let service = Service::open(directory, settings)?;
+        let mut service = Service::open(directory, settings)?;
+        service.skip_numbers(first_number(SystemTime::now()));
         let reader = service.reader();
         let failed_syncs = service.failed_syncs();
         let leases = service.leases();
@@ -183,6 +187,14 @@ impl Metadata {
         }
         apply(&self.service, &self.bells, std::mem::take(&mut self.batch))
     }
+}
+
+/// First object number of a server that starts now: above all that were given out before, also by metadata of which
+/// an older copy was restored meanwhile, unless those gave out more than [`NUMBERS_PER_MS`] all the time, or the
+/// clock was set back since the copy was made.
+fn first_number(now: SystemTime) -> u64 {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH);
+    (since.unwrap_or_default().as_millis() as u64).saturating_mul(NUMBERS_PER_MS)
 }
 
 /// What a metadata service is given, whatever it is started for.

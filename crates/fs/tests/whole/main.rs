@@ -8,6 +8,7 @@ mod growing;
 mod identity;
 mod integrity;
 mod kills;
+mod restored;
 mod trust;
 
 /// Not a test of its own: the servers of the other tests are this program, run with this test and two

@@ -209,6 +209,7 @@ fn operations() -> Vec<Operation> {
             limit: 5,
         },
         Operation::AddServer { name: "io4".into() },
+        Operation::DrainServer { name: "io4".into() },
         Operation::AcceptServer {
             name: "io4".into(),
             generation: Generation(5),
@@ -417,6 +418,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             objects: 3,
             removals: 1,
             numbers: 60,
+            gaps: vec![(ObjectId(20), 30)],
         },
         Answer::StorageStatus {
             total: 10,
@@ -569,6 +571,7 @@ pub(super) fn keys() -> Vec<Vec<u8>> {
     [
         store::Key::Superblock,
         store::Key::NextObject,
+        store::Key::Gaps,
         store::Key::Counters,
         store::Key::LayoutEpoch,
         store::Key::Server(3),

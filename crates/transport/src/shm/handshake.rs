@@ -29,9 +29,6 @@ use crate::method::{Peer, Sink};
 /// Connections whose first record has not come yet. One more drops the oldest.
 const MAX_HALF_OPEN: usize = 128;
 
-/// That connections are turned away is told so often at most.
-const TELL_INTERVAL: Duration = Duration::from_secs(10);
-
 /// What those are told for whom there is no descriptor.
 pub(super) fn farewell() -> Vec<u8> {
     refusal(&without_descriptors()).to_bytes()
@@ -252,12 +249,8 @@ impl Shm {
     }
 
     fn tell_of_shortage(&mut self, error: &std::io::Error) {
-        let now = Instant::now();
-        let told = self.told_of_shortage.replace(now);
-        if told.is_none_or(|told| told + TELL_INTERVAL <= now) {
+        if self.told_of_shortage.is_news(Instant::now()) {
             tracing::warn!(%error, "connections over shared memory are turned away");
-        } else {
-            self.told_of_shortage = told;
         }
     }
 

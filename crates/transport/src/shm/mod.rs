@@ -71,6 +71,7 @@ use crate::error::{Error, PeerError, SendError};
 use crate::method::{
     Access, Direction, Identity, Limits, Method, Peer, PeerReport, Sharing, Sink, Transfer,
 };
+use crate::strangers::Told;
 use crate::wake::{Parking, Unpark, WakeFlag};
 use doorbell::SleepOn;
 use handshake::{HalfOpen, LISTENER_KEY};
@@ -140,7 +141,7 @@ pub struct Shm {
     listener: Option<RecordListener>,
     /// See [`handshake::farewell`].
     farewell: Vec<u8>,
-    told_of_shortage: Option<Instant>,
+    told_of_shortage: Told<Instant>,
     /// Until when the listener rests.
     paused_until: Option<Instant>,
     half_open: Vec<HalfOpen>,
@@ -218,7 +219,7 @@ impl Shm {
             epoll: Epoll::new().map_err(system("creating an epoll set"))?,
             listener: None,
             farewell: handshake::farewell(),
-            told_of_shortage: None,
+            told_of_shortage: Told::default(),
             paused_until: None,
             half_open: Vec::new(),
             next_half_open: 0,

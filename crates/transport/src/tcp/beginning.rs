@@ -15,10 +15,10 @@ use rustix::io::Errno;
 use super::handshake::{Agreement, Handshake, Role, Terms, Unverified, has_fast_aes};
 use super::link::{Link, Phase, broken};
 use super::slots::{FIRST_RESERVED_GENERATION, Origin, PeerState};
-use super::strangers::Source;
 use super::{Tcp, TcpConfig, resolve};
 use crate::error::PeerError;
 use crate::method::{Identity, Peer, Silence, Sink};
+use crate::strangers::Source;
 
 /// The most connections that one poll accepts per listener.
 const ACCEPTS_PER_POLL: usize = 32;
@@ -29,9 +29,6 @@ const REFUSALS_PER_POLL: u32 = 8;
 
 /// How long a listener rests when nobody can even be turned away: nothing tells when somebody can.
 const PAUSE: Duration = Duration::from_millis(50);
-
-/// That connections are turned away is told so often at most.
-const TELL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The kernel's overflow group, for processes whose group is not known.
 const NO_GROUP: u32 = 65534;
@@ -180,11 +177,7 @@ impl Tcp {
     /// nothing if all that helps is to wait.
     fn turn_one_away(&mut self, index: usize, error: &io::Error) -> Option<bool> {
         let now = Instant::now();
-        let is_news = self
-            .told_of_shortage
-            .is_none_or(|told| told + TELL_INTERVAL <= now);
-        if is_news {
-            self.told_of_shortage = Some(now);
+        if self.told_of_shortage.is_news(now) {
             tracing::warn!(%error, "TCP connections are turned away");
         }
         let listener = self.listeners.get(index)?;
@@ -244,15 +237,15 @@ impl Tcp {
             }
         };
         if self.slots.len() - self.strangers.len() >= self.config.max_peers {
-            tracing::warn!(%address, limit = self.config.max_peers, "a TCP peer is turned away");
+            if self.told_of_limit.is_news(now) {
+                let limit = self.config.max_peers;
+                tracing::warn!(%address, limit, "TCP peers are turned away: there are too many");
+            }
             refuse(&self.config, &socket, Refusal::Full);
             return false;
         }
-        if net::tune(&socket, self.config.liveness_timeout).is_err() {
-            return false; // it has gone meanwhile
-        }
         let in_its_way = self.strangers.makes_room(source);
-        if let Some(peer) = in_its_way {
+        if let Some((_, peer)) = in_its_way {
             self.put_out(peer);
         }
         let handshake = Self::handshake(&self.config, Role::Responder, &socket, None);
@@ -369,6 +362,14 @@ impl Tcp {
     }
 
     fn come_up(&mut self, peer: Peer, agreement: Agreement, sink: &mut dyn Sink) {
+        let vanished = self.config.liveness_timeout;
+        let state = self.slots.get(peer).filter(|state| state.is_half_open());
+        // Not before: connections that prove nothing are to cost little.
+        if let Some(link) = state.and_then(|state| state.link.as_ref())
+            && let Err(error) = net::tune(&link.socket, vanished)
+        {
+            return self.end(peer, broken(&error), sink);
+        }
         if let Some(ticket) = agreement.ticket {
             return self.join(peer, ticket, agreement, sink);
         }
@@ -425,7 +426,7 @@ fn refuse(config: &TcpConfig, socket: &OwnedFd, refusal: Refusal) {
 
 /// Whether a process of user `me` without a key talks to one of user `uid` on the same host. Root is let in, and may
 /// reach out to anybody; but nobody else gets in with root.
-pub(super) fn is_let_in(uid: u32, me: u32, we_reach_out: bool) -> bool {
+pub(crate) fn is_let_in(uid: u32, me: u32, we_reach_out: bool) -> bool {
     uid == me || uid == 0 || (we_reach_out && me == 0)
 }
 

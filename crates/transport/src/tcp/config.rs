@@ -52,7 +52,7 @@ impl Default for TcpConfig {
             queue_bytes: 1 << 20,
             max_transfers: 1024,
             max_peers: 1 << 16,
-            max_half_open: 1024,
+            max_half_open: 8192,
             lanes: default_lanes(),
         }
     }

@@ -7,10 +7,10 @@ use causeway_wire::tcp::Ticket;
 
 use super::link::Link;
 use super::session::{Bounds, Session};
-use super::strangers::Stranger;
 use crate::address::Address;
 use crate::error::PeerError;
 use crate::method::{Identity, Peer};
+use crate::strangers::Stranger;
 
 /// How a peer came to be.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(super) enum Origin {
     /// It connected to us and is trusted.
     Accepted,
     /// It connected to us and is not trusted yet. Nobody is told of it.
-    Stranger(Stranger),
+    Stranger(Stranger<Instant>),
     /// Not a peer, but a further connection with one.
     Lane {
         of: Peer,

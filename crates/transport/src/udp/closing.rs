@@ -26,15 +26,15 @@ impl Core {
                 state.session = session;
                 sink.peer_down(peer, cause);
             }
-            Origin::Accepted { told: true } => {
+            Origin::Accepted => {
                 state.session.fail(&cause, peer, sink);
                 state.session = session;
                 state.gone = Some(cause.clone());
                 sink.peer_down(peer, cause);
             }
-            Origin::Accepted { told: false } => {
+            &mut Origin::Stranger(stranger) => {
                 tracing::debug!(address = %state.address, %cause, "a UDP connection came to nothing");
-                self.half_open.retain(|&(_, waiting)| waiting != peer);
+                self.strangers.remove(stranger, peer);
                 self.forget(peer);
             }
             Origin::Lingering { .. } => {

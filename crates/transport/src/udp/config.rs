@@ -31,7 +31,8 @@ pub struct UdpConfig {
     pub max_transfers: usize,
     /// How many peers there may be.
     pub max_peers: usize,
-    /// How many connections that are not trusted yet may stand at one time.
+    /// How many connections that are not trusted yet may stand at one time, beside the peers. A user of this host, or
+    /// another host, has half of them at most.
     pub max_half_open: usize,
 }
 
@@ -48,7 +49,7 @@ impl Default for UdpConfig {
             window_bytes: 1 << 20,
             max_transfers: 1024,
             max_peers: 1 << 16,
-            max_half_open: 256,
+            max_half_open: 512,
         }
     }
 }

@@ -26,13 +26,17 @@ use super::{Remote, Time, UdpConfig};
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{Access, Direction, Identity, Peer, Sink, Transfer};
+use crate::strangers::{Source, Strangers, Told};
 use crate::tcp::session::{Bounds, Session};
 
 /// Datagrams that one peer may send before it is the next one's turn.
 const DATAGRAMS_PER_TURN: u32 = 8;
 
-/// Answers to strangers that may wait; more are left out, as if the network had lost them.
-const MAX_REPLIES: usize = 256;
+/// Replies to strangers that may wait; more are left out, as if the network had lost them.
+pub(super) const MAX_REPLIES: usize = 256;
+
+/// As many of them may be for one host, so that it leaves the others some.
+pub(super) const MAX_REPLIES_PER_HOST: usize = MAX_REPLIES / 4;
 
 /// What the core asks of those who drive it while it handles a datagram.
 pub trait Surroundings {
@@ -69,13 +73,17 @@ pub struct Core {
     /// The sockets that take calls.
     pub(super) listening: BTreeSet<u32>,
     pub(super) jar: Jar,
-    /// Callers that have not come up, and since when, the oldest first.
-    pub(super) half_open: VecDeque<(Time, Peer)>,
+    /// Callers that have not come up.
+    pub(super) strangers: Strangers<Time>,
+    pub(super) told_of_limit: Told<Time>,
+    pub(super) told_of_refusal: Told<Time>,
     ready: VecDeque<Peer>,
     due: VecDeque<Peer>,
     timers: BTreeSet<(Time, Peer)>,
     /// Datagrams that belong to no connection.
     pub(super) replies: VecDeque<(Remote, Vec<u8>)>,
+    /// The last datagram was a reply: it is the turn of the peers, if they have any.
+    replied: bool,
     pub(super) scratch: Scratch,
 }
 
@@ -83,6 +91,7 @@ impl Core {
     /// A core with these settings; `secret` is random.
     pub fn new(config: UdpConfig, secret: [u8; 32]) -> Self {
         Self {
+            strangers: Strangers::new(config.max_half_open, config.connect_timeout),
             config,
             peers: Table::default(),
             by_address: HashMap::new(),
@@ -90,11 +99,13 @@ impl Core {
             by_caller: HashMap::new(),
             listening: BTreeSet::new(),
             jar: Jar::new(secret),
-            half_open: VecDeque::new(),
+            told_of_limit: Told::default(),
+            told_of_refusal: Told::default(),
             ready: VecDeque::new(),
             due: VecDeque::new(),
             timers: BTreeSet::new(),
             replies: VecDeque::new(),
+            replied: false,
             scratch: Scratch::new(),
         }
     }
@@ -118,7 +129,7 @@ impl Core {
 
     /// A handle for the process at `address`, which is reached at one of `targets`.
     pub fn connect(&mut self, address: &Address, targets: Vec<Remote>) -> Result<Peer, Error> {
-        if self.peers.len() >= self.config.max_peers {
+        if self.peers.len() - self.strangers.len() >= self.config.max_peers {
             return Err(Error::Limit {
                 what: "UDP peers",
                 limit: self.config.max_peers,
@@ -304,7 +315,13 @@ impl Core {
 
     /// Queues a datagram that belongs to no connection.
     pub(super) fn reply(&mut self, to: Remote, datagram: Vec<u8>) {
-        if self.replies.len() < MAX_REPLIES {
+        if self.replies.len() >= MAX_REPLIES {
+            return;
+        }
+        let host = Source::host(to.address.ip());
+        let waiting = self.replies.iter();
+        let own = waiting.filter(|(to, _)| Source::host(to.address.ip()) == host);
+        if own.count() < MAX_REPLIES_PER_HOST {
             self.replies.push_back((to, datagram));
         }
     }
@@ -345,10 +362,24 @@ impl Core {
 
     /// Appends the next datagram to `out` and says where it goes; `None` if there is none now.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Remote> {
-        if let Some((to, datagram)) = self.replies.pop_front() {
-            out.extend_from_slice(&datagram);
+        // Replies and peers take turns: strangers in any number leave peers half of what is sent.
+        let reply_first = !self.replied;
+        self.replied = false;
+        if reply_first && let Some(to) = self.transmit_reply(out) {
             return Some(to);
         }
+        self.transmit_segment(now, out)
+            .or_else(|| self.transmit_reply(out))
+    }
+
+    fn transmit_reply(&mut self, out: &mut Vec<u8>) -> Option<Remote> {
+        let (to, datagram) = self.replies.pop_front()?;
+        self.replied = true;
+        out.extend_from_slice(&datagram);
+        Some(to)
+    }
+
+    fn transmit_segment(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Remote> {
         while let Some(&peer) = self.ready.front() {
             let Some(state) = self.peers.get_mut(peer) else {
                 self.ready.pop_front();
@@ -521,9 +552,9 @@ impl Core {
         if let Phase::Accepting(_) = link.phase {
             let (theirs, seal) = (link.theirs, link.seal.take());
             link.come_up(theirs, seal, now);
-            if let Origin::Accepted { told } = &mut state.origin {
-                *told = true;
-                self.half_open.retain(|&(_, waiting)| waiting != peer);
+            if let Origin::Stranger(stranger) = state.origin {
+                state.origin = Origin::Accepted;
+                self.strangers.remove(stranger, peer);
                 sink.peer_up(peer);
             }
         }

@@ -33,14 +33,15 @@ use super::table::{Origin, PeerState, describe};
 use super::{Remote, Time};
 use crate::error::PeerError;
 use crate::method::{Identity, Peer, Silence, Sink};
+use crate::strangers::{Source, Stranger};
 use crate::tcp::config::KEY_BYTES;
 use crate::tcp::handshake::refused;
 
 /// Handshakes of one opening that are kept: the callee may have answered the one before the last.
 const MAX_BEGUN: usize = 8;
 
-/// A half-open connection has the right to its place for so long; then it is put out when somebody else
-/// needs the place.
+/// A half-open connection keeps its place for so long even if its own source needs it for another one. Sources that
+/// have fewer of them need not wait: see [`crate::strangers`].
 const HALF_OPEN_GRACE: Duration = Duration::from_secs(1);
 
 /// Our side.
@@ -306,27 +307,14 @@ impl Core {
             };
             return self.greet_stranger(Kind::Cookie, from, caller, 0, &greeting);
         }
-        let is_crowded = self.half_open.len() >= self.config.max_half_open;
-        if is_crowded && !self.put_out_the_oldest(now) {
-            return; // it asks again, and by then some have come up or run out of time
-        }
-        if self.peers.len() >= self.config.max_peers {
-            tracing::warn!(address = %from.address, "a UDP peer is turned away: there are too many");
+        if self.peers.len() - self.strangers.len() >= self.config.max_peers {
+            if self.told_of_limit.is_news(now) {
+                let limit = self.config.max_peers;
+                tracing::warn!(address = %from.address, limit, "UDP peers are turned away: there are too many");
+            }
             return self.refuse(from, caller, Refusal::Full);
         }
         self.let_in(now, from, caller, theirs, around);
-    }
-
-    /// Makes place among the half-open, if one of them has had its time.
-    fn put_out_the_oldest(&mut self, now: Time) -> bool {
-        match self.half_open.front() {
-            Some(&(since, peer)) if since + HALF_OPEN_GRACE <= now => {
-                let waited_ms = (now - since).as_millis() as u64;
-                self.end(now, peer, PeerError::TimedOut(waited_ms), &mut Silence);
-                true
-            }
-            _ => false,
-        }
     }
 
     fn let_in(
@@ -337,6 +325,27 @@ impl Core {
         theirs: Greeting,
         around: &mut dyn Surroundings,
     ) {
+        // What costs least comes first, and nothing is kept before all of it is done.
+        let (identity, source) = match &self.config.key {
+            Some(_) => (Identity::Keyed, Source::host(from.address.ip())),
+            None => match around.verify(from, theirs.holder, false) {
+                Ok(identity @ Identity::Local { uid, .. }) => (identity, Source::User(uid)),
+                Ok(identity) => (identity, Source::host(from.address.ip())),
+                Err(reason) => {
+                    if self.told_of_refusal.is_news(now) {
+                        tracing::warn!(%reason, "UDP peers are turned away");
+                    }
+                    return self.refuse(from, caller, Refusal::OtherUser);
+                }
+            },
+        };
+        let in_its_way = self.strangers.makes_room(source);
+        let has_to_wait = |&(oldest, _): &(Stranger<Time>, Peer)| {
+            oldest.source == source && now < oldest.since + HALF_OPEN_GRACE
+        };
+        if in_its_way.as_ref().is_some_and(has_to_wait) {
+            return; // it asks again, and by then some have come up or run out of time
+        }
         let mut answer = greet(&self.config.key, from, around);
         let mut seal = None;
         if let Some(secret) = self.secret(around) {
@@ -355,19 +364,13 @@ impl Core {
                 Err(_) => return self.refuse(from, caller, Refusal::WrongKey),
             }
         }
-        let identity = match &self.config.key {
-            Some(_) => Identity::Keyed,
-            None => match around.verify(from, theirs.holder, false) {
-                Ok(identity) => identity,
-                Err(reason) => {
-                    tracing::warn!(%reason, "a UDP peer is turned away");
-                    return self.refuse(from, caller, Refusal::OtherUser);
-                }
-            },
-        };
         let Some(address) = describe(from.address) else {
             return;
         };
+        if let Some((oldest, peer)) = in_its_way {
+            let waited_ms = now.saturating_sub(oldest.since).as_millis() as u64;
+            self.end(now, peer, PeerError::TimedOut(waited_ms), &mut Silence);
+        }
         let number = self.fresh_number(around);
         let mut link = Link::new(
             from,
@@ -381,14 +384,14 @@ impl Core {
         link.theirs = caller;
         link.seal = seal;
         let session = self.session();
+        let strangers = &mut self.strangers;
         let peer = self.peers.insert(|handle| {
-            let origin = Origin::Accepted { told: false };
+            let origin = Origin::Stranger(strangers.add(source, handle, now));
             let mut state = PeerState::new(handle, origin, address, session);
             state.identity = Some(identity);
             state.link = Some(link);
             Box::new(state)
         });
-        self.half_open.push_back((now, peer));
         self.by_number.insert(number, peer);
         self.by_caller.insert((from, caller), peer);
         self.greet_stranger(Kind::Accept, from, caller, number, &answer);

@@ -17,6 +17,7 @@ use super::{Remote, SCHEME, Time};
 use crate::address::Address;
 use crate::error::Error;
 use crate::method::Identity;
+use crate::tcp::beginning::is_let_in;
 use crate::tcp::resolve::{is_loopback, resolve_for};
 
 /// Datagrams between processes of one host. Larger ones would cost fewer system calls, but the
@@ -63,6 +64,7 @@ pub struct Sockets {
     /// The socket that is read first in the next round.
     first: usize,
     buffer_bytes: usize,
+    owners: net::Owners,
 }
 
 impl Sockets {
@@ -83,6 +85,7 @@ impl Sockets {
             came: Vec::new(),
             first: 0,
             buffer_bytes: usize::MAX,
+            owners: net::Owners::default(),
         };
         // Once it has worked, drawing random numbers does not fail any more.
         this.draw()
@@ -157,11 +160,23 @@ impl Surroundings for Sockets {
                 "{address} is not on this host, and there is no cluster key"
             ));
         }
-        let owner = datagram::owner(address)
+        let me = rustix::process::geteuid().as_raw();
+        let is_let_in = |owner: &net::Owner| is_let_in(owner.uid, me, we_call);
+        let ours = self.sockets.get(remote.socket as usize).map(|s| s.address);
+        // The kernel's table, which can be long, is read only for those who pass the quick question.
+        let quick = match ours {
+            Some(ours) => self.owners.of_datagram_socket(ours, address).ok(),
+            None => None,
+        };
+        let owner = match quick {
+            Some(Some(owner)) if !is_let_in(&owner) => Ok(Some(owner)),
+            Some(None) => Ok(None),
+            _ => datagram::owner(address),
+        };
+        let owner = owner
             .map_err(|error| format!("the kernel does not say whose socket it is: {error}"))?
             .ok_or_else(|| format!("no process holds a socket at exactly {address}"))?;
-        let me = rustix::process::geteuid().as_raw();
-        if owner.uid != me && owner.uid != 0 && !(we_call && me == 0) {
+        if !is_let_in(&owner) {
             return Err(format!(
                 "the process at {address} belongs to user {}, this one to user {me}; \
                  different users need a cluster key",

@@ -7,6 +7,7 @@ use super::{Remote, Time};
 use crate::address::Address;
 use crate::error::PeerError;
 use crate::method::{Identity, Peer};
+use crate::strangers::Stranger;
 use crate::tcp::session::Session;
 
 /// How a peer came to be.
@@ -17,8 +18,10 @@ pub(super) enum Origin {
         /// The target that is tried, or was reached.
         at: usize,
     },
-    /// It connected to us. Nobody was told before it is up.
-    Accepted { told: bool },
+    /// It connected to us, is up, and was reported.
+    Accepted,
+    /// It connected to us and is not up yet. Nothing was reported of it.
+    Stranger(Stranger<Time>),
     /// We dropped it and wait for the last packets to arrive.
     Lingering {
         until: Time,
@@ -72,7 +75,7 @@ impl PeerState {
 
     /// Whether it takes one of the places for connections that are not trusted yet.
     pub(super) fn is_half_open(&self) -> bool {
-        matches!(self.origin, Origin::Accepted { told: false })
+        matches!(self.origin, Origin::Stranger(_))
     }
 
     pub(super) fn is_lingering(&self) -> bool {

@@ -10,10 +10,12 @@ use causeway_wire::datagram::{
 use causeway_wire::tcp::{Auth, Refusal};
 
 mod calling;
+mod flood;
 
 use super::*;
 use crate::error::{PeerError, TransferError};
 use crate::method::{Packet, Token};
+use crate::strangers::Source;
 
 #[derive(Default)]
 struct Seen {
@@ -39,7 +41,7 @@ impl Sink for Seen {
 fn method(key: Option<u8>) -> Udp {
     Udp::new(UdpConfig {
         key: key.map(|byte| [byte; 32]),
-        max_half_open: 8,
+        max_half_open: 16,
         // A refusal is believed when this is over.
         connect_timeout: Duration::from_secs(2),
         ..UdpConfig::default()
@@ -174,7 +176,7 @@ impl Stranger {
 
     /// Gets as far as an acceptance; answers the callee's number and the connection's seal.
     fn let_in(&self, number: u64, udp: &mut Udp, seen: &mut Seen) -> (u64, noise::Seal) {
-        let before = udp.core.half_open.len();
+        let before = udp.core.strangers.len();
         self.open(number, Greeting::default());
         let bytes = self.answer(udp, seen).expect("a cookie");
         assert!(bytes.len() <= GREETING_BYTES, "no more than was sent");
@@ -182,7 +184,7 @@ impl Stranger {
             panic!("no greeting");
         };
         assert_eq!((prefix.kind, prefix.to), (Kind::Cookie, number));
-        assert_eq!(udp.core.half_open.len(), before, "nothing is kept");
+        assert_eq!(udp.core.strangers.len(), before, "nothing is kept");
         let (mut begun, opening) = opening(number, greeting.cookie);
         self.open(number, opening);
         let bytes = self.answer(udp, seen).expect("an acceptance");
@@ -269,7 +271,9 @@ fn half_open_connections_are_few_and_end() {
         to: 0,
         from: 9,
     };
-    let (oldest, _) = udp.core.half_open[0];
+    let source = Source::User(rustix::process::geteuid().as_raw());
+    let first = |core: &core::Core| core.strangers.makes_room(source).unwrap().0.since;
+    let oldest = first(&udp.core);
     let cookie = udp.core.jar.bake(from.address, 9, oldest);
     let (_, greeting) = opening(9, cookie);
     let almost = oldest + Duration::from_millis(999);
@@ -277,12 +281,12 @@ fn half_open_connections_are_few_and_end() {
         let Udp { core, ground, .. } = &mut udp;
         core.greeting(now, from, prefix, greeting, ground, &mut seen);
         assert_eq!(core.by_caller.contains_key(&(from, 9)), is_let_in);
-        assert_eq!((core.half_open.len(), core.peers.len()), (8, 8));
-        assert_ne!(core.half_open[0].0 == oldest, is_let_in, "the oldest goes");
+        assert_eq!((core.strangers.len(), core.peers.len()), (8, 8));
+        assert_ne!(first(core) == oldest, is_let_in, "the oldest goes");
     }
     let later = udp.ground.now() + 2 * udp.core.config.connect_timeout;
     udp.core.handle_timer(later, &mut seen);
-    assert_eq!((udp.core.half_open.len(), udp.core.peers.len()), (0, 0));
+    assert_eq!((udp.core.strangers.len(), udp.core.peers.len()), (0, 0));
     assert!(
         seen.up.is_empty() && seen.down.is_empty(),
         "nobody was told"

@@ -75,6 +75,7 @@ variants!(Operation, "operation", {
     21 => Check { after: option, repair: bool },
     22 => AddServer { name: text(MAX_SERVER_NAME_BYTES) },
     23 => AcceptServer { name: text(MAX_SERVER_NAME_BYTES), generation: wire },
+    24 => DrainServer { name: text(MAX_SERVER_NAME_BYTES) },
 
     40 => ListStriped { after: wire, limit: u32 },
     41 => Paths { objects: list(8) },
@@ -134,7 +135,7 @@ variants!(Answer, "answer", {
         findings: texts(MAX_FINDING_BYTES),
         mended: u64,
     },
-    8 => MetadataStatus { objects: u64, removals: u64, numbers: u64 },
+    8 => MetadataStatus { objects: u64, removals: u64, numbers: u64, gaps: list(16) },
     9 => StorageStatus {
         total: u64,
         free: u64,

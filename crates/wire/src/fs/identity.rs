@@ -261,6 +261,10 @@ mod tests {
         let name = || String::from("io4");
         golden(&Operation::AddServer { name: name() }, "16 03000000 696f34");
         golden(
+            &Operation::DrainServer { name: name() },
+            "18 03000000 696f34",
+        );
+        golden(
             &Operation::AcceptServer {
                 name: name(),
                 generation: Generation(2),

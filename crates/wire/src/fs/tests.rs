@@ -404,8 +404,11 @@ fn golden_answers() {
                 objects: 1,
                 removals: 2,
                 numbers: 3,
+                gaps: vec![(ObjectId(1), 2)],
             },
-            "08 0100000000000000 0200000000000000 0300000000000000".into(),
+            "08 0100000000000000 0200000000000000 0300000000000000
+             01000000 0100000000000000 0200000000000000"
+                .into(),
         ),
         (
             Answer::StorageStatus {
@@ -478,7 +481,7 @@ fn refuses_what_is_out_of_bounds() {
             "{result:?}"
         );
     };
-    for code in [0, 24, 63, 73, 83, 127, 128, 130, 255] {
+    for code in [0, 25, 63, 73, 83, 127, 128, 130, 255] {
         unknown(Operation::from_bytes(&[code]));
     }
     let path = Place {

@@ -25,6 +25,7 @@ fn golden_keys() {
     let cases = [
         (Key::Superblock, "6d"),
         (Key::NextObject, "69"),
+        (Key::Gaps, "67"),
         (Key::Counters, "6e"),
         (Key::LayoutEpoch, "79"),
         (Key::Server(0x0102), "76 0102"),
@@ -101,6 +102,10 @@ fn golden_records() {
         "03 03000000 696f30 0300000000000000 0400000000000000 01",
     );
     golden(&Counter(9), "03 0900000000000000");
+    golden(
+        &Gaps(vec![(5, 9)]),
+        "03 01000000 0500000000000000 0900000000000000",
+    );
     let counters = Counters {
         objects: 1,
         removals: 2,

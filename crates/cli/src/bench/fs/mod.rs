@@ -20,6 +20,7 @@ use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::Durability;
 use clap::Args;
 
+use super::awake::Awake;
 use super::outcome::Benchmark;
 use crate::cluster::{Cluster, Spec};
 use crate::failure::{Doing, Failure, Outcome};
@@ -73,6 +74,10 @@ pub(crate) struct Arguments {
     /// Measure only these
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = GROUPS)]
     only: Vec<String>,
+    /// Keep idle processors from sleeping, with threads that give way to all others: a virtual machine's may
+    /// come back late, which is what slow runs between fast ones are
+    #[arg(long)]
+    awake: bool,
     /// Small sizes and few files: an impression, not a measurement
     #[arg(long)]
     quick: bool,
@@ -148,6 +153,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         benchmark,
     };
     bench.introduce(quick)?;
+    let _awake = arguments.awake.then(Awake::start).transpose()?;
+    if arguments.awake {
+        bench.benchmark.note(
+            "--awake: a thread of the lowest priority keeps each processor from sleeping"
+                .to_owned(),
+        );
+    }
     let wanted =
         |group: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == group);
     let groups: [(&str, Group); 6] = [

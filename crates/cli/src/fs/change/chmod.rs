@@ -8,7 +8,7 @@ use super::parse_octal;
 use crate::failure::Outcome;
 use crate::fs::engine::conclude;
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
-use crate::fs::tree::{is_directory, walk};
+use crate::fs::tree::{about, is_directory, walk};
 use crate::output::report_item;
 
 /// Change permission bits
@@ -131,18 +131,20 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let (mut changed, mut failures) = (0_u64, 0_u64);
     for given in &arguments.paths {
         let path = given.trimmed();
-        let mut wanted: Vec<(ObjectId, u16)> = Vec::new();
+        let mut wanted: Vec<(ObjectId, Vec<u8>, u16)> = Vec::new();
         let found = (|| -> Outcome {
             let node = client.stat(&given.0, true)?;
             if !arguments.recursive || !is_directory(&node) {
-                wanted.push((node.object, arguments.change.apply(&node.attributes)));
+                let mode = arguments.change.apply(&node.attributes);
+                wanted.push((node.object, path.clone(), mode));
                 return Ok(());
             }
             walk(&mut client, &path, &node, &mut |_, met| {
                 // A directory comes last, so that it cannot lock us out of its entries.
                 let entered = met.attributes.kind == Kind::Directory && !met.leaving;
                 if !entered && met.attributes.kind != Kind::SymbolicLink {
-                    wanted.push((met.object, arguments.change.apply(&met.attributes)));
+                    let mode = arguments.change.apply(&met.attributes);
+                    wanted.push((met.object, met.path.to_vec(), mode));
                 }
                 Ok(())
             })
@@ -151,7 +153,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             report_item(&failure);
             failures += 1;
         }
-        for (object, mode) in wanted {
+        for (object, path, mode) in wanted {
             let set = SetAttributes {
                 mode: Some(mode),
                 ..SetAttributes::default()
@@ -159,7 +161,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             match client.set_attributes(object, set) {
                 Ok(_) => changed += 1,
                 Err(error) => {
-                    report_item(&error.into());
+                    report_item(&about(&path, error));
                     failures += 1;
                 }
             }

@@ -10,6 +10,7 @@ use serde_json::json;
 use crate::failure::Outcome;
 use crate::fs::engine::conclude;
 use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_name};
+use crate::fs::tree::about;
 use crate::output::report_item;
 
 /// Make empty files, or set the times of those that exist
@@ -75,8 +76,10 @@ fn touch(client: &mut Client, path: &[u8], no_create: bool, time: Timestamp) -> 
         modified: Some(time),
         ..SetAttributes::default()
     };
-    client.set_attributes(object, set)?;
-    Ok(())
+    match client.set_attributes(object, set) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(about(path, error)),
+    }
 }
 
 fn now() -> Timestamp {

@@ -396,12 +396,20 @@ impl Engine {
     /// kernel has dropped would be missing before what is appended. Returns the reason.
     fn refuse(&self, why: &StoreError) -> StoreError {
         if self.refusal.set(why.clone()).is_ok()
-            && let Err(error) = self.update_mark(|mark| mark.boot = UNKNOWN_BOOT)
+            && let Err(error) = self.distrust()
         {
             // The kernel keeps what was written for as long as this matters: until the host is booted again.
             tracing::warn!(%error, "noting that a sync has failed");
         }
         why.clone()
+    }
+
+    /// Has the next one to open the store distrust its journals.
+    fn distrust(&self) -> io::Result<()> {
+        let mut mark = lock(&self.mark);
+        // Also if it cannot be written now: no later mark may say anything else.
+        mark.boot = UNKNOWN_BOOT;
+        mark::write(&self.directory, &mark)
     }
 
     /// Fails if no changes are taken any more.
@@ -566,9 +574,8 @@ impl Store for Fjall {
     }
 
     fn probe(&self) -> Result<(), StoreError> {
-        let mark = lock(&self.engine.mark);
-        mark::write(&self.engine.directory, &mark)
-            .map_err(|error| wrap_io(&self.engine.directory, &error))
+        let distrusted = self.engine.distrust();
+        distrusted.map_err(|error| wrap_io(&self.engine.directory, &error))
     }
 
     fn write_out(&self) -> Result<(), StoreError> {

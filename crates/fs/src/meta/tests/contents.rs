@@ -299,6 +299,7 @@ fn removed_files_are_remembered_until_reclaimed() {
             objects,
             removals,
             numbers,
+            ..
         }) => {
             // All numbers that are in use lie below.
             assert!(numbers > moving.0);

@@ -1,15 +1,16 @@
 //! Connections that prove nothing: they cost those that do next to nothing, whoever makes them.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use causeway_wire::tcp::{HELLO_BYTES, Refusal, Step, StepKind};
+use causeway_wire::tcp::{HELLO_BYTES, Holder, Refusal, Step, StepKind};
 use rustix::process::{Uid, geteuid};
 
 use super::support::*;
 use crate::method::Method;
 use crate::tcp::beginning::is_let_in;
+use crate::tcp::handshake::{Handshake, Role};
 
 /// Somebody who has no rights here.
 const STRANGER: u32 = 65_534;
@@ -38,18 +39,37 @@ fn as_user<R: Send>(uid: u32, act: impl FnOnce() -> R + Send) -> R {
     })
 }
 
-/// Connects again and again, keeping `most` connections that say nothing, until `over`; counts them.
+/// Connects again and again until `over`, and counts it. At most `most` connections are kept, in turn of those that say
+/// nothing, half of what a peer would, and noise; every fourth ends at once.
 fn flood(at: &str, most: usize, over: &AtomicBool, made: &AtomicUsize) {
     let mut idle: std::collections::VecDeque<TcpStream> = Default::default();
     while !over.load(Ordering::Relaxed) {
-        if let Ok(stream) = TcpStream::connect(at) {
-            made.fetch_add(1, Ordering::Relaxed);
+        if let Ok(mut stream) = TcpStream::connect(at) {
+            let number = made.fetch_add(1, Ordering::Relaxed);
+            let said = match number % 4 {
+                0 => Vec::new(),
+                1 => half_a_hello(),
+                2 => pattern(number as u64, 500),
+                _ => continue,
+            };
+            // It may have been turned away already.
+            let _ = stream.write_all(&said);
             idle.push_back(stream);
         }
         if idle.len() > most {
             idle.pop_front();
         }
     }
+}
+
+fn half_a_hello() -> Vec<u8> {
+    let holder = Holder {
+        pid: std::process::id(),
+        descriptor: 3,
+    };
+    let mut hello = Handshake::new(Role::Initiator, terms(None, true, holder)).take_output();
+    hello.truncate(hello.len() / 2);
+    hello
 }
 
 /// Ends floods when it is dropped.
@@ -97,7 +117,7 @@ fn without_a_key_other_users_are_refused_before_they_say_anything() {
 /// While every user who can floods the server, a peer is answered after a bounded number of polls, new peers
 /// come up, and the strangers stay within their places.
 #[test]
-fn idle_connections_in_any_number_leave_peers_alone() {
+fn connections_that_prove_nothing_in_any_number_leave_peers_alone() {
     for config in [plain(), keyed(true)] {
         let mut config = config;
         config.max_half_open = 64;

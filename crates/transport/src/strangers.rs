@@ -7,13 +7,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
-use std::time::{Duration, Instant};
+use std::ops::Add;
+use std::time::Duration;
 
 use crate::method::Peer;
 
 /// Where a connection comes from, as far as that can be told before it proves anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Source {
+pub(crate) enum Source {
     /// A user of this host, as the kernel tells.
     User(u32),
     /// Another host, or the network that gives a host its addresses (of IPv6, 64 bits).
@@ -21,7 +22,7 @@ pub(super) enum Source {
 }
 
 impl Source {
-    pub(super) fn host(address: IpAddr) -> Self {
+    pub(crate) fn host(address: IpAddr) -> Self {
         Self::Host(match address.to_canonical() {
             IpAddr::V4(address) => address.into(),
             IpAddr::V6(address) => {
@@ -40,23 +41,47 @@ const SHORT_PATIENCE: Duration = Duration::from_secs(1);
 
 /// An untrusted connection's entry, to take it out by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stranger {
-    source: Source,
-    since: Instant,
+pub(crate) struct Stranger<T> {
+    pub(crate) source: Source,
+    pub(crate) since: T,
 }
 
-/// See the module's page.
+/// That others are turned away is logged so often at most: they do not fill logs either.
+const TELL_INTERVAL: Duration = Duration::from_secs(10);
+
+/// When something that others can bring about was logged last.
 #[derive(Debug)]
-pub(super) struct Strangers {
-    by_source: HashMap<Source, BTreeSet<(Instant, Peer)>>,
+pub(crate) struct Told<T>(Option<T>);
+
+impl<T> Default for Told<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: Copy + Ord + Add<Duration, Output = T>> Told<T> {
+    /// Whether it is to be logged again now, which is noted.
+    pub(crate) fn is_news(&mut self, now: T) -> bool {
+        let is_news = self.0.is_none_or(|told| told + TELL_INTERVAL <= now);
+        if is_news {
+            self.0 = Some(now);
+        }
+        is_news
+    }
+}
+
+/// See the module's page. `T` is the time, however the method knows it.
+#[derive(Debug)]
+pub(crate) struct Strangers<T> {
+    by_source: HashMap<Source, BTreeSet<(T, Peer)>>,
     count: usize,
     most: usize,
     patience: Duration,
 }
 
-impl Strangers {
+impl<T: Copy + Ord + Add<Duration, Output = T>> Strangers<T> {
     /// At most `most` at a time, each for at most `patience`.
-    pub(super) fn new(most: usize, patience: Duration) -> Self {
+    pub(crate) fn new(most: usize, patience: Duration) -> Self {
         Self {
             by_source: HashMap::new(),
             count: 0,
@@ -65,22 +90,23 @@ impl Strangers {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count
     }
 
     /// Which connection has to end before one of this source is added, if one has to.
-    pub(super) fn makes_room(&self, source: Source) -> Option<Peer> {
-        let own = self.by_source.get(&source);
-        let crowd = match own.filter(|own| own.len() >= self.most / 2) {
+    pub(crate) fn makes_room(&self, source: Source) -> Option<(Stranger<T>, Peer)> {
+        let own = self.by_source.get_key_value(&source);
+        let (&source, crowd) = match own.filter(|(_, own)| own.len() >= self.most / 2) {
             Some(own) => own,
             None if self.count < self.most => return None,
-            None => self.by_source.values().max_by_key(|crowd| crowd.len())?,
+            None => self.by_source.iter().max_by_key(|(_, crowd)| crowd.len())?,
         };
-        crowd.first().map(|&(_, peer)| peer)
+        let &(since, peer) = crowd.first()?;
+        Some((Stranger { source, since }, peer))
     }
 
-    pub(super) fn add(&mut self, source: Source, peer: Peer, since: Instant) -> Stranger {
+    pub(crate) fn add(&mut self, source: Source, peer: Peer, since: T) -> Stranger<T> {
         if self
             .by_source
             .entry(source)
@@ -92,7 +118,7 @@ impl Strangers {
         Stranger { source, since }
     }
 
-    pub(super) fn remove(&mut self, stranger: Stranger, peer: Peer) {
+    pub(crate) fn remove(&mut self, stranger: Stranger<T>, peer: Peer) {
         let Some(crowd) = self.by_source.get_mut(&stranger.source) else {
             return;
         };
@@ -104,7 +130,7 @@ impl Strangers {
         }
     }
 
-    fn deadlines(&self) -> impl Iterator<Item = (Instant, Peer)> {
+    fn deadlines(&self) -> impl Iterator<Item = (T, Peer)> {
         self.by_source.values().filter_map(|crowd| {
             let patience = match crowd.len() {
                 0..=FEW => self.patience,
@@ -116,12 +142,12 @@ impl Strangers {
     }
 
     /// When the first of them has had its time.
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    pub(crate) fn deadline(&self) -> Option<T> {
         self.deadlines().map(|(at, _)| at).min()
     }
 
     /// One that has had its time.
-    pub(super) fn overdue(&self, now: Instant) -> Option<Peer> {
+    pub(crate) fn overdue(&self, now: T) -> Option<Peer> {
         let mut overdue = self.deadlines().filter(|(at, _)| *at <= now);
         overdue.next().map(|(_, peer)| peer)
     }
@@ -129,7 +155,12 @@ impl Strangers {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
+
+    type Strangers = super::Strangers<Instant>;
+    type Stranger = super::Stranger<Instant>;
 
     fn crowd(source: Source, count: u32, strangers: &mut Strangers, now: Instant) -> Vec<Stranger> {
         let base = strangers.count as u32;
@@ -150,7 +181,7 @@ mod tests {
         let entries = crowd(loud, 4, strangers, now);
         assert_eq!(
             strangers.makes_room(loud),
-            Some(Peer::new(0, 0)),
+            Some((entries[0], Peer::new(0, 0))),
             "half of all"
         );
         assert_eq!(strangers.makes_room(calm), None, "there is room");
@@ -158,12 +189,20 @@ mod tests {
         crowd(other, 1, strangers, now);
         assert_eq!(strangers.len(), 8);
         for source in [calm, other] {
-            assert_eq!(strangers.makes_room(source), Some(Peer::new(0, 0)));
+            let oldest = (entries[0], Peer::new(0, 0));
+            assert_eq!(strangers.makes_room(source), Some(oldest));
         }
         strangers.remove(entries[0], Peer::new(0, 0));
         strangers.remove(entries[0], Peer::new(0, 0));
         assert_eq!(strangers.len(), 7, "once only");
         assert_eq!(strangers.makes_room(calm), None);
+    }
+
+    #[test]
+    fn what_others_bring_about_is_logged_seldom() {
+        let mut told = Told::default();
+        let logged = (0..100).filter(|&at| told.is_news(Duration::from_secs(at)));
+        assert_eq!(logged.count(), 10);
     }
 
     #[test]

@@ -1,0 +1,128 @@
+//! A file system of a normal user: what is whose, and what others may do with it.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use crate::stand::{Left, Run, Stand};
+
+/// A user without rights, if these tests may become one; else whoever runs them.
+fn user() -> (Option<u32>, u32) {
+    const NOBODY: u32 = 65_534;
+    match rustix::process::geteuid() {
+        me if me.is_root() => (Some(NOBODY), NOBODY),
+        me => (None, me.as_raw()),
+    }
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn mode_of(path: &Path) -> u32 {
+    std::fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+/// A file of this user beside the file system.
+fn file(stand: &Stand, name: &str, mode: u32, owner: Option<u32>) {
+    let path = stand.directory.path().join(name);
+    std::fs::write(&path, name).unwrap();
+    std::os::unix::fs::chown(&path, owner, owner).unwrap();
+    set_mode(&path, mode);
+}
+
+#[test]
+fn a_normal_user_runs_and_uses_a_file_system() {
+    let (become_user, uid) = user();
+    let stand = Stand::of_user(become_user, &["--tcp"]);
+    let at = stand.directory.path();
+    let fs = |arguments: &[&str]| -> Left { stand.fs(arguments).user(become_user).left() };
+    let ok = |arguments: &[&str]| {
+        let left = fs(arguments);
+        assert_eq!(left.code, Some(0), "{arguments:?}: {left:?}");
+        left
+    };
+    // Whatever the servers have made is the user's, and closed to others.
+    let servers = stand.config.parent().unwrap();
+    for name in ["meta", "io0", "io1"] {
+        let there = std::fs::metadata(servers.join(name)).unwrap();
+        assert_eq!((there.uid(), there.mode() & 0o777), (uid, 0o700), "{name}");
+    }
+    std::fs::create_dir(at.join("src")).unwrap();
+    std::os::unix::fs::chown(at.join("src"), become_user, become_user).unwrap();
+    for (name, mode) in [
+        ("src/plain", 0o640),
+        ("src/tool", 0o4755),
+        ("src/shut", 0o600),
+    ] {
+        file(&stand, name, mode, become_user);
+    }
+    ok(&["put", "src", "/"]);
+    for via in ["shm", "tcp"] {
+        let stat = stand.fs(&["stat", "--json", "--via", via, "/src/plain"]);
+        let stat = &stat.user(become_user).json()["entries"][0];
+        assert_eq!(stat["uid"].as_u64(), Some(uid.into()), "{stat}");
+    }
+    let left = ok(&["get", "/src", "copy"]);
+    assert_eq!(left.err, "", "the owner is the same: nothing is lost");
+    for (name, mode) in [("plain", 0o640), ("tool", 0o4755), ("shut", 0o600)] {
+        let copy = at.join("copy").join(name);
+        assert_eq!(mode_of(&copy), mode, "{name}");
+        assert_eq!(std::fs::metadata(&copy).unwrap().uid(), uid);
+        let expected = format!("src/{name}");
+        assert_eq!(std::fs::read_to_string(&copy).unwrap(), expected);
+    }
+    ok(&["ls", "-lR", "/"]);
+    ok(&["rm", "-r", "/src"]);
+    assert_eq!(fs(&["stat", "/src"]).code, Some(1));
+}
+
+/// Files of root in a user's file system: the user gets what permissions allow, learns what a copy lacks, and others
+/// get nothing.
+#[test]
+fn owners_are_kept_apart_and_what_is_not_restored_is_said() {
+    let (Some(user), _) = user() else {
+        return; // only root can be two users
+    };
+    let stand = Stand::of_user(Some(user), &["--tcp"]);
+    let at = stand.directory.path();
+    for (name, mode) in [("tool", 0o4755), ("key", 0o600)] {
+        file(&stand, name, mode, None);
+        stand.fs(&["put", name, "/"]).ok();
+    }
+    let left = stand.fs(&["get", "/tool", "mine"]).user(Some(user)).left();
+    assert_eq!(left.code, Some(0), "{left:?}");
+    assert!(left.err.contains("set-user-ID"), "{left:?}");
+    let mine = std::fs::metadata(at.join("mine")).unwrap();
+    assert_eq!((mine.uid(), mine.mode() & 0o7777), (user, 0o755));
+    // Root's copy is root's again.
+    stand.fs(&["get", "/tool", "roots"]).ok();
+    let roots = std::fs::metadata(at.join("roots")).unwrap();
+    assert_eq!((roots.uid(), roots.mode() & 0o7777), (0, 0o4755));
+    let said = stand.fs(&["get", "/key", "key2"]).user(Some(user)).fails(1);
+    assert!(said.contains("may not read"), "{said}");
+    assert!(!at.join("key2").exists());
+    let said = stand
+        .fs(&["chmod", "644", "/key"])
+        .user(Some(user))
+        .fails(1);
+    assert!(said.contains("key"), "{said}");
+    // The root directory is the user's, who may therefore remove names from it.
+    stand.fs(&["rm", "/key"]).user(Some(user)).ok();
+    // A third user gets in nowhere, even with the configuration in hand.
+    set_mode(at, 0o755);
+    let third = user - 1;
+    let said = stand.fs(&["ls", "/"]).user(Some(third)).fails(1);
+    assert!(said.contains("user"), "{said}");
+    let said = Run::new(at, &["fs", "ls", "--via", "tcp", "/"])
+        .config(&stand.config)
+        .user(Some(third))
+        .fails(1);
+    assert!(said.contains("user"), "{said}");
+    // One that may not be looked at is not one that does not exist.
+    set_mode(at, 0o700);
+    let said = Run::new(Path::new("/"), &["fs", "ls", "/"])
+        .config(&stand.config)
+        .user(Some(third))
+        .fails(2);
+    assert!(said.contains("Permission denied"), "{said}");
+}

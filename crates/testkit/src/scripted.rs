@@ -1,0 +1,398 @@
+//! A file server whose replies a test scripts: it speaks the file system's protocol over TCP, is metadata server and
+//! I/O server at once, and has a tiny tree of its own for whatever the script leaves alone.
+//!
+//! ```text
+//! /        object 1
+//! /d       object 2, a directory with one small file, /d/x (object 5)
+//! /f       object 3, FILE_BYTES in one datafile
+//! /l       object 4, a link to "f"
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use causeway_bmi::{
+    Addr, Bmi, Config, Context, Direction, InfoOption, Memory, Posted, RegionDescriptor,
+    Unexpected, Waker,
+};
+use causeway_wire::codec::Wire;
+use causeway_wire::fs::{
+    Answer, Attributes, Body, Distribution, DistributionHint, Entry, Errno, Failure, Generation,
+    Greeting, Incarnation, Kind, LayoutPart, LayoutServer, MAX_MESSAGE_BYTES, Node, ObjectId,
+    Operation, Place, Reply, Request, ServerIdentity, Timestamp,
+};
+
+/// Bytes of `/f`.
+pub const FILE_BYTES: u64 = 1000;
+/// The directory `/d`.
+pub const DIRECTORY: ObjectId = ObjectId(2);
+/// The file `/f`.
+pub const FILE: ObjectId = ObjectId(3);
+/// The link `/l`.
+pub const LINK: ObjectId = ObjectId(4);
+/// The small file `/d/x`.
+pub const SMALL: ObjectId = ObjectId(5);
+
+const FILE_SYSTEM: u128 = 0x00c0_ffee;
+const NAME: &str = "all";
+
+/// What goes back for a request.
+#[derive(Debug, Clone)]
+pub enum Say {
+    /// What an honest server would say.
+    Truth,
+    /// This answer.
+    Answer(Answer),
+    /// These bytes, whatever they mean.
+    Bytes(Vec<u8>),
+    /// The truth, under a tag that belongs to no request.
+    ElsewhereTruth,
+}
+
+/// Chooses replies: gets each operation, and what an honest server would answer.
+pub type Script = Box<dyn FnMut(&Operation, &Answer) -> Say + Send>;
+
+/// A running server; it ends when this is dropped.
+pub struct ScriptedServer {
+    config: PathBuf,
+    stopping: Arc<AtomicBool>,
+    waker: Waker,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ScriptedServer {
+    /// Starts it, with a configuration for clients in `directory`.
+    pub fn start(directory: &Path, script: Script) -> Self {
+        let mut bmi = Bmi::new(Config {
+            listen: vec!["tcp://127.0.0.1:0".to_owned()],
+            unexpected_limit: MAX_MESSAGE_BYTES,
+            ..Config::default()
+        })
+        .expect("a message layer");
+        bmi.set_info(None, InfoOption::Server(true))
+            .expect("a server");
+        let context = bmi.open_context().expect("a context");
+        let config = directory.join("scripted.toml");
+        let address = bmi.listening().join("\", \"");
+        let text = format!(
+            "name = \"scripted\"\nid = \"{FILE_SYSTEM:032x}\"\ndurability = \"relaxed\"\ntimeout = \"2 s\"\n\
+             [distribution]\nstrip_size = \"64 KiB\"\nservers = 0\nstart = 0\n\
+             [[server]]\nname = \"{NAME}\"\nroles = [\"metadata\", \"io\"]\naddresses = [\"{address}\"]\n\
+             directory = \"/nonexistent\"\n"
+        );
+        std::fs::write(&config, text).expect("a configuration");
+        let stopping = Arc::new(AtomicBool::new(false));
+        let waker = bmi.waker();
+        let mut server = Serving {
+            bmi,
+            context,
+            script,
+        };
+        let until = stopping.clone();
+        let thread = std::thread::spawn(move || {
+            while !until.load(Ordering::Acquire) {
+                server.turn();
+            }
+        });
+        Self {
+            config,
+            stopping,
+            waker,
+            thread: Some(thread),
+        }
+    }
+
+    /// The configuration file for clients.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+}
+
+impl Drop for ScriptedServer {
+    fn drop(&mut self) {
+        self.stopping.store(true, Ordering::Release);
+        self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // What went wrong there, the test has seen as a client.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Serving {
+    bmi: Bmi,
+    context: Context,
+    script: Script,
+}
+
+impl Serving {
+    fn turn(&mut self) {
+        let mut arrived = Vec::new();
+        let patience = Duration::from_millis(100);
+        if self.bmi.testunexpected(64, patience, &mut arrived).is_err() {
+            return;
+        }
+        let mut sent = Vec::new();
+        let _ = self
+            .bmi
+            .testcontext(self.context, 64, Duration::ZERO, &mut sent);
+        for message in arrived {
+            self.reply(&message);
+            self.bmi.release(message.from);
+        }
+    }
+
+    fn reply(&mut self, message: &Unexpected) {
+        let Ok(request) = Request::from_bytes(&message.data) else {
+            return;
+        };
+        let truth = truth(&request.operation);
+        let honest = truth.clone().unwrap_or(Answer::Done);
+        let tag = request.reply_tag;
+        let encoded = |result| Reply { result }.to_bytes();
+        let say = (self.script)(&request.operation, &honest);
+        if let (Say::Truth, Operation::Read { memory, .. }) = (&say, &request.operation) {
+            self.bring(message.from, memory);
+        }
+        match say {
+            Say::Truth => self.send(message.from, tag, encoded(truth)),
+            Say::Answer(answer) => self.send(message.from, tag, encoded(Ok(answer))),
+            Say::Bytes(bytes) => self.send(message.from, tag, bytes),
+            Say::ElsewhereTruth => self.send(message.from, tag + 1000, encoded(truth)),
+        }
+    }
+
+    /// Writes what `/f` holds into the client's memory, as much as fits.
+    fn bring(&mut self, to: Addr, memory: &[RegionDescriptor]) {
+        let mut left = FILE_BYTES;
+        let mut parts = Vec::new();
+        for region in memory {
+            let len = left.min(region.len);
+            left -= len;
+            if len > 0 {
+                parts.push(region.part(0, len));
+            }
+        }
+        let content = Memory::from_vec(vec![b'a'; (FILE_BYTES - left) as usize]);
+        let posted =
+            self.bmi
+                .post_transfer(to, Direction::Put, &[content], &parts, self.context, 0);
+        if let Ok(Posted::Pending(op)) = posted {
+            // What went wrong, the client says.
+            let _ = self.bmi.test(op, Duration::from_secs(10));
+        }
+    }
+
+    fn send(&mut self, to: Addr, tag: u64, bytes: Vec<u8>) {
+        let message = Memory::from_vec(bytes);
+        // A client that has gone wants no reply.
+        let _ = self.bmi.post_send(to, &[message], tag, self.context, 0);
+    }
+}
+
+/// What an honest server answers.
+fn truth(operation: &Operation) -> Result<Answer, Failure> {
+    let known = |object| match node(object) {
+        Some(node) => Ok(Answer::Node(Box::new(node))),
+        None => Err(missing()),
+    };
+    match operation {
+        Operation::Hello { .. } => Ok(Answer::Hello(Box::new(greeting()))),
+        Operation::Lookup { place, follow, .. } => match (find(place), follow) {
+            (Some(LINK), true) => known(FILE),
+            (Some(object), _) => known(object),
+            (None, _) => Err(missing()),
+        },
+        Operation::GetNode { object, .. } => known(*object),
+        Operation::Create { .. } => known(FILE),
+        Operation::MakeDirectory { .. } => known(DIRECTORY),
+        Operation::SetAttributes { object, .. } | Operation::Extend { object, .. } => {
+            known(*object)
+        }
+        Operation::ReadDirectory { object, after, .. } => Ok(Answer::Entries {
+            entries: entries(*object)
+                .into_iter()
+                .filter(|entry| entry.name > *after)
+                .collect(),
+            end: true,
+        }),
+        Operation::Read { memory, .. } => {
+            let carried = match memory.is_empty() {
+                true => FILE_BYTES,
+                false => 0,
+            };
+            Ok(transferred(FILE_BYTES, FILE_BYTES, carried))
+        }
+        Operation::ListStriped { .. } => Ok(Answer::StripedFiles {
+            files: Vec::new(),
+            end: true,
+        }),
+        Operation::ListData { .. } => Ok(Answer::Datafiles {
+            datafiles: Vec::new(),
+            end: true,
+        }),
+        Operation::Check { .. } => Ok(Answer::Checked {
+            next: None,
+            records: 0,
+            findings: Vec::new(),
+            mended: 0,
+        }),
+        Operation::MetadataStatus => Ok(Answer::MetadataStatus {
+            objects: 5,
+            removals: 0,
+            numbers: 6,
+            gaps: Vec::new(),
+        }),
+        Operation::StorageStatus => Ok(Answer::StorageStatus {
+            total: 1 << 30,
+            free: 1 << 29,
+            written: 0,
+            read: 0,
+            busy: 0,
+            aside: 0,
+            aside_bytes: 0,
+        }),
+        Operation::Exist { objects } => Ok(Answer::Objects(objects.clone())),
+        Operation::Paths { .. } => Ok(Answer::Paths(Vec::new())),
+        Operation::CheckData { .. } => Ok(Answer::Faults(Vec::new())),
+        _ => Ok(Answer::Done),
+    }
+}
+
+fn missing() -> Failure {
+    Failure {
+        errno: Errno::ENOENT,
+        message: String::new(),
+    }
+}
+
+fn find(place: &Place) -> Option<ObjectId> {
+    let path = std::str::from_utf8(&place.path).ok()?;
+    let base = match path.starts_with('/') {
+        true => ObjectId::ROOT,
+        false => place.base,
+    };
+    let steps = path.split('/').filter(|step| !matches!(*step, "" | "."));
+    steps.into_iter().try_fold(base, |object, step| {
+        let mut entries = entries(object).into_iter();
+        Some(entries.find(|entry| entry.name == step.as_bytes())?.object)
+    })
+}
+
+fn entries(directory: ObjectId) -> Vec<Entry> {
+    match directory {
+        ObjectId::ROOT => vec![entry(b"d", DIRECTORY), entry(b"f", FILE), entry(b"l", LINK)],
+        DIRECTORY => vec![entry(b"x", SMALL)],
+        _ => Vec::new(),
+    }
+}
+
+/// An entry called `name` for one of the objects.
+pub fn entry(name: &[u8], object: ObjectId) -> Entry {
+    let attributes = node(object).map(|node| node.attributes);
+    Entry {
+        name: name.to_vec(),
+        object,
+        kind: attributes.map_or(Kind::File, |attributes| attributes.kind),
+        attributes,
+    }
+}
+
+/// One of the objects, as an honest server describes it.
+pub fn node(object: ObjectId) -> Option<Node> {
+    let distribution = Distribution {
+        strip_size: 64 << 10,
+        servers: vec![0],
+    };
+    let (kind, size, body) = match object {
+        ObjectId::ROOT | DIRECTORY => (
+            Kind::Directory,
+            1,
+            Body::Directory(DistributionHint::default()),
+        ),
+        FILE => {
+            let body = Body::Striped {
+                distribution,
+                version: 0,
+                truncating: None,
+                lengths: vec![FILE_BYTES],
+            };
+            (Kind::File, FILE_BYTES, body)
+        }
+        LINK => (Kind::SymbolicLink, 1, Body::Link(b"f".to_vec())),
+        SMALL => {
+            let body = Body::Stuffed {
+                distribution,
+                content: Some(b"small".to_vec()),
+                moving: false,
+            };
+            (Kind::File, 5, body)
+        }
+        _ => return None,
+    };
+    let attributes = Attributes {
+        kind,
+        mode: if kind == Kind::Directory {
+            0o755
+        } else {
+            0o644
+        },
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+        links: 2,
+        size,
+        accessed: Timestamp::default(),
+        modified: Timestamp::default(),
+        changed: Timestamp::default(),
+    };
+    Some(Node {
+        object,
+        attributes,
+        body,
+    })
+}
+
+/// The answer of a read of small data that says so many `bytes`, of a datafile of `size`, and brings `carried`.
+pub fn transferred(bytes: u64, size: u64, carried: u64) -> Answer {
+    Answer::Transferred {
+        bytes,
+        size,
+        copy_us: 0,
+        storage_us: 0,
+        inline: vec![b'a'; carried as usize],
+        sums: Vec::new(),
+    }
+}
+
+/// What the server says of itself.
+pub fn greeting() -> Greeting {
+    let generation = Generation(7);
+    Greeting {
+        identity: ServerIdentity {
+            file_system: FILE_SYSTEM,
+            name: NAME.to_owned(),
+            metadata: true,
+            io: true,
+            generation,
+            index: Some(0),
+            incarnation: Incarnation(9),
+        },
+        pid: std::process::id(),
+        uptime_ms: 1,
+        boot: 1,
+        version: "scripted".to_owned(),
+        layout: Some(LayoutPart {
+            epoch: 1,
+            count: 1,
+            servers: vec![LayoutServer {
+                index: 0,
+                name: NAME.to_owned(),
+                generation,
+                active: true,
+            }],
+        }),
+    }
+}
