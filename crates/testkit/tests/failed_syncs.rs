@@ -150,10 +150,10 @@ fn metadata_acknowledged_after_a_failed_sync_survive_loss_of_power() {
             let (acknowledged, count) = run(&directory, &mounted, first..first + length, errno);
             recovered += u64::from(acknowledged.contains("b5"));
             if length == 1 {
-                syncs = count.min(20);
+                syncs = count.min(9);
             }
             let disk = mounted.disk();
-            for time in 0..3 {
+            for time in 0..2 {
                 sabotage::pretend_boot(Some(2 + time));
                 let left = Mounted::new(disk.crash(&mut random)).expect("mounts");
                 let what = format!("syncs {first} and {length} failed with {errno}");
