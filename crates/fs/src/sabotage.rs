@@ -26,17 +26,23 @@ pub enum Sabotage {
     IgnoreLength,
     /// A repeated change is carried out again.
     ForgetReplies,
+    /// Writes that overlap are stored in any order, and those that their client has given up as well.
+    StaleWrites,
+    /// A scrub takes every block for good.
+    BlindScrub,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::SkipChecksum,
         Self::AcceptDirectory,
         Self::DropFlush,
         Self::DropCommit,
         Self::IgnoreLength,
         Self::ForgetReplies,
+        Self::StaleWrites,
+        Self::BlindScrub,
     ];
 
     /// The name for [`VARIABLE`].
@@ -48,6 +54,8 @@ impl Sabotage {
             Self::DropCommit => "drop-commit",
             Self::IgnoreLength => "ignore-length",
             Self::ForgetReplies => "forget-replies",
+            Self::StaleWrites => "stale-writes",
+            Self::BlindScrub => "blind-scrub",
         }
     }
 }

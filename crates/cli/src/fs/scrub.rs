@@ -1,6 +1,6 @@
 //! `causeway fs scrub`: does everything that is stored still have its checksum?
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,8 @@ use crate::units::{bytes_text, count_text, parse_bytes};
 
 /// Verify the checksums of everything that is stored, while the file system is in use
 ///
-/// Each server reads its own datafiles, all servers at once. A scrub that was interrupted goes on where it was,
+/// First the metadata say which datafiles there must be, and how long. Then each server reads its own, all servers at
+/// once. A scrub that was interrupted goes on where it was,
 /// on each server. The exit code is 1 if anything is damaged, absent or shorter than it was.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -61,6 +62,16 @@ struct Findings {
     datafiles: u64,
     damaged: u64,
     shown: Vec<Named>,
+    /// What was found before the servers read their datafiles, which find some of it again.
+    lost: HashSet<(usize, ObjectId, u64)>,
+}
+
+impl Findings {
+    fn add(&mut self, found: Vec<Named>) {
+        self.damaged += found.len() as u64;
+        let room = SHOWN.saturating_sub(self.shown.len());
+        self.shown.extend(found.into_iter().take(room));
+    }
 }
 
 /// Something wrong with a datafile, and whose it is.
@@ -112,7 +123,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let servers = chosen(&session, arguments.server.as_deref())?;
     let rate = arguments.rate.unwrap_or(DEFAULT_RATE);
     let progress = Progress::new(&session.output, "scrub", 0);
-    let result = Mutex::new(Findings::default());
+    let result = Mutex::new(lost(&session, &servers)?);
     let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
         let running: Vec<_> = servers
             .iter()
@@ -173,6 +184,29 @@ fn chosen(session: &Session, name: Option<&str>) -> Outcome<Vec<usize>> {
     Ok(named)
 }
 
+/// Datafiles of these servers that the metadata say should be there, or longer.
+fn lost(session: &Session, servers: &[usize]) -> Outcome<Findings> {
+    let mut client = session.client()?;
+    let mut result = Findings::default();
+    let mut after = ObjectId(0);
+    loop {
+        let batch = client.check_striped(after)?;
+        let mut found = named(&mut client, batch.found)?;
+        // A file that was removed meanwhile has lost nothing.
+        found.retain(|named| servers.contains(&named.server) && named.raw_path.is_some());
+        for named in &found {
+            let fault = &named.fault;
+            let place = (named.server, fault.object, fault.offset);
+            result.lost.insert(place);
+        }
+        result.add(found);
+        match batch.next {
+            Some(next) => after = next,
+            None => return Ok(result),
+        }
+    }
+}
+
 fn scrub(
     session: &Session,
     server: usize,
@@ -198,9 +232,10 @@ fn scrub(
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
             result.bytes += step.bytes;
             result.datafiles += step.datafiles;
-            result.damaged += found.len() as u64;
-            let room = SHOWN.saturating_sub(result.shown.len());
-            result.shown.extend(found.into_iter().take(room));
+            found.retain(|Named { server, fault, .. }| {
+                !result.lost.contains(&(*server, fault.object, fault.offset))
+            });
+            result.add(found);
         }
         progress.advance(step.bytes, step.datafiles);
         if step.end {

@@ -67,3 +67,27 @@ fn a_flipped_bit_is_found_and_never_got() {
     stand.fs(&["scrub"]).ok();
     assert!(stand.fs(&["cat", "/d/file"]).ok() == bytes);
 }
+
+#[test]
+fn what_is_shorter_than_the_metadata_say_is_found() {
+    let stand = Stand::new();
+    let here = stand.directory.path();
+    std::fs::write(here.join("file"), vec![1; 1_000_000]).unwrap();
+    stand.fs(&["put", "file", "/file"]).ok();
+    let objects = here.join("causeway-dev/io0/data/objects");
+    let (_, datafile) = largest_file(&objects);
+    let file = std::fs::File::options().write(true).open(datafile).unwrap();
+    // What is left is whole.
+    file.set_len(physical(8 << 12)).unwrap();
+    let left = stand.fs(&["scrub", "--json"]).left();
+    assert_eq!(left.code, Some(1), "{}", left.err);
+    let said = one_object(&left.out);
+    let [damage] = said["damaged"].as_array().unwrap().as_slice() else {
+        panic!("{said}");
+    };
+    assert_eq!(
+        (&damage["server"], &damage["path"], &damage["offset"]),
+        (&"io0".into(), &"/file".into(), &32768.into())
+    );
+    stand.fs(&["scrub", "--server", "io1"]).ok();
+}

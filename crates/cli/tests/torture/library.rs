@@ -7,7 +7,7 @@ use causeway_wire::fs::{DistributionHint, Errno};
 use crate::content::Content;
 use crate::names::{Id, Names};
 use crate::plan::{Op, Spread};
-use crate::weather::Weather;
+use crate::weather::{Excuse, Weather};
 
 /// The file that all clients write to, each its own cells.
 pub(crate) const SHARED: &str = "/shared";
@@ -31,8 +31,8 @@ pub(crate) struct Actor {
     pub(crate) impatient: Client,
     pub(crate) dice: Random,
     pub(crate) trace: Trace,
-    /// Reads that reported a loss.
-    pub(crate) losses: usize,
+    /// Objects that could not be read for a loss.
+    pub(crate) losses: Vec<u64>,
 }
 
 /// A hint for files that lie so.
@@ -74,7 +74,7 @@ impl Actor {
             impatient: client(false)?,
             dice: Random::new(seed ^ (number as u64 + 1) << 56),
             trace: Vec::new(),
-            losses: 0,
+            losses: Vec::new(),
         })
     }
 
@@ -106,9 +106,6 @@ impl Actor {
     ) -> Result<(), String> {
         self.note(format!("  failed: {error}"));
         if weather.admitted || weather.excuses(spread, error.errno) {
-            if matches!(error.errno, Errno::EIO | Errno::MISSING) {
-                self.losses += 1;
-            }
             return Ok(());
         }
         Err(format!("nothing excuses this: {error} [{:?}]", error.errno))
@@ -239,6 +236,7 @@ impl Actor {
         let older = weather.older.as_ref().map(|all| all[self.number].clone());
         if let Some(older) = &older
             && weather.server == 0
+            && weather.excuse == Excuse::Wrong
         {
             candidates.extend(older.candidates(name));
         }
@@ -271,7 +269,12 @@ impl Actor {
         let client = self.client(weather, spread);
         let count = match client.read_at(&mut handle, offset as u64, &mut found) {
             Ok(count) => count,
-            Err(error) => return self.excused(weather, spread, &error),
+            Err(error) => {
+                if matches!(error.errno, Errno::EIO | Errno::MISSING) {
+                    self.losses.push(handle.node.object.0);
+                }
+                return self.excused(weather, spread, &error);
+            }
         };
         found.truncate(count);
         let mut wrong = String::new();
@@ -383,6 +386,12 @@ impl Actor {
                 place / CELL % SHARERS == number
             })
             .map_err(|wrong| format!("{SHARED}: {}", wrong.0))
+    }
+
+    /// Reads every name.
+    pub(crate) fn read_all(&mut self, weather: &Weather) -> Result<(), String> {
+        let mut names = self.names.all().into_iter();
+        names.try_for_each(|name| self.read(&name, None, weather))
     }
 
     /// When all is well again: what every name stands for, and that everything is as it should be.

@@ -5,7 +5,8 @@
 //! ([`library`]) and one with the command ([`command`]), while servers are killed, stopped, full, or started on
 //! directories that are not theirs or not as they were ([`world`]). Reads return bytes that were written
 //! ([`content`]) to files that there are ([`names`]), or an error that the fault of the moment excuses
-//! ([`weather`]). After each phase all is well again, and everything that was ever acknowledged must be there.
+//! ([`weather`]). Three more clients of the library overwrite each other in a file each block of which is a
+//! linearizable register, and give up and go on where storage stalls ([`registers`]). After each phase all is well again, and everything that was ever acknowledged must be there.
 //!
 //! `CAUSEWAY_SEED=n` runs one seed, `CAUSEWAY_SEEDS=n` that many (`make torture`). How threads and processes
 //! take turns is not drawn from the seed: a failure that needs a certain order may need several tries.
@@ -16,6 +17,7 @@ mod content;
 mod library;
 mod names;
 mod plan;
+mod registers;
 mod run;
 mod weather;
 mod world;
@@ -102,10 +104,13 @@ fn weaknesses_are_noticed() {
     let strangers = |fault: &Fault| is_damage(fault, Damage::Foreign);
     let losses =
         |fault: &Fault| is_damage(fault, Damage::Shortened) || is_damage(fault, Damage::Deleted);
-    let cases: [(Sabotage, IsFault); 3] = [
+    let stalls = |fault: &Fault| matches!(fault, Fault::Frozen { .. });
+    let cases: [(Sabotage, IsFault); 5] = [
         (Sabotage::SkipChecksum, flips),
         (Sabotage::AcceptDirectory, strangers),
         (Sabotage::IgnoreLength, losses),
+        (Sabotage::StaleWrites, stalls),
+        (Sabotage::BlindScrub, flips),
     ];
     for (sabotage, only) in cases {
         let found = run_seeds(1, SABOTAGE_SEEDS, Some(only), Some(sabotage));

@@ -31,6 +31,14 @@ pub(crate) struct Names {
 const ABSENT: &[Option<Id>] = &[None];
 
 impl Names {
+    /// These names as they were at an earlier moment. Files made since get other numbers than those of now.
+    pub(crate) fn restored(&self, earlier: Self) -> Self {
+        Self {
+            next: self.next,
+            ..earlier
+        }
+    }
+
     /// What a name may stand for.
     pub(crate) fn candidates(&self, name: &str) -> &[Option<Id>] {
         self.entries.get(name).map_or(ABSENT, Vec::as_slice)

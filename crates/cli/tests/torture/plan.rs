@@ -9,6 +9,10 @@ pub(crate) const MOST: usize = 200 << 10;
 /// Clients of the library; one more uses the command.
 pub(crate) const LIBRARY_CLIENTS: usize = 2;
 
+/// Whether runs end with a restore of older metadata. They cannot while object numbers may be given out twice: then
+/// new files show bytes of others.
+const RESTORES: bool = false;
+
 /// Where a file lies: on I/O server 0, on I/O server 1, or striped over both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spread {
@@ -76,6 +80,7 @@ pub(crate) enum Verb {
     RmTree,
     Ls,
     Fsck,
+    Scrub,
 }
 
 /// What goes wrong while a phase lasts. Servers are counted as in the configuration; 0 keeps the metadata.
@@ -102,6 +107,14 @@ pub(crate) enum Fault {
         server: usize,
         after_us: u64,
     },
+    /// The storage of an I/O server stalls for a while, in which impatient clients give up and go on. Then it goes
+    /// on, or the server is killed and started again.
+    Frozen {
+        server: usize,
+        after_us: u64,
+        for_ms: u64,
+        killed: bool,
+    },
     /// Started on something that is not its directory as it was.
     Wrong {
         server: usize,
@@ -113,6 +126,8 @@ pub(crate) enum Fault {
     Keep {
         server: usize,
     },
+    /// The copy of the metadata that [`Fault::Keep`] made is put back for good, and clients go on with it.
+    Restored,
 }
 
 /// What a server finds instead of its directory.
@@ -140,6 +155,8 @@ pub(crate) struct Phase {
     pub(crate) fault: Fault,
     pub(crate) operations: [Vec<Op>; LIBRARY_CLIENTS],
     pub(crate) verbs: Vec<Verb>,
+    /// Operations of each client on the file of registers.
+    pub(crate) registers: usize,
 }
 
 /// A whole run.
@@ -147,6 +164,8 @@ pub(crate) struct Phase {
 pub(crate) struct Plan {
     pub(crate) synced: bool,
     pub(crate) small_disk: bool,
+    /// Servers are reached over TCP instead of shared memory.
+    pub(crate) tcp: bool,
     pub(crate) phases: Vec<Phase>,
 }
 
@@ -161,6 +180,7 @@ impl Plan {
         let mut dice = Random::new(seed);
         let small_disk = dice.one_in(5);
         let synced = dice.one_in(2);
+        let tcp = dice.one_in(4);
         let mut phases = vec![phase(&mut dice, Fault::None)];
         let kept = dice.below(3);
         phases.push(phase(&mut dice, Fault::Keep { server: kept }));
@@ -171,9 +191,13 @@ impl Plan {
             }
             phases.push(phase(&mut dice, fault));
         }
+        if RESTORES && kept == 0 && only.is_none() {
+            phases.push(phase(&mut dice, Fault::Restored));
+        }
         Self {
             synced,
             small_disk,
+            tcp,
             phases,
         }
     }
@@ -181,7 +205,13 @@ impl Plan {
 
 fn fault(dice: &mut Random, small_disk: bool, kept: usize) -> Fault {
     let (server, after_us) = (dice.below(3), dice.below(20_000) as u64);
-    match dice.below(12) {
+    match dice.below(14) {
+        12 | 13 => Fault::Frozen {
+            server: 1 + server % 2,
+            after_us,
+            for_ms: 300 + dice.below(400) as u64,
+            killed: dice.one_in(4),
+        },
         0..3 => Fault::Restart { server, after_us },
         3 => Fault::Pause { server, after_us },
         4 => Fault::Down { server, after_us },
@@ -216,13 +246,22 @@ fn phase(dice: &mut Random, fault: Fault) -> Phase {
     // Whatever asks a server that is away costs a time-out.
     let is_slow = matches!(
         fault,
-        Fault::Down { .. } | Fault::Halt { .. } | Fault::Wrong { .. }
+        Fault::Down { .. } | Fault::Halt { .. } | Fault::Frozen { .. } | Fault::Wrong { .. }
     );
     let (count, verbs) = if is_slow { (5, 2) } else { (14, 4) };
+    let registers = match fault {
+        // What is written to a wrong directory is undone.
+        Fault::Wrong { .. } | Fault::Restored => 0,
+        // Some before storage stalls, some while it does, some afterwards.
+        Fault::Frozen { .. } => 9,
+        _ if is_slow => 4,
+        _ => 8,
+    };
     Phase {
         fault,
         operations: std::array::from_fn(|_| (0..count).map(|_| operation(dice)).collect()),
         verbs: (0..verbs).map(|_| verb(dice)).collect(),
+        registers,
     }
 }
 
@@ -276,7 +315,7 @@ fn operation(dice: &mut Random) -> Op {
 
 fn verb(dice: &mut Random) -> Verb {
     let (slot, other) = (dice.below(SLOTS), dice.below(SLOTS));
-    match dice.below(14) {
+    match dice.below(15) {
         0..4 => Verb::Put {
             slot,
             len: len(dice),
@@ -297,6 +336,7 @@ fn verb(dice: &mut Random) -> Verb {
         },
         11 => Verb::RmTree,
         12 => Verb::Ls,
+        13 => Verb::Scrub,
         _ => Verb::Fsck,
     }
 }

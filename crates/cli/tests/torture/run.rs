@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use causeway_fs::client::CreateOptions;
-use causeway_fs::config::Durability;
 use causeway_testkit::random::Random;
 
 use crate::command::{self, Commander, Places};
 use crate::library::{Actor, CELL, CELLS, SHARED, Trace, hint};
 use crate::names::Names;
 use crate::plan::{Damage, Fault, LIBRARY_CLIENTS, Phase, Plan, Spread, pick};
+use crate::registers::{self, SHARERS, Sharer};
 use crate::weather::{Excuse, Weather};
 use crate::world::{Start, World, copy_tree, files_below, flip};
 
@@ -23,9 +23,12 @@ struct Run {
     world: World,
     actors: Vec<Actor>,
     commander: Commander,
+    sharers: Vec<Sharer>,
     dice: Random,
     /// What clients knew when a copy of a server's directory was made.
     kept: Option<Vec<Names>>,
+    /// The metadata are older than the data, for good.
+    restored: bool,
     trace: Trace,
 }
 
@@ -56,11 +59,7 @@ pub(crate) fn run(
 
 impl Run {
     fn new(seed: u64, plan: &Plan, sabotage: Option<&'static str>) -> Result<Self, String> {
-        let durability = match plan.synced {
-            true => Durability::Synced,
-            false => Durability::Relaxed,
-        };
-        let world = World::new(durability, plan.small_disk, sabotage)?;
+        let world = World::new(plan, sabotage)?;
         let local = world.directory.path().join("local");
         std::fs::create_dir(&local).map_err(|error| error.to_string())?;
         let places = Places {
@@ -88,12 +87,17 @@ impl Run {
         };
         let mut shared = client.create(SHARED.as_bytes(), &options).map_err(failed)?;
         client.truncate(&mut shared, CELL * CELLS).map_err(failed)?;
+        registers::make(client).map_err(failed)?;
+        let sharer = |number| Sharer::new(number, seed, |patient| world.client(patient));
+        let sharers = (0..SHARERS).map(sharer).collect::<Result<_, _>>()?;
         Ok(Self {
             world,
             actors,
             commander,
+            sharers,
             dice: Random::new(!seed),
             kept: None,
+            restored: false,
             trace: Vec::new(),
         })
     }
@@ -103,6 +107,9 @@ impl Run {
             self.trace.append(&mut actor.trace);
         }
         self.trace.append(&mut self.commander.actor.trace);
+        for sharer in &mut self.sharers {
+            self.trace.append(&mut sharer.trace);
+        }
     }
 
     fn phase(&mut self, phase: &Phase) -> Result<(), String> {
@@ -140,6 +147,30 @@ impl Run {
                 })?;
                 self.world.go_on(server)?;
             }
+            Fault::Frozen {
+                server,
+                after_us,
+                for_ms,
+                killed,
+            } => {
+                let weather = Weather {
+                    passes: true,
+                    ..bad(Excuse::Away, server)
+                };
+                self.work(phase, &weather, |world| {
+                    pause(after_us);
+                    world.freeze(server)?;
+                    pause(1000 * for_ms);
+                    if killed {
+                        world.kill(server);
+                    }
+                    world.thaw(server)?;
+                    match killed {
+                        true => world.must_start(server),
+                        false => Ok(()),
+                    }
+                })?;
+            }
             Fault::Full => {
                 self.world.fill()?;
                 let worked = self.work(phase, &bad(Excuse::Full, 1), |_| Ok(()));
@@ -151,6 +182,7 @@ impl Run {
                 self.keep(server)?;
             }
             Fault::Wrong { server, how } => self.wrong(phase, server, how)?,
+            Fault::Restored => return self.restored(phase),
         }
         self.world.look_after()?;
         self.verify()
@@ -164,6 +196,7 @@ impl Run {
         meanwhile: impl FnOnce(&mut World) -> Result<(), String>,
     ) -> Result<(), String> {
         let (actors, commander) = (&mut self.actors, &mut self.commander);
+        let sharers = &mut self.sharers;
         std::thread::scope(|scope| {
             let mut workers = Vec::new();
             for (actor, operations) in actors.iter_mut().zip(&phase.operations) {
@@ -176,6 +209,11 @@ impl Run {
                 let mut verbs = phase.verbs.iter();
                 verbs.try_for_each(|verb| commander.step(*verb, weather))
             }));
+            if phase.registers > 0 {
+                for sharer in sharers {
+                    workers.push(scope.spawn(move || sharer.work(phase.registers, weather)));
+                }
+            }
             let mut outcome = meanwhile(&mut self.world);
             for worker in workers {
                 let worked = worker
@@ -202,6 +240,38 @@ impl Run {
         Ok(())
     }
 
+    /// Puts an older copy of the metadata back for good, and lets clients go on. Files show what they held at some
+    /// moment since the copy was made, or cannot be read; new files show what was written to them.
+    fn restored(&mut self, phase: &Phase) -> Result<(), String> {
+        let Some(kept) = self.kept.take() else {
+            return Ok(());
+        };
+        self.world.kill(0);
+        self.world.put_aside(0)?;
+        copy_tree(&self.world.beside(0, "older"), &self.world.home(0))?;
+        if let Start::Refuses(why) = self.world.start(0)? {
+            self.trace.push(format!("refused: {why}"));
+            self.world.bring_back(0)?;
+            self.world.must_start(0)?;
+            return self.verify();
+        }
+        self.restored = true;
+        let all = self.actors.iter_mut().chain([&mut self.commander.actor]);
+        let latest = all.zip(kept).map(|(actor, kept)| {
+            let restored = actor.names.restored(kept);
+            std::mem::replace(&mut actor.names, restored)
+        });
+        let weather = Weather {
+            older: Some(latest.collect()),
+            ..bad(Excuse::Restored, 0)
+        };
+        self.work(phase, &weather, |_| Ok(()))?;
+        for actor in self.actors.iter_mut().chain([&mut self.commander.actor]) {
+            actor.read_all(&weather)?;
+        }
+        self.world.look_after()
+    }
+
     /// Starts a server on something wrong, lets clients find out, and brings the right directory back.
     fn wrong(&mut self, phase: &Phase, server: usize, how: Damage) -> Result<(), String> {
         self.world.kill(server);
@@ -213,7 +283,9 @@ impl Run {
         }
         let warnings = self.world.warnings(server);
         let worked = made.and_then(|()| {
-            match self.world.start(server)? {
+            let start = self.world.start(server)?;
+            let serves = matches!(start, Start::Serves);
+            match start {
                 Start::Refuses(why) => self.trace.push(format!("refused: {why}")),
                 Start::Serves if is_refused(how) => {
                     return Err("a server takes a directory that is not its own".to_owned());
@@ -227,7 +299,7 @@ impl Run {
                 }
             }
             self.work(phase, &weather, |_| Ok(()))?;
-            self.check_wrong(server, how)
+            self.check_wrong(server, how, &weather, serves)
         });
         self.world.kill(server);
         self.world.bring_back(server)?;
@@ -235,33 +307,61 @@ impl Run {
         worked
     }
 
-    /// Lets the check loose on a file system with a wrong server: it may repair what it wants of what will
+    /// Lets the checks loose on a file system with a wrong server: they may repair what they want of what will
     /// be replaced, but nothing that the right directory needs.
-    fn check_wrong(&mut self, server: usize, how: Damage) -> Result<(), String> {
-        let all = self.actors.iter_mut().chain([&mut self.commander.actor]);
-        let losses: usize = all.map(|actor| std::mem::take(&mut actor.losses)).sum();
+    fn check_wrong(
+        &mut self,
+        server: usize,
+        how: Damage,
+        weather: &Weather,
+        serves: bool,
+    ) -> Result<(), String> {
+        let losses = match serves {
+            true => self.losses(weather)?,
+            false => Vec::new(),
+        };
         let config = self.world.file(false);
-        let found = command::run(&config, &["fsck"])?;
-        self.trace.push(format!(
-            "fsck: {} {} {}",
-            found.code,
-            String::from_utf8_lossy(&found.out),
-            found.err
-        ));
+        if serves && server != 0 {
+            let scrubbed = command::scrub(&config)?;
+            self.trace.push(format!("lost: {losses:?}, {scrubbed:?}"));
+            if let Some(object) = losses.iter().find(|one| !scrubbed.damaged.contains(one)) {
+                return Err(format!(
+                    "object {object} is damaged, and a scrub does not name it: {scrubbed:?}"
+                ));
+            }
+        }
+        let found = self.fsck(&["fsck"])?;
         let is_missing = matches!(how, Damage::Empty | Damage::Gutted | Damage::Deleted);
-        if losses > 0 && is_missing && found.code == 0 {
+        if found == 0 && (!serves || is_missing && !losses.is_empty()) {
             return Err("fsck finds nothing, though data are missing".to_owned());
         }
         if how != Damage::Older {
-            let mended = command::run(&config, &["fsck", "--repair"])?;
-            self.trace.push(format!(
-                "fsck --repair on server {server}: {} {} {}",
-                mended.code,
-                String::from_utf8_lossy(&mended.out),
-                mended.err
-            ));
+            self.fsck(&["fsck", "--repair"])?;
         }
         Ok(())
+    }
+
+    /// Objects that cannot be read now for a loss.
+    fn losses(&mut self, weather: &Weather) -> Result<Vec<u64>, String> {
+        let mut losses = Vec::new();
+        for actor in self.actors.iter_mut().chain([&mut self.commander.actor]) {
+            actor.losses.clear();
+            actor.read_all(weather)?;
+            losses.append(&mut actor.losses);
+        }
+        Ok(losses)
+    }
+
+    /// Runs a check as an impatient operator does, and returns its exit code.
+    fn fsck(&mut self, arguments: &[&str]) -> Result<i32, String> {
+        let left = command::run(&self.world.file(false), arguments)?;
+        self.trace.push(format!(
+            "{arguments:?}: {} {} {}",
+            left.code,
+            String::from_utf8_lossy(&left.out),
+            left.err
+        ));
+        Ok(left.code)
     }
 
     /// Makes what a server shall find; its own directory lies beside.
@@ -312,14 +412,17 @@ impl Run {
         }
         for actor in &mut self.actors {
             actor.verify()?;
-            actor.losses = 0;
         }
-        self.commander.actor.losses = 0;
-        self.commander.actor.verify()
+        self.commander.actor.verify()?;
+        self.sharers[0].verify()?;
+        registers::check(&self.sharers)
     }
 
     /// Removes what faults have left over, and looks whether it was nothing that is needed.
     fn end(&mut self) -> Result<(), String> {
+        if self.restored {
+            return Ok(());
+        }
         let config = self.world.file(true);
         for arguments in [&["fsck", "--repair"][..], &["fsck"]] {
             let left = command::run(&config, arguments)?;

@@ -17,6 +17,8 @@ pub(crate) enum Excuse {
     Wrong,
     /// Writing fails for lack of room.
     Full,
+    /// The metadata are older than the data, for good: what clients find is old, or they fail.
+    Restored,
 }
 
 /// The fault that is in force.
@@ -24,9 +26,12 @@ pub(crate) struct Weather {
     pub(crate) excuse: Excuse,
     /// The server concerned, as the configuration counts.
     pub(crate) server: usize,
+    /// The fault ends by itself while clients work: patience helps.
+    pub(crate) passes: bool,
     /// The server has said that something is lost: it may do without it, now that it is said.
     pub(crate) admitted: bool,
-    /// What clients knew when the older copy was made that a server works with.
+    /// Another state of what clients know: when the older copy was made that a server works with, or before
+    /// an older copy was put back. A file's bytes may be those of either.
     pub(crate) older: Option<Vec<Names>>,
 }
 
@@ -36,6 +41,7 @@ impl Weather {
         Self {
             excuse: Excuse::Nothing,
             server: 0,
+            passes: false,
             admitted: false,
             older: None,
         }
@@ -70,6 +76,7 @@ impl Weather {
         match self.excuse {
             Excuse::Nothing => false,
             Excuse::Full => errno == Errno::ENOSPC,
+            Excuse::Restored => errno != Errno::ENOENT,
             // What is not there cannot be known from a server that is not there.
             Excuse::Away | Excuse::Wrong => !matches!(
                 errno,

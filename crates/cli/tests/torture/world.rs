@@ -1,10 +1,12 @@
 //! A file system of real server processes, and everything that can happen to them.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_fs::client::{Client, ClientOptions};
@@ -15,6 +17,8 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use causeway_testkit::random::Random;
 
+use crate::plan::Plan;
+
 /// The command under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_causeway");
 /// Nothing here takes nearly as long, however busy the machine.
@@ -24,7 +28,7 @@ const PATIENT: Duration = Duration::from_secs(30);
 /// Time-out of clients that ask a server that is away.
 const IMPATIENT: Duration = Duration::from_millis(250);
 /// Bytes of the disk of a server whose disk can be filled.
-const SMALL_DISK: u64 = 6 << 20;
+const SMALL_DISK: u64 = 10 << 20;
 
 /// Number of I/O servers; server 0 of the configuration keeps the metadata.
 pub(crate) const IO_SERVERS: usize = 2;
@@ -70,6 +74,18 @@ pub(crate) struct World {
     pub(crate) directory: tempfile::TempDir,
 }
 
+/// Port of the first server, where servers are reached over TCP. No ephemeral one, so that no connection takes it
+/// while a server is away.
+const PORT: u16 = 7047;
+
+/// An address of this host that no other file system of the tests has, also of those in other processes.
+fn own_host() -> Ipv4Addr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let number = NEXT.fetch_add(1, Ordering::Relaxed) % 250;
+    Ipv4Addr::new(127, 1 + high % 250, low, 1 + number as u8)
+}
+
 fn wait_for(what: &str, mut holds: impl FnMut() -> bool) -> Result<(), String> {
     let until = Instant::now() + PATIENCE;
     while !holds() {
@@ -105,19 +121,25 @@ pub(crate) fn copy_tree(from: &Path, to: &Path) -> Result<(), String> {
 }
 
 impl World {
-    /// Formats a file system and starts all of its servers. With `small_disk`, the first I/O server lies on a
-    /// disk that can be filled.
-    pub(crate) fn new(
-        durability: Durability,
-        small_disk: bool,
-        sabotage: Option<&'static str>,
-    ) -> Result<Self, String> {
+    /// Formats a file system and starts all of its servers. Where the plan has a small disk, the first I/O server
+    /// lies on one that can be filled.
+    pub(crate) fn new(plan: &Plan, sabotage: Option<&'static str>) -> Result<Self, String> {
+        let durability = match plan.synced {
+            true => Durability::Synced,
+            false => Durability::Relaxed,
+        };
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut configuration =
             Configuration::one_machine("torture", 0x7047, directory.path(), IO_SERVERS, durability);
         configuration.distribution.strip_size = 16 << 10;
         configuration.timeout = PATIENT;
-        let disk = match small_disk {
+        if plan.tcp {
+            let host = own_host();
+            for (server, port) in configuration.servers.iter_mut().zip(PORT..) {
+                server.addresses = vec![format!("tcp://{host}:{port}")];
+            }
+        }
+        let disk = match plan.small_disk {
             true => Some(mount(directory.path())?),
             false => None,
         };
@@ -180,6 +202,22 @@ impl World {
         self.directory.path().join(name)
     }
 
+    /// The file that stalls an I/O server's storage while it exists.
+    fn stall(&self, server: usize) -> PathBuf {
+        let name = format!("{}.stall", self.name(server));
+        self.directory.path().join(name)
+    }
+
+    /// Stalls an I/O server's storage.
+    pub(crate) fn freeze(&self, server: usize) -> Result<(), String> {
+        std::fs::write(self.stall(server), "").map_err(|error| format!("freezing: {error}"))
+    }
+
+    /// Lets storage go on that [`World::freeze`] has stalled.
+    pub(crate) fn thaw(&self, server: usize) -> Result<(), String> {
+        std::fs::remove_file(self.stall(server)).map_err(|error| format!("thawing: {error}"))
+    }
+
     fn spawn(&mut self, server: usize, format: bool) -> Result<Start, String> {
         let log = std::fs::File::options()
             .create(true)
@@ -194,6 +232,9 @@ impl World {
         }
         if let Some(sabotage) = self.sabotage {
             command.env(sabotage::VARIABLE, sabotage);
+        }
+        if self.configuration.servers[server].io {
+            command.env(sabotage::STALL, self.stall(server));
         }
         let mut child = command
             .env(PARENT_PIPE, "1")

@@ -14,6 +14,7 @@ use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES};
 use causeway_wire::fs::{Region, WantedSums};
 
 use super::fault::{Fault, Result};
+use crate::sabotage::{self, Sabotage};
 
 /// Regions at least this long are read and written by a call of their own, in bytes.
 pub(super) const DIRECT_LEN: u64 = 8 << 10;
@@ -43,7 +44,7 @@ pub struct Piece {
 impl Piece {
     /// Fails once nobody waits for the piece any more: its memory may serve another purpose by then.
     pub(super) fn check_wanted(&self) -> Result<()> {
-        match self.abandoned.is_set() {
+        match self.abandoned.is_set() && !sabotage::is_on(Sabotage::StaleWrites) {
             true => Err(Fault::Abandoned),
             false => Ok(()),
         }

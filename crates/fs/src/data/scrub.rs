@@ -10,6 +10,7 @@ use super::datafile::{Datafile, Scratch};
 use super::fault::{Fault, Result};
 use super::pieces::PART_BYTES;
 use super::store::Store;
+use crate::sabotage::{self, Sabotage};
 
 /// Damaged spans that one step reports for one datafile; what follows is found by later steps.
 const MAX_SPANS: usize = 64;
@@ -171,7 +172,11 @@ impl Store {
                 offset,
                 len: size.min(aligned) - offset,
             };
-            for (offset, len) in datafile.verify(part, scratch)? {
+            let damaged = match sabotage::is_on(Sabotage::BlindScrub) {
+                true => Vec::new(),
+                false => datafile.verify(part, scratch)?,
+            };
+            for (offset, len) in damaged {
                 let fault = Fault::Damaged { offset, len };
                 step.findings.push(Finding { object, fault });
             }

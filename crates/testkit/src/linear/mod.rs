@@ -7,9 +7,11 @@
 //! the caller makes a history for each. A call that never returned may have taken effect at any moment
 //! since, or never.
 //!
-//! [`models`] has what histories of file systems need: names and sizes.
+//! [`models`] has what histories of file systems need: names and sizes. [`register`] needs no search, and knows
+//! writes that were given up.
 
 pub mod models;
+pub mod register;
 #[cfg(test)]
 mod tests;
 

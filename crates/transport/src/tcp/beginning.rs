@@ -452,7 +452,7 @@ fn not_let_in(reason: String) -> Unverified {
 }
 
 /// Without a key: whether the other end of this connection is a process on this host that [`is_let_in`].
-fn same_user(
+pub(super) fn same_user(
     owners: &mut net::Owners,
     socket: &OwnedFd,
     holder: Holder,
@@ -467,9 +467,12 @@ fn same_user(
     }
     let me = rustix::process::geteuid().as_raw();
     let Some(owner) = owners.of_other_end(ours, theirs).map_err(unknown)? else {
-        return Err(not_let_in(format!(
-            "no process holds the other end at {theirs}"
-        )));
+        // It is on this host, so it was there a moment ago: whose it was, nothing tells any more, and it may be
+        // there again. That is no verdict on who may talk to us.
+        return Err(Unverified {
+            refusal: Refusal::OtherUser,
+            cause: PeerError::Broken(format!("the process at {theirs} has ended")),
+        });
     };
     let uid = owner.uid;
     if !is_let_in(uid, me, we_reach_out) {

@@ -1,15 +1,18 @@
 //! Connections that prove nothing: they cost those that do next to nothing, whoever makes them.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use causeway_sys::net::Owners;
 use causeway_wire::tcp::{HELLO_BYTES, Holder, Refusal, Step, StepKind};
 use rustix::process::{Uid, geteuid};
 
 use super::support::*;
+use crate::error::PeerError;
 use crate::method::Method;
-use crate::tcp::beginning::is_let_in;
+use crate::tcp::beginning::{is_let_in, same_user};
 use crate::tcp::handshake::{Handshake, Role};
 
 /// Somebody who has no rights here.
@@ -79,6 +82,28 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+#[test]
+fn a_process_that_ends_in_the_handshake_is_no_stranger() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (other, _) = listener.accept().unwrap();
+    let socket = OwnedFd::from(stream);
+    let mut owners = Owners::default();
+    let holder = Holder {
+        pid: std::process::id(),
+        descriptor: 0,
+    };
+    let mut ask = || same_user(&mut owners, &socket, holder, true);
+    assert!(ask().is_ok());
+    // As the kernel closes what a process leaves: its answers may still be on their way to us.
+    drop(other);
+    let unverified = ask().unwrap_err();
+    assert!(
+        matches!(unverified.cause, PeerError::Broken(_)),
+        "{unverified:?}"
+    );
 }
 
 #[test]
