@@ -1,10 +1,49 @@
 //! Which run of the host this is: what was in its memory is gone with the next one.
 
-/// The kernel's number for this run of the host; 0 where it does not tell.
+use std::sync::LazyLock;
+
+/// The kernel's number for this run of the host. Where it does not tell, a number of this process alone: then
+/// nothing is known to have outlasted an earlier one. Never 0.
 pub(crate) fn identity() -> u128 {
-    if let Some(boot) = crate::sabotage::pretended_boot() {
-        return boot;
+    static IDENTITY: LazyLock<u128> = LazyLock::new(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        parse(&text).unwrap_or_else(|| {
+            tracing::warn!("the host's boot cannot be told: every start counts as another one");
+            unlike_any_other()
+        })
+    });
+    crate::sabotage::pretended_boot().unwrap_or(*IDENTITY)
+}
+
+fn parse(text: &str) -> Option<u128> {
+    let number = u128::from_str_radix(&text.trim().replace('-', ""), 16).ok();
+    number.filter(|number| *number != 0)
+}
+
+fn unlike_any_other() -> u128 {
+    let mut bytes = [0; 16];
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
+        Ok(16) => u128::from_le_bytes(bytes) | 1,
+        _ => {
+            let now = since.unwrap_or_default().as_nanos();
+            now << 32 | u128::from(std::process::id()) | 1
+        }
     }
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    u128::from_str_radix(&text.trim().replace('-', ""), 16).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boot_that_cannot_be_told_is_another_one() {
+        assert_eq!(parse("00000000-0000-0000-0000-00000000000a\n"), Some(10));
+        for unreadable in ["", "no", "00000000-0000-0000-0000-000000000000"] {
+            assert_eq!(parse(unreadable), None);
+        }
+        assert_ne!(unlike_any_other(), unlike_any_other());
+        assert_ne!(identity(), 0);
+        assert_eq!(identity(), identity());
+    }
 }

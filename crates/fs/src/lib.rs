@@ -13,6 +13,7 @@ pub mod data;
 pub mod dev;
 pub mod distribution;
 pub mod error;
+mod failed_syncs;
 mod fatal;
 pub mod meta;
 pub mod sabotage;

@@ -47,6 +47,7 @@ mod walk;
 pub use files::MAX_FILE_BYTES;
 pub use layout::Layout;
 pub use service::{Reader, Removal, Service, accept_loss};
+pub use session::Leases;
 
 /// What a metadata service must know.
 #[derive(Debug, Clone)]
@@ -72,9 +73,7 @@ pub struct Settings {
     pub root_mode: u16,
     /// Most names of one object.
     pub max_links: u32,
-    /// Seconds after which a client's slot that did nothing is forgotten.
-    pub session_lifetime_s: u32,
-    /// Most slots that are remembered.
+    /// Most slots that are remembered. Each takes some 150 bytes of memory.
     pub max_sessions: usize,
     /// Requests that need space are refused while the disk has fewer free bytes than this, or than the
     /// store needs to give space back; those that give space back are not.
@@ -105,8 +104,7 @@ impl Default for Settings {
             root_owner: (0, 0),
             root_mode: 0o755,
             max_links: 65_000,
-            session_lifetime_s: 3600,
-            max_sessions: 1 << 17,
+            max_sessions: 1 << 19,
             reserve_bytes: 0,
             format: Format::Allowed,
         }

@@ -79,15 +79,22 @@ pub(crate) const fn pretended_boot() -> Option<u128> {
 #[inline(always)]
 pub(crate) const fn stall() {}
 
+/// Fails where tests have syncs of datafiles fail.
+#[cfg(not(feature = "sabotage"))]
+#[inline(always)]
+pub(crate) const fn fail_sync() -> std::io::Result<()> {
+    Ok(())
+}
+
 #[cfg(feature = "sabotage")]
-pub use switch::{freeze, pretend_boot, turn_on};
+pub use switch::{fail_next_syncs, freeze, pretend_boot, turn_on};
 #[cfg(feature = "sabotage")]
-pub(crate) use switch::{is_on, pretended_boot, stall};
+pub(crate) use switch::{fail_sync, is_on, pretended_boot, stall};
 
 #[cfg(feature = "sabotage")]
 mod switch {
     use std::path::PathBuf;
-    use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
     use std::sync::{LazyLock, Mutex, PoisonError};
     use std::time::Duration;
 
@@ -122,6 +129,22 @@ mod switch {
             LazyLock::new(|| std::env::var_os(super::STALL).map(PathBuf::from));
         while FROZEN.load(Ordering::Acquire) || FILE.as_ref().is_some_and(|file| file.exists()) {
             std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    static FAILING: AtomicU32 = AtomicU32::new(0);
+
+    /// The next so many syncs of datafiles fail in this process.
+    pub fn fail_next_syncs(count: u32) {
+        FAILING.store(count, Ordering::Release);
+    }
+
+    /// Fails as a sync does whose device has failed, if tests want it so.
+    pub(crate) fn fail_sync() -> std::io::Result<()> {
+        let fewer = |count: u32| count.checked_sub(1);
+        match FAILING.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer) {
+            Ok(_) => Err(rustix::io::Errno::IO.into()),
+            Err(_) => Ok(()),
         }
     }
 

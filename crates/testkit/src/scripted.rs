@@ -383,6 +383,7 @@ pub fn greeting() -> Greeting {
         pid: std::process::id(),
         uptime_ms: 1,
         boot: 1,
+        failed_syncs: 0,
         version: "scripted".to_owned(),
         layout: Some(LayoutPart {
             epoch: 1,

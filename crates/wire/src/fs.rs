@@ -426,6 +426,8 @@ pub enum Operation {
         /// Where the part of the layout begins that the metadata server answers: a place in the list of
         /// servers.
         layout_from: u16,
+        /// For how long the sender may repeat a change, in seconds: replies to changes are kept for longer.
+        timeout_s: u32,
     },
 }
 

@@ -1,10 +1,11 @@
-//! What a server's directory says of itself: three small text files (`docs/formats/home.md`).
+//! What a server's directory says of itself: small text files (`docs/formats/home.md`).
 //!
 //! | file | content |
 //! |---|---|
 //! | `identity` | [`DirectoryIdentity`]: whose directory it is, since which formatting |
 //! | `metadata/owner`, `data/owner` | [`PartIdentity`]: of which directory this is a part |
 //! | `enrolled` | [`Enrollment`]: which metadata have given it which number |
+//! | `metadata/failed-syncs`, `data/failed-syncs` | [`FailedSyncs`]: how often the disk failed to sync |
 //!
 //! Each is lines of a name, a space and a value; the first line is the file's kind and format. A text is
 //! accepted only if it is exactly what would be written.
@@ -14,7 +15,7 @@ use alloc::string::{String, ToString};
 
 use crate::fs::{Generation, Incarnation, MAX_SERVER_NAME_BYTES};
 
-/// Format of all three files, which rises with the layout of anything in a server's directory.
+/// Format of all these files, which rises with the layout of anything in a server's directory.
 pub const DIRECTORY_FORMAT: u32 = 2;
 /// Longest of these files, in bytes.
 pub const MAX_HOME_FILE_BYTES: usize = 1024;
@@ -269,11 +270,46 @@ impl Enrollment {
     }
 }
 
+/// How often syncs have failed. All texts have the same length, so that one replaces another in place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FailedSyncs {
+    /// How many have failed since the directory was formatted.
+    pub count: u64,
+    /// The host's boot when the last one failed; 0 if none has, or it could not be told.
+    pub boot: u128,
+}
+
+impl FailedSyncs {
+    /// The file's text.
+    pub fn to_text(&self) -> String {
+        format!(
+            "{}\ncount {:016x}\nboot {:032x}\n",
+            first_line("failed-syncs"),
+            self.count,
+            self.boot
+        )
+    }
+
+    /// Reads what [`FailedSyncs::to_text`] wrote.
+    pub fn parse(text: &str) -> Result<Self, Unreadable> {
+        let mut lines = Lines::new(text, "failed-syncs")?;
+        let failed = Self {
+            count: lines.value("count", |text| u64::from_str_radix(text, 16).ok())?,
+            boot: lines.value("boot", |text| u128::from_str_radix(text, 16).ok())?,
+        };
+        let written = failed.to_text();
+        lines.finish(failed, text, &written)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const FAILED_SYNCS: &str = "causeway-failed-syncs 2\n\
+        count 000000000000000a\n\
+        boot 0000000000000000000000000000000b\n";
     const IDENTITY: &str = "causeway-server 2\n\
          file_system 00000000000000000000000000000007\n\
          server io0\n\
@@ -308,6 +344,14 @@ mod tests {
             incarnation: Incarnation(8),
         };
         assert_eq!(enrollment.to_text(), ENROLLMENT);
+        let failed = FailedSyncs {
+            count: 10,
+            boot: 11,
+        };
+        assert_eq!(failed.to_text(), FAILED_SYNCS);
+        assert_eq!(FailedSyncs::parse(FAILED_SYNCS), Ok(failed));
+        assert!(FailedSyncs::parse(&FAILED_SYNCS[1..]).is_err());
+        assert!(FailedSyncs::parse(&FAILED_SYNCS.replace("0a", "0A")).is_err());
         assert_eq!(Enrollment::parse(ENROLLMENT), Ok(enrollment));
     }
 

@@ -33,7 +33,7 @@ use crate::fs::{
 pub use seal::{MARK_BYTES, Mark, SEAL_BYTES, Stamp, seal, unseal};
 
 /// First byte of every value but contents. Another number is another format.
-pub const RECORD_VERSION: u8 = 2;
+pub const RECORD_VERSION: u8 = 3;
 
 /// Key of the [`Superblock`].
 pub const SUPERBLOCK_KEY: &[u8] = b"m";
@@ -312,8 +312,8 @@ pub struct RemovalRecord {
 pub struct SessionRecord {
     /// Its number.
     pub sequence: u64,
-    /// When, in seconds since the epoch.
-    pub used: i64,
+    /// How long the reply may still be asked for, in seconds since the last request.
+    pub lease_s: u32,
     /// The encoded reply.
     pub reply: Vec<u8>,
 }
@@ -496,7 +496,7 @@ impl Wire for SessionRecord {
     fn encode(&self, out: &mut Writer) {
         out.u8(RECORD_VERSION);
         out.u64(self.sequence);
-        out.i64(self.used);
+        out.u32(self.lease_s);
         out.bytes(&self.reply);
     }
 
@@ -504,7 +504,7 @@ impl Wire for SessionRecord {
         check_version(input)?;
         Ok(Self {
             sequence: input.u64("sequence")?,
-            used: input.i64("used")?,
+            lease_s: input.u32("lease")?,
             reply: input.bytes(MAX_MESSAGE_BYTES, "reply")?.to_vec(),
         })
     }

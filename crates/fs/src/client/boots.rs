@@ -6,43 +6,85 @@
 //! NFS does with a write verifier). A server process that was merely restarted keeps its host's page
 //! cache, and the identity. That goes for the metadata server as well, which keeps small files.
 
+//!
+//! A failed sync is the same from another cause: the kernel reports it once, and what it was to write is gone for
+//! everybody who wrote since the last sync. Servers count them, and the count is looked at like the boot.
+
+use std::fmt;
+
 use causeway_wire::fs::{Errno, Generation};
 
 use super::introduce::Known;
 use super::rpc::Trouble;
 use super::{Client, File};
 
-/// The boot of a server's host, and the directory that the server has there.
-type Host = (u128, Generation);
+/// What keeps a server's unsynced writes: while it stays the same, they are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Keeping {
+    /// The boot of the server's host; 0 if that cannot be told.
+    boot: u128,
+    /// The directory that the server has there.
+    generation: Generation,
+    failed_syncs: u64,
+}
 
-/// What is known of the servers' hosts.
+/// How unsynced writes were lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    Power,
+    FailedSync,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Power => "its host has lost power",
+            Self::FailedSync => "a sync of its disk has failed",
+        })
+    }
+}
+
+/// What is known of the servers' hosts and disks.
 #[derive(Debug, Default)]
 pub(super) struct Boots {
     /// By server, as the configuration counts them.
-    known: Vec<Option<Host>>,
+    known: Vec<Option<Keeping>>,
     losses: u64,
+    /// The last loss, and the server.
+    last: Option<(usize, Loss)>,
 }
 
 impl Boots {
-    /// How often a host was seen to have lost power. What was written at a lower count may be lost.
+    /// How often unsynced writes were seen to be lost. What was written at a lower count may be among them.
     pub(super) fn losses(&self) -> u64 {
         self.losses
     }
 
-    /// Takes in what a server says of its host.
-    fn observe(&mut self, server: usize, host: Host) {
+    /// Takes in what a server says of its host and disk.
+    fn observe(&mut self, server: usize, found: Keeping) {
         if self.known.len() <= server {
             self.known.resize(server + 1, None);
         }
-        if self.known[server].is_some_and(|known| known != host) {
+        if let Some(known) = self.known[server]
+            && known != found
+        {
+            let loss = match (known.boot, known.generation) == (found.boot, found.generation) {
+                true => Loss::FailedSync,
+                false => Loss::Power,
+            };
             self.losses += 1;
+            self.last = Some((server, loss));
         }
-        self.known[server] = Some(host);
+        self.known[server] = Some(found);
     }
 }
 
-fn host(known: &Known) -> Host {
-    (known.boot, known.target.generation)
+fn keeping(known: &Known) -> Keeping {
+    Keeping {
+        boot: known.boot,
+        generation: known.target.generation,
+        failed_syncs: known.failed_syncs,
+    }
 }
 
 impl Client {
@@ -51,7 +93,7 @@ impl Client {
         self.rpc.introduce_to(servers)?;
         for &server in servers {
             if let Some(known) = self.rpc.known(server) {
-                self.boots.observe(server, host(&known));
+                self.boots.observe(server, keeping(&known));
             }
         }
         Ok(())
@@ -84,17 +126,36 @@ impl Client {
             return Ok(());
         }
         (file.unsynced_since, file.written) = (None, None);
+        let what = match self.boots.last {
+            Some((server, loss)) => format!("server {}: {loss}", self.rpc.link_name(server)),
+            None => "a server has lost what was not synced".to_owned(),
+        };
         Err(Trouble::local(
             Errno::EIO,
-            "a server's host has lost power since the file was written, before it was synced: write it again",
+            format!(
+                "{what}, after the file was written and before it was synced: write it again, then sync it"
+            ),
         ))
+    }
+
+    /// After a sync that a server has failed itself: that is told once.
+    pub(super) fn loss_is_told(&mut self, file: &mut File, servers: &[usize]) {
+        let losses = self.boots.losses();
+        // If a server cannot be asked now, it is told again.
+        if self.look_at_boots(servers).is_ok() && self.boots.losses() != losses {
+            (file.unsynced_since, file.written) = (None, None);
+        }
     }
 
     /// Asks servers for their boots.
     fn look_at_boots(&mut self, servers: &[usize]) -> Result<(), Trouble> {
         for (server, greeting) in servers.iter().zip(self.rpc.greet(servers)) {
             let greeting = greeting?;
-            let found = (greeting.boot, greeting.identity.generation);
+            let found = Keeping {
+                boot: greeting.boot,
+                generation: greeting.identity.generation,
+                failed_syncs: greeting.failed_syncs,
+            };
             self.boots.observe(*server, found);
             self.rpc.note(*server, &greeting);
         }
@@ -109,15 +170,28 @@ mod tests {
     #[test]
     fn a_new_boot_is_a_loss_and_a_first_meeting_is_none() {
         let mut boots = Boots::default();
-        let host = |boot| (boot, Generation(1));
-        boots.observe(2, host(7));
-        boots.observe(2, host(7));
+        let host = |boot, failed_syncs| Keeping {
+            boot,
+            generation: Generation(1),
+            failed_syncs,
+        };
+        boots.observe(2, host(7, 0));
+        boots.observe(2, host(7, 0));
         assert_eq!(boots.losses(), 0);
-        boots.observe(2, host(8));
-        boots.observe(0, host(8));
-        assert_eq!(boots.losses(), 1);
+        boots.observe(2, host(8, 0));
+        boots.observe(0, host(8, 5));
+        assert_eq!((boots.losses(), boots.last), (1, Some((2, Loss::Power))));
+        boots.observe(0, host(8, 6));
+        assert_eq!(
+            (boots.losses(), boots.last),
+            (2, Some((0, Loss::FailedSync)))
+        );
         // Another directory has none of what was written to the one before.
-        boots.observe(0, (8, Generation(2)));
-        assert_eq!(boots.losses(), 2);
+        let other = Keeping {
+            generation: Generation(2),
+            ..host(8, 6)
+        };
+        boots.observe(0, other);
+        assert_eq!((boots.losses(), boots.last), (3, Some((0, Loss::Power))));
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Known {
     pub(crate) target: Target,
     /// Of its host, at that moment.
     pub(crate) boot: u128,
+    /// Of its disk, at that moment.
+    pub(crate) failed_syncs: u64,
 }
 
 impl Known {
@@ -33,6 +35,7 @@ impl Known {
         Self {
             target: greeting.identity.target(),
             boot: greeting.boot,
+            failed_syncs: greeting.failed_syncs,
         }
     }
 }
@@ -227,12 +230,26 @@ impl Rpc {
         self.greet_until(servers, Instant::now() + self.timeout)
     }
 
+    /// For how long a request may be repeated, in seconds.
+    fn timeout_s(&self) -> u32 {
+        let whole = self.timeout.as_secs().saturating_add(1);
+        u32::try_from(whole).unwrap_or(u32::MAX)
+    }
+
     fn greet_until(
         &mut self,
         servers: &[usize],
         deadline: Instant,
     ) -> Vec<Result<Greeting, Trouble>> {
-        let hello = |server: &usize| Call::query(*server, Operation::Hello { layout_from: 0 });
+        let timeout_s = self.timeout_s();
+        let hello = |server: &usize| {
+            let layout_from = 0;
+            let operation = Operation::Hello {
+                layout_from,
+                timeout_s,
+            };
+            Call::query(*server, operation)
+        };
         let calls = servers.iter().map(hello).collect();
         let answers = self.call_directly(calls, Target::default(), deadline);
         answers.into_iter().map(greeting).collect()
@@ -244,7 +261,11 @@ impl Rpc {
         layout_from: u16,
         deadline: Instant,
     ) -> Result<Greeting, Trouble> {
-        let call = Call::query(server, Operation::Hello { layout_from });
+        let operation = Operation::Hello {
+            layout_from,
+            timeout_s: self.timeout_s(),
+        };
+        let call = Call::query(server, operation);
         self.call_directly(vec![call], Target::default(), deadline)
             .pop()
             .map_or_else(|| Err(self.never_met()), greeting)
@@ -270,6 +291,7 @@ impl Rpc {
         let known = Known {
             target: metadata,
             boot: 0,
+            failed_syncs: 0,
         };
         self.set_known(self.metadata, Some(known));
         self.set_layout(layout);

@@ -126,7 +126,13 @@ impl Client {
             content: false,
         };
         file.see(self.query(operation).and_then(node)?)?;
-        self.flush_datafiles(file)?;
+        if let Err(trouble) = self.flush_datafiles(file) {
+            if trouble.errno == Errno::EIO {
+                let servers = self.servers_of(file)?;
+                self.loss_is_told(file, &servers);
+            }
+            return Err(trouble);
+        }
         // The size was acknowledged before it was durable, so it is told again, in case power was
         // lost since; unless a truncation came, which was durable and took the size along.
         if let Some(written) = file
@@ -144,13 +150,18 @@ impl Client {
             file.see(self.mutate(extend).and_then(node)?)?;
         }
         self.query(Operation::Commit).and_then(done)?;
-        let servers = match &file.node.body {
-            Body::Striped { distribution, .. } => self.io_servers(distribution)?,
-            _ => Vec::new(),
-        };
+        let servers = self.servers_of(file)?;
         self.check_losses(file, &servers)?;
         (file.unsynced_since, file.written) = (None, None);
         Ok(())
+    }
+
+    /// The servers of a file's datafiles.
+    fn servers_of(&mut self, file: &File) -> Result<Vec<usize>, Trouble> {
+        match &file.node.body {
+            Body::Striped { distribution, .. } => self.io_servers(distribution),
+            _ => Ok(Vec::new()),
+        }
     }
 
     /// Makes a striped file's datafiles durable.

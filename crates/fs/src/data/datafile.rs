@@ -16,7 +16,7 @@ use causeway_wire::datafile::{
 };
 use causeway_wire::fs::{ObjectId, Region};
 
-use super::disk::{put, put_memory, read_full, set_len, sync};
+use super::disk::{put, put_memory, read_full, set_len, sync, sync_all};
 use super::fault::{Fault, Result};
 use super::pieces::{Cursor, DIRECT_LEN, SIEVE_SPAN, Window, windows};
 pub use super::pieces::{Piece, Scratch, Sought};
@@ -41,6 +41,8 @@ pub struct Datafile {
     /// Counts writes and truncations.
     writes: AtomicU64,
     /// The count up to which everything is durable.
+    /// Held during a sync.
+    syncing: Mutex<()>,
     durable: AtomicU64,
     /// What the header says that the size is at least.
     floor: AtomicU64,
@@ -130,6 +132,7 @@ impl Datafile {
             dirty: AtomicBool::new(dirty),
             writes: AtomicU64::new(u64::from(header.state == State::Dirty)),
             durable: AtomicU64::new(0),
+            syncing: Mutex::default(),
             floor: AtomicU64::new(floor),
             scrubbed: AtomicU64::new(0),
         }
@@ -430,15 +433,27 @@ impl Datafile {
         *header = next;
         drop(header);
         match self.common.synced {
-            true => Ok(self.file.sync_all()?),
+            true => Ok(self.sync(true)?),
             false => Ok(()),
         }
+    }
+
+    /// Syncs the file, or with `all` also what else there is about it. One after the other: a failure is reported
+    /// to one of them only, and must be noted before another one succeeds.
+    pub(super) fn sync(&self, all: bool) -> io::Result<()> {
+        let _one_at_a_time = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let synced = match all {
+            true => sync_all(&self.file),
+            false => sync(&self.file),
+        };
+        self.common
+            .noted(synced, format_args!("object {}", self.object.0))
     }
 
     /// Makes what was written durable.
     pub(super) fn flush(&self) -> io::Result<()> {
         let writes = self.writes.load(Ordering::Acquire);
-        sync(&self.file)?;
+        self.sync(false)?;
         self.note_durable(writes);
         Ok(())
     }
@@ -450,6 +465,9 @@ impl Datafile {
 
     /// Everything up to this count of writes is durable.
     pub(super) fn note_durable(&self, writes: u64) {
+        if self.common.is_suspect() {
+            return;
+        }
         self.durable.fetch_max(writes, Ordering::AcqRel);
     }
 
@@ -500,7 +518,7 @@ impl Datafile {
         self.put_header(&next)?;
         // What the device holds must not say that the data agree with their sums while they change.
         if header.state == State::Clean && !self.common.in_memory {
-            sync(&self.file)?;
+            self.sync(false)?;
         }
         *header = next;
         self.dirty.store(true, Ordering::Release);

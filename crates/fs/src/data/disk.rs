@@ -72,5 +72,12 @@ pub(super) fn set_len(file: &File, len: u64) -> io::Result<()> {
 pub(super) fn sync(file: &File) -> io::Result<()> {
     #[cfg(test)]
     super::steps::synced();
+    sabotage::fail_sync()?;
     file.sync_data()
+}
+
+/// Makes the file's bytes, length and everything else about it durable.
+pub(super) fn sync_all(file: &File) -> io::Result<()> {
+    sabotage::fail_sync()?;
+    file.sync_all()
 }

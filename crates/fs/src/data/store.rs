@@ -3,6 +3,7 @@
 //! All methods may be called from several threads at once.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -22,6 +23,7 @@ use super::disk::{put, read_full};
 use super::fault::{Fault, Result};
 use super::pieces::Abandoned;
 use super::place::{self, Directory};
+use crate::failed_syncs::FailureCount;
 use crate::sabotage::{self, Sabotage};
 
 /// Permissions of datafiles: the server's user alone.
@@ -67,6 +69,7 @@ pub(super) struct Common {
     boot: Mutex<u128>,
     /// Of the metadata, as far as it is known; none before.
     incarnation: AtomicU64,
+    failed_syncs: FailureCount,
     /// Datafiles that were marked dirty, and how often each had been written when it was last looked at.
     dirty: Mutex<HashMap<ObjectId, Idle>>,
 }
@@ -85,6 +88,20 @@ impl Common {
 
     fn incarnation(&self) -> Incarnation {
         Incarnation(self.incarnation.load(Ordering::Relaxed))
+    }
+
+    /// Notes it if a sync has failed, before anybody can be told that a later one has succeeded.
+    pub(super) fn noted(&self, synced: io::Result<()>, what: impl Display) -> io::Result<()> {
+        if let Err(error) = &synced {
+            self.failed_syncs.note(what, error);
+        }
+        synced
+    }
+
+    /// Whether a sync has failed since the host was booted: then later ones prove nothing of what was written
+    /// before.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.failed_syncs.has_failed()
     }
 
     pub(super) fn note_dirty(&self, object: ObjectId) {
@@ -174,6 +191,7 @@ impl Store {
             run: random()?,
             boot: Mutex::new(settings.boot),
             incarnation: AtomicU64::new(0),
+            failed_syncs: FailureCount::open(directory)?,
             dirty: Mutex::default(),
         };
         Ok(Self {
@@ -203,6 +221,11 @@ impl Store {
         self.common
             .incarnation
             .store(incarnation.0, Ordering::Relaxed);
+    }
+
+    /// Changes when a sync has failed: what was not synced before that may be lost.
+    pub fn failed_syncs(&self) -> u64 {
+        self.common.failed_syncs.count()
     }
 
     pub(super) fn root(&self) -> &Path {
@@ -335,7 +358,7 @@ impl Store {
         // It has no name yet: the mark is as durable as the content before anybody can find it.
         datafile.note_durable(datafile.writes());
         datafile.clean()?;
-        Ok(datafile.file.sync_all()?)
+        Ok(datafile.sync(true)?)
     }
 
     fn name_seed(&self, temporary: &Path, object: ObjectId) -> Result<()> {
@@ -482,8 +505,8 @@ impl Store {
         directories.dedup();
         for directory in directories {
             match sync_directory(&directory.path(&self.root)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                synced => self.common.noted(synced, "a directory of datafiles")?,
             }
         }
         Ok(())
@@ -534,14 +557,19 @@ impl Store {
                 (object, writes)
             })
             .collect();
-        rustix::fs::syncfs(&root).map_err(io::Error::from)?;
+        self.sync_disk(&root)?;
         for (object, writes) in dirty {
             if let Ok(Some(datafile)) = self.find(object) {
                 datafile.note_durable(writes);
                 datafile.clean()?;
             }
         }
-        Ok(rustix::fs::syncfs(&root).map_err(io::Error::from)?)
+        Ok(self.sync_disk(&root)?)
+    }
+
+    fn sync_disk(&self, root: &File) -> io::Result<()> {
+        let synced = rustix::fs::syncfs(root).map_err(io::Error::from);
+        self.common.noted(synced, "the datafiles' disk")
     }
 
     /// Whether datafiles wait to be marked clean.
@@ -614,9 +642,10 @@ impl Store {
         if changes.durable == Some(changes.made) {
             return Ok(());
         }
-        sync_directory(&directory.path(&self.root))?;
-        sync_directory(&directory.upper(&self.root))?;
-        sync_directory(&self.root)?;
+        let synced = sync_directory(&directory.path(&self.root))
+            .and_then(|()| sync_directory(&directory.upper(&self.root)))
+            .and_then(|()| sync_directory(&self.root));
+        self.common.noted(synced, "a directory of datafiles")?;
         lock(&self.directories)
             .entry(directory)
             .or_default()

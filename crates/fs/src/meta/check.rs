@@ -12,7 +12,7 @@ use causeway_wire::fs::{
     Answer, Body, Caller, CheckCursor, DistributionHint, Errno, Kind, MAX_NAME_BYTES, ObjectId,
 };
 use causeway_wire::store::{
-    EntryRecord, Key, ObjectRecord, content_key, entry_key, link_key, removal_key,
+    EntryRecord, Key, ObjectRecord, RemovalRecord, content_key, entry_key, link_key, removal_key,
 };
 
 use super::change::Change;
@@ -209,6 +209,13 @@ fn inspect(view: &dyn View, key: &[u8], work: &mut usize) -> Outcome<Vec<Finding
             }))
         }
         Key::Removal(object) => {
+            let record = view.get(key)?.unwrap_or_default();
+            if RemovalRecord::from_bytes(&record).is_err() {
+                return Ok(found(true, || Finding {
+                    text: format!("the record of the removed object {} is damaged", object.0),
+                    fix: Fix::RemoveRemoval(object),
+                }));
+            }
             let gone = matches!(find(view, object)?, Sought::Missing);
             Ok(found(!gone, || Finding {
                 text: format!("object {} is noted as removed but exists", object.0),

@@ -10,8 +10,8 @@ use causeway_wire::fs::{
     ObjectId, Operation, Reply, Request, Target, Timestamp,
 };
 use causeway_wire::store::{
-    COUNTERS_KEY, Counter, Counters, GAPS_KEY, Gaps, Key, MAX_GAPS, NEXT_OBJECT_KEY, ObjectRecord,
-    RemovalRecord, SUPERBLOCK_KEY, Superblock, object_key, removal_key,
+    COUNTERS_KEY, Counter, Counters, GAPS_KEY, Gaps, MAX_GAPS, NEXT_OBJECT_KEY, ObjectRecord,
+    SUPERBLOCK_KEY, Superblock, object_key,
 };
 
 use super::change::Change;
@@ -21,14 +21,19 @@ use super::layout::{self, Layout};
 use super::names::NewFile;
 use super::overlay::Overlay;
 use super::query::{Query, read_counters};
-use super::session::{Sessions, Verdict};
+use super::session::{Leases, Sessions, Verdict};
 use super::store::fjall::{Fjall, Options};
-use super::store::{Batch, Persist, Room, Store, StoreError, View, prefix_end};
+use super::store::{Batch, Persist, Room, Store, StoreError, View};
 use super::striped::read_gaps;
 use super::{Format, Settings};
 use crate::config::Durability;
+use crate::failed_syncs::FailureCount;
 
+mod recovery;
+mod removals;
 mod space;
+
+pub use removals::Removal;
 
 /// Name of the file that says that the store is not new.
 const MARKER: &str = "formatted";
@@ -58,24 +63,18 @@ type Opener = Box<dyn Fn() -> Result<Arc<dyn Store>, StoreError> + Send>;
 type Shared = Arc<RwLock<Option<Arc<dyn Store>>>>;
 type SharedLayout = Arc<RwLock<Arc<Layout>>>;
 
-/// A removed file whose datafiles are still to be removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Removal {
-    /// The file.
-    pub object: ObjectId,
-    /// I/O servers that may hold a datafile of it.
-    pub servers: Vec<u16>,
-}
-
 /// The metadata of one file system. See the module for how it is driven.
 pub struct Service {
     settings: Settings,
     open: Opener,
-    /// Empty only while a failed store is being opened again.
+    /// Empty only while a failed store cannot be opened again.
     store: Shared,
+    /// Whether the store takes no changes until it has been opened again.
+    has_failed: bool,
     layout: SharedLayout,
     incarnation: Incarnation,
     directory: Option<PathBuf>,
+    failed_syncs: Option<Arc<FailureCount>>,
     counters: Counters,
     sessions: Sessions,
     next_object: u64,
@@ -120,7 +119,16 @@ impl Service {
             first.store(false, Ordering::Relaxed);
             Ok(Arc::new(store) as Arc<dyn Store>)
         };
-        Self::start(Box::new(opener), Some(directory.to_owned()), settings)
+        let mut service = Self::start(Box::new(opener), Some(directory.to_owned()), settings)?;
+        let counter = FailureCount::open(directory)
+            .or_else(|error| fail(Errno::EIO, format!("{}: {error}", directory.display())))?;
+        service.failed_syncs = Some(Arc::new(counter));
+        Ok(service)
+    }
+
+    /// How often the disk has failed to sync, where that is kept.
+    pub(crate) fn failed_syncs(&self) -> Option<Arc<FailureCount>> {
+        self.failed_syncs.clone()
     }
 
     /// Opens the metadata in whatever store `open` opens. It is called again when the store fails.
@@ -148,9 +156,11 @@ impl Service {
             settings,
             open,
             store: Shared::default(),
+            has_failed: false,
             layout: SharedLayout::default(),
             incarnation: Incarnation::NONE,
             directory,
+            failed_syncs: None,
             counters: Counters::default(),
             sessions: Sessions::default(),
             next_object: 0,
@@ -169,6 +179,11 @@ impl Service {
             store: self.store.clone(),
             layout: self.layout.clone(),
         }
+    }
+
+    /// How long replies are kept, to be extended by what clients tell.
+    pub fn leases(&self) -> Leases {
+        self.sessions.leases.clone()
     }
 
     /// The life of these metadata.
@@ -195,11 +210,11 @@ impl Service {
         let Some(batch) = self.layout().met(index, generation) else {
             return fail(Errno::EINVAL, format!("there is no server number {index}"));
         };
+        self.recover()?;
         let store = self.store()?;
         if let Err(error) = store.commit(&batch, Persist::Power) {
             drop(store);
-            self.reopen()?;
-            return Err(error.into());
+            return Err(self.fail(error.into()));
         }
         self.load_layout(&*store.snapshot()?)
     }
@@ -227,9 +242,7 @@ impl Service {
     }
 
     fn apply_batch(&mut self, requests: &[Request], now: Timestamp) -> Vec<Reply> {
-        if self.store().is_err()
-            && let Err(failure) = self.reopen()
-        {
+        if let Err(failure) = self.recover() {
             let reply = Reply {
                 result: Err(failure),
             };
@@ -246,7 +259,7 @@ impl Service {
                 self.tend();
                 replies
             }
-            Err(failure) => self.settle(requests, &failure),
+            Err(failure) => self.settle(requests, failure),
         }
     }
 
@@ -261,12 +274,13 @@ impl Service {
             commit |= request.operation == Operation::Commit;
             replies.push(self.execute(&mut state, request, now, &room));
         }
-        self.sessions.sweep(
-            &mut state,
-            now.seconds,
-            self.settings.session_lifetime_s,
-            self.settings.max_sessions,
-        );
+        if self.has_failed {
+            return fail(
+                Errno::EIO,
+                "object numbers could not be set aside: the metadata's disk has failed",
+            );
+        }
+        self.sessions.sweep(&mut state);
         if self.counters != before {
             state.put(COUNTERS_KEY.to_vec(), self.counters.to_bytes());
         }
@@ -303,9 +317,9 @@ impl Service {
         if let Some(result) = query.answer(&request.operation) {
             return Reply { result };
         }
-        let admitted =
-            self.sessions
-                .admit(&*state, request, now.seconds, self.settings.max_sessions);
+        let admitted = self
+            .sessions
+            .admit(&*state, request, self.settings.max_sessions);
         if let Verdict::Answered(reply) = admitted {
             return reply;
         }
@@ -323,7 +337,7 @@ impl Service {
             self.counters = before;
         }
         let reply = Reply { result };
-        self.sessions.remember(state, request, &reply, now.seconds);
+        self.sessions.remember(state, request, &reply);
         reply
     }
 
@@ -362,7 +376,10 @@ impl Service {
         let mut batch = Batch::new();
         batch.insert(NEXT_OBJECT_KEY.to_vec(), Some(Counter(until).to_bytes()));
         batch.insert(GAPS_KEY.to_vec(), Some(self.gaps.to_bytes()));
-        self.store()?.commit(&batch, Persist::Power)?;
+        if let Err(error) = self.store()?.commit(&batch, Persist::Power) {
+            self.has_failed = true;
+            return Err(error.into());
+        }
         self.reserved_until = until;
         Ok(())
     }
@@ -383,31 +400,6 @@ impl Service {
         }
         self.next_object = self.least_object;
         self.reserved_until = self.least_object;
-    }
-
-    /// After a failed commit: opens the store again and finds out which requests have happened.
-    fn settle(&mut self, requests: &[Request], failure: &Failure) -> Vec<Reply> {
-        tracing::error!(%failure.message, "the metadata store failed; opening it again");
-        let reopened = self.reopen();
-        if let Err(failure) = &reopened {
-            tracing::error!(%failure.message, "the metadata store cannot be opened");
-        }
-        // A device reports a failed sync once, and what it lost reads well from memory until the power
-        // goes: such a batch is never acknowledged. A full disk is found before anything is lost.
-        let lost = self.settings.durability == Durability::Synced && failure.errno != Errno::ENOSPC;
-        let view = match lost {
-            true => None,
-            false => self.store().and_then(|store| Ok(store.snapshot()?)).ok(),
-        };
-        let reply = |request: &Request| {
-            let settled = view
-                .as_deref()
-                .and_then(|view| self.sessions.settled(view, request));
-            settled.unwrap_or_else(|| Reply {
-                result: Err(failure.clone()),
-            })
-        };
-        requests.iter().map(reply).collect()
     }
 
     /// Opens the store, or opens it again.
@@ -454,7 +446,7 @@ impl Service {
         self.gaps = read_gaps(&*view)?;
         self.skip_numbers(self.least_object);
         self.counters = read_counters(&*view)?;
-        self.sessions = Sessions::load(&*view)?;
+        self.sessions.reload(&*view)?;
         Ok(())
     }
 
@@ -538,53 +530,10 @@ impl Service {
         current(&self.store)
     }
 
-    /// At most `limit` removed files whose datafiles may still be there. Their removal is durable.
-    pub fn removals(&self, limit: usize) -> Result<Vec<Removal>, Failure> {
-        let store = self.store()?;
-        let view = store.snapshot()?;
-        let mut removals = Vec::new();
-        for pair in view.range(b"r", &prefix_end(b"r")).take(limit) {
-            let (key, value) = pair?;
-            let Key::Removal(object) = Key::parse(&key).map_err(malformed("a removal's key"))?
-            else {
-                continue;
-            };
-            let record = RemovalRecord::from_bytes(&value).map_err(malformed("a removal"))?;
-            removals.push(Removal {
-                object,
-                servers: record.servers,
-            });
-        }
-        // Else power loss could bring a file back whose datafiles are gone.
-        if !removals.is_empty() && self.settings.durability == Durability::Relaxed {
-            store.sync()?;
-        }
-        Ok(removals)
-    }
-
-    /// Notes that the datafiles of these objects are gone.
-    pub fn removed(&mut self, objects: &[ObjectId]) -> Result<(), Failure> {
-        let store = self.store()?;
-        let view = store.snapshot()?;
-        let mut batch = Batch::new();
-        let mut counters = self.counters;
-        for object in objects {
-            let key = removal_key(*object);
-            if view.get(&key)?.is_some() && batch.insert(key, None).is_none() {
-                counters.removals = counters.removals.saturating_sub(1);
-            }
-        }
-        if batch.is_empty() {
-            return Ok(());
-        }
-        batch.insert(COUNTERS_KEY.to_vec(), Some(counters.to_bytes()));
-        if let Err(error) = store.commit(&batch, Persist::Process) {
-            drop((view, store));
-            self.reopen()?;
-            return Err(error.into());
-        }
-        self.counters = counters;
-        Ok(())
+    /// Lets time pass for sessions.
+    #[cfg(test)]
+    pub(super) fn pass_time(&mut self, seconds: u64) {
+        self.sessions.pass_time(seconds);
     }
 
     /// How many slots of clients are remembered.
@@ -603,7 +552,7 @@ pub fn accept_loss(directory: &Path) -> Result<bool, Failure> {
         accept_loss: true,
         ..Options::default()
     };
-    let store = Fjall::open_with(directory, &options)?;
+    let store = Fjall::open_whole(directory, &options)?;
     if !store.has_lost() {
         return Ok(false);
     }

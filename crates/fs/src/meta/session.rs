@@ -6,33 +6,72 @@
 //! happened, and a message from before a restart cannot arrive behind it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{Errno, Failure, Operation, Reply, Request};
 use causeway_wire::store::{Key, SessionRecord, session_key};
 
-use super::fault::{Outcome, malformed};
+use super::fault::{Outcome, corrupt, malformed};
 use super::overlay::Overlay;
 use super::store::{View, prefix_end};
 use crate::sabotage::{self, Sabotage};
 
-/// A slot that was used within this many seconds is not given up for another one.
-const MIN_IDLE_S: i64 = 60;
-/// Idle slots are looked for at most this often, in seconds.
-const SWEEP_INTERVAL_S: i64 = 10;
+/// Most slots of one client: changes that it has in progress at once.
+pub(super) const MAX_SLOTS: u16 = 64;
+/// The longest time-out of a client for which replies are kept, in seconds.
+const MAX_TIMEOUT_S: u32 = 3601;
+/// Replies are kept for this many seconds more than twice the longest time-out: for what is still on its way when
+/// a client gives up, and for what waits here.
+const LEASE_MARGIN_S: u32 = 30;
+/// Idle slots are looked for at most this often, in seconds, unless there is no room for another one.
+const SWEEP_INTERVAL_S: u64 = 10;
 /// Most slots forgotten in one sweep, which is part of some request's batch.
 const MAX_SWEPT: usize = 4096;
 
+/// For how long a slot is remembered that does nothing: as long as any client may repeat a change, by the time-outs
+/// that clients tell when they introduce themselves. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Leases(Arc<AtomicU32>);
+
+impl Leases {
+    /// A client may repeat a request for this many seconds. Fails if that is longer than replies can be kept.
+    pub fn extend(&self, timeout_s: u32) -> Result<(), Failure> {
+        if timeout_s > MAX_TIMEOUT_S {
+            return Err(Failure {
+                errno: Errno::EINVAL,
+                message: format!(
+                    "a time-out of {timeout_s} s is longer than replies are kept, {MAX_TIMEOUT_S} s: choose a \
+                     shorter one"
+                ),
+            });
+        }
+        self.keep(timeout_s.saturating_mul(2).saturating_add(LEASE_MARGIN_S));
+        Ok(())
+    }
+
+    fn keep(&self, lease_s: u32) {
+        self.0.fetch_max(lease_s, Ordering::Relaxed);
+    }
+
+    fn seconds(&self) -> u32 {
+        self.0.load(Ordering::Relaxed).max(LEASE_MARGIN_S)
+    }
+}
+
 /// What is remembered of a slot's last change.
 #[derive(Debug, Clone)]
-struct Slot {
+pub(super) struct Slot {
     sequence: u64,
-    used: i64,
+    /// When, by the clock of [`Sessions`].
+    used: u64,
     last: Last,
 }
 
 #[derive(Debug, Clone)]
-enum Last {
+pub(super) enum Last {
     /// It happened, and the reply is stored.
     Stored,
     /// It failed with this reply.
@@ -41,11 +80,31 @@ enum Last {
     Repeatable,
 }
 
-/// All slots.
-#[derive(Debug, Default)]
+/// Slots by client and number.
+pub(super) type Slots = HashMap<(u128, u16), Slot>;
+
+/// All slots. Their clock is monotonic and the process's own: no clock that is set ends a lease, and with a restart
+/// all begin anew.
+#[derive(Debug)]
 pub(super) struct Sessions {
-    slots: HashMap<(u128, u16), Slot>,
-    next_sweep: i64,
+    slots: Slots,
+    pub(super) leases: Leases,
+    started: Instant,
+    /// Seconds that tests have let pass.
+    passed: u64,
+    next_sweep: u64,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            slots: Slots::default(),
+            leases: Leases::default(),
+            started: Instant::now(),
+            passed: 0,
+            next_sweep: 0,
+        }
+    }
 }
 
 /// What is to be done with a request.
@@ -71,25 +130,47 @@ fn repeatable(operation: &Operation) -> bool {
 
 impl Sessions {
     /// Reads the slots that a store knows.
-    pub(super) fn load(view: &dyn View) -> Outcome<Self> {
-        let mut slots = HashMap::new();
+    pub(super) fn reload(&mut self, view: &dyn View) -> Outcome<()> {
+        let (mut slots, now) = (HashMap::new(), self.now());
         for pair in view.range(b"s", &prefix_end(b"s")) {
             let (key, value) = pair?;
             let Ok(Key::Session(client, slot)) = Key::parse(&key) else {
                 continue;
             };
-            let record = SessionRecord::from_bytes(&value).map_err(malformed("a session"))?;
+            let record = match SessionRecord::from_bytes(&value) {
+                Ok(record) => record,
+                Err(error) => {
+                    tracing::error!(
+                        "the session of client {client:032x}, slot {slot}, is damaged ({error}): if its last \
+                         change is asked for again, it is done again"
+                    );
+                    continue;
+                }
+            };
             let slot_state = Slot {
                 sequence: record.sequence,
-                used: record.used,
+                used: now,
                 last: Last::Stored,
             };
+            self.leases.keep(record.lease_s);
             slots.insert((client, slot), slot_state);
         }
-        Ok(Self {
-            slots,
-            next_sweep: 0,
-        })
+        self.slots = slots;
+        Ok(())
+    }
+
+    fn now(&self) -> u64 {
+        self.started.elapsed().as_secs() + self.passed
+    }
+
+    /// Takes all slots out, to be put back.
+    pub(super) fn take_slots(&mut self) -> Slots {
+        std::mem::take(&mut self.slots)
+    }
+
+    /// Puts back what was taken out.
+    pub(super) fn put_slots(&mut self, slots: Slots) {
+        self.slots = slots;
     }
 
     /// Decides about a request that changes something.
@@ -97,18 +178,32 @@ impl Sessions {
         &mut self,
         view: &dyn View,
         request: &Request,
-        now: i64,
         max_sessions: usize,
     ) -> Verdict {
         if request.sequence == 0 {
             return Verdict::New;
         }
         let answered = |result| Verdict::Answered(Reply { result });
+        if request.slot >= MAX_SLOTS {
+            return answered(Err(Failure {
+                errno: Errno::EINVAL,
+                message: format!(
+                    "slot {}: a client has {MAX_SLOTS} slots, numbered from 0",
+                    request.slot
+                ),
+            }));
+        }
+        let now = self.now();
         let Some(slot) = self.slots.get_mut(&(request.client, request.slot)) else {
             if self.slots.len() >= max_sessions {
+                // Idle ones make room at the end of this batch.
+                self.next_sweep = 0;
                 return answered(Err(Failure {
                     errno: Errno::RETRY,
-                    message: format!("{max_sessions} clients' slots are in use; wait a minute"),
+                    message: format!(
+                        "{max_sessions} clients' slots are in use, each of which is kept for {} s after its last change",
+                        self.leases.seconds()
+                    ),
                 }));
             }
             return Verdict::New;
@@ -137,23 +232,18 @@ impl Sessions {
     }
 
     /// Remembers a reply, and stores it with the request's changes if it says that something happened.
-    pub(super) fn remember(
-        &mut self,
-        state: &mut Overlay,
-        request: &Request,
-        reply: &Reply,
-        now: i64,
-    ) {
+    pub(super) fn remember(&mut self, state: &mut Overlay, request: &Request, reply: &Reply) {
         if request.sequence == 0 {
             return;
         }
+        let now = self.now();
         let last = match &reply.result {
             _ if repeatable(&request.operation) => Last::Repeatable,
             Err(failure) => Last::Failed(failure.clone()),
             Ok(_) => {
                 let record = SessionRecord {
                     sequence: request.sequence,
-                    used: now,
+                    lease_s: self.leases.seconds(),
                     reply: reply.to_bytes(),
                 };
                 state.put(session_key(request.client, request.slot), record.to_bytes());
@@ -178,34 +268,34 @@ impl Sessions {
         }
     }
 
-    /// Forgets slots that were idle for a lifetime, or for a minute if there are too many.
-    pub(super) fn sweep(
-        &mut self,
-        state: &mut Overlay,
-        now: i64,
-        lifetime_s: u32,
-        max_sessions: usize,
-    ) {
-        if now < self.next_sweep && now > self.next_sweep - 2 * SWEEP_INTERVAL_S {
+    /// Forgets slots whose lease has ended: nothing that a client still waits for can ask for their replies.
+    pub(super) fn sweep(&mut self, state: &mut Overlay) {
+        let now = self.now();
+        if now < self.next_sweep {
             return;
         }
-        self.next_sweep = now.saturating_add(SWEEP_INTERVAL_S);
-        let crowded = self.slots.len() >= max_sessions;
-        let lifetime = match crowded {
-            true => MIN_IDLE_S,
-            false => i64::from(lifetime_s).max(MIN_IDLE_S),
-        };
+        self.next_sweep = now + SWEEP_INTERVAL_S;
+        let lease = u64::from(self.leases.seconds());
         let idle: Vec<_> = self
             .slots
             .iter()
-            .filter(|(_, slot)| now.saturating_sub(slot.used) > lifetime)
+            .filter(|(_, slot)| now.saturating_sub(slot.used) > lease)
             .map(|(key, _)| *key)
             .take(MAX_SWEPT)
             .collect();
+        if idle.len() == MAX_SWEPT {
+            self.next_sweep = now;
+        }
         for (client, slot) in idle {
             self.slots.remove(&(client, slot));
             state.remove(session_key(client, slot));
         }
+    }
+
+    /// Lets time pass.
+    #[cfg(test)]
+    pub(super) fn pass_time(&mut self, seconds: u64) {
+        self.passed += seconds;
     }
 
     /// How many slots are remembered.
@@ -220,5 +310,11 @@ fn stored_reply(view: &dyn View, request: &Request) -> Outcome<Reply> {
     let key = session_key(request.client, request.slot);
     let bytes = view.get(&key)?.unwrap_or_default();
     let record = SessionRecord::from_bytes(&bytes).map_err(damaged())?;
+    if record.sequence != request.sequence {
+        return Err(corrupt(format_args!(
+            "the session of slot {} keeps the reply to change {}, not to {}",
+            request.slot, record.sequence, request.sequence
+        )));
+    }
     Reply::from_bytes(&record.reply).map_err(damaged())
 }

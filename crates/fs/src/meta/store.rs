@@ -57,11 +57,11 @@ pub trait Store: Send + Sync {
     /// The state as of now, unchanged by later commits.
     fn snapshot(&self) -> Result<Box<dyn View>, StoreError>;
 
-    /// Applies a batch atomically. After an error nothing is known of the batch until the store
-    /// has been opened again, and the store may refuse further commits.
+    /// Applies a batch atomically. After an error nothing is known of the batch, and the store takes no
+    /// further commits, until it has been opened again.
     fn commit(&self, batch: &Batch, persist: Persist) -> Result<(), StoreError>;
 
-    /// Makes all earlier commits survive power loss.
+    /// Makes all earlier commits survive power loss. An error is one of all of them, as with [`Store::commit`].
     fn sync(&self) -> Result<(), StoreError>;
 
     /// How much room there is for changes, `reserve` bytes at least being kept free.
@@ -75,7 +75,21 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Brings everything into the form that takes least space when the store is opened again.
+    /// Whether what the store shows may stand in memory only: an earlier sync of its journal has failed, so that
+    /// nothing is known of what the disk holds. Such a store can be read, but takes no changes until it was
+    /// written out and opened again.
+    fn is_suspect(&self) -> bool {
+        false
+    }
+
+    /// Whether the disk takes what is written to it, and syncs it. A store whose commit has failed is closed
+    /// and opened again only when that is so: until then it can still be read.
+    fn probe(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Brings everything into the form that takes least space when the store is opened again. It is on stable
+    /// storage afterwards, without a look at what the journal's syncs had said.
     fn write_out(&self) -> Result<(), StoreError> {
         Ok(())
     }

@@ -6,11 +6,12 @@ use causeway_wire::fs::*;
 
 use super::store::memory::Memory;
 use super::store::{Store, StoreError};
-use super::{Service, Settings};
+use super::{Removal, Service, Settings};
 
 mod check;
 mod contents;
 mod durability;
+mod failed_syncs;
 mod faults;
 mod names;
 mod permissions;

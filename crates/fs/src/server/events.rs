@@ -369,6 +369,13 @@ impl Loop {
         Ok(())
     }
 
+    /// Changes when a sync of the server's disk has failed.
+    pub(super) fn failed_syncs(&self) -> u64 {
+        let metadata = self.metadata.as_ref().map_or(0, Metadata::failed_syncs);
+        let data = self.store.as_ref().map_or(0, |store| store.failed_syncs());
+        metadata.wrapping_add(data)
+    }
+
     /// Requests in progress.
     pub(super) fn busy(&self) -> usize {
         self.entries.len() - self.free.len()
@@ -520,7 +527,15 @@ impl Loop {
     /// Carries a request out; `None` if its answer comes later.
     fn dispatch(&mut self, from: Addr, request: Request) -> Result<Option<Answer>, Failure> {
         match request.operation {
-            Operation::Hello { layout_from } => Ok(Some(self.greet(layout_from))),
+            Operation::Hello {
+                layout_from,
+                timeout_s,
+            } => {
+                if let Some(metadata) = &self.metadata {
+                    metadata.extend_leases(timeout_s)?;
+                }
+                Ok(Some(self.greet(layout_from)))
+            }
             Operation::Enroll {
                 index,
                 incarnation,

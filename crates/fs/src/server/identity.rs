@@ -79,6 +79,7 @@ impl Loop {
             pid: std::process::id(),
             uptime_ms: self.started.elapsed().as_millis() as u64,
             boot: self.boot,
+            failed_syncs: self.failed_syncs(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             layout: self.layout_part(layout_from),
         }))
@@ -189,7 +190,13 @@ mod tests {
             assert_eq!(
                 check(
                     &own(),
-                    &request(target, Operation::Hello { layout_from: 0 })
+                    &request(
+                        target,
+                        Operation::Hello {
+                            layout_from: 0,
+                            timeout_s: 30
+                        }
+                    )
                 ),
                 Ok(())
             );

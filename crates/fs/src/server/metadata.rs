@@ -18,8 +18,9 @@ use causeway_wire::fs::{
 use super::Ticket;
 use super::reclaim::Bell;
 use crate::config::{Configuration, Durability};
+use crate::failed_syncs::FailureCount;
 use crate::fatal::AbortOnPanic;
-use crate::meta::{Format, Layout, Reader, Service, Settings};
+use crate::meta::{Format, Layout, Leases, Reader, Service, Settings};
 
 /// Environment variable that makes every change wait for a sync of its own, to measure what group
 /// commit is worth.
@@ -45,6 +46,8 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(super) struct Metadata {
     service: SharedService,
     reader: Reader,
+    failed_syncs: Option<Arc<FailureCount>>,
+    leases: Leases,
     bells: Bells,
     /// Changes of this wake-up, in a relaxed file system.
     batch: Vec<(Ticket, Request)>,
@@ -110,6 +113,8 @@ impl Metadata {
         let mut service = Service::open(directory, settings)?;
         service.skip_numbers(first_number(SystemTime::now()));
         let reader = service.reader();
+        let failed_syncs = service.failed_syncs();
+        let leases = service.leases();
         let service = Arc::new(Mutex::new(service));
         let writer = match configuration.durability {
             Durability::Relaxed => None,
@@ -121,6 +126,8 @@ impl Metadata {
         Ok(Self {
             service,
             reader,
+            failed_syncs,
+            leases,
             bells,
             batch: Vec::new(),
             writer,
@@ -135,6 +142,19 @@ impl Metadata {
     /// The life of the metadata.
     pub(super) fn incarnation(&self) -> Incarnation {
         lock(&self.service).incarnation()
+    }
+
+    /// Sees to it that replies are kept for as long as a client may ask for them that gives up after
+    /// `timeout_s` seconds.
+    pub(super) fn extend_leases(&self, timeout_s: u32) -> Result<(), Failure> {
+        self.leases.extend(timeout_s)
+    }
+
+    /// Changes when a sync has failed.
+    pub(super) fn failed_syncs(&self) -> u64 {
+        self.failed_syncs
+            .as_ref()
+            .map_or(0, |counter| counter.count())
     }
 
     /// The service, for threads that work beside the loop.

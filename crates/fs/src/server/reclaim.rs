@@ -1,7 +1,7 @@
 //! Removes the datafiles of removed files, at leisure.
 //!
 //! What is to be removed is recorded with the change that removed the last name, so nothing is
-//! forgotten when a server dies: the record goes only when all I/O servers have confirmed.
+//! forgotten when a server dies: the record goes only when all I/O servers have confirmed, each of which is taken out of it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -14,6 +14,7 @@ use causeway_wire::fs::ObjectId;
 use super::metadata::{SharedService, lock};
 use crate::client::{Client, ClientOptions, Layout};
 use crate::config::Configuration;
+use crate::meta::Removal;
 
 /// Removals done at once.
 const BATCH: usize = 512;
@@ -131,6 +132,7 @@ pub(super) fn start(
         service,
         bell: bell.clone(),
         client: None,
+        pass: Pass::default(),
     };
     Beside::start("reclaim", bell, move || work.run())
 }
@@ -153,6 +155,17 @@ struct Work {
     service: SharedService,
     bell: Bell,
     client: Option<Client>,
+    pass: Pass,
+}
+
+/// One walk over all that is to be removed. A server that cannot be reached is left alone until the next one: the
+/// others go on.
+#[derive(Default)]
+struct Pass {
+    /// The last record that was looked at.
+    after: Option<ObjectId>,
+    /// Servers that have failed, and why.
+    failed: BTreeMap<u16, String>,
 }
 
 impl Work {
@@ -172,8 +185,8 @@ impl Work {
                 return;
             }
             match self.batch() {
-                Ok(0) => {}
-                Ok(_) => self.bell.ring(),
+                Ok(false) => {}
+                Ok(true) => self.bell.ring(),
                 Err(reason) => {
                     tracing::warn!(reason, "datafiles of removed files stay for now");
                     if !self.bell.pause(PATIENCE) {
@@ -185,42 +198,53 @@ impl Work {
         }
     }
 
-    /// Removes one batch; answers how many records went.
-    fn batch(&mut self) -> Result<usize, String> {
+    /// Goes on with the pass by one batch. Returns whether there is more to be looked at; fails at the end of a
+    /// pass that has left something.
+    fn batch(&mut self) -> Result<bool, String> {
         let removals = lock(&self.service)
-            .removals(BATCH)
+            .removals(self.pass.after, BATCH)
             .map_err(|failure| failure.message)?;
-        if removals.is_empty() {
-            return Ok(0);
-        }
+        let Some(last) = removals.last() else {
+            let pass = std::mem::take(&mut self.pass);
+            return match pass.failed.into_values().next() {
+                Some(reason) => Err(reason),
+                // Files may have been removed meanwhile that the pass was behind already.
+                None => Ok(pass.after.is_some()),
+            };
+        };
+        self.pass.after = Some(last.object);
         let mut by_server: BTreeMap<u16, Vec<ObjectId>> = BTreeMap::new();
         for removal in &removals {
             for &server in &removal.servers {
                 by_server.entry(server).or_default().push(removal.object);
             }
         }
-        let mut failed = BTreeMap::new();
         for (server, objects) in by_server {
+            if self.pass.failed.contains_key(&server) {
+                continue;
+            }
             if !self.bell.pause(Duration::ZERO) {
                 // The server ends; what is left is done after its next start.
-                return Ok(0);
+                return Ok(false);
             }
             if let Err(reason) = self.remove(server, objects) {
-                failed.insert(server, reason);
+                self.pass.failed.insert(server, reason);
             }
         }
-        let gone: Vec<ObjectId> = removals
-            .iter()
-            .filter(|removal| !removal.servers.iter().any(|s| failed.contains_key(s)))
-            .map(|removal| removal.object)
+        let gone: Vec<Removal> = removals
+            .into_iter()
+            .map(|mut removal| {
+                let failed = &self.pass.failed;
+                removal
+                    .servers
+                    .retain(|server| !failed.contains_key(server));
+                removal
+            })
             .collect();
         lock(&self.service)
             .removed(&gone)
             .map_err(|failure| failure.message)?;
-        match failed.into_iter().next() {
-            Some((_, reason)) => Err(reason),
-            None => Ok(gone.len()),
-        }
+        Ok(true)
     }
 
     fn remove(&mut self, server: u16, objects: Vec<ObjectId>) -> Result<(), String> {

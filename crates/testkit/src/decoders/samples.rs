@@ -219,7 +219,10 @@ fn operations() -> Vec<Operation> {
             incarnation: Incarnation(6),
             replace: false,
         },
-        Operation::Hello { layout_from: 0 },
+        Operation::Hello {
+            layout_from: 0,
+            timeout_s: 30,
+        },
     ]
 }
 
@@ -338,6 +341,7 @@ fn greeting(layout: Option<LayoutPart>) -> Greeting {
         pid: 12,
         uptime_ms: 13,
         boot: 14,
+        failed_syncs: 15,
         version: "0.1.0".into(),
         layout,
     }
@@ -503,7 +507,7 @@ pub(super) fn records() -> Vec<Vec<u8>> {
             5,
             store::SessionRecord {
                 sequence: 3,
-                used: 4,
+                lease_s: 4,
                 reply: vec![1, 2],
             }
             .to_bytes(),

@@ -20,6 +20,8 @@ type Sector = Arc<[u8; SECTOR]>;
 struct Versions<T> {
     safe: T,
     since: Vec<T>,
+    /// A sync has failed since the last version came: later ones do not write it either.
+    is_dropped: bool,
 }
 
 impl<T: Clone> Versions<T> {
@@ -27,7 +29,18 @@ impl<T: Clone> Versions<T> {
         Self {
             safe,
             since: Vec::new(),
+            is_dropped: false,
         }
+    }
+
+    fn push(&mut self, version: T) {
+        self.since.push(version);
+        self.is_dropped = false;
+    }
+
+    /// As kernels do it: what was to be written reads as before, but counts as written.
+    fn fail_sync(&mut self) {
+        self.is_dropped = !self.since.is_empty();
     }
 
     fn now(&self) -> &T {
@@ -35,6 +48,9 @@ impl<T: Clone> Versions<T> {
     }
 
     fn sync(&mut self) {
+        if self.is_dropped {
+            return;
+        }
         if let Some(last) = self.since.pop() {
             self.safe = last;
             self.since.clear();
@@ -117,12 +133,12 @@ impl Node {
             bytes[start..start + count].copy_from_slice(&data[done..done + count]);
             let versions = self.sectors.entry(number);
             let versions = versions.or_insert_with(|| Versions::new(None));
-            versions.since.push(Some(Arc::new(bytes)));
+            versions.push(Some(Arc::new(bytes)));
             done += count;
         }
         let end = offset + data.len() as u64;
         if end > self.size() {
-            self.size.since.push(end);
+            self.size.push(end);
         }
     }
 
@@ -139,20 +155,27 @@ impl Node {
                     }
                     _ => None,
                 };
-                versions.since.push(cut);
+                versions.push(cut);
             }
         }
-        self.size.since.push(size);
+        self.size.push(size);
     }
 
     /// As `fdatasync`, or with `all` as `fsync`.
     fn sync(&mut self, all: bool) {
         self.size.sync();
         self.sectors.values_mut().for_each(Versions::sync);
-        self.sectors.retain(|_, sector| sector.safe.is_some());
+        self.sectors
+            .retain(|_, sector| sector.safe.is_some() || sector.is_dropped);
         if all {
             self.attributes.sync();
         }
+    }
+
+    /// The data are not written, and never will be unless they are written again. What journaling file systems
+    /// keep apart from data, sizes and attributes, waits for the next sync.
+    fn fail_sync(&mut self) {
+        self.sectors.values_mut().for_each(Versions::fail_sync);
     }
 
     fn crash(&self, choice: &mut Choice<'_>) -> Self {
@@ -350,7 +373,7 @@ impl Disk {
                 Some(value) => attributes.insert(name, value),
                 None => attributes.remove(&name),
             };
-            node.attributes.since.push(attributes);
+            node.attributes.push(attributes);
         }
     }
 
@@ -363,6 +386,13 @@ impl Disk {
             self.sync_names(number);
         } else if !node.is_synced() {
             Arc::make_mut(node).sync(all);
+        }
+    }
+
+    /// A sync of a file that fails; of a directory, nothing happens.
+    pub fn fail_sync(&mut self, number: u64) {
+        if let Some(node) = self.node_mut(number) {
+            node.fail_sync();
         }
     }
 

@@ -24,10 +24,13 @@ const BLOCK: u32 = 4096;
 
 /// Called before a sync takes effect, with the disk as it is then.
 type Watcher = Box<dyn FnMut(&Disk) + Send>;
+/// Says of each sync whether it fails, and with which error number.
+type Failing = Box<dyn FnMut() -> Option<i32> + Send>;
 
 struct Shared {
     disk: Disk,
     watcher: Option<Watcher>,
+    failing: Option<Failing>,
 }
 
 /// A mounted disk. Dropping it unmounts it.
@@ -50,6 +53,7 @@ impl Mounted {
         let shared = Arc::new(Mutex::new(Shared {
             disk,
             watcher: None,
+            failing: None,
         }));
         let served = Served {
             shared: Arc::clone(&shared),
@@ -91,6 +95,11 @@ impl Mounted {
         lock(&self.shared).watcher = Some(Box::new(watcher));
     }
 
+    /// From now on syncs fail of which `failing` says so, with the error number that it returns.
+    pub fn fail_syncs(&self, failing: impl FnMut() -> Option<i32> + Send + 'static) {
+        lock(&self.shared).failing = Some(Box::new(failing));
+    }
+
     /// Ends [`Mounted::watch`].
     pub fn stop_watching(&self) {
         lock(&self.shared).watcher = None;
@@ -116,13 +125,26 @@ impl Served {
         work(&mut lock(&self.shared).disk)
     }
 
-    fn sync(&self, number: INodeNo, all: bool) {
+    fn sync(&self, number: INodeNo, all: bool) -> Result<(), Errno> {
         let mut shared = lock(&self.shared);
-        let Shared { disk, watcher } = &mut *shared;
+        let Shared {
+            disk,
+            watcher,
+            failing,
+        } = &mut *shared;
         if let Some(watcher) = watcher {
             watcher(disk);
         }
-        disk.sync(number.0, all);
+        match failing.as_mut().and_then(|failing| failing()) {
+            Some(errno) => {
+                disk.fail_sync(number.0);
+                Err(Errno::from_i32(errno))
+            }
+            None => {
+                disk.sync(number.0, all);
+                Ok(())
+            }
+        }
     }
 }
 
@@ -373,13 +395,11 @@ impl Filesystem for Served {
     }
 
     fn fsync(&self, _: &Request, number: INodeNo, _: FileHandle, data: bool, reply: ReplyEmpty) {
-        self.sync(number, !data);
-        reply.ok();
+        finish(self.sync(number, !data), reply);
     }
 
     fn fsyncdir(&self, _: &Request, number: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.sync(number, true);
-        reply.ok();
+        finish(self.sync(number, true), reply);
     }
 
     fn readdir(

@@ -15,7 +15,7 @@ use crate::codec::{Malformed, Reader, Wire, Writer, within};
 pub(in crate::fs) mod fields;
 
 /// First byte of every request and reply. Another number is another protocol.
-pub const PROTOCOL_VERSION: u8 = 3;
+pub const PROTOCOL_VERSION: u8 = 4;
 /// Longest sentence in a [`Failure`], in bytes; a longer one is cut.
 pub const MAX_FAILURE_BYTES: usize = 1024;
 /// Longest finding of a check, in bytes; a longer one is cut.
@@ -106,7 +106,7 @@ variants!(Operation, "operation", {
     82 => Scrub { from: option, bytes: u64 },
 
     // 128 was a greeting without a layout.
-    129 => Hello { layout_from: u16 },
+    129 => Hello { layout_from: u16, timeout_s: u32 },
 });
 
 variants!(WantedSums, "wanted sums", {

@@ -114,6 +114,8 @@ pub struct Greeting {
     pub uptime_ms: u64,
     /// Identity of the host's present run: differs after the host has lost power.
     pub boot: u128,
+    /// Changes when a sync of its disk has failed: what was not synced before that may be lost.
+    pub failed_syncs: u64,
     /// Version of the program.
     pub version: String,
     /// From the metadata server: the servers of the file system, or the first of them.
@@ -163,6 +165,7 @@ record!(Greeting {
     pid: u32,
     uptime_ms: u64,
     boot: u128,
+    failed_syncs: u64,
     version: text(MAX_LABEL_BYTES),
     layout: option,
 });
@@ -234,6 +237,7 @@ mod tests {
             pid: 6,
             uptime_ms: 7,
             boot: 8,
+            failed_syncs: 9,
             version: "v".into(),
             layout: Some(layout),
         };
@@ -241,11 +245,15 @@ mod tests {
             &Answer::Hello(Box::new(greeting)),
             "0b 01000000000000000000000000000000 03000000 696f30 00 01 0200000000000000
              01 0300 0400000000000000 06000000 0700000000000000
-             08000000000000000000000000000000 01000000 76
+             08000000000000000000000000000000 0900000000000000 01000000 76
              01 0500000000000000 09000000 01000000
              0300 03000000 696f30 0200000000000000 01",
         );
-        golden(&Operation::Hello { layout_from: 256 }, "81 0001");
+        let hello = Operation::Hello {
+            layout_from: 256,
+            timeout_s: 2,
+        };
+        golden(&hello, "81 0001 02000000");
     }
 
     #[test]
@@ -291,6 +299,7 @@ mod tests {
             pid: 0,
             uptime_ms: 0,
             boot: 0,
+            failed_syncs: 0,
             version: "v".repeat(MAX_LABEL_BYTES),
             layout: Some(layout),
         };

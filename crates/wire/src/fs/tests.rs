@@ -68,7 +68,7 @@ fn golden_requests() {
     };
     golden(
         &request,
-        "03 0201000000000000
+        "04 0201000000000000
          10000000000000000000000000000000 2000000000000000 3000000000000000
          ff000000000000000000000000000000 0300 0400000000000000
          e8030000 64000000 01000000 05000000 47",
@@ -323,7 +323,7 @@ fn golden_nodes() {
         };
         golden(
             &reply,
-            &format!("03 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
+            &format!("04 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
         );
     }
 }
@@ -345,7 +345,7 @@ fn golden_answers() {
             message: "no".into(),
         }),
     };
-    golden(&failure, "03 01 0200 02000000 6e6f");
+    golden(&failure, "04 01 0200 02000000 6e6f");
     let entry = |attributes| Entry {
         name: b"n".to_vec(),
         object: ObjectId(9),
@@ -481,7 +481,7 @@ fn refuses_what_is_out_of_bounds() {
             "{result:?}"
         );
     };
-    for code in [0, 24, 63, 73, 83, 127, 128, 130, 255] {
+    for code in [0, 25, 63, 73, 83, 127, 128, 130, 255] {
         unknown(Operation::from_bytes(&[code]));
     }
     let path = Place {

@@ -80,7 +80,7 @@ fn record() -> ObjectRecord {
 fn golden_records() {
     golden(
         &record(),
-        "02 a001 01000000 02000000 03000000 0400000000000000 0000000000000000 00000000
+        "03 a001 01000000 02000000 03000000 0400000000000000 0000000000000000 00000000
          0500000000000000 06000000 0000000000000000 00000000 0700000000000000 01000000 6e
          02 01000000 74",
     );
@@ -90,7 +90,7 @@ fn golden_records() {
             generation: Generation(3),
             incarnation: Incarnation(4),
         },
-        "02 02000000000000000000000000000000 0300000000000000 0400000000000000",
+        "03 02000000000000000000000000000000 0300000000000000 0400000000000000",
     );
     golden(
         &ServerRecord {
@@ -99,30 +99,30 @@ fn golden_records() {
             accepted: Generation(4),
             active: true,
         },
-        "02 03000000 696f30 0300000000000000 0400000000000000 01",
+        "03 03000000 696f30 0300000000000000 0400000000000000 01",
     );
-    golden(&Counter(9), "02 0900000000000000");
+    golden(&Counter(9), "03 0900000000000000");
     golden(
         &Gaps(vec![(5, 9)]),
-        "02 01000000 0500000000000000 0900000000000000",
+        "03 01000000 0500000000000000 0900000000000000",
     );
     let counters = Counters {
         objects: 1,
         removals: 2,
     };
-    golden(&counters, "02 0100000000000000 0200000000000000");
+    golden(&counters, "03 0100000000000000 0200000000000000");
     let entry = EntryRecord {
         object: ObjectId(9),
         kind: Kind::File,
     };
-    golden(&entry, "02 0900000000000000 01");
-    golden(&RemovalRecord { servers: vec![3] }, "02 01000000 0300");
+    golden(&entry, "03 0900000000000000 01");
+    golden(&RemovalRecord { servers: vec![3] }, "03 01000000 0300");
     let session = SessionRecord {
         sequence: 1,
-        used: 2,
+        lease_s: 2,
         reply: vec![3],
     };
-    golden(&session, "02 0100000000000000 0200000000000000 01000000 03");
+    golden(&session, "03 0100000000000000 02000000 01000000 03");
 }
 
 #[test]

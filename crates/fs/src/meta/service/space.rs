@@ -4,9 +4,9 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use causeway_wire::fs::{Operation, Request};
+use causeway_wire::fs::{Errno, Operation, Request};
 
-use super::{Outcome, Service};
+use super::{Outcome, Service, fail};
 use crate::meta::store::{Room, Store, StoreErrorKind};
 
 /// How long readers may take to let go of a store that is opened again.
@@ -67,9 +67,7 @@ impl Service {
             Ok(false) => Ok(()),
             Err(error) => Err(error.into()),
         };
-        if let Err(failure) = done {
-            tracing::error!(%failure.message, "the metadata store cannot give space back");
-        }
+        self.note_given_back(done);
         if let Ok(store) = self.store() {
             self.left_garbage_bytes = store.garbage().bytes;
         }
@@ -89,8 +87,15 @@ impl Service {
             Ok(()) => self.open_anew(),
             Err(error) => Err(error.into()),
         };
+        self.note_given_back(done);
+    }
+
+    /// A failure may have been that of a sync: the store is opened again before it takes the next change.
+    fn note_given_back(&mut self, done: Outcome<()>) {
         if let Err(failure) = done {
             tracing::error!(%failure.message, "the metadata store cannot give space back");
+            self.has_failed = true;
+            self.note_failed_sync(&failure);
         }
     }
 
@@ -105,19 +110,40 @@ impl Service {
             return Ok(());
         }
         // What is kept of failed changes is not in the store.
-        let sessions = std::mem::take(&mut self.sessions);
+        let slots = self.sessions.take_slots();
         let opened = self.reopen();
-        self.sessions = sessions;
+        self.sessions.put_slots(slots);
         opened
     }
 
-    /// Closes the store, and opens it again. Readers wait meanwhile.
+    /// Closes the store, and opens it again. Readers wait meanwhile. What is in the store then is on stable
+    /// storage, or has never been called that.
     pub(super) fn open_store(&self) -> Outcome<Arc<dyn Store>> {
         let mut shared = self.store.write().unwrap_or_else(PoisonError::into_inner);
-        // The old one must be closed before: it holds a lock, as long as a reader looks at it.
-        let reopens = shared.take().is_some();
+        let mut is_written_out = false;
+        loop {
+            // The old one must be closed before: it holds a lock, as long as a reader looks at it.
+            let reopens = shared.take().is_some();
+            let store = self.open_when_closed(reopens)?;
+            *shared = Some(store.clone());
+            if !store.is_suspect() {
+                return Ok(store);
+            }
+            // It can be read, whatever comes of this.
+            store.write_out()?;
+            if is_written_out {
+                return fail(
+                    Errno::EIO,
+                    "the metadata store was written out, but shows its old journals still; restart the server",
+                );
+            }
+            is_written_out = true;
+        }
+    }
+
+    fn open_when_closed(&self, reopens: bool) -> Outcome<Arc<dyn Store>> {
         let begun = Instant::now();
-        let store = loop {
+        loop {
             match (self.open)() {
                 Err(error)
                     if reopens
@@ -126,10 +152,8 @@ impl Service {
                 {
                     std::thread::sleep(LOOK);
                 }
-                opened => break opened?,
+                opened => return Ok(opened?),
             }
-        };
-        *shared = Some(store.clone());
-        Ok(store)
+        }
     }
 }

@@ -49,6 +49,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Giving space back is worth its while once this part of a table in memory may come back by it.
 const WORTHWHILE_DIVISOR: u64 = 4;
 
+/// The boot in a mark when a sync has failed, or the host's boot cannot be told: what was not synced may be lost.
+const UNKNOWN_BOOT: u128 = 0;
+
 /// How to open a store.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -94,6 +97,8 @@ struct Engine {
     merging: Mutex<()>,
     /// Which file is damaged, once a read has failed.
     damaged: OnceLock<String>,
+    /// Why no changes are taken, once there is a reason.
+    refusal: OnceLock<StoreError>,
 }
 
 /// When the free space was looked up, and what was found.
@@ -115,6 +120,8 @@ struct Found {
     journals: journal::Journals,
     /// Whether acknowledged changes were given up.
     lost: bool,
+    /// Whether journals may stand in memory only, as a sync has failed since the host was booted.
+    is_suspect: bool,
 }
 
 impl Fjall {
@@ -125,10 +132,23 @@ impl Fjall {
 
     /// Opens the store in `directory`, or makes one there.
     pub fn open(directory: &Path) -> Result<Self, StoreError> {
-        Self::open_with(directory, &Options::default())
+        Self::open_whole(directory, &Options::default())
     }
 
-    /// Opens the store in `directory`.
+    /// As [`Fjall::open_with`], but a suspect store is written out first.
+    pub fn open_whole(directory: &Path, options: &Options) -> Result<Self, StoreError> {
+        let mut store = Self::open_with(directory, options)?;
+        if store.is_suspect() {
+            let lost = store.lost;
+            store.write_out()?;
+            drop(store);
+            store = Self::open_with(directory, options)?;
+            store.lost |= lost;
+        }
+        Ok(store)
+    }
+
+    /// Opens the store in `directory`. It may be suspect ([`Store::is_suspect`]).
     pub fn open_with(directory: &Path, options: &Options) -> Result<Self, StoreError> {
         let mut found = examine(directory, options)?;
         let space = Space::new(directory).map_err(|error| wrap_io(directory, &error))?;
@@ -156,10 +176,15 @@ impl Fjall {
             .iter()
             .filter(|record| record.is_tombstone())
             .count();
-        // The engine has synced the journals.
+        // The engine has synced the journals. That says nothing about what an earlier sync of theirs has failed
+        // to write: the kernel reports that once.
+        let (boot, acknowledged) = match found.is_suspect {
+            true => (UNKNOWN_BOOT, found.mark.acknowledged.min(last)),
+            false => (crate::boot::identity(), last),
+        };
         let mark = Mark {
-            boot: crate::boot::identity(),
-            acknowledged: last,
+            boot,
+            acknowledged,
             flushed: found.mark.flushed.min(last),
         };
         mark::write(directory, &mark).map_err(|error| wrap_io(directory, &error))?;
@@ -168,7 +193,12 @@ impl Fjall {
             database,
             pairs,
             space,
-            progress: Mutex::new(Progress::new(last, found.journals.bytes, removed as u64)),
+            progress: Mutex::new(Progress {
+                synced: acknowledged,
+                journal_bytes: found.journals.bytes,
+                removed: removed as u64,
+                ..Progress::new(last)
+            }),
             mark: Mutex::new(mark),
             look: Mutex::new(Look {
                 at: Instant::now(),
@@ -179,7 +209,11 @@ impl Fjall {
             views: Views::default(),
             merging: Mutex::default(),
             damaged: OnceLock::new(),
+            refusal: OnceLock::new(),
         });
+        if found.is_suspect {
+            engine.refuse(&suspicion(directory));
+        }
         let keeper =
             Keeper::start(Arc::clone(&engine)).map_err(|error| wrap_io(directory, &error))?;
         Ok(Self {
@@ -251,6 +285,7 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
     }
     let journals = mend_journals(directory, options, &mark, &mut lost)?;
     Ok(Found {
+        is_suspect: mark.boot == UNKNOWN_BOOT && journals.bytes > 0,
         mark,
         journals,
         lost,
@@ -275,8 +310,7 @@ fn mend_journals(
     lost: &mut bool,
 ) -> Result<journal::Journals, StoreError> {
     let failed = |error: io::Error| wrap_io(directory, &error);
-    let boot = crate::boot::identity();
-    let killed_at_most = boot != 0 && mark.boot == boot;
+    let killed_at_most = mark.boot != UNKNOWN_BOOT && mark.boot == crate::boot::identity();
     loop {
         let mut journals = journal::examine(directory, killed_at_most, mark).map_err(failed)?;
         if !journals.damage.is_empty() {
@@ -300,7 +334,7 @@ fn mend_journals(
             );
         }
         if journals.last.is_some_and(|last| last <= mark.flushed) {
-            journal::clear(&journals).map_err(failed)?;
+            journal::clear(directory, &journals).map_err(failed)?;
             journals.bytes = 0;
             // The engine goes on counting from what is in tables, which may be less: merging them forgets
             // removals, and their numbers with them.
@@ -344,7 +378,48 @@ fn start(directory: &Path, space: &Space) -> Result<(Database, Keyspace), StoreE
     Ok((database, pairs))
 }
 
+/// Why a suspect store takes no changes.
+fn suspicion(directory: &Path) -> StoreError {
+    StoreError {
+        store: NAME,
+        doing: "commit",
+        kind: StoreErrorKind::Io,
+        message: format!(
+            "an earlier sync in {} failed, and what stands there was not written out since",
+            directory.display()
+        ),
+    }
+}
+
 impl Engine {
+    /// From now on no changes are taken: a journal whose sync has failed is never appended to, as what the
+    /// kernel has dropped would be missing before what is appended. Returns the reason.
+    fn refuse(&self, why: &StoreError) -> StoreError {
+        if self.refusal.set(why.clone()).is_ok()
+            && let Err(error) = self.distrust()
+        {
+            // The kernel keeps what was written for as long as this matters: until the host is booted again.
+            tracing::warn!(%error, "noting that a sync has failed");
+        }
+        why.clone()
+    }
+
+    /// Has the next one to open the store distrust its journals.
+    fn distrust(&self) -> io::Result<()> {
+        let mut mark = lock(&self.mark);
+        // Also if it cannot be written now: no later mark may say anything else.
+        mark.boot = UNKNOWN_BOOT;
+        mark::write(&self.directory, &mark)
+    }
+
+    /// Fails if no changes are taken any more.
+    fn check_taken(&self) -> Result<(), StoreError> {
+        match self.refusal.get() {
+            Some(why) => Err(why.clone()),
+            None => Ok(()),
+        }
+    }
+
     /// Makes the mark say what `change` makes of it.
     fn update_mark(&self, change: impl FnOnce(&mut Mark)) -> Result<(), StoreError> {
         let mut mark = lock(&self.mark);
@@ -355,6 +430,13 @@ impl Engine {
             *mark = new;
         }
         Ok(())
+    }
+
+    /// A failed write, with the name of the directory.
+    fn failed_write(&self, doing: &'static str, failure: fjall::Error) -> StoreError {
+        let mut failure = wrap(doing, failure);
+        failure.message = format!("{}: {}", self.directory.display(), failure.message);
+        failure
     }
 
     /// A failed read, with the name of the file that is damaged.
@@ -425,6 +507,7 @@ impl Store for Fjall {
         }
         let engine = &self.engine;
         let mut progress = lock(&engine.progress);
+        engine.check_taken()?;
         let stamp = Stamp::new(engine.database.seqno(), progress.synced);
         let mut changes = engine.database.batch().durability(Some(mode(persist)));
         for (key, value) in batch {
@@ -435,18 +518,22 @@ impl Store for Fjall {
                 None => changes.remove(&engine.pairs, key.as_slice()),
             }
         }
-        changes.commit().map_err(|error| wrap("commit", error))?;
+        changes
+            .commit()
+            .map_err(|error| engine.refuse(&engine.failed_write("commit", error)))?;
         progress.commit(stamp.commit, batch, persist);
         self.keeper.notice(&mut progress);
         Ok(())
     }
 
     fn sync(&self) -> Result<(), StoreError> {
-        let mut progress = lock(&self.engine.progress);
-        self.engine
+        let engine = &self.engine;
+        let mut progress = lock(&engine.progress);
+        engine.check_taken()?;
+        engine
             .database
             .persist(mode(Persist::Power))
-            .map_err(|error| wrap("sync", error))?;
+            .map_err(|error| engine.refuse(&engine.failed_write("sync", error)))?;
         progress.synced = progress.last;
         Ok(())
     }
@@ -482,7 +569,18 @@ impl Store for Fjall {
         sizes.bounds_journal && lock(&self.engine.progress).journal_bytes > sizes.journal
     }
 
+    fn is_suspect(&self) -> bool {
+        self.engine.refusal.get().is_some()
+    }
+
+    fn probe(&self) -> Result<(), StoreError> {
+        let distrusted = self.engine.distrust();
+        distrusted.map_err(|error| wrap_io(&self.engine.directory, &error))
+    }
+
     fn write_out(&self) -> Result<(), StoreError> {
+        // Lets ballast go if there is no room otherwise.
+        self.engine.look(0);
         self.engine.write_out()
     }
 

@@ -182,7 +182,7 @@ fn leftovers_go() {
     let removal = RemovalRecord { servers: vec![0] };
     bench.damage(removal_key(file), Some(removal.to_bytes()));
     bench.assert_mended("noted as removed but exists");
-    assert_eq!(bench.service.removals(9).expect("lists"), []);
+    assert_eq!(bench.service.removals(None, 9).expect("lists"), []);
 }
 
 #[test]

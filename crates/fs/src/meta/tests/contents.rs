@@ -274,7 +274,7 @@ fn removed_files_are_remembered_until_reclaimed() {
     bench.node(write(moving, 0, b"x"));
     bench.node(Operation::BeginUnstuff { object: moving });
     bench.done(unlink("f"));
-    assert_eq!(bench.service.removals(10).expect("lists"), []);
+    assert_eq!(bench.service.removals(None, 10).expect("lists"), []);
     for path in ["g", "small", "moving"] {
         bench.done(unlink(path));
     }
@@ -286,14 +286,14 @@ fn removed_files_are_remembered_until_reclaimed() {
     let Body::Striped { distribution, .. } = kept.body else {
         panic!("not striped");
     };
-    let removals = bench.service.removals(10).expect("lists");
+    let removals = bench.service.removals(None, 10).expect("lists");
     assert_eq!(removals.len(), 2);
     assert_eq!(
         (removals[0].object, &removals[0].servers),
         (file, &distribution.servers)
     );
     assert_eq!((removals[1].object, removals[1].servers.len()), (moving, 1));
-    assert_eq!(bench.service.removals(1).expect("lists").len(), 1);
+    assert_eq!(bench.service.removals(None, 1).expect("lists").len(), 1);
     let status = |bench: &mut Bench| match bench.run(Operation::MetadataStatus) {
         Ok(Answer::MetadataStatus {
             objects,
@@ -308,13 +308,28 @@ fn removed_files_are_remembered_until_reclaimed() {
         other => panic!("{other:?}"),
     };
     assert_eq!(status(&mut bench), (1, 2));
+    let gone = |object, servers: &[u16]| Removal {
+        object,
+        servers: servers.to_vec(),
+    };
+    let (first, others) = distribution.servers.split_first().expect("has servers");
+    let first = gone(file, &[*first]);
+    let gone_small = gone(small, &distribution.servers);
+    let noted = bench.service.removed(&[first.clone(), first, gone_small]);
+    noted.expect("forgets");
+    // The others have not confirmed yet.
+    let left = bench.service.removals(None, 1).expect("lists");
+    assert_eq!(left, [gone(file, others)]);
+    assert_eq!(status(&mut bench), (1, 2));
     bench
         .service
-        .removed(&[file, file, small])
+        .removed(&[gone(file, others)])
         .expect("forgets");
     assert_eq!(status(&mut bench), (1, 1));
-    bench.service.removed(&[moving]).expect("forgets");
-    assert_eq!(bench.service.removals(10).expect("lists"), []);
+    assert_eq!(bench.service.removals(Some(moving), 9).expect("lists"), []);
+    let gone_moving = bench.service.removals(Some(file), 9).expect("lists");
+    bench.service.removed(&gone_moving).expect("forgets");
+    assert_eq!(bench.service.removals(None, 10).expect("lists"), []);
     assert_eq!(status(&mut bench), (1, 0));
 }
 
@@ -324,7 +339,7 @@ fn replacing_by_rename_removes_the_replaced() {
     let old = striped(&mut bench, "old", 10);
     bench.node(create("new"));
     bench.done(rename("new", "old"));
-    let removals = bench.service.removals(10).expect("lists");
+    let removals = bench.service.removals(None, 10).expect("lists");
     assert_eq!(
         removals
             .iter()

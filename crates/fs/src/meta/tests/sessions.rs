@@ -1,5 +1,7 @@
 //! Each change happens once.
 
+use causeway_wire::codec::Wire as _;
+
 use super::*;
 
 fn send(bench: &mut Bench, client: u128, sequence: u64, operation: Operation) -> Reply {
@@ -89,9 +91,14 @@ fn the_freezing_of_contents_may_be_repeated_and_keeps_its_place() {
     );
 }
 
+fn errno(reply: Reply) -> Result<(), Errno> {
+    reply.result.map(drop).map_err(|failure| failure.errno)
+}
+
 #[test]
 fn idle_slots_are_forgotten_in_store_and_memory() {
     let mut bench = Bench::new();
+    bench.service.leases().extend(1000).expect("is possible");
     for client in 0..100 {
         assert!(
             send(&mut bench, client, 1, create(&format!("f{client}")))
@@ -100,14 +107,38 @@ fn idle_slots_are_forgotten_in_store_and_memory() {
         );
     }
     assert_eq!(bench.service.sessions(), 100);
-    bench.now += 3000;
+    bench.service.pass_time(2000);
     send(&mut bench, 5, 2, unlink("f5"));
     assert_eq!(bench.service.sessions(), 100);
-    bench.now += 1000;
+    bench.service.pass_time(1000);
     send(&mut bench, 200, 1, unlink("f6"));
     assert_eq!(bench.service.sessions(), 2);
     reopen(&mut bench);
     assert_eq!(bench.service.sessions(), 2);
+}
+
+/// A clock that is set ends no lease, and a restart makes none shorter.
+#[test]
+fn leases_do_not_go_by_the_clock_of_the_host() {
+    let mut bench = Bench::new();
+    bench.service.leases().extend(100).expect("is possible");
+    let first = send(&mut bench, 1, 1, create("f"));
+    assert!(first.result.is_ok());
+    for step in [100_000_000, -200_000_000, 7_200] {
+        bench.now += step;
+        send(&mut bench, 2, (step + 300_000_000) as u64, unlink("none"));
+        assert_eq!(send(&mut bench, 1, 1, create("f")), first);
+    }
+    reopen(&mut bench);
+    bench.service.pass_time(199);
+    send(&mut bench, 2, u64::MAX, unlink("none"));
+    assert_eq!(send(&mut bench, 1, 1, create("f")), first);
+    let failure = bench
+        .service
+        .leases()
+        .extend(86_400)
+        .expect_err("is refused");
+    assert!(failure.message.contains("3601"), "{}", failure.message);
 }
 
 #[test]
@@ -116,6 +147,7 @@ fn slots_are_bounded() {
         max_sessions: 10,
         ..Settings::default()
     });
+    bench.service.leases().extend(100).expect("is possible");
     for client in 0..10 {
         assert!(
             send(&mut bench, client, 1, create(&format!("f{client}")))
@@ -123,15 +155,123 @@ fn slots_are_bounded() {
                 .is_ok()
         );
     }
-    let errno = |reply: Reply| reply.result.map(drop).map_err(|failure| failure.errno);
     assert_eq!(
         errno(send(&mut bench, 10, 1, create("x"))),
         Err(Errno::RETRY)
     );
-    // Clients that are known go on.
+    // Clients that are known go on, and what they still may ask for is not given up for others.
+    bench.service.pass_time(100);
     assert_eq!(errno(send(&mut bench, 3, 2, create("y"))), Ok(()));
-    bench.now += 100;
+    assert_eq!(
+        errno(send(&mut bench, 10, 1, create("x"))),
+        Err(Errno::RETRY)
+    );
+    bench.service.pass_time(150);
     send(&mut bench, 3, 3, create("z"));
     assert_eq!(errno(send(&mut bench, 10, 1, create("x"))), Ok(()));
+    assert_eq!(bench.service.sessions(), 2);
+    let request = Request {
+        slot: 64,
+        sequence: 1,
+        ..bench.request(create("w"))
+    };
+    let time = bench.time();
+    let refused = bench.service.apply(&[request], time).remove(0);
+    assert_eq!(errno(refused), Err(Errno::EINVAL));
+}
+
+/// Clients against a model: each repeats its changes for as long as its time-out lets it, among so many others
+/// that slots are scarce, while time passes, the host's clock jumps and the server starts again.
+#[test]
+fn changes_happen_once_however_crowded_it_is() {
+    const TIMEOUT_S: u64 = 90;
+    const CLIENTS: u128 = 60;
+    let settings = || Settings {
+        max_sessions: 40,
+        ..Settings::default()
+    };
+    let mut bench = Bench::with(settings());
+    bench
+        .service
+        .leases()
+        .extend(TIMEOUT_S as u32)
+        .expect("is possible");
+    let mut random = 0x9e37_79b9_7f4a_7c15u64;
+    let mut below = move |count: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % count
+    };
+    let mut now = 0;
+    // By client: the last change, when it was first asked for, and its reply.
+    let mut last: std::collections::HashMap<u128, (u64, u64, Reply)> = Default::default();
+    let (mut done, mut repeated) = (0, 0);
+    for round in 0..3000 {
+        let pass = below(4) * below(12);
+        now += pass;
+        bench.service.pass_time(pass);
+        bench.now += below(20_000) as i64 - 10_000;
+        if below(300) == 0 {
+            let store = bench.store.clone();
+            let open = move || -> Result<Arc<dyn Store>, StoreError> { Ok(store.clone()) };
+            bench.service = Service::with_opener(Box::new(open), settings()).expect("opens");
+        }
+        let client = u128::from(below(CLIENTS as u64));
+        match last.get(&client) {
+            Some((sequence, asked, reply)) if below(2) == 0 && now - asked <= TIMEOUT_S => {
+                let name = format!("c{client}-{sequence}");
+                assert_eq!(&send(&mut bench, client, *sequence, create(&name)), reply);
+                repeated += 1;
+            }
+            _ => {
+                let name = format!("c{client}-{round}");
+                let reply = send(&mut bench, client, round, create(&name));
+                match &reply.result {
+                    Ok(_) => {
+                        last.insert(client, (round, now, reply));
+                        done += 1;
+                    }
+                    Err(failure) => assert_eq!(failure.errno, Errno::RETRY, "{failure:?}"),
+                }
+            }
+        }
+    }
+    assert!(
+        done > 500 && repeated > 100,
+        "{done} changes, {repeated} repeats"
+    );
+    assert!(bench.service.sessions() <= 40);
+}
+
+#[test]
+fn a_damaged_session_is_left_out_and_a_wrong_reply_not_returned() {
+    let mut bench = Bench::new();
+    for client in [1, 2] {
+        let made = send(&mut bench, client, 7, create(&format!("f{client}")));
+        assert!(made.result.is_ok());
+    }
+    let other = causeway_wire::store::SessionRecord {
+        sequence: 6,
+        lease_s: 1,
+        reply: Reply {
+            result: Ok(Answer::Done),
+        }
+        .to_bytes(),
+    };
+    let put = |client, bytes| {
+        let key = causeway_wire::store::session_key(client, 3);
+        let batch = super::super::store::Batch::from([(key, Some(bytes))]);
+        let persist = super::super::store::Persist::Process;
+        bench.store.commit(&batch, persist).expect("commits");
+    };
+    put(1, other.to_bytes());
+    put(2, b"damaged".to_vec());
+    let wrong = send(&mut bench, 1, 7, create("f1"));
+    assert_eq!(errno(wrong), Err(Errno::CORRUPT));
+    reopen(&mut bench);
+    assert_eq!(bench.service.sessions(), 1);
+    assert_eq!(errno(send(&mut bench, 2, 8, create("g"))), Ok(()));
+    reopen(&mut bench);
     assert_eq!(bench.service.sessions(), 2);
 }

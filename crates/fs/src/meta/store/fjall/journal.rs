@@ -218,11 +218,7 @@ fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut numbered = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "jnl") {
-            let stem = path.file_stem().and_then(|stem| stem.to_str());
-            let number: Option<u64> = stem.and_then(|stem| stem.parse().ok());
-            numbered.extend(number.map(|number| (number, path)));
-        }
+        numbered.extend(number(&path).map(|number| (number, path)));
     }
     numbered.sort();
     Ok(numbered.into_iter().map(|(_, path)| path).collect())
@@ -311,19 +307,29 @@ fn keep(file: &File, journal: &Path, at: u64, bytes: u64, why: &str) -> io::Resu
     Ok(kept)
 }
 
-/// Removes what journals hold whose batches are all in tables. The newest one stays, empty: without any, the
-/// engine does not look in its tables for how far it has come, and shows nothing of them.
-pub(super) fn clear(journals: &Journals) -> io::Result<()> {
-    let Some((newest, older)) = journals.files.split_last() else {
+/// Removes journals whose batches are all in tables, and begins a new one, empty: without any, the engine does
+/// not look in its tables for how far it has come, and shows nothing of them. An old one is not emptied and used
+/// again, as a sync of it may have failed.
+pub(super) fn clear(directory: &Path, journals: &Journals) -> io::Result<()> {
+    let Some(newest) = journals.files.last() else {
         return Ok(());
     };
-    let newest_file = OpenOptions::new().write(true).open(newest)?;
-    newest_file.set_len(0)?;
-    newest_file.sync_all()?;
-    for journal in older {
+    let number = number(newest).unwrap_or_default().saturating_add(1);
+    let new = directory.join(format!("{number}.jnl"));
+    File::create_new(&new)?.sync_all()?;
+    sync_directory(&new)?;
+    for journal in &journals.files {
         std::fs::remove_file(journal)?;
     }
-    sync_directory(newest)
+    sync_directory(&new)
+}
+
+/// The engine's number of a journal.
+fn number(journal: &Path) -> Option<u64> {
+    if journal.extension()? != "jnl" {
+        return None;
+    }
+    journal.file_stem()?.to_str()?.parse().ok()
 }
 
 /// Makes an empty journal, in place of all that are lost.

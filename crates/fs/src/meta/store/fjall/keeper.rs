@@ -37,21 +37,21 @@ pub(super) struct Progress {
     pub(super) removed: u64,
     /// Removals that the last merge has left in tables, because an old state was still looked at.
     pub(super) left: u64,
-    commits: u64,
+    pub(super) commits: u64,
     /// Whether the keeper knows that there is something to do.
-    awake: bool,
-    stopping: bool,
+    pub(super) awake: bool,
+    pub(super) stopping: bool,
 }
 
 impl Progress {
-    /// A store whose journals hold so many bytes, and say of so many records that they were removed.
-    pub(super) fn new(last: u64, journal_bytes: u64, removed: u64) -> Self {
+    /// A store whose last commit had this number.
+    pub(super) fn new(last: u64) -> Self {
         Self {
             last,
             synced: last,
             bytes: 0,
-            journal_bytes,
-            removed,
+            journal_bytes: 0,
+            removed: 0,
             left: 0,
             commits: 0,
             // What an earlier process left is looked at once.
@@ -119,12 +119,17 @@ impl Drop for Keeper {
             // It only fails by a panic, which ends the process.
             let _ = thread.join();
         }
+        if self.engine.refusal.get().is_some() {
+            return;
+        }
         let last = lock(&self.engine.progress).last;
         let synced = self.engine.database.persist(mode(Persist::Power));
-        let marked = synced.map_err(|error| wrap("sync", error)).and_then(|()| {
-            self.engine
-                .update_mark(|mark| mark.acknowledged = mark.acknowledged.max(last))
-        });
+        let marked = synced
+            .map_err(|error| self.engine.refuse(&wrap("sync", error)))
+            .and_then(|()| {
+                self.engine
+                    .update_mark(|mark| mark.acknowledged = mark.acknowledged.max(last))
+            });
         if let Err(error) = marked {
             tracing::warn!(%error, "the mark of what was acknowledged could not be written");
         }

@@ -1,0 +1,112 @@
+//! How often the disk below a directory has failed to sync, for clients to notice (what NFS calls a write verifier).
+//!
+//! The kernel reports a failed sync once for each open file, and what it could not write reads well until the
+//! memory is lost. So everybody who has not synced since must be told.
+
+use std::fmt::Display;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use causeway_wire::home::{FailedSyncs, MAX_HOME_FILE_BYTES};
+
+/// Name of the file that keeps the count.
+const NAME: &str = "failed-syncs";
+const FILE_MODE: u32 = 0o600;
+
+/// The count of a directory, which outlasts the process.
+#[derive(Debug)]
+pub(crate) struct FailureCount {
+    file: File,
+    now: Mutex<FailedSyncs>,
+}
+
+impl FailureCount {
+    /// Reads the count in `directory`, or begins one. One that cannot be read goes on from a random number.
+    pub(crate) fn open(directory: &Path) -> io::Result<Self> {
+        let path = directory.join(NAME);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(FILE_MODE)
+            .open(&path)?;
+        let mut bytes = Vec::new();
+        (&file)
+            .take(MAX_HOME_FILE_BYTES as u64)
+            .read_to_end(&mut bytes)?;
+        let now = match FailedSyncs::parse(&String::from_utf8_lossy(&bytes)) {
+            Ok(found) => found,
+            Err(_) if bytes.is_empty() => FailedSyncs { count: 0, boot: 0 },
+            Err(error) => {
+                tracing::warn!("{}: {error}; counting anew", path.display());
+                let mut count = [0; 8];
+                rustix::rand::getrandom(&mut count, rustix::rand::GetRandomFlags::empty())?;
+                FailedSyncs {
+                    count: u64::from_le_bytes(count),
+                    boot: crate::boot::identity(),
+                }
+            }
+        };
+        let counter = Self {
+            file,
+            now: Mutex::new(now),
+        };
+        // The blocks are there when the disk is full later.
+        counter.put(&now)?;
+        Ok(counter)
+    }
+
+    /// Notes that a sync of `what` has failed.
+    pub(crate) fn note(&self, what: impl Display, why: impl Display) {
+        tracing::error!("a sync of {what} has failed: {why}; what was not synced may be lost");
+        let mut now = self.now();
+        now.count = now.count.wrapping_add(1);
+        now.boot = crate::boot::identity();
+        // It need not be synced: it is asked for until the host is booted again.
+        if let Err(error) = self.put(&now) {
+            tracing::error!(%error, "that cannot be noted: do not restart the server before clients have synced");
+        }
+    }
+
+    /// How many syncs have failed.
+    pub(crate) fn count(&self) -> u64 {
+        self.now().count
+    }
+
+    /// Whether one has failed since the host was booted, as far as that can be told.
+    pub(crate) fn has_failed(&self) -> bool {
+        let now = self.now();
+        now.count > 0 && now.boot == crate::boot::identity()
+    }
+
+    fn now(&self) -> MutexGuard<'_, FailedSyncs> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, now: &FailedSyncs) -> io::Result<()> {
+        self.file.write_all_at(now.to_text().as_bytes(), 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_outlasts_the_process_and_changes_when_it_is_damaged() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let counter = FailureCount::open(directory.path()).expect("opens");
+        assert_eq!((counter.count(), counter.has_failed()), (0, false));
+        counter.note("a test", "no reason");
+        assert_eq!(counter.count(), 1);
+        let counter = FailureCount::open(directory.path()).expect("opens");
+        assert_eq!((counter.count(), counter.has_failed()), (1, true));
+        std::fs::write(directory.path().join(NAME), "damaged").expect("writes");
+        let counter = FailureCount::open(directory.path()).expect("opens");
+        assert!(counter.count() > 1 && counter.has_failed());
+    }
+}

@@ -1,0 +1,68 @@
+//! What is done about a store that has failed.
+
+use causeway_wire::fs::{Failure, Reply, Request};
+
+use super::{Outcome, Service};
+
+impl Service {
+    /// After a failed commit: opens the store again and finds out which requests have happened. What is found
+    /// then is on stable storage.
+    pub(super) fn settle(&mut self, requests: &[Request], failure: Failure) -> Vec<Reply> {
+        let failure = self.fail(failure);
+        let view = match self.has_failed {
+            true => None,
+            false => self.store().and_then(|store| Ok(store.snapshot()?)).ok(),
+        };
+        let reply = |request: &Request| {
+            let settled = view
+                .as_deref()
+                .and_then(|view| self.sessions.settled(view, request));
+            settled.unwrap_or_else(|| Reply {
+                result: Err(failure.clone()),
+            })
+        };
+        requests.iter().map(reply).collect()
+    }
+
+    /// Takes in that the store has failed, and has it recover if that is possible at once. Returns the failure.
+    pub(super) fn fail(&mut self, failure: Failure) -> Failure {
+        tracing::error!(%failure.message, "the metadata store failed; opening it again");
+        self.has_failed = true;
+        self.note_failed_sync(&failure);
+        if let Err(failure) = self.recover() {
+            tracing::error!(%failure.message, "the metadata store takes no changes");
+        }
+        failure
+    }
+
+    /// Has clients notice: changes that wait for an fsync may be lost, whatever is found now.
+    pub(super) fn note_failed_sync(&self, failure: &Failure) {
+        if let Some(counter) = &self.failed_syncs {
+            counter.note("the metadata", &failure.message);
+        }
+    }
+
+    /// Opens a store again that has failed. Nothing is appended to its journal any more: what can still be
+    /// read is written into new tables, and only once these are synced does a new journal begin, and is
+    /// anything acknowledged on the strength of what is found. Until that succeeds, changes are refused; as long
+    /// as the disk takes nothing at all, the failed store is kept to be read.
+    pub(super) fn recover(&mut self) -> Outcome<()> {
+        if !self.has_failed {
+            return Ok(());
+        }
+        let recovered = match self.store() {
+            Ok(store) => store.probe().map_err(Failure::from),
+            Err(_) => Ok(()),
+        };
+        let recovered = recovered.and_then(|()| self.reopen());
+        self.has_failed = recovered.is_err();
+        recovered.map_err(|failure| Failure {
+            errno: failure.errno,
+            message: format!(
+                "changes are refused since the metadata's disk has failed, until it takes them again (look \
+                 into the log of its host, and replace it or make room on it): {}",
+                failure.message
+            ),
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! Removed files whose datafiles are still to be removed.
+
+use causeway_wire::codec::Wire;
+use causeway_wire::fs::{Failure, ObjectId};
+use causeway_wire::store::{COUNTERS_KEY, Key, RemovalRecord, removal_key};
+
+use super::Service;
+use crate::config::Durability;
+use crate::meta::fault::malformed;
+use crate::meta::overlay::Overlay;
+use crate::meta::store::{Persist, View, prefix_end};
+
+/// A removed file whose datafiles are still to be removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removal {
+    /// The file.
+    pub object: ObjectId,
+    /// I/O servers that may hold a datafile of it.
+    pub servers: Vec<u16>,
+}
+
+impl Service {
+    /// At most `limit` removed files behind `after` whose datafiles may still be there. Their removal is durable.
+    /// A damaged record is left out, and logged.
+    pub fn removals(
+        &mut self,
+        after: Option<ObjectId>,
+        limit: usize,
+    ) -> Result<Vec<Removal>, Failure> {
+        self.recover()?;
+        let store = self.store()?;
+        let view = store.snapshot()?;
+        let start = match after {
+            Some(object) => [&removal_key(object)[..], &[0]].concat(),
+            None => b"r".to_vec(),
+        };
+        let mut removals = Vec::new();
+        for pair in view.range(&start, &prefix_end(b"r")) {
+            if removals.len() >= limit {
+                break;
+            }
+            let (key, value) = pair?;
+            match (Key::parse(&key), RemovalRecord::from_bytes(&value)) {
+                (Ok(Key::Removal(object)), Ok(record)) => removals.push(Removal {
+                    object,
+                    servers: record.servers,
+                }),
+                _ => tracing::error!(
+                    "the record of a removed file under {key:02x?} is damaged: its datafiles stay until a check \
+                     with repair (fsck)"
+                ),
+            }
+        }
+        // Else power loss could bring a file back whose datafiles are gone.
+        if !removals.is_empty()
+            && self.settings.durability == Durability::Relaxed
+            && let Err(error) = store.sync()
+        {
+            drop((view, store));
+            return Err(self.fail(error.into()));
+        }
+        Ok(removals)
+    }
+
+    /// Notes that the datafiles of these objects at these servers are gone.
+    pub fn removed(&mut self, gone: &[Removal]) -> Result<(), Failure> {
+        self.recover()?;
+        let store = self.store()?;
+        let mut state = Overlay::new(store.snapshot()?);
+        let mut counters = self.counters;
+        for removal in gone {
+            let key = removal_key(removal.object);
+            let Some(bytes) = state.get(&key)? else {
+                continue;
+            };
+            let mut record = RemovalRecord::from_bytes(&bytes).map_err(malformed("a removal"))?;
+            let before = record.servers.len();
+            record
+                .servers
+                .retain(|server| !removal.servers.contains(server));
+            if record.servers.is_empty() {
+                state.remove(key);
+                counters.removals = counters.removals.saturating_sub(1);
+            } else if record.servers.len() < before {
+                state.put(key, record.to_bytes());
+            }
+        }
+        if counters != self.counters {
+            state.put(COUNTERS_KEY.to_vec(), counters.to_bytes());
+        }
+        let batch = state.into_changes();
+        if batch.is_empty() {
+            return Ok(());
+        }
+        if let Err(error) = store.commit(&batch, Persist::Process) {
+            drop(store);
+            return Err(self.fail(error.into()));
+        }
+        self.counters = counters;
+        Ok(())
+    }
+}
