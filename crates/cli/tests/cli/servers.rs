@@ -179,7 +179,8 @@ fn init_writes_a_configuration_and_a_secret() {
 fn a_drained_server_gets_no_new_files_until_it_is_added_again() {
     let stand = Stand::new();
     let here = stand.directory.path();
-    let bytes = vec![42; 1 << 20];
+    // Some strips for each server.
+    let bytes = vec![42; 6 << 20];
     std::fs::write(here.join("file"), &bytes).unwrap();
     let free = |server: &str| {
         let all = stand.fs(&["df", "--json"]).json();

@@ -170,7 +170,11 @@ fn an_interrupted_paper_leaves_finished_runs_only() {
     send(child.id() as i32, Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(names(here), ["causeway-paper.unfinished"]);
+    // What was being written when the interrupt came has another name, and is passed over.
     for name in names(&unfinished) {
+        if name.ends_with(".partial") {
+            continue;
+        }
         assert!(name.ends_with(".json"), "{name}");
         let text = std::fs::read(unfinished.join(&name)).unwrap();
         serde_json::from_slice::<Value>(&text).unwrap();

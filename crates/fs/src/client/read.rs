@@ -18,8 +18,9 @@ const READING: WaitStages = ["read: messages", "read: copy", "read: storage"];
 struct Fetched {
     /// Some of the bytes lay behind a datafile's end.
     behind_end: bool,
-    /// Position of a server, blocks from which do not match the sums that came with them.
-    altered: Option<usize>,
+    /// Of a server that has sent blocks that do not match their sums, or reports another number of bytes than is
+    /// right.
+    altered: Option<Trouble>,
 }
 
 impl Client {
@@ -125,22 +126,21 @@ impl Client {
         regions: &[Region],
         memory: &[Memory],
     ) -> Result<Option<bool>, Trouble> {
-        let mut altered = 0;
-        // Blocks that are written while they are read do not match the stored sums. What does not match the sums
-        // of what was sent has changed on the way.
+        let mut altered = None;
+        // Blocks that are written while they are read do not match the stored sums, and a datafile that is cut may have
+        // fewer bytes than its size said just before. What happens again and again has changed on the way.
         for sums in [WantedSums::Stored, WantedSums::Sent, WantedSums::Sent] {
             let Some(fetched) = self.fetch(file, distribution, regions, memory, sums)? else {
                 return Ok(None);
             };
-            let Some(position) = fetched.altered else {
+            let Some(trouble) = fetched.altered else {
                 return Ok(Some(fetched.behind_end));
             };
             let object = file.node.object.0;
-            tracing::debug!(object, position, ?sums, "blocks do not match their sums");
-            altered = position;
+            tracing::debug!(object, ?sums, trouble.message, "reading again");
+            altered = Some(trouble);
         }
-        let server = self.io_server(distribution, altered)?;
-        Err(self.rpc.altered(server))
+        altered.map_or(Ok(None), Err)
     }
 
     /// Reads from the datafiles into the memory, and verifies there what comes with sums. `None` if the file was
@@ -176,12 +176,11 @@ impl Client {
                     sums,
                     ..
                 } => {
+                    let server = self.io_server(distribution, planned.position)?;
                     if let Err(trouble) = planned.check_read(bytes, inline.len(), size) {
-                        let server = self.io_server(distribution, planned.position)?;
-                        return Err(self.rpc.at(server, trouble));
-                    }
-                    if !planned.matches(memory, &sums) {
-                        fetched.altered = Some(planned.position);
+                        fetched.altered = Some(self.rpc.at(server, trouble));
+                    } else if !planned.matches(memory, &sums) {
+                        fetched.altered = Some(self.rpc.altered(server));
                     }
                     fetched.behind_end |= planned.deliver(memory, &inline, size);
                 }
