@@ -121,11 +121,7 @@ impl Client {
     fn make_durable(&mut self, file: &mut File) -> Result<(), Trouble> {
         let object = file.node.object;
         // Somebody else may have made it grow into datafiles, or cut it.
-        let operation = Operation::GetNode {
-            object,
-            content: false,
-        };
-        file.see(self.query(operation).and_then(node)?)?;
+        self.look_again(file)?;
         if let Err(trouble) = self.flush_datafiles(file) {
             if trouble.errno == Errno::EIO {
                 let servers = self.servers_of(file)?;
@@ -252,11 +248,7 @@ impl Client {
             match self.mutate(operation).and_then(node) {
                 Ok(node) => file.see(node)?,
                 Err(t) if t.errno == Errno::NOT_STUFFED || t.errno == Errno::MOVING => {
-                    let operation = Operation::GetNode {
-                        object,
-                        content: false,
-                    };
-                    file.see(self.query(operation).and_then(node)?)?;
+                    self.look_again(file)?;
                     return Ok(false);
                 }
                 Err(trouble) => return Err(trouble),
@@ -443,11 +435,7 @@ impl Client {
         {
             Ok(node) => file.see(node)?,
             Err(trouble) if trouble.errno == Errno::STALE_VERSION => {
-                let operation = Operation::GetNode {
-                    object,
-                    content: false,
-                };
-                file.see(self.query(operation).and_then(node)?)?;
+                self.look_again(file)?;
             }
             Err(trouble) if trouble.errno == Errno::EACCES => {
                 // A reader has helped a truncation that its beginner did not finish: the datafiles

@@ -123,9 +123,10 @@ impl Layout {
     /// What changes when the directory of a server was met.
     pub(super) fn met(&self, index: u16, generation: Generation) -> Option<Batch> {
         let mut record = self.servers.get(usize::from(index))?.clone();
+        // A server that was drained stays so in a new directory.
+        record.active |= record.generation.is_none();
         record.generation = generation;
         record.accepted = Generation::NONE;
-        record.active = true;
         let mut batch = Batch::new();
         batch.insert(server_key(index), Some(record.to_bytes()));
         let epoch = Counter(self.epoch + 1);
@@ -220,5 +221,24 @@ impl Change<'_> {
         self.state.put(server_key(index), record.to_bytes());
         let epoch = Counter(layout.epoch + 1);
         self.state.put(LAYOUT_EPOCH_KEY.to_vec(), epoch.to_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_servers_are_used_once_met_and_drained_ones_stay_drained() {
+        let mut layout = Layout::new(&["new".to_owned(), "drained".to_owned()]);
+        layout.servers[0].active = false;
+        layout.servers[1].active = false;
+        layout.servers[1].generation = Generation(5);
+        for (index, active) in [(0, true), (1, false)] {
+            let batch = layout.met(index, Generation(6)).unwrap();
+            let bytes = batch[&server_key(index)].as_deref().unwrap();
+            let record = ServerRecord::from_bytes(bytes).unwrap();
+            assert_eq!((record.generation, record.active), (Generation(6), active));
+        }
     }
 }

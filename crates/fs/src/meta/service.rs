@@ -384,8 +384,8 @@ impl Service {
         Ok(())
     }
 
-    /// Gives out no object number and no version of a truncation below `least` from now on. These metadata may be an older copy that was restored: the
-    /// numbers behind those that it knows may have been used since it was made.
+    /// Gives out no object number and no version of a truncation below `least` from now on. These metadata may be an
+    /// older copy that was restored: the numbers behind those that it knows may have been used since it was made.
     pub fn skip_numbers(&mut self, least: u64) {
         self.least_object = self.least_object.max(least);
         if self.next_object >= self.least_object {

@@ -21,22 +21,28 @@ fn copy(from: &Path, to: &Path) {
     assert!(copied.unwrap().success());
 }
 
+/// Puts the metadata back as they were before `work`.
+fn restore_after<T>(fixture: &mut Fixture, work: impl FnOnce(&mut Client) -> T) -> T {
+    let configuration = fixture.cluster.configuration().clone();
+    let meta = configuration.metadata_server();
+    let directory = &configuration.servers[meta].directory;
+    let kept = directory.with_extension("copy");
+    fixture.cluster.stop_server(meta).unwrap();
+    copy(directory, &kept);
+    fixture.cluster.restart(meta).unwrap();
+    let done = work(&mut fixture.client());
+    fixture.cluster.stop_server(meta).unwrap();
+    std::fs::remove_dir_all(directory).unwrap();
+    copy(&kept, directory);
+    fixture.cluster.restart(meta).unwrap();
+    done
+}
+
 #[test]
 fn files_made_after_a_copy_of_the_metadata_do_not_come_back_in_others() {
     let mut fixture = Fixture::start(&Shape::default());
-    let configuration = fixture.cluster.configuration().clone();
-    let meta = configuration.metadata_server();
-    let directory = configuration.servers[meta].directory.clone();
-    let kept = directory.with_extension("copy");
     store(&mut fixture.client(), b"/before", 1);
-    fixture.cluster.stop_server(meta).unwrap();
-    copy(&directory, &kept);
-    fixture.cluster.restart(meta).unwrap();
-    let lost = store(&mut fixture.client(), b"/lost", 2);
-    fixture.cluster.stop_server(meta).unwrap();
-    std::fs::remove_dir_all(&directory).unwrap();
-    copy(&kept, &directory);
-    fixture.cluster.restart(meta).unwrap();
+    let lost = restore_after(&mut fixture, |client| store(client, b"/lost", 2));
 
     let mut client = fixture.client();
     assert_eq!(client.open(b"/lost").unwrap_err().errno, Errno::ENOENT);
@@ -65,24 +71,14 @@ fn files_made_after_a_copy_of_the_metadata_do_not_come_back_in_others() {
 #[test]
 fn truncations_cut_after_a_copy_of_the_metadata_was_restored() {
     let mut fixture = Fixture::start(&Shape::default());
-    let configuration = fixture.cluster.configuration().clone();
-    let meta = configuration.metadata_server();
-    let directory = configuration.servers[meta].directory.clone();
-    let kept = directory.with_extension("copy");
     store(&mut fixture.client(), b"/file", 1);
-    fixture.cluster.stop_server(meta).unwrap();
-    copy(&directory, &kept);
-    fixture.cluster.restart(meta).unwrap();
-    let mut client = fixture.client();
-    let mut file = client.open(b"/file").unwrap();
-    for size in [LEN as u64 - 1, LEN as u64 - 2] {
-        client.truncate(&mut file, size).unwrap();
-    }
-    client.write_at(&mut file, 0, &pattern(2, LEN)).unwrap();
-    fixture.cluster.stop_server(meta).unwrap();
-    std::fs::remove_dir_all(&directory).unwrap();
-    copy(&kept, &directory);
-    fixture.cluster.restart(meta).unwrap();
+    restore_after(&mut fixture, |client| {
+        let mut file = client.open(b"/file").unwrap();
+        for size in [LEN as u64 - 1, LEN as u64 - 2] {
+            client.truncate(&mut file, size).unwrap();
+        }
+        client.write_at(&mut file, 0, &pattern(2, LEN)).unwrap();
+    });
 
     let mut client = fixture.client();
     let mut file = client.open(b"/file").unwrap();
