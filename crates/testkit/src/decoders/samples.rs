@@ -210,6 +210,7 @@ fn operations() -> Vec<Operation> {
         },
         Operation::AddServer { name: "io4".into() },
         Operation::DrainServer { name: "io4".into() },
+        Operation::EndSession,
         Operation::AcceptServer {
             name: "io4".into(),
             generation: Generation(5),
@@ -500,6 +501,7 @@ pub(super) fn records() -> Vec<Vec<u8>> {
             5,
             store::RemovalRecord {
                 servers: vec![0, 3],
+                writes: 1,
             }
             .to_bytes(),
         ),
