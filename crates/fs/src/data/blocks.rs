@@ -18,6 +18,8 @@ use crate::sabotage::{self, Sabotage};
 
 /// Most blocks that one part touches.
 const PART_BLOCKS: usize = PART_BYTES as usize / BLOCK;
+/// Blocks that are brought into the cache together, to be summed there: most of the first level.
+const CACHED_BLOCKS: usize = 8;
 
 /// Sums of consecutive blocks of one group, as they are stored.
 type SumsBuffer = [u8; PART_BLOCKS * SUMS];
@@ -226,18 +228,20 @@ impl Datafile {
             }
         }
         let mut start = blocks.offset();
-        for (sums, block) in stored
-            .chunks_exact_mut(SUMS)
-            .zip(bytes.chunks_exact_mut(BLOCK))
+        for (sums, cached) in stored
+            .chunks_mut(CACHED_BLOCKS * SUMS)
+            .zip(bytes.chunks_mut(CACHED_BLOCKS * BLOCK))
         {
+            let end = start + cached.len() as u64;
             if window.regions.len() == 1 {
-                // A block is summed while it is in the first-level cache.
                 let from = part.offset.max(start);
-                let to = (part.offset + part.len).min(start + BLOCK_BYTES);
-                memory.copy_out(&mut block[(from - start) as usize..(to - start) as usize]);
+                let to = (part.offset + part.len).min(end);
+                memory.copy_out(&mut cached[(from - start) as usize..(to - start) as usize]);
             }
-            set_latest(sums, sum(block));
-            start += BLOCK_BYTES;
+            for (sums, block) in sums.chunks_exact_mut(SUMS).zip(cached.chunks_exact(BLOCK)) {
+                set_latest(sums, sum(block));
+            }
+            start = end;
         }
         let start = (part.offset - blocks.offset()) as usize;
         let changed = &bytes[start..start + part.len as usize];
@@ -263,6 +267,10 @@ impl Datafile {
         let stored = &mut sums[..blocks.count * SUMS];
         self.begin_write()?;
         for (index, sums) in stored.chunks_exact_mut(SUMS).enumerate() {
+            if index.is_multiple_of(CACHED_BLOCKS) {
+                let start = index * BLOCK;
+                from.fetch(start, (CACHED_BLOCKS * BLOCK).min(from.len() - start));
+            }
             set_latest(sums, sum_in(from, index * BLOCK));
         }
         let written = put(&self.file, stored, sums_offset(blocks.first))

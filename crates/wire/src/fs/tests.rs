@@ -225,6 +225,22 @@ fn golden_operations_on_objects() {
         (Operation::BeginUnstuff { object }, "10 0900000000000000"),
         (Operation::FinishUnstuff { object }, "11 0900000000000000"),
         (Operation::Commit, "12"),
+        (
+            Operation::AddServer { name: "io4".into() },
+            "16 03000000 696f34",
+        ),
+        (
+            Operation::AcceptServer {
+                name: "io4".into(),
+                generation: Generation(5),
+            },
+            "17 03000000 696f34 0500000000000000",
+        ),
+        (
+            Operation::DrainServer { name: "io4".into() },
+            "18 03000000 696f34",
+        ),
+        (Operation::EndSession, "19"),
         (Operation::MetadataStatus, "13"),
         (
             Operation::Exist {
