@@ -287,6 +287,7 @@ pub(super) fn datafile_headers() -> Vec<Vec<u8>> {
         trust: Trust::Latest,
         boot: 10,
         run: 11,
+        dense: 12,
     };
     let dirty = Header {
         state: State::Dirty,
