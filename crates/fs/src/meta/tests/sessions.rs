@@ -117,7 +117,6 @@ fn idle_slots_are_forgotten_in_store_and_memory() {
     assert_eq!(bench.service.sessions(), 2);
 }
 
-/// A clock that is set ends no lease, and a restart makes none shorter.
 #[test]
 fn a_client_that_ends_hands_its_slots_back() {
     let mut bench = Bench::new();
@@ -139,6 +138,7 @@ fn a_client_that_ends_hands_its_slots_back() {
     assert!(again.result.is_ok());
 }
 
+/// A clock that is set ends no lease, and a restart makes none shorter.
 #[test]
 fn leases_do_not_go_by_the_clock_of_the_host() {
     let mut bench = Bench::new();
