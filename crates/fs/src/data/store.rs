@@ -308,6 +308,10 @@ impl Store {
             Err(error) => return Err(error.into()),
         };
         if !is_named {
+            if self.peek(object).is_none() {
+                // The server itself has removed it meanwhile.
+                return Ok(());
+            }
             self.forget(object);
             return Err(Fault::Foreign {
                 found: "another file, or none, under its name".to_owned(),
