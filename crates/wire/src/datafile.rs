@@ -266,7 +266,7 @@ mod tests {
         }
         assert_eq!(bytes[..HEADER_BYTES - 8], expected);
         assert_eq!(bytes.len(), HEADER_BYTES);
-        let check = [215, 243, 101, 10, 79, 24, 35, 77];
+        let check = [227, 74, 66, 68, 113, 243, 80, 246];
         assert_eq!(bytes[HEADER_BYTES - 8..], check);
         assert_eq!(Header::from_bytes(&bytes), Ok(header()));
     }
