@@ -33,21 +33,24 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn write_entry(entry: &Entry, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     writeln!(out, "{} {}", entry.kind(), entry.number())?;
-    let mut rows = Vec::new();
+    let (mut rows, mut cells) = (Vec::new(), Vec::new());
     for task in entry.tasks(Effort::Quick)? {
         match task.run()? {
             Found::Rows(found) => rows.extend(found),
-            Found::Cells(cells) => {
-                for cell in cells {
-                    writeln!(out, "{cell:?}")?;
-                }
-            }
+            Found::Cells(found) => cells.extend(found),
         }
     }
     for row in &rows {
         writeln!(out, "{row:?}")?;
     }
-    for verdict in figures::judge(entry.number(), &rows) {
+    for cell in &cells {
+        writeln!(out, "{cell:?}")?;
+    }
+    let stated = match entry {
+        Entry::Figure(about) => figures::judge(about.number, &rows),
+        Entry::Table(table) => table.judge(&cells),
+    };
+    for verdict in stated {
         writeln!(out, "{verdict:?}")?;
     }
     Ok(())
