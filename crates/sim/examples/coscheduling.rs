@@ -18,6 +18,7 @@ use causeway_sim::coscheduling::{Experiment, run, workloads};
 use causeway_sim::engine::SECOND;
 use causeway_sim::figures::coscheduling::printed;
 use causeway_sim::figures::{self, Effort};
+use causeway_sim::profile::edit;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut text = include_str!("../profiles/coscheduling.toml").to_owned();
@@ -33,7 +34,10 @@ fn main() -> Result<(), Box<dyn Error>> {
                 chosen = value.split(',').map(str::parse).collect::<Result<_, _>>()?;
             }
             "strategies" => strategies.retain(|(name, _)| value.split(',').any(|v| v == *name)),
-            key => text = replaced(&text, key, value)?,
+            key => {
+                text = edit::with_value(&text, key, value)
+                    .ok_or_else(|| format!("the profile has no {key}"))?;
+            }
         }
     }
     if std::env::args().any(|arg| arg == "verdicts") {
@@ -164,32 +168,4 @@ fn mean(costs: &Costs, strategy: Strategy, workload: usize, seeds: u64) -> f64 {
         })
         .sum();
     sum / seeds as f64
-}
-
-/// The profile with another value of a key.
-fn replaced(text: &str, key: &str, value: &str) -> Result<String, Box<dyn Error>> {
-    let (wanted, key) = key.split_once('.').ok_or("a key is section.key")?;
-    let (mut section, mut is_found) = ("", false);
-    let lines: Vec<String> = text
-        .lines()
-        .map(|line| {
-            if let Some(name) = line.strip_prefix('[') {
-                section = name.trim_end_matches(']');
-            }
-            let is_wanted = section == wanted && line.split(" = ").next() == Some(key);
-            is_found |= is_wanted;
-            let value = match value.parse::<i64>() {
-                Ok(_) => value.to_owned(),
-                Err(_) => format!("{value:?}"),
-            };
-            match is_wanted {
-                true => format!("{key} = {{ value = {value}, source = \"chosen\" }}"),
-                false => line.to_owned(),
-            }
-        })
-        .collect();
-    match is_found {
-        true => Ok(lines.join("\n")),
-        false => Err(format!("there is no {wanted}.{key}").into()),
-    }
 }
