@@ -10,6 +10,10 @@ pub const VARIABLE: &str = "CAUSEWAY_SABOTAGE";
 /// Environment variable of a server that names a file: while that exists, its storage stalls.
 pub const STALL: &str = "CAUSEWAY_STALL";
 
+/// Environment variable of a server that names a file: while that exists, syncs fail with the error number that stands
+/// in it.
+pub const FAIL_SYNCS: &str = "CAUSEWAY_FAIL_SYNCS";
+
 /// Something that a server or client leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -86,10 +90,17 @@ pub(crate) const fn fail_sync() -> std::io::Result<()> {
     Ok(())
 }
 
+/// Fails where tests have all syncs of a process fail.
+#[cfg(not(feature = "sabotage"))]
+#[inline(always)]
+pub(crate) const fn fail_every_sync() -> std::io::Result<()> {
+    Ok(())
+}
+
+#[cfg(feature = "sabotage")]
+pub(crate) use switch::{fail_every_sync, fail_sync, is_on, pretended_boot, stall};
 #[cfg(feature = "sabotage")]
 pub use switch::{fail_next_syncs, freeze, pretend_boot, turn_on};
-#[cfg(feature = "sabotage")]
-pub(crate) use switch::{fail_sync, is_on, pretended_boot, stall};
 
 #[cfg(feature = "sabotage")]
 mod switch {
@@ -141,11 +152,29 @@ mod switch {
 
     /// Fails as a sync does whose device has failed, if tests want it so.
     pub(crate) fn fail_sync() -> std::io::Result<()> {
+        fail_every_sync()?;
         let fewer = |count: u32| count.checked_sub(1);
         match FAILING.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer) {
             Ok(_) => Err(rustix::io::Errno::IO.into()),
             Err(_) => Ok(()),
         }
+    }
+
+    /// Fails while the file exists that [`super::FAIL_SYNCS`] names, as what stands in it says.
+    pub(crate) fn fail_every_sync() -> std::io::Result<()> {
+        static FILE: LazyLock<Option<PathBuf>> =
+            LazyLock::new(|| std::env::var_os(super::FAIL_SYNCS).map(PathBuf::from));
+        let Some(file) = FILE.as_ref() else {
+            return Ok(());
+        };
+        let Ok(text) = std::fs::read_to_string(file) else {
+            return Ok(());
+        };
+        let errno = text
+            .trim()
+            .parse()
+            .unwrap_or(rustix::io::Errno::IO.raw_os_error());
+        Err(std::io::Error::from_raw_os_error(errno))
     }
 
     /// The boot of the host that tests pretend.

@@ -24,6 +24,7 @@ pub mod memfd;
 pub mod memory;
 pub mod net;
 pub mod nowait;
+mod pages;
 pub mod pin;
 pub mod process;
 pub mod runnable;

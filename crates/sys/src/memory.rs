@@ -358,6 +358,31 @@ impl Memory {
         }
     }
 
+    /// As [`Memory::read_at`], for many bytes that are in no cache yet.
+    ///
+    /// # Panics
+    /// As [`Memory::read_at`].
+    pub fn read_cold_at(&self, offset: usize, into: &mut [u8]) {
+        assert!(
+            offset
+                .checked_add(into.len())
+                .is_some_and(|end| end <= self.len)
+        );
+        // SAFETY: as in `read_at`.
+        unsafe {
+            crate::pages::copy(self.as_ptr().add(offset), into.as_mut_ptr(), into.len());
+        }
+    }
+
+    /// Brings `len` bytes from `offset` on into the first-level cache, of which they must not be more than a part.
+    ///
+    /// # Panics
+    /// If the range is not inside the span.
+    pub fn fetch(&self, offset: usize, len: usize) {
+        assert!(offset.checked_add(len).is_some_and(|end| end <= self.len));
+        crate::pages::fetch(self.as_ptr().wrapping_add(offset), len);
+    }
+
     /// The CRC-32C of `len` bytes from `offset` on; while they are being written, of any mixture of them.
     ///
     /// # Panics

@@ -2,7 +2,8 @@
 //! and never touch memory that serves another purpose.
 #![forbid(unsafe_code)]
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use causeway_bmi::Memory;
@@ -11,7 +12,8 @@ use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::dev::random_identity;
 use causeway_fs::sabotage;
 use causeway_fs::server::{Server, StopHandle};
-use causeway_wire::fs::{Errno, Region};
+use causeway_testkit::scripted::{FILE, Say, ScriptedServer, node};
+use causeway_wire::fs::{Answer, Body, DataFault, Errno, ObjectId, Operation, Region, StripedFile};
 
 /// There is one storage to freeze in this process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -198,4 +200,82 @@ fn memory_of_a_read_that_was_given_up_is_not_written_later() {
             "after {read:?}"
         );
     });
+}
+
+/// A client that ends hands its session back, unless it has given up a change: that may arrive later, and would be
+/// carried out again if its number were forgotten.
+#[test]
+fn a_session_is_handed_back_unless_a_change_is_in_doubt() {
+    for (changes, answered, handed_back) in [(0, true, 0), (3, true, 1), (1, false, 0)] {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&ended);
+        let script = move |operation: &Operation, _: &_| match operation {
+            Operation::EndSession => {
+                count.fetch_add(1, Ordering::SeqCst);
+                Say::Truth
+            }
+            Operation::MakeDirectory { .. } if !answered => Say::ElsewhereTruth,
+            _ => Say::Truth,
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let server = ScriptedServer::start(directory.path(), Box::new(script));
+        let mut configuration = Configuration::load(server.config()).unwrap();
+        if !answered {
+            configuration.timeout = IMPATIENT;
+        }
+        let mut client = Client::connect(&configuration, ClientOptions::default()).unwrap();
+        client.open(b"/f").unwrap();
+        for _ in 0..changes {
+            let made = client.make_directory(b"/made", 0o755, None);
+            assert_eq!(made.is_ok(), answered);
+        }
+        drop(client);
+        assert_eq!(ended.load(Ordering::SeqCst), handed_back, "{changes}");
+    }
+}
+
+/// A datafile that is shorter than it was a moment ago has been cut, if the metadata say so afterwards.
+#[test]
+fn a_file_that_is_cut_while_it_is_checked_is_not_damaged() {
+    for (cut, found) in [(false, 1), (true, 0)] {
+        let mut looks = 0;
+        let script = move |operation: &Operation, _: &_| match operation {
+            Operation::ListStriped { .. } => Say::Answer(Answer::StripedFiles {
+                files: vec![StripedFile {
+                    object: FILE,
+                    servers: vec![0],
+                    lengths: vec![7670],
+                }],
+                end: true,
+            }),
+            Operation::GetNode { .. } => {
+                looks += 1;
+                let is_cut = cut && looks > 1;
+                let mut node = node(FILE).unwrap();
+                if let Body::Striped {
+                    version, lengths, ..
+                } = &mut node.body
+                {
+                    *version = u64::from(is_cut);
+                    *lengths = vec![if is_cut { 0 } else { 7670 }];
+                }
+                Say::Answer(Answer::Node(Box::new(node)))
+            }
+            Operation::CheckData { datafiles } if datafiles[0].1 > 0 => {
+                Say::Answer(Answer::Faults(vec![DataFault {
+                    object: FILE,
+                    offset: 0,
+                    len: 7670,
+                    text: "too short".to_owned(),
+                }]))
+            }
+            _ => Say::Truth,
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let server = ScriptedServer::start(directory.path(), Box::new(script));
+        let configuration = Configuration::load(server.config()).unwrap();
+        let mut client = Client::connect(&configuration, ClientOptions::default()).unwrap();
+        let checked = client.check_striped(ObjectId(0)).unwrap();
+        assert_eq!(checked.found.len(), found, "{checked:?}");
+    }
 }

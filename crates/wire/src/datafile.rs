@@ -135,6 +135,8 @@ pub struct Header {
     pub boot: u128,
     /// The server's run, a random number, in which it was last marked dirty.
     pub run: u64,
+    /// Blocks from the front on that were all written: one of these without a sum is lost, not a hole.
+    pub dense: u64,
 }
 
 impl Wire for Header {
@@ -158,8 +160,7 @@ impl Wire for Header {
         out.u64(self.size);
         out.u128(self.boot);
         out.u64(self.run);
-        // Room for what a later format may need.
-        out.u64(0);
+        out.u64(self.dense);
         let check = xxh3_64_with_seed(out.written(start), SEED);
         out.u64(check);
     }
@@ -214,8 +215,8 @@ impl Wire for Header {
             trust,
             boot: fields.u128("boot")?,
             run: fields.u64("run")?,
+            dense: fields.u64("dense blocks")?,
         };
-        zero(fields.u64("datafile padding")?, "datafile padding")?;
         fields.finish()?;
         Ok(header)
     }
@@ -250,6 +251,7 @@ mod tests {
             trust: Trust::Either,
             boot: 0x25,
             run: 0x26,
+            dense: 0x27,
         }
     }
 
@@ -259,7 +261,7 @@ mod tests {
         let mut expected: Vec<u8> = b"cw-data\n\x01\0\0\0\x01\x01\x01\0".to_vec();
         expected.extend([8, 7, 6, 5, 4, 3, 2, 1]);
         expected.extend((0x11..=0x20).rev());
-        for value in [0x21, 0x22, 0x23, 0x24, 0x25, 0, 0x26, 0u64] {
+        for value in [0x21, 0x22, 0x23, 0x24, 0x25, 0, 0x26, 0x27u64] {
             expected.extend(value.to_le_bytes());
         }
         assert_eq!(bytes[..HEADER_BYTES - 8], expected);

@@ -16,6 +16,7 @@ use crate::region::RegionDescriptor;
 mod codec;
 mod errno;
 mod identity;
+mod place;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
 };
+pub use place::Place;
 
 /// Names an object (file, directory, symbolic link) for ever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,43 +80,6 @@ pub struct Caller {
     pub gid: u32,
     /// Supplementary group ids.
     pub groups: Vec<u32>,
-}
-
-/// A path to walk from a directory. An empty path names the directory itself; a leading slash
-/// starts at the root; `.` and `..` are understood.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// Where to start.
-    pub base: ObjectId,
-    /// Bytes without NUL.
-    pub path: Vec<u8>,
-}
-
-impl From<&[u8]> for Place {
-    fn from(path: &[u8]) -> Self {
-        Self::from((ObjectId::ROOT, path))
-    }
-}
-
-impl From<&Vec<u8>> for Place {
-    fn from(path: &Vec<u8>) -> Self {
-        Self::from(path.as_slice())
-    }
-}
-
-impl<const N: usize> From<&[u8; N]> for Place {
-    fn from(path: &[u8; N]) -> Self {
-        Self::from(path.as_slice())
-    }
-}
-
-impl From<(ObjectId, &[u8])> for Place {
-    fn from((base, path): (ObjectId, &[u8])) -> Self {
-        Self {
-            base,
-            path: path.to_vec(),
-        }
-    }
 }
 
 /// How far a check of the name space has come. Cursors are ordered as the check proceeds: by phase, then
@@ -309,6 +274,8 @@ pub enum Operation {
         /// The new directory's.
         generation: Generation,
     },
+    /// From a client that ends, and asks for the reply to no earlier change again. Answers [`Answer::Done`].
+    EndSession,
 
     /// Lists striped files in the order of their numbers. Answers [`Answer::StripedFiles`].
     ListStriped {

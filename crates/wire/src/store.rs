@@ -305,6 +305,9 @@ pub struct EntryRecord {
 pub struct RemovalRecord {
     /// Servers that may hold one.
     pub servers: Vec<u16>,
+    /// How often the removal was recorded again because a datafile was written meanwhile: what was done for an
+    /// earlier count has not removed that one.
+    pub writes: u32,
 }
 
 /// The last change that a client's slot asked for.
@@ -480,15 +483,19 @@ impl Wire for RemovalRecord {
         for server in &self.servers {
             out.u16(*server);
         }
+        out.u32(self.writes);
     }
 
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         check_version(input)?;
-        let count = input.count(crate::fs::MAX_STRIPE_SERVERS, 2, "servers")?;
+        let count = input.count(usize::from(u16::MAX), 2, "servers")?;
         let servers = (0..count)
             .map(|_| input.u16("server"))
             .collect::<Result<_, _>>()?;
-        Ok(Self { servers })
+        Ok(Self {
+            servers,
+            writes: input.u32("writes after the removal")?,
+        })
     }
 }
 

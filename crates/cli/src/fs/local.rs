@@ -488,9 +488,10 @@ pub(crate) fn has_extended_attributes(file: impl AsFd) -> bool {
             .unwrap_or_default()
             .split(|byte| *byte == 0)
             .any(|name| !name.is_empty() && name != b"security.selinux"),
-        // There are more names than fit.
-        Err(Errno::RANGE) => true,
-        Err(_) => false,
+        // The file system has none at all.
+        Err(Errno::OPNOTSUPP) => false,
+        // There are more names than fit, or they cannot be told: the copy may lack some.
+        Err(_) => true,
     }
 }
 

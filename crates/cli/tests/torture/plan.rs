@@ -111,6 +111,15 @@ pub(crate) enum Fault {
         for_ms: u64,
         killed: bool,
     },
+    /// All syncs of a server fail for a while: for want of room, or else because of its device. Then they succeed
+    /// again, and the server is killed and started again.
+    FailedSyncs {
+        server: usize,
+        after_us: u64,
+        for_ms: u64,
+        no_room: bool,
+        killed: bool,
+    },
     /// Started on something that is not its directory as it was.
     Wrong {
         server: usize,
@@ -201,7 +210,14 @@ impl Plan {
 
 fn fault(dice: &mut Random, small_disk: bool, kept: usize) -> Fault {
     let (server, after_us) = (dice.below(3), dice.below(20_000) as u64);
-    match dice.below(14) {
+    match dice.below(16) {
+        14 | 15 => Fault::FailedSyncs {
+            server,
+            after_us,
+            for_ms: dice.below(300) as u64,
+            no_room: dice.one_in(2),
+            killed: dice.one_in(2),
+        },
         12 | 13 => Fault::Frozen {
             server: 1 + server % 2,
             after_us,

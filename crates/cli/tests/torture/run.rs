@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use causeway_fs::client::CreateOptions;
 use causeway_testkit::random::Random;
+use rustix::io::Errno;
 
 use crate::command::{self, Commander, Places};
 use crate::library::{Actor, CELL, CELLS, SHARED, Trace, hint};
@@ -169,6 +170,30 @@ impl Run {
                         true => world.must_start(server),
                         false => Ok(()),
                     }
+                })?;
+            }
+            Fault::FailedSyncs {
+                server,
+                after_us,
+                for_ms,
+                no_room,
+                killed,
+            } => {
+                let weather = Weather {
+                    passes: true,
+                    ..bad(Excuse::Away, server)
+                };
+                let errno = if no_room { Errno::NOSPC } else { Errno::IO };
+                self.work(phase, &weather, |world| {
+                    pause(after_us);
+                    world.fail_syncs(server, errno)?;
+                    pause(1000 * for_ms);
+                    world.mend_syncs(server)?;
+                    if !killed {
+                        return Ok(());
+                    }
+                    world.kill(server);
+                    world.must_start(server)
                 })?;
             }
             Fault::Full => {

@@ -13,6 +13,7 @@ use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::sabotage;
 use causeway_fs::server::PARENT_PIPE;
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
 use causeway_testkit::random::Random;
@@ -208,6 +209,27 @@ impl World {
         self.directory.path().join(name)
     }
 
+    /// The file that makes a server's syncs fail while it exists.
+    fn failing(&self, server: usize) -> PathBuf {
+        let name = format!("{}.failing", self.name(server));
+        self.directory.path().join(name)
+    }
+
+    /// Lets all syncs of a server fail.
+    pub(crate) fn fail_syncs(&self, server: usize, errno: Errno) -> Result<(), String> {
+        // Appears with its content: a server may look at any moment.
+        let draft = self.failing(server).with_extension("draft");
+        std::fs::write(&draft, errno.raw_os_error().to_string())
+            .and_then(|()| std::fs::rename(&draft, self.failing(server)))
+            .map_err(|error| format!("letting syncs fail: {error}"))
+    }
+
+    /// Lets a server's syncs succeed again.
+    pub(crate) fn mend_syncs(&self, server: usize) -> Result<(), String> {
+        std::fs::remove_file(self.failing(server))
+            .map_err(|error| format!("letting syncs succeed: {error}"))
+    }
+
     /// Stalls an I/O server's storage.
     pub(crate) fn freeze(&self, server: usize) -> Result<(), String> {
         std::fs::write(self.stall(server), "").map_err(|error| format!("freezing: {error}"))
@@ -236,6 +258,7 @@ impl World {
         if self.configuration.servers[server].io {
             command.env(sabotage::STALL, self.stall(server));
         }
+        command.env(sabotage::FAIL_SYNCS, self.failing(server));
         let mut child = command
             .env(PARENT_PIPE, "1")
             .env("CAUSEWAY_LOG", "info")

@@ -10,6 +10,7 @@ use causeway_wire::fs::{
 
 use super::Client;
 use super::identity::Layout;
+use super::io::{FORM_CHANGES, Version, version};
 use super::names::node;
 use super::rpc::{Call, Trouble, done, unfit};
 use crate::Error;
@@ -409,37 +410,49 @@ impl Client {
         }
     }
 
+    /// Looks again at a datafile with a fault, as long as truncations come in between.
     fn confirm(
         &mut self,
         number: u16,
         server: usize,
         fault: DataFault,
     ) -> Result<Option<ServerFault>, Trouble> {
-        let operation = Operation::GetNode {
-            object: fault.object,
-            content: false,
-        };
-        let node = match self.query(operation).and_then(node) {
-            Ok(node) => node,
-            Err(trouble) if trouble.errno == Errno::ESTALE => return Ok(None),
-            Err(trouble) => return Err(trouble),
-        };
-        let Body::Striped {
-            distribution,
-            lengths,
-            ..
-        } = node.body
-        else {
-            return Ok(None);
-        };
-        let position = distribution.servers.iter().position(|s| *s == number);
-        let at_least = position.and_then(|position| lengths.get(position).copied());
-        let datafile = (fault.object, at_least.unwrap_or(0));
-        let again = self.check_data(server, vec![datafile])?;
-        Ok(again
-            .into_iter()
-            .next()
-            .map(|fault| ServerFault { server, fault }))
+        let object = fault.object;
+        let mut confirmed: Option<(Option<Version>, DataFault)> = None;
+        for _ in 0..FORM_CHANGES {
+            let operation = Operation::GetNode {
+                object,
+                content: false,
+            };
+            let node = match self.query(operation).and_then(node) {
+                Ok(node) => node,
+                Err(trouble) if trouble.errno == Errno::ESTALE => return Ok(None),
+                Err(trouble) => return Err(trouble),
+            };
+            let version = version(&node);
+            if let Some((seen, fault)) = confirmed
+                && seen == version
+            {
+                return Ok(Some(ServerFault { server, fault }));
+            }
+            let Body::Striped {
+                distribution,
+                lengths,
+                ..
+            } = node.body
+            else {
+                return Ok(None);
+            };
+            let position = distribution.servers.iter().position(|s| *s == number);
+            let at_least = position.and_then(|position| lengths.get(position).copied());
+            let datafile = (object, at_least.unwrap_or(0));
+            match self.check_data(server, vec![datafile])?.into_iter().next() {
+                Some(fault) => confirmed = Some((version, fault)),
+                None => return Ok(None),
+            }
+        }
+        // A file that is cut all the time is looked at by the next check.
+        Ok(None)
     }
 
     /// Has an I/O server verify about `bytes` of its datafiles, from where its last scrub came to, or from the

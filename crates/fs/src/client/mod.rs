@@ -4,7 +4,7 @@
 //! configuration's timeout. Inside a call everything that can be is in flight at once. Several
 //! threads use several clients.
 //!
-//! Reading order: `rpc` and `flight` (requests, replies, repetition), `introduce` and `identity` (which server is at the
+//! Reading order: `rpc` and `flight` (requests, replies, repetition), `session`, `link`, `introduce` and `identity` (which server is at the
 //! other end), `names` (the name space), `transfer` (which bytes go where), `io` (reading and writing), `presence`
 //! (data that is missing), `maintain` (for operators), `stages` (where the time
 //! goes).
@@ -15,11 +15,13 @@ mod flight;
 mod identity;
 mod introduce;
 mod io;
+mod link;
 mod maintain;
 mod names;
 mod presence;
 mod read;
 mod rpc;
+mod session;
 mod stages;
 mod transfer;
 
@@ -137,6 +139,14 @@ impl Client {
     /// Stages recorded since the last call.
     pub fn take_stages(&mut self) -> Vec<Stage> {
         std::mem::take(&mut self.stages)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.rpc.end_session();
+        }
     }
 }
 

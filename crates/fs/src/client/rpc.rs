@@ -21,9 +21,10 @@ use causeway_wire::fs::{
 use super::flight::{Attempt, Flight, State, errno_of, results};
 use super::identity::Layout;
 use super::introduce::Known;
+use super::link::Link;
 use super::transfer::{Piece, Way};
 use crate::Error;
-use crate::config::{Configuration, ServerEntry};
+use crate::config::Configuration;
 
 /// An attempt to connect takes a quarter of the time-out, within these bounds: an attempt that met a
 /// server in the middle of dying must leave time for one that meets it restarted.
@@ -147,41 +148,11 @@ pub(crate) struct Rpc {
     client: u128,
     caller: Caller,
     /// Last sequence number of each slot.
-    sequences: Vec<u64>,
+    pub(super) sequences: Vec<u64>,
+    /// A change was given up without a reply, or repeated: a server may still meet a copy of it.
+    pub(super) in_doubt: bool,
     next_tag: u64,
     spare_replies: Vec<Memory>,
-}
-
-/// A server as this client reaches it.
-struct Link {
-    name: String,
-    addresses: String,
-    addr: Option<Addr>,
-    known: Option<Known>,
-}
-
-impl Link {
-    fn new(entry: &ServerEntry, only_scheme: Option<&str>) -> Self {
-        let usable = |address: &&String| {
-            only_scheme.is_none_or(|s| address.split("://").next().is_some_and(|have| have == s))
-        };
-        let addresses: Vec<&str> = entry
-            .addresses
-            .iter()
-            .filter(usable)
-            .map(String::as_str)
-            .collect();
-        Self {
-            name: entry.name.clone(),
-            addresses: addresses.join(","),
-            addr: None,
-            known: None,
-        }
-    }
-
-    fn describe(&self) -> String {
-        format!("{}, {}", self.name, self.addresses)
-    }
 }
 
 impl Rpc {
@@ -222,6 +193,7 @@ impl Rpc {
             client: random_client()?,
             caller,
             sequences: Vec::new(),
+            in_doubt: false,
             next_tag: 1,
             spare_replies: Vec::new(),
         })
@@ -309,6 +281,7 @@ impl Rpc {
             self.exchange(&mut flights, deadline);
             if !self.redirect(&mut flights, deadline) {
                 flights.iter_mut().for_each(Flight::take_memory_back);
+                self.note_doubts(&flights);
                 return results(flights);
             }
         }
@@ -408,15 +381,6 @@ impl Rpc {
                 self.completed(flights, completion);
             }
         }
-    }
-
-    fn next_sequence(&mut self, slot: u16) -> u64 {
-        let slot = usize::from(slot);
-        if self.sequences.len() <= slot {
-            self.sequences.resize(slot + 1, 0);
-        }
-        self.sequences[slot] += 1;
-        self.sequences[slot]
     }
 
     /// Sends a flight's request.
@@ -591,7 +555,7 @@ impl Rpc {
     pub(super) fn altered(&self, server: usize) -> Trouble {
         Trouble {
             errno: Errno::EIO,
-            message: "bytes that the server sent do not match their checksums when they arrive: memory or a                       network on the way is faulty"
+            message: "bytes that the server sent do not match their checksums when they arrive: memory or a network on the way is faulty"
                 .to_owned(),
             server: self.links.get(server).map(Link::describe),
         }

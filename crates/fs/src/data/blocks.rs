@@ -18,6 +18,8 @@ use crate::sabotage::{self, Sabotage};
 
 /// Most blocks that one part touches.
 const PART_BLOCKS: usize = PART_BYTES as usize / BLOCK;
+/// Blocks that are brought into the cache together, to be summed there: most of the first level.
+const CACHED_BLOCKS: usize = 8;
 
 /// Sums of consecutive blocks of one group, as they are stored.
 type SumsBuffer = [u8; PART_BLOCKS * SUMS];
@@ -105,8 +107,12 @@ impl Datafile {
         let Some(into) = into.filter(|_| direct && is_whole(part)) else {
             return Ok(None);
         };
+        let must = self.must_have_sums(Blocks::of(part));
         let mut sums = [0; PART_BLOCKS * SUMS];
         self.load_sums(Blocks::of(part), &mut sums, wait)?;
+        if first_without(&sums, must).is_some() {
+            return Ok(None);
+        }
         let count = self.read_part(&into, part.offset, wait)?;
         into.slice(count..into.len()).clear();
         // The process whose memory this is may write it; harm done there is its own.
@@ -127,10 +133,10 @@ impl Datafile {
 
     /// Reads and verifies blocks; behind the end are zeros. Returns how many bytes there were before it.
     fn fetch(&self, blocks: Blocks, bytes: &mut [u8], wait: Wait) -> Result<usize> {
-        let trust = self.trust();
+        let (trust, must) = (self.trust(), self.must_have_sums(blocks));
         let mut sums = [0; PART_BLOCKS * SUMS];
         let found = self.load(blocks, bytes, &mut sums, wait)?;
-        if first_bad(bytes, &sums, trust).is_none() {
+        if first_bad(bytes, &sums, trust, must).is_none() {
             return Ok(found);
         }
         // A write may be between its sums and its data: the verdict is passed while there is none.
@@ -143,9 +149,10 @@ impl Datafile {
 
     /// As [`Datafile::fetch`], while the caller keeps others from writing the blocks. Also returns the sums.
     fn fetch_held(&self, blocks: Blocks, bytes: &mut [u8], sums: &mut SumsBuffer) -> Result<usize> {
+        let must = self.must_have_sums(blocks);
         let found = self.load(blocks, bytes, sums, Wait::Allowed)?;
         let trust = self.trust();
-        let Some(bad) = first_bad(bytes, sums, trust) else {
+        let Some(bad) = first_bad(bytes, sums, trust, must) else {
             return Ok(found);
         };
         if trust == Trust::Unsynced {
@@ -173,6 +180,14 @@ impl Datafile {
         let found = read_full(&self.file, bytes, physical(blocks.offset()), wait)?;
         bytes[found..].fill(0);
         Ok(found)
+    }
+
+    /// How many of the blocks, from the first on, were written for certain. To be asked before their sums are read.
+    fn must_have_sums(&self, blocks: Blocks) -> usize {
+        let written = self.dense.end().saturating_sub(blocks.first);
+        usize::try_from(written)
+            .unwrap_or(usize::MAX)
+            .min(blocks.count)
     }
 
     fn load_sums(&self, blocks: Blocks, sums: &mut SumsBuffer, wait: Wait) -> io::Result<()> {
@@ -226,18 +241,20 @@ impl Datafile {
             }
         }
         let mut start = blocks.offset();
-        for (sums, block) in stored
-            .chunks_exact_mut(SUMS)
-            .zip(bytes.chunks_exact_mut(BLOCK))
+        for (sums, cached) in stored
+            .chunks_mut(CACHED_BLOCKS * SUMS)
+            .zip(bytes.chunks_mut(CACHED_BLOCKS * BLOCK))
         {
+            let end = start + cached.len() as u64;
             if window.regions.len() == 1 {
-                // A block is summed while it is in the first-level cache.
                 let from = part.offset.max(start);
-                let to = (part.offset + part.len).min(start + BLOCK_BYTES);
-                memory.copy_out(&mut block[(from - start) as usize..(to - start) as usize]);
+                let to = (part.offset + part.len).min(end);
+                memory.copy_out(&mut cached[(from - start) as usize..(to - start) as usize]);
             }
-            set_latest(sums, sum(block));
-            start += BLOCK_BYTES;
+            for (sums, block) in sums.chunks_exact_mut(SUMS).zip(cached.chunks_exact(BLOCK)) {
+                set_latest(sums, sum(block));
+            }
+            start = end;
         }
         let start = (part.offset - blocks.offset()) as usize;
         let changed = &bytes[start..start + part.len as usize];
@@ -263,6 +280,10 @@ impl Datafile {
         let stored = &mut sums[..blocks.count * SUMS];
         self.begin_write()?;
         for (index, sums) in stored.chunks_exact_mut(SUMS).enumerate() {
+            if index.is_multiple_of(CACHED_BLOCKS) {
+                let start = index * BLOCK;
+                from.fetch(start, (CACHED_BLOCKS * BLOCK).min(from.len() - start));
+            }
             set_latest(sums, sum_in(from, index * BLOCK));
         }
         let written = put(&self.file, stored, sums_offset(blocks.first))
@@ -312,12 +333,15 @@ impl Datafile {
     pub(super) fn verify(&self, part: Region, scratch: &mut Scratch) -> Result<Vec<(u64, u64)>> {
         let blocks = Blocks::of(part);
         let bytes = scratch.take(blocks.count * BLOCK);
+        let must = self.must_have_sums(blocks);
         let mut sums = [0; PART_BLOCKS * SUMS];
         self.load(blocks, bytes, &mut sums, Wait::Allowed)?;
-        if first_bad(bytes, &sums, Trust::Latest).is_none() {
+        if first_bad(bytes, &sums, Trust::Latest, must).is_none() {
+            self.note_sums(blocks)?;
             return Ok(Vec::new());
         }
         let _held = self.ranges.lock(blocks.offset(), blocks.end());
+        let must = self.must_have_sums(blocks);
         self.load(blocks, bytes, &mut sums, Wait::Allowed)?;
         let trust = self.trust();
         let stored = &mut sums[..blocks.count * SUMS];
@@ -329,10 +353,11 @@ impl Datafile {
             let Some(sums) = super::sums::stored(raw).next() else {
                 continue;
             };
-            if matches(block, sums, Trust::Latest) {
+            let is_lost = sums == Sums::default() && index < must as u64;
+            if matches(block, sums, Trust::Latest) && !is_lost {
                 continue;
             }
-            if trust == Trust::Unsynced || matches(block, sums, trust) {
+            if trust == Trust::Unsynced || (matches(block, sums, trust) && !is_lost) {
                 raw.copy_from_slice(&known(sum(block)).to_bytes());
                 changed = true;
                 continue;
@@ -348,6 +373,23 @@ impl Datafile {
             put(&self.file, stored, sums_offset(blocks.first))?;
         }
         Ok(damaged)
+    }
+
+    /// Notes which blocks from the front on have sums, as far as that is not known.
+    fn note_sums(&self, blocks: Blocks) -> io::Result<()> {
+        let known = self.dense.end();
+        if known < blocks.first || blocks.first + blocks.count as u64 <= known {
+            return Ok(());
+        }
+        let _held = self.ranges.lock(blocks.offset(), blocks.end());
+        let mut sums = [0; PART_BLOCKS * SUMS];
+        self.load_sums(blocks, &mut sums, Wait::Allowed)?;
+        let stored = stored(&sums).take(blocks.count);
+        let count = stored.take_while(|sums| sums.latest != 0).count() as u64;
+        if count > 0 {
+            self.dense.note(blocks.first, blocks.first + count);
+        }
+        Ok(())
     }
 
     /// Before the datafile is cut to `size`: the sums of the last group's blocks become those that the blocks
@@ -414,13 +456,22 @@ fn set_latest(sums: &mut [u8], latest: u32) {
     last.copy_from_slice(&latest.to_le_bytes());
 }
 
-/// The first block that is not what its sums say.
-fn first_bad(bytes: &[u8], sums: &[u8], trust: Trust) -> Option<usize> {
+/// The first block that is not what its sums say, or has none though it is one of the `must` first ones.
+fn first_bad(bytes: &[u8], sums: &[u8], trust: Trust, must: usize) -> Option<usize> {
     if sabotage::is_on(Sabotage::SkipChecksum) {
         return None;
     }
-    bytes
-        .chunks_exact(BLOCK)
-        .zip(stored(sums))
-        .position(|(block, sums)| !matches(block, sums, trust))
+    let mut blocks = bytes.chunks_exact(BLOCK).zip(stored(sums));
+    let bad = blocks.position(|(block, sums)| !matches(block, sums, trust));
+    match (bad, first_without(sums, must)) {
+        (Some(bad), Some(without)) => Some(bad.min(without)),
+        (bad, without) => bad.or(without),
+    }
+}
+
+/// The first of the `must` first blocks that has no sum, and had none before its last write.
+fn first_without(sums: &[u8], must: usize) -> Option<usize> {
+    stored(sums)
+        .take(must)
+        .position(|sums| sums == Sums::default())
 }

@@ -16,6 +16,7 @@ use causeway_wire::datafile::{
 };
 use causeway_wire::fs::{ObjectId, Region};
 
+use super::dense::Dense;
 use super::disk::{put, put_memory, read_full, set_len, sync, sync_all};
 use super::fault::{Fault, Result};
 use super::pieces::{Cursor, DIRECT_LEN, SIEVE_SPAN, Window, windows};
@@ -46,6 +47,8 @@ pub struct Datafile {
     durable: AtomicU64,
     /// What the header says that the size is at least.
     floor: AtomicU64,
+    /// Blocks that were all written.
+    pub(super) dense: Dense,
     /// Bytes from the front that a scrub has gone through without a pause.
     pub(super) scrubbed: AtomicU64,
 }
@@ -121,6 +124,9 @@ impl Datafile {
             }
             State::Dirty => header.trust = Trust::Unsynced,
         }
+        // A truncation may have ended before it came to the header.
+        let size = file.metadata().map_or(0, |file| size_of_file(file.len()));
+        header.dense = header.dense.min(size.div_ceil(BLOCK_BYTES));
         Self {
             file,
             common,
@@ -134,6 +140,7 @@ impl Datafile {
             durable: AtomicU64::new(0),
             syncing: Mutex::default(),
             floor: AtomicU64::new(floor),
+            dense: Dense::new(header.dense),
             scrubbed: AtomicU64::new(0),
         }
     }
@@ -226,6 +233,13 @@ impl Datafile {
                     }
                     false => self.write_plain(window, part, &mut memory, scratch)?,
                 }
+            }
+        }
+        if self.has_sums() {
+            for region in piece.regions.iter().filter(|region| region.len > 0) {
+                let end = region.offset + region.len;
+                let (first, end) = (region.offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+                self.dense.note(first, end);
             }
         }
         Ok(())
@@ -424,11 +438,17 @@ impl Datafile {
         if size < now {
             set_len(&self.file, file_len(size))?;
         }
+        let blocks = size.div_ceil(BLOCK_BYTES);
+        self.dense.cut(blocks);
         self.floor.fetch_min(size, Ordering::Relaxed);
         self.scrubbed.fetch_min(size, Ordering::Relaxed);
         // The version comes last: after a crash in between, the truncation is repeated.
         let mut header = self.lock_header();
-        let next = Header { version, ..*header };
+        let next = Header {
+            version,
+            dense: header.dense.min(blocks),
+            ..*header
+        };
         self.put_header(&next)?;
         *header = next;
         drop(header);
@@ -488,6 +508,7 @@ impl Datafile {
             let next = Header {
                 state: State::Clean,
                 size,
+                dense: self.dense.end(),
                 ..*header
             };
             self.put_header(&next)?;

@@ -10,6 +10,7 @@
 pub mod aside;
 mod blocks;
 pub mod datafile;
+mod dense;
 mod disk;
 pub mod fault;
 pub mod pieces;

@@ -239,7 +239,7 @@ impl<'a> Cursor<'a> {
         {
             let len = into.len().min(front.len() - self.used);
             let (head, tail) = into.split_at_mut(len);
-            front.read_at(self.used, head);
+            front.read_cold_at(self.used, head);
             into = tail;
             self.used += len;
             self.settle();

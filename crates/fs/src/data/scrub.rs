@@ -142,6 +142,9 @@ impl Store {
         scratch: &mut Scratch,
         step: &mut Step,
     ) -> Result<Option<u64>> {
+        if from == 0 {
+            self.look_again(object)?;
+        }
         // Removed meanwhile, or empty.
         let Some(datafile) = self.find(object)? else {
             return Ok(None);
@@ -156,7 +159,9 @@ impl Store {
             if offset >= stop || step.findings.len() >= MAX_SPANS {
                 return Ok(Some(offset));
             }
-            if offset.is_multiple_of(GROUP_BYTES) {
+            // What was written is looked at also where the file has a hole now.
+            let may_be_hole = offset / BLOCK_BYTES >= datafile.dense.end();
+            if may_be_hole && offset.is_multiple_of(GROUP_BYTES) {
                 let next = datafile.next_data(offset, size)?;
                 if next > offset {
                     datafile.note_scrubbed(Region {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -128,6 +128,7 @@ impl Common {
             trust: Trust::Latest,
             boot: self.boot(),
             run: self.run,
+            dense: 0,
         }
     }
 }
@@ -293,6 +294,32 @@ impl Store {
         Ok(datafile)
     }
 
+    /// Looks once more at the file of a datafile that is open: something else than this server may have put another
+    /// one in its place, removed it, or written over it. One that is another file now is opened anew when it is next
+    /// used; what was written to the old one is lost.
+    pub(super) fn look_again(&self, object: ObjectId) -> Result<()> {
+        let Some(datafile) = self.peek(object) else {
+            return Ok(());
+        };
+        let open = datafile.file.metadata()?;
+        let is_named = match std::fs::metadata(place::path(&self.root, object)) {
+            Ok(named) => (named.dev(), named.ino()) == (open.dev(), open.ino()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => return Err(error.into()),
+        };
+        if !is_named {
+            self.forget(object);
+            return Err(Fault::Foreign {
+                found: "another file, or none, under its name".to_owned(),
+                wanted: format!("that of object {}, which the server has open", object.0),
+            });
+        }
+        match read_header(&datafile.file)? {
+            Some(header) => self.owned(object, header).map(drop),
+            None => Err(Fault::Header("it is empty".to_owned())),
+        }
+    }
+
     fn open_file(&self, object: ObjectId, make: bool) -> io::Result<File> {
         OpenOptions::new()
             .read(true)
@@ -423,6 +450,7 @@ impl Store {
         if sabotage::is_on(Sabotage::DropFlush) {
             return Ok(());
         }
+        self.look_again(object)?;
         match self.find(object)? {
             Some(datafile) => {
                 datafile.check_size(at_least)?;
@@ -530,6 +558,7 @@ impl Store {
     /// What is wrong with an object's datafile, which should have `at_least` bytes, as far as its header and
     /// length tell.
     pub fn check(&self, object: ObjectId, at_least: u64) -> Result<()> {
+        self.look_again(object)?;
         match self.find(object)? {
             Some(datafile) => datafile.check_size(at_least),
             None if at_least > 0 => Err(Fault::Absent { wanted: at_least }),

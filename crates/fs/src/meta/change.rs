@@ -303,7 +303,7 @@ impl Change<'_> {
             Body::Directory(_) | Body::Link(_) => Vec::new(),
         };
         if !servers.is_empty() {
-            let removal = RemovalRecord { servers };
+            let removal = RemovalRecord { servers, writes: 0 };
             self.state.put(removal_key(object), removal.to_bytes());
             self.counters.removals += 1;
         }

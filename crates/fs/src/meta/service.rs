@@ -332,10 +332,15 @@ impl Service {
             }
             Room::Removals(_) | Room::Enough => self.change(state, request, now),
         };
-        if result.is_err() {
-            state.roll_back();
-            self.counters = before;
-        }
+        let result = match result {
+            Ok(answer) => Ok(answer),
+            Err(failure) => {
+                state.roll_back();
+                self.counters = before;
+                self.remove_again(state, &request.operation)
+                    .and(Err(failure))
+            }
+        };
         let reply = Reply { result };
         self.sessions.remember(state, request, &reply);
         reply

@@ -6,8 +6,8 @@
 //! happened, and a message from before a restart cannot arrive behind it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use causeway_wire::codec::Wire;
@@ -30,11 +30,20 @@ const LEASE_MARGIN_S: u32 = 30;
 const SWEEP_INTERVAL_S: u64 = 10;
 /// Most slots forgotten in one sweep, which is part of some request's batch.
 const MAX_SWEPT: usize = 4096;
+/// Most clients whose end is remembered until the next sweep; what others have handed back, their lease ends.
+const MAX_ENDED: usize = 64 << 10;
 
 /// For how long a slot is remembered that does nothing: as long as any client may repeat a change, by the time-outs
-/// that clients tell when they introduce themselves. Cheap to clone.
+/// that clients tell when they introduce themselves, or until its client ends. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Leases(Arc<AtomicU32>);
+pub struct Leases(Arc<LeaseState>);
+
+#[derive(Debug, Default)]
+struct LeaseState {
+    seconds: AtomicU32,
+    /// Clients that have ended since the last sweep.
+    ended: Mutex<Vec<u128>>,
+}
 
 impl Leases {
     /// A client may repeat a request for this many seconds. Fails if that is longer than replies can be kept.
@@ -53,11 +62,26 @@ impl Leases {
     }
 
     fn keep(&self, lease_s: u32) {
-        self.0.fetch_max(lease_s, Ordering::Relaxed);
+        self.0.seconds.fetch_max(lease_s, Ordering::Relaxed);
     }
 
     fn seconds(&self) -> u32 {
-        self.0.load(Ordering::Relaxed).max(LEASE_MARGIN_S)
+        self.0.seconds.load(Ordering::Relaxed).max(LEASE_MARGIN_S)
+    }
+
+    /// A client hands its slots back: it will not repeat a change.
+    pub fn end(&self, client: u128) {
+        let mut ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.len() < MAX_ENDED {
+            ended.push(client);
+        }
+    }
+
+    /// Takes some clients that have ended.
+    fn take_ended(&self, most: usize) -> Vec<u128> {
+        let mut ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = ended.len().saturating_sub(most);
+        ended.split_off(kept)
     }
 }
 
@@ -268,8 +292,14 @@ impl Sessions {
         }
     }
 
-    /// Forgets slots whose lease has ended: nothing that a client still waits for can ask for their replies.
+    /// Forgets slots that were handed back, and those whose lease has ended: nothing that a client still waits for can
+    /// ask for their replies.
     pub(super) fn sweep(&mut self, state: &mut Overlay) {
+        for client in self.leases.take_ended(MAX_SWEPT / usize::from(MAX_SLOTS)) {
+            for slot in 0..MAX_SLOTS {
+                self.forget((client, slot), state);
+            }
+        }
         let now = self.now();
         if now < self.next_sweep {
             return;
@@ -286,9 +316,14 @@ impl Sessions {
         if idle.len() == MAX_SWEPT {
             self.next_sweep = now;
         }
-        for (client, slot) in idle {
-            self.slots.remove(&(client, slot));
-            state.remove(session_key(client, slot));
+        for key in idle {
+            self.forget(key, state);
+        }
+    }
+
+    fn forget(&mut self, key: (u128, u16), state: &mut Overlay) {
+        if self.slots.remove(&key).is_some() {
+            state.remove(session_key(key.0, key.1));
         }
     }
 

@@ -168,7 +168,7 @@ fn open_metadata(
     mailbox: Mailbox,
 ) -> Result<(Metadata, Vec<Beside>), String> {
     let bells = Bells::default();
-    let deliver = Box::new(move |replies| mailbox.put(Done::Replies(replies)));
+    let deliver = Arc::new(move |replies| mailbox.put(Done::Replies(replies)));
     let generation = home.identity().generation;
     let metadata = Metadata::open(
         &home.metadata(),
@@ -536,6 +536,12 @@ impl Loop {
                 }
                 Ok(Some(self.greet(layout_from)))
             }
+            Operation::EndSession => {
+                if let Some(metadata) = &self.metadata {
+                    metadata.end_session(request.client);
+                }
+                Ok(Some(Answer::Done))
+            }
             Operation::Enroll {
                 index,
                 incarnation,
@@ -583,7 +589,7 @@ impl Loop {
         }
         let ticket = self.enter(from, request.reply_tag, EntryState::Elsewhere);
         if let Some(metadata) = &mut self.metadata {
-            metadata.change(ticket, request);
+            metadata.take(ticket, request);
         }
         Ok(None)
     }

@@ -1,6 +1,7 @@
 //! The metadata service inside a server's loop.
 //!
-//! Requests that change nothing are answered at once from the last committed state. Changes of a
+//! Requests that change nothing are answered at once from the last committed state, but for those that look at
+//! many records, which a thread answers (`scans`). Changes of a
 //! relaxed file system are made in the loop, all of one wake-up in one batch. Changes of a synced one
 //! go to a thread that makes everything that waits in one batch with one sync (group commit), while
 //! the loop goes on answering.
@@ -17,6 +18,7 @@ use causeway_wire::fs::{
 
 use super::Ticket;
 use super::reclaim::Bell;
+use super::scans::{Scanner, is_scan};
 use crate::config::{Configuration, Durability};
 use crate::failed_syncs::FailureCount;
 use crate::fatal::AbortOnPanic;
@@ -52,6 +54,7 @@ pub(super) struct Metadata {
     /// Changes of this wake-up, in a relaxed file system.
     batch: Vec<(Ticket, Request)>,
     writer: Option<Writer>,
+    scanner: Scanner,
 }
 
 struct Writer {
@@ -93,8 +96,8 @@ impl Pace {
     }
 }
 
-/// Where the writer's replies go.
-pub(super) type Deliver = Box<dyn Fn(Vec<(Ticket, Reply)>) + Send>;
+/// Where the replies of threads beside the loop go.
+pub(super) type Deliver = Arc<dyn Fn(Vec<(Ticket, Reply)>) + Send + Sync>;
 
 impl Metadata {
     /// Opens the metadata in `directory`, which were made when it got its `generation`.
@@ -119,10 +122,12 @@ impl Metadata {
         let writer = match configuration.durability {
             Durability::Relaxed => None,
             Durability::Synced => {
+                let deliver = Arc::clone(&deliver);
                 let writer = Writer::start(Arc::clone(&service), bells.clone(), deliver);
                 Some(writer?)
             }
         };
+        let scanner = Scanner::start(reader.clone(), Arc::clone(&service), bells.clone(), deliver)?;
         Ok(Self {
             service,
             reader,
@@ -131,6 +136,7 @@ impl Metadata {
             bells,
             batch: Vec::new(),
             writer,
+            scanner,
         })
     }
 
@@ -150,6 +156,11 @@ impl Metadata {
         self.leases.extend(timeout_s)
     }
 
+    /// A client ends: the next batch of changes forgets its session.
+    pub(super) fn end_session(&self, client: u128) {
+        self.leases.end(client);
+    }
+
     /// Changes when a sync has failed.
     pub(super) fn failed_syncs(&self) -> u64 {
         self.failed_syncs
@@ -162,14 +173,19 @@ impl Metadata {
         Arc::clone(&self.service)
     }
 
-    /// The reply to a request that changes nothing; `None` for one that must be [`Metadata::change`]d.
+    /// The reply to a request that changes nothing and is soon answered; `None` for one that
+    /// [`Metadata::take`] must have.
     pub(super) fn answer(&self, request: &Request) -> Option<Reply> {
-        self.reader.answer(request)
+        match is_scan(&request.operation) {
+            true => None,
+            false => self.reader.answer(request),
+        }
     }
 
-    /// Takes a change. Its reply comes from [`Metadata::settle`] or is delivered.
-    pub(super) fn change(&mut self, ticket: Ticket, request: Request) {
+    /// Takes a request that was not answered at once. Its reply comes from [`Metadata::settle`] or is delivered.
+    pub(super) fn take(&mut self, ticket: Ticket, request: Request) {
         match &self.writer {
+            _ if is_scan(&request.operation) => self.scanner.put(ticket, request),
             Some(writer) => writer.queue.put(ticket, request),
             None => self.batch.push((ticket, request)),
         }
@@ -238,14 +254,15 @@ pub(super) struct Bells {
 }
 
 /// Carries a batch out, and rings where that makes work.
-fn apply(
+pub(super) fn apply(
     service: &Mutex<Service>,
     bells: &Bells,
     batch: Vec<(Ticket, Request)>,
 ) -> Vec<(Ticket, Reply)> {
     let (tickets, requests): (Vec<Ticket>, Vec<Request>) = batch.into_iter().unzip();
     let replies = lock(service).apply(&requests, now());
-    if requests.iter().any(|request| removes(&request.operation)) {
+    let mut done = requests.iter().zip(&replies);
+    if done.any(|(request, reply)| removes(&request.operation, reply)) {
         bells.reclaimer.ring();
     }
     if requests
@@ -258,11 +275,17 @@ fn apply(
 }
 
 /// Whether datafiles may have to be removed afterwards.
-fn removes(operation: &Operation) -> bool {
-    matches!(
-        operation,
-        Operation::Unlink { .. } | Operation::Rename { .. } | Operation::Check { repair: true, .. }
-    )
+fn removes(operation: &Operation, reply: &Reply) -> bool {
+    match operation {
+        Operation::Unlink { .. }
+        | Operation::Rename { .. }
+        | Operation::Check { repair: true, .. } => true,
+        // What was written to a file that has been removed.
+        Operation::Extend { .. }
+        | Operation::FinishTruncate { .. }
+        | Operation::FinishUnstuff { .. } => reply.result.is_err(),
+        _ => false,
+    }
 }
 
 /// Whether an I/O server may have to be met afterwards.
@@ -271,6 +294,14 @@ fn changes_layout(operation: &Operation) -> bool {
         operation,
         Operation::AddServer { .. } | Operation::AcceptServer { .. }
     )
+}
+
+/// A thread beside the loop could not be started.
+pub(super) fn no_thread(name: &str, error: &std::io::Error) -> Failure {
+    Failure {
+        errno: Errno::EAGAIN,
+        message: format!("the {name} thread cannot be started: {error}"),
+    }
 }
 
 impl Writer {
@@ -293,10 +324,7 @@ impl Writer {
                     deliver(replies);
                 }
             })
-            .map_err(|error| Failure {
-                errno: Errno::EAGAIN,
-                message: format!("the commit thread cannot be started: {error}"),
-            })?;
+            .map_err(|error| no_thread("commit", &error))?;
         Ok(Self {
             queue,
             thread: Some(thread),

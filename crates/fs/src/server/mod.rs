@@ -26,6 +26,7 @@ mod reclaim;
 mod recover;
 mod regions;
 mod register;
+mod scans;
 mod staging;
 
 use std::sync::Arc;

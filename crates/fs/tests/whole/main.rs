@@ -10,6 +10,7 @@ mod integrity;
 mod kills;
 mod restored;
 mod trust;
+mod unlinked;
 
 /// Not a test of its own: the servers of the other tests are this program, run with this test and two
 /// more arguments. Without them it shows what a server says to a configuration that is not there.

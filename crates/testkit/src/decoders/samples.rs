@@ -210,6 +210,7 @@ fn operations() -> Vec<Operation> {
         },
         Operation::AddServer { name: "io4".into() },
         Operation::DrainServer { name: "io4".into() },
+        Operation::EndSession,
         Operation::AcceptServer {
             name: "io4".into(),
             generation: Generation(5),
@@ -286,6 +287,7 @@ pub(super) fn datafile_headers() -> Vec<Vec<u8>> {
         trust: Trust::Latest,
         boot: 10,
         run: 11,
+        dense: 12,
     };
     let dirty = Header {
         state: State::Dirty,
@@ -500,6 +502,7 @@ pub(super) fn records() -> Vec<Vec<u8>> {
             5,
             store::RemovalRecord {
                 servers: vec![0, 3],
+                writes: 1,
             }
             .to_bytes(),
         ),

@@ -76,6 +76,7 @@ variants!(Operation, "operation", {
     22 => AddServer { name: text(MAX_SERVER_NAME_BYTES) },
     23 => AcceptServer { name: text(MAX_SERVER_NAME_BYTES), generation: wire },
     24 => DrainServer { name: text(MAX_SERVER_NAME_BYTES) },
+    25 => EndSession,
 
     40 => ListStriped { after: wire, limit: u32 },
     41 => Paths { objects: list(8) },

@@ -225,6 +225,22 @@ fn golden_operations_on_objects() {
         (Operation::BeginUnstuff { object }, "10 0900000000000000"),
         (Operation::FinishUnstuff { object }, "11 0900000000000000"),
         (Operation::Commit, "12"),
+        (
+            Operation::AddServer { name: "io4".into() },
+            "16 03000000 696f34",
+        ),
+        (
+            Operation::AcceptServer {
+                name: "io4".into(),
+                generation: Generation(5),
+            },
+            "17 03000000 696f34 0500000000000000",
+        ),
+        (
+            Operation::DrainServer { name: "io4".into() },
+            "18 03000000 696f34",
+        ),
+        (Operation::EndSession, "19"),
         (Operation::MetadataStatus, "13"),
         (
             Operation::Exist {
@@ -481,7 +497,7 @@ fn refuses_what_is_out_of_bounds() {
             "{result:?}"
         );
     };
-    for code in [0, 25, 63, 73, 83, 127, 128, 130, 255] {
+    for code in [0, 26, 63, 73, 83, 127, 128, 130, 255] {
         unknown(Operation::from_bytes(&[code]));
     }
     let path = Place {

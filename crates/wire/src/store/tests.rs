@@ -116,7 +116,11 @@ fn golden_records() {
         kind: Kind::File,
     };
     golden(&entry, "03 0900000000000000 01");
-    golden(&RemovalRecord { servers: vec![3] }, "03 01000000 0300");
+    let removal = RemovalRecord {
+        servers: vec![3],
+        writes: 4,
+    };
+    golden(&removal, "03 01000000 0300 04000000");
     let session = SessionRecord {
         sequence: 1,
         lease_s: 2,

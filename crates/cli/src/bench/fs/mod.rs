@@ -115,6 +115,8 @@ pub(crate) struct Bench {
     pub(crate) runs: u32,
     /// Clients that an idle server has.
     pub(crate) idle_clients: usize,
+    /// Clients that the metadata server has at once.
+    pub(crate) crowd: usize,
 }
 
 /// Runs the benchmark.
@@ -150,6 +152,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         tile_widths: arguments.tile_widths.clone(),
         runs: arguments.runs,
         idle_clients: if quick { 50 } else { 1000 },
+        crowd: if quick { 160 } else { 10_000 },
         benchmark,
     };
     bench.introduce(quick)?;

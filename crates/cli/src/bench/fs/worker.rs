@@ -60,7 +60,15 @@ pub(crate) enum Order {
     ReadTile(Tile),
     /// Opens so many connections to a server and keeps them.
     Connect { server: usize, count: usize },
-    /// Closes them.
+    /// Opens so many clients, each of which makes a file, and keeps them.
+    Join { directory: String, count: usize },
+    /// Lets so many of these clients make so many files each, in turn.
+    Change {
+        directory: String,
+        clients: usize,
+        each: u64,
+    },
+    /// Closes all that was opened.
     Disconnect,
 }
 
@@ -191,6 +199,12 @@ impl Worker {
             } => self.read_files(&directory, count, size),
             Order::Unlink { directory, count } => self.unlink(&directory, count),
             Order::Connect { server, count } => self.connect(server, count),
+            Order::Join { directory, count } => self.join(&directory, count),
+            Order::Change {
+                directory,
+                clients,
+                each,
+            } => self.change(&directory, clients, each),
             Order::Disconnect => {
                 self.open.clear();
                 Ok(0)
@@ -399,17 +413,46 @@ impl Worker {
     }
 
     fn connect(&mut self, server: usize, count: usize) -> Outcome<u64> {
+        for _ in 0..count {
+            let mut client = self.another()?;
+            client.ping(server)?;
+            self.open.push(client);
+        }
+        Ok(count as u64)
+    }
+
+    /// A client that waits for its turn among many.
+    fn another(&self) -> Outcome<Client> {
         causeway_sys::limits::raise_open_files();
         let patient = Configuration {
             timeout: Duration::from_secs(60),
             ..self.configuration.clone()
         };
-        for _ in 0..count {
-            let mut client = Client::connect(&patient, ClientOptions::default())?;
-            client.ping(server)?;
+        Ok(Client::connect(&patient, ClientOptions::default())?)
+    }
+
+    fn join(&mut self, directory: &str, count: usize) -> Outcome<u64> {
+        let options = CreateOptions::default();
+        for index in 0..count as u64 {
+            let mut client = self.another()?;
+            client.create(&self.name(directory, index), &options)?;
             self.open.push(client);
         }
         Ok(count as u64)
+    }
+
+    fn change(&mut self, directory: &str, clients: usize, each: u64) -> Outcome<u64> {
+        let options = CreateOptions::default();
+        let (first, count) = (self.open.len() as u64, clients.min(self.open.len()) as u64);
+        for round in 0..each {
+            for index in 0..count {
+                let path = self.name(directory, first + round * count + index);
+                if let Some(client) = self.open.get_mut(index as usize) {
+                    client.create(&path, &options)?;
+                }
+            }
+        }
+        Ok(count * each)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use causeway_wire::datafile::{BLOCK_BYTES, HEADER_BYTES, physical, sums_offset};
 
+use rustix::fs::FallocateFlags;
+
 use super::interruptions::flip;
 use super::*;
 
@@ -95,6 +97,118 @@ fn damaged_blocks_fail_alone_and_heal_when_they_are_written_whole() {
     ));
     write(&datafile, 4000, &bytes[4000..9000]).unwrap();
     assert_eq!(whole(&datafile), bytes);
+}
+
+/// A range may be lost together with the page of sums that stands beside it.
+#[test]
+fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
+    const SIZE: usize = 2 * GROUP_BYTES as usize + 5000;
+    let group = GROUP_BYTES as usize;
+    for restarted in [false, true] {
+        let (directory, mut store) = store(SETTINGS);
+        let bytes = noise(5, SIZE);
+        let datafile = make(&store, 3);
+        // Pieces overtake each other.
+        for span in [
+            group + 70_000..SIZE,
+            0..group / 2,
+            group / 2..group + 70_000,
+        ] {
+            write(&datafile, span.start as u64, &bytes[span]).unwrap();
+        }
+        // Behind a hole that a writer has left, nothing tells.
+        write(&make(&store, 4), GROUP_BYTES, &bytes[..group]).unwrap();
+        drop(datafile);
+        if restarted {
+            store.sync_all().unwrap();
+        }
+        let start = sums_offset(512);
+        let len = physical(2 * GROUP_BYTES - 1) + 1 - start;
+        let file = std::fs::File::options()
+            .write(true)
+            .open(path(&directory, 3))
+            .unwrap();
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&file, punch, start, len).unwrap();
+        if restarted {
+            drop(store);
+            store = open(directory.path(), SETTINGS);
+        }
+        let datafile = store.find(ObjectId(3)).unwrap().unwrap();
+        for (offset, len) in [(0, group), (2 * group, 5000)] {
+            let found = read(&datafile, offset as u64, len, 0).unwrap();
+            assert!(found == bytes[offset..offset + len]);
+        }
+        for block in [0, 1, 255, 511] {
+            let at = GROUP_BYTES + block * BLOCK_BYTES;
+            let found = read(&datafile, at, BLOCK_BYTES as usize, 0);
+            let is_damaged = matches!(found, Err(Fault::Damaged { offset, .. }) if offset == at);
+            assert!(is_damaged, "{restarted}: block {block} of the group");
+            assert!(matches!(
+                write(&datafile, at + 1, b"part"),
+                Err(Fault::Damaged { .. })
+            ));
+        }
+        let front = super::super::scrub::Position {
+            object: ObjectId(0),
+            offset: 0,
+        };
+        let step = store
+            .scrub(front, 1 << 30, &mut Scratch::default())
+            .unwrap();
+        let found: u64 = step
+            .findings
+            .iter()
+            .map(|finding| match finding.fault {
+                Fault::Damaged { len, .. } if finding.object == ObjectId(3) => len,
+                _ => panic!("{:?}", finding),
+            })
+            .sum();
+        assert_eq!(found, GROUP_BYTES);
+        let hole = read(&store.find(ObjectId(4)).unwrap().unwrap(), 0, 100_000, 0);
+        assert!(hole.unwrap().iter().all(|byte| *byte == 0));
+        // Cut in front of the loss and grown again, there is a hole.
+        store.truncate(ObjectId(3), 1000, 1, 0).unwrap();
+        let datafile = store.find(ObjectId(3)).unwrap().unwrap();
+        write(&datafile, 2 * GROUP_BYTES, b"end").unwrap();
+        let hole = read(&datafile, 4096, 2 * group - 4096, 0).unwrap();
+        assert!(hole.iter().all(|byte| *byte == 0));
+    }
+}
+
+/// What happens to files behind an open server's back is noticed by checks and flushes.
+#[test]
+fn a_file_that_is_replaced_while_it_is_open_is_noticed() {
+    let (directory, store) = store(SETTINGS);
+    for object in [3, 4] {
+        write(&make(&store, object), 0, &noise(object, 20_000)).unwrap();
+    }
+    let [path, other] = [3, 4].map(|object| path(&directory, object));
+    let copy = directory.path().join("copy");
+    std::fs::copy(&path, &copy).unwrap();
+    let object = ObjectId(3);
+    let is_foreign = |result| matches!(result, Err(Fault::Foreign { .. }));
+    // A copy that is renamed over it, as a restore does.
+    std::fs::rename(&copy, &path).unwrap();
+    assert!(is_foreign(store.flush(object, 20_000)));
+    // From now on the new one is used.
+    store.check(object, 20_000).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert!(is_foreign(store.check(object, 20_000)));
+    assert!(matches!(
+        store.check(object, 20_000),
+        Err(Fault::Absent { .. })
+    ));
+    // Another one's content in the same file.
+    write(&make(&store, 3), 0, &noise(3, 20_000)).unwrap();
+    store.check(object, 20_000).unwrap();
+    let content = std::fs::read(&other).unwrap();
+    let overwritten = std::fs::File::options().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&overwritten, &content, 0).unwrap();
+    for _ in 0..2 {
+        assert!(is_foreign(store.check(object, 20_000)));
+        assert!(is_foreign(store.flush(object, 20_000)));
+    }
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Removed files whose datafiles are still to be removed.
 
 use causeway_wire::codec::Wire;
-use causeway_wire::fs::{Failure, ObjectId};
-use causeway_wire::store::{COUNTERS_KEY, Key, RemovalRecord, removal_key};
+use causeway_wire::fs::{Failure, ObjectId, Operation};
+use causeway_wire::store::{COUNTERS_KEY, Key, RemovalRecord, object_key, removal_key};
 
 use super::Service;
 use crate::config::Durability;
-use crate::meta::fault::malformed;
+use crate::meta::fault::{Outcome, malformed};
 use crate::meta::overlay::Overlay;
 use crate::meta::store::{Persist, View, prefix_end};
 
@@ -17,6 +17,8 @@ pub struct Removal {
     pub object: ObjectId,
     /// I/O servers that may hold a datafile of it.
     pub servers: Vec<u16>,
+    /// See [`RemovalRecord::writes`].
+    pub writes: u32,
 }
 
 impl Service {
@@ -44,6 +46,7 @@ impl Service {
                 (Ok(Key::Removal(object)), Ok(record)) => removals.push(Removal {
                     object,
                     servers: record.servers,
+                    writes: record.writes,
                 }),
                 _ => tracing::error!(
                     "the record of a removed file under {key:02x?} is damaged: its datafiles stay until a check \
@@ -62,6 +65,38 @@ impl Service {
         Ok(removals)
     }
 
+    /// Records once more that a removed file's datafiles are to go, after a request that shows that one may have
+    /// been written since: its sender had the file open.
+    pub(super) fn remove_again(
+        &mut self,
+        state: &mut Overlay,
+        operation: &Operation,
+    ) -> Outcome<()> {
+        let (Operation::Extend { object, .. }
+        | Operation::FinishTruncate { object, .. }
+        | Operation::FinishUnstuff { object }) = *operation
+        else {
+            return Ok(());
+        };
+        let in_gap = |&(from, to): &(u64, u64)| (from..to).contains(&object.0);
+        if object.0 >= self.next_object
+            || self.gaps.0.iter().any(in_gap)
+            || state.get(&object_key(object))?.is_some()
+        {
+            return Ok(());
+        }
+        let key = removal_key(object);
+        let known = state.get(&key)?;
+        let writes = match known.as_deref().map(RemovalRecord::from_bytes) {
+            Some(Ok(record)) => record.writes.wrapping_add(1),
+            Some(Err(_)) | None => 0,
+        };
+        self.counters.removals += u64::from(known.is_none());
+        let servers = (0..self.layout().servers.len() as u16).collect();
+        state.put(key, RemovalRecord { servers, writes }.to_bytes());
+        Ok(())
+    }
+
     /// Notes that the datafiles of these objects at these servers are gone.
     pub fn removed(&mut self, gone: &[Removal]) -> Result<(), Failure> {
         self.recover()?;
@@ -74,6 +109,9 @@ impl Service {
                 continue;
             };
             let mut record = RemovalRecord::from_bytes(&bytes).map_err(malformed("a removal"))?;
+            if record.writes != removal.writes {
+                continue;
+            }
             let before = record.servers.len();
             record
                 .servers

@@ -520,6 +520,7 @@ impl Store for Fjall {
         }
         changes
             .commit()
+            .and_then(|()| fail_sync(persist))
             .map_err(|error| engine.refuse(&engine.failed_write("commit", error)))?;
         progress.commit(stamp.commit, batch, persist);
         self.keeper.notice(&mut progress);
@@ -533,6 +534,7 @@ impl Store for Fjall {
         engine
             .database
             .persist(mode(Persist::Power))
+            .and_then(|()| fail_sync(Persist::Power))
             .map_err(|error| engine.refuse(&engine.failed_write("sync", error)))?;
         progress.synced = progress.last;
         Ok(())
@@ -651,6 +653,14 @@ fn mode(persist: Persist) -> PersistMode {
         _ if sabotage::is_on(Sabotage::DropCommit) => PersistMode::Buffer,
         Persist::Process => PersistMode::Buffer,
         Persist::Power => PersistMode::SyncData,
+    }
+}
+
+/// Fails where tests have syncs fail.
+fn fail_sync(persist: Persist) -> Result<(), fjall::Error> {
+    match persist {
+        Persist::Process => Ok(()),
+        Persist::Power => sabotage::fail_every_sync().map_err(fjall::Error::Io),
     }
 }
 

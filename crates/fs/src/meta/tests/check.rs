@@ -179,7 +179,10 @@ fn leftovers_go() {
     bench.damage(content_key(directory), Some(vec![1]));
     bench.damage(content_key(ObjectId(999)), Some(vec![1]));
     bench.assert_mended("content is kept for object 999");
-    let removal = RemovalRecord { servers: vec![0] };
+    let removal = RemovalRecord {
+        servers: vec![0],
+        writes: 0,
+    };
     bench.damage(removal_key(file), Some(removal.to_bytes()));
     bench.assert_mended("noted as removed but exists");
     assert_eq!(bench.service.removals(None, 9).expect("lists"), []);

@@ -119,6 +119,27 @@ fn idle_slots_are_forgotten_in_store_and_memory() {
 
 /// A clock that is set ends no lease, and a restart makes none shorter.
 #[test]
+fn a_client_that_ends_hands_its_slots_back() {
+    let mut bench = Bench::new();
+    for client in 1..=100 {
+        let made = send(&mut bench, client, 1, create(&format!("f{client}")));
+        assert!(made.result.is_ok());
+    }
+    assert_eq!(bench.service.sessions(), 100);
+    (1..=99).for_each(|client| bench.service.leases().end(client));
+    // A batch has a bounded part of the work.
+    for _ in 0..2 {
+        assert!(bench.run(Operation::Commit).is_ok());
+    }
+    assert_eq!(bench.service.sessions(), 1);
+    reopen(&mut bench);
+    assert_eq!(bench.service.sessions(), 1);
+    // The one that goes on is still known.
+    let again = send(&mut bench, 100, 1, create("f100"));
+    assert!(again.result.is_ok());
+}
+
+#[test]
 fn leases_do_not_go_by_the_clock_of_the_host() {
     let mut bench = Bench::new();
     bench.service.leases().extend(100).expect("is possible");

@@ -1,0 +1,45 @@
+//! The client's session at the metadata server: numbers of changes, and the end.
+
+use std::time::{Duration, Instant};
+
+use causeway_wire::fs::Operation;
+
+use super::flight::Flight;
+use super::rpc::{Call, Rpc};
+
+/// Longest time that the end of a client waits for the metadata server: a session that is not handed back ends with
+/// its lease.
+const LONGEST_GOODBYE: Duration = Duration::from_millis(50);
+
+impl Rpc {
+    /// The number of a slot's next change.
+    pub(super) fn next_sequence(&mut self, slot: u16) -> u64 {
+        let slot = usize::from(slot);
+        if self.sequences.len() <= slot {
+            self.sequences.resize(slot + 1, 0);
+        }
+        self.sequences[slot] += 1;
+        self.sequences[slot]
+    }
+
+    /// Notes whether any of these changes may reach the server once more.
+    pub(super) fn note_doubts(&mut self, flights: &[Flight]) {
+        self.in_doubt |= flights
+            .iter()
+            .any(|flight| flight.sequence > 0 && flight.unfinished);
+    }
+
+    /// Hands the session back, if there is one and no change of it may still arrive: that would be carried out again.
+    pub(super) fn end_session(&mut self) {
+        if self.sequences.is_empty() || self.in_doubt {
+            return;
+        }
+        let Some(known) = self.known(self.metadata) else {
+            return;
+        };
+        let call = Call::query(self.metadata, Operation::EndSession);
+        let deadline = Instant::now() + LONGEST_GOODBYE.min(self.timeout);
+        // The lease ends it otherwise.
+        let _ = self.call_directly(vec![call], known.target, deadline);
+    }
+}
