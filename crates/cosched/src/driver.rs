@@ -15,7 +15,7 @@ pub struct View {
     pub is_running: bool,
     /// It is blocked: on a message, or on anything else.
     pub is_asleep: bool,
-    /// It is blocked on a message.
+    /// It is blocked on a message, or has been woken from that and has not run since.
     pub awaits_message: bool,
     /// Its endpoint holds a message that its library has not taken.
     pub has_pending: bool,
@@ -136,19 +136,15 @@ impl Driver {
         let sleeper = views
             .iter()
             .position(|view| view.awaits_message && view.has_pending && !view.is_gone);
-        if let Some(place) = sleeper {
-            let boost = (pick != Pick::Share).then_some(Action::Boost(number(place)));
-            return Actions::two(Action::Wake(number(place)), boost);
-        }
+        let wake = sleeper.map(|place| Action::Wake(number(place)));
         let picked = match pick {
+            // Sleepers with messages are woken instead (§6.1.6).
+            _ if wake.is_some() && pick != Pick::Share => None,
             Pick::RoundRobin => self.next_in_turn(views),
             Pick::Newest => newest(views),
             Pick::Share => self.shares.pick(now_ns, views).map(usize::from),
         };
-        match picked {
-            Some(place) => Actions::one(Action::Boost(number(place))),
-            None => Actions::default(),
-        }
+        Actions([wake, picked.map(|place| Action::Boost(number(place)))])
     }
 
     fn next_in_turn(&mut self, views: &[View]) -> Option<usize> {
@@ -233,10 +229,7 @@ mod tests {
     fn with_spin_block_sleepers_with_messages_come_first() {
         let mut driver = driver(Strategy::PB_SB);
         let views = [ready(true, 1), blocked(false), blocked(true)];
-        assert_eq!(
-            list(driver.period(0, &views)),
-            [Action::Wake(2), Action::Boost(2)]
-        );
+        assert_eq!(list(driver.period(0, &views)), [Action::Wake(2)]);
         let views = [ready(true, 1), blocked(false)];
         assert_eq!(list(driver.period(0, &views)), [Action::Boost(0)]);
     }

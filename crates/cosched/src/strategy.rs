@@ -68,7 +68,7 @@ impl Strategy {
     /// Periodic boost with spin yield (§6.1.9).
     pub const PB_SY: Self = Self::new(Waiting::Yield, Arrival::Periodic(Pick::RoundRobin));
     /// Fair boost, which is not the thesis's: slices of a common clock, kept to fair shares ([`crate::shares`]).
-    pub const FB: Self = Self::new(Waiting::Block, Arrival::Periodic(Pick::Share));
+    pub const FB: Self = Self::new(Waiting::Busy, Arrival::Periodic(Pick::Share));
 
     /// The thesis's strategies with their names, in the order of Table 6.4.
     pub const THESIS: [(&'static str, Self); 10] = [

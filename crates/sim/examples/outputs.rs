@@ -7,6 +7,7 @@
 
 use std::error::Error;
 use std::io::{BufWriter, Write};
+use std::path::Path;
 
 use causeway_sim::catalogue::{self, Entry, Found};
 use causeway_sim::figures::{self, Effort};
@@ -33,29 +34,37 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn write_entry(entry: &Entry, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     writeln!(out, "{} {}", entry.kind(), entry.number())?;
-    let mut rows = Vec::new();
+    let (mut rows, mut cells) = (Vec::new(), Vec::new());
     for task in entry.tasks(Effort::Quick)? {
         match task.run()? {
             Found::Rows(found) => rows.extend(found),
-            Found::Cells(cells) => {
-                for cell in cells {
-                    writeln!(out, "{cell:?}")?;
-                }
-            }
+            Found::Cells(found) => cells.extend(found),
         }
     }
     for row in &rows {
         writeln!(out, "{row:?}")?;
     }
-    for verdict in figures::judge(entry.number(), &rows) {
+    for cell in &cells {
+        writeln!(out, "{cell:?}")?;
+    }
+    let stated = match entry {
+        Entry::Figure(about) => figures::judge(about.number, &rows),
+        Entry::Table(table) => table.judge(&cells),
+    };
+    for verdict in stated {
         writeln!(out, "{verdict:?}")?;
     }
     Ok(())
 }
 
 fn write_scenario(file: &str, out: &mut impl Write) -> Result<(), Box<dyn Error>> {
-    let read = |file: &str| std::fs::read_to_string(file).map_err(|error| error.to_string());
-    let scenario = scenario::read(&read(file)?, file, &read)?;
+    let text = std::fs::read_to_string(file)?;
+    // Files that a scenario names lie beside it.
+    let beside = |name: &str| {
+        let path = Path::new(file).with_file_name(name);
+        std::fs::read_to_string(path).map_err(|error| error.to_string())
+    };
+    let scenario = scenario::read(&text, file, &beside)?;
     writeln!(out, "scenario {}", scenario.name)?;
     for step in scenario.steps() {
         let (measures, record) = step.run(Keep::Slices)?;

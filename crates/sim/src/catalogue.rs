@@ -4,7 +4,9 @@
 //! in parallel, and what they find is put together in the order of the tasks.
 
 use crate::figures::table::{self, Cell};
-use crate::figures::{self, About, Effort, FigureError, Point, Row, Traced, endpoints};
+use crate::figures::{
+    self, About, Effort, FigureError, Point, Row, Traced, Verdict, coscheduling, endpoints,
+};
 
 /// A table with printed values.
 #[derive(Clone, Copy, Debug)]
@@ -13,16 +15,49 @@ pub struct Table {
     pub number: &'static str,
     /// What it shows.
     pub title: &'static str,
-    /// How far an entry may be from the printed one, as a part of it, unless it is within 2 µs.
+    /// How far an entry may be from the printed one, as a part of it, unless it is within the unit's slack.
     pub tolerance: f64,
-    run: fn() -> Result<Vec<Cell>, FigureError>,
-    trace: fn() -> Result<Traced, FigureError>,
+    /// In what its values are.
+    pub unit: Unit,
+    /// How many independent runs it takes.
+    runs: usize,
+    run: fn(usize, Effort) -> Result<Vec<Cell>, FigureError>,
+    /// A run for a timeline, where there is one.
+    trace: Option<fn() -> Result<Traced, FigureError>>,
+    judge: fn(&[Cell]) -> Vec<Verdict>,
 }
+
+/// What a table's values are in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unit {
+    /// How it is written.
+    pub name: &'static str,
+    /// What it measures, in rows of values.
+    pub metric: &'static str,
+    /// How far an entry may always be from the printed one.
+    pub slack: f64,
+}
+
+const MICROSECONDS: Unit = Unit {
+    name: "µs",
+    metric: "latency_us",
+    slack: 2.0,
+};
+const SECONDS: Unit = Unit {
+    name: "s",
+    metric: "seconds",
+    slack: 0.0,
+};
 
 impl Table {
     /// Whether a cell is as near to the printed value as it has to be.
     pub fn agrees(&self, cell: &Cell) -> bool {
-        cell.agrees_within(self.tolerance)
+        cell.agrees_within(self.tolerance, self.unit.slack)
+    }
+
+    /// What the text states of it, besides the printed values.
+    pub fn judge(&self, cells: &[Cell]) -> Vec<Verdict> {
+        (self.judge)(cells)
     }
 }
 
@@ -32,29 +67,81 @@ pub const TABLES: &[Table] = &[
         number: "3.1",
         title: "Round trips of MU-Net",
         tolerance: 0.1,
-        run: endpoints::table_3_1,
-        trace: endpoints::trace_3_1,
+        unit: MICROSECONDS,
+        runs: 1,
+        run: |_, _| endpoints::table_3_1(),
+        trace: Some(endpoints::trace_3_1),
+        judge: |_| Vec::new(),
     },
     Table {
         number: "3.2",
         title: "Anatomy of a message in MU-Net",
-        tolerance: endpoints::ANATOMY_TOLERANCE,
-        run: endpoints::table_3_2,
-        trace: endpoints::trace_3_2,
+        tolerance: 0.1,
+        unit: MICROSECONDS,
+        runs: 1,
+        run: |_, _| endpoints::table_3_2(),
+        trace: Some(endpoints::trace_3_2),
+        judge: |_| Vec::new(),
     },
     Table {
         number: "5.1",
         title: "A message's stages in SVIA, PVIA and QoSVIA",
         tolerance: 0.1,
-        run: table::table_5_1,
-        trace: table::trace_5_1,
+        unit: MICROSECONDS,
+        runs: 1,
+        run: |_, _| table::table_5_1(),
+        trace: Some(table::trace_5_1),
+        judge: |_| Vec::new(),
     },
     Table {
         number: "5.2",
         title: "Average time of a message in ping-bulk",
         tolerance: 0.1,
-        run: table::table_5_2,
-        trace: table::trace_5_2,
+        unit: MICROSECONDS,
+        runs: 1,
+        run: |_, _| table::table_5_2(),
+        trace: Some(table::trace_5_2),
+        judge: |_| Vec::new(),
+    },
+    Table {
+        number: "6.4",
+        title: "Completion times of workloads 1 to 5",
+        tolerance: 0.15,
+        unit: SECONDS,
+        runs: coscheduling::RUNS_6_4,
+        run: coscheduling::table_6_4,
+        trace: None,
+        judge: coscheduling::judge_6_4,
+    },
+    Table {
+        number: "6.5",
+        title: "Completion times of workloads 6 to 9",
+        tolerance: 0.15,
+        unit: SECONDS,
+        runs: coscheduling::RUNS_6_5,
+        run: coscheduling::table_6_5,
+        trace: None,
+        judge: coscheduling::judge_6_5,
+    },
+    Table {
+        number: "6.6",
+        title: "Completion times of workloads 10 to 12",
+        tolerance: 0.15,
+        unit: SECONDS,
+        runs: coscheduling::RUNS_6_6,
+        run: coscheduling::table_6_6,
+        trace: None,
+        judge: coscheduling::judge_6_6,
+    },
+    Table {
+        number: "6.7",
+        title: "Individual completion times of workloads 3 and 5",
+        tolerance: 0.15,
+        unit: SECONDS,
+        runs: coscheduling::RUNS_6_7,
+        run: coscheduling::table_6_7,
+        trace: None,
+        judge: coscheduling::judge_6_7,
     },
 ];
 
@@ -72,8 +159,8 @@ pub enum Entry {
 pub enum Task {
     /// A point of a figure.
     Point(Point),
-    /// A whole table.
-    Table(&'static Table),
+    /// One of a table's runs.
+    Table(&'static Table, usize, Effort),
 }
 
 /// What a task has found.
@@ -140,7 +227,9 @@ impl Entry {
                 let points = figures::points(about.number, effort)?;
                 Ok(points.into_iter().map(Task::Point).collect())
             }
-            Self::Table(table) => Ok(vec![Task::Table(table)]),
+            Self::Table(table) => Ok((0..table.runs)
+                .map(|run| Task::Table(table, run, effort))
+                .collect()),
         }
     }
 }
@@ -150,7 +239,7 @@ impl Task {
     pub fn run(&self) -> Result<Found, FigureError> {
         match self {
             Self::Point(point) => point.run().map(Found::Rows),
-            Self::Table(table) => (table.run)().map(Found::Cells),
+            Self::Table(table, run, effort) => (table.run)(*run, *effort).map(Found::Cells),
         }
     }
 
@@ -158,7 +247,10 @@ impl Task {
     pub fn traced(&self) -> Result<Traced, FigureError> {
         match self {
             Self::Point(point) => point.traced(),
-            Self::Table(table) => (table.trace)(),
+            Self::Table(table, ..) => match table.trace {
+                Some(trace) => trace(),
+                None => Err(FigureError::NoTimeline(table.number)),
+            },
         }
     }
 
@@ -166,7 +258,10 @@ impl Task {
     pub fn parameters(&self) -> String {
         match self {
             Self::Point(point) => format!("{point:?}"),
-            Self::Table(table) => format!("table {}", table.number),
+            Self::Table(table, run, effort) if table.runs > 1 => {
+                format!("table {}, run {run}, {effort:?}", table.number)
+            }
+            Self::Table(table, ..) => format!("table {}", table.number),
         }
     }
 }

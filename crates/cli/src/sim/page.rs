@@ -96,12 +96,12 @@ fn cards(findings: &[Finding], claims: &[found::Claim]) -> Vec<(String, String, 
             let printed = cells.iter().filter(|cell| cell.paper.is_some());
             let all = printed.clone().count();
             let met = printed.filter(|cell| table.agrees(cell)).count();
-            let within = table.tolerance * 100.0;
             cards.push((
                 format!("{met} of {all}"),
                 format!(
-                    "values of table {} within {within:.0} % or 2 µs",
-                    table.number
+                    "values of table {} within {}",
+                    table.number,
+                    found::within(table)
                 ),
                 Some(met == all),
             ));
@@ -362,9 +362,12 @@ fn draw_table(page: &mut Page, paper: &PaperTable, cells: &[Cell], claims: &[Cla
     let mut sizes: Vec<u32> = cells.iter().map(|cell| cell.size_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let mut head = vec!["µs".to_owned()];
+    let mut head = vec![paper.unit.name.to_owned()];
     for size in &sizes {
-        head.push(plots::size_name(f64::from(*size)));
+        head.push(match size {
+            0 => "simulated".to_owned(),
+            bytes => plots::size_name(f64::from(*bytes)),
+        });
         head.push("printed".to_owned());
         head.push("apart".to_owned());
     }
@@ -388,7 +391,11 @@ fn draw_table(page: &mut Page, paper: &PaperTable, cells: &[Cell], claims: &[Cla
 
 /// Simulated, printed, apart.
 fn entry(paper: &PaperTable, cell: &Cell) -> [String; 3] {
-    let ours = format!("{:.1}", cell.causeway);
+    let ours = match cell.causeway.abs() < 2.0 && paper.unit.slack == 0.0 {
+        // Coefficients of variation.
+        true => format!("{:.2}", cell.causeway),
+        false => format!("{:.1}", cell.causeway),
+    };
     match cell.paper {
         None => [ours, "–".to_owned(), String::new()],
         Some(printed) => {

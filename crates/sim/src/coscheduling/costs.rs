@@ -1,6 +1,6 @@
 //! What everything in chapter 6 costs, read from a table in which each value names its source.
 
-use causeway_cosched::{Settings, Strategy};
+use causeway_cosched::{Arrival, Pick, Settings, Strategy};
 
 use super::dispatch::{HIGHEST, LEVELS, Row, Table};
 use super::programs::Grain;
@@ -50,8 +50,8 @@ pub struct Messages {
     pub rate: u64,
     /// Messages to a process that its library has not taken; with more the sender waits. 0 for no limit.
     pub window: u32,
-    /// Whether a process that waits within a collective operation gives up as one that receives does.
-    pub collectives_give_up: bool,
+    /// Whether a process that waits for a receive that was posted before gives up as one within the receive call does.
+    pub waits_give_up: bool,
     /// What the card's program takes more for a message when it compares the destination with what the host runs.
     pub compare: Time,
     /// How often the card fetches what the host runs.
@@ -67,7 +67,9 @@ pub struct Times {
     pub spin: Time,
     /// How often the periodic function is called.
     pub period: Time,
-    /// A slice of [`causeway_cosched::Pick::Share`].
+    /// How often that of [`Pick::Share`] is.
+    pub share_period: Time,
+    /// A slice of [`Pick::Share`].
     pub slice: Time,
 }
 
@@ -115,7 +117,10 @@ impl Costs {
         Settings {
             strategy,
             spin_ns: self.times.spin / NANOSECOND,
-            period_ns: self.times.period / NANOSECOND,
+            period_ns: match strategy.arrival {
+                Arrival::Periodic(Pick::Share) => self.times.share_period / NANOSECOND,
+                _ => self.times.period / NANOSECOND,
+            },
             slice_ns: self.times.slice / NANOSECOND,
         }
     }
@@ -212,8 +217,8 @@ fn messages(file: &mut Section<'_>) -> Result<Messages, FileError> {
         transit: time(&mut section, "transit")?,
         rate: section.positive("rate", Kind::Rate)?.value,
         window: section.count("window", 0, 1 << 16)?.value as u32,
-        collectives_give_up: section
-            .word("collectives", &[("spin", false), ("give up", true)])?
+        waits_give_up: section
+            .word("waits", &[("spin", false), ("give up", true)])?
             .value,
         compare: time(&mut section, "compare")?,
         sample: positive(&mut section, "sample")?,
@@ -228,6 +233,7 @@ fn times(file: &mut Section<'_>) -> Result<Times, FileError> {
     let times = Times {
         spin: positive(&mut section, "spin")?,
         period: positive(&mut section, "period")?,
+        share_period: positive(&mut section, "share_period")?,
         slice: positive(&mut section, "slice")?,
     };
     section.finish()?;

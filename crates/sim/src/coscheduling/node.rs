@@ -121,7 +121,7 @@ impl Node {
                     is_gone: !self.dispatcher.is_there(number),
                     is_running: running == Some(number),
                     is_asleep: self.dispatcher.is_asleep(number),
-                    awaits_message: matches!(thread.doing, Doing::Blocked(_)),
+                    awaits_message: thread.is_woken || matches!(thread.doing, Doing::Blocked(_)),
                     has_pending: thread.has_pending(),
                     newest_ns: self.card.newest_ns(number),
                     cpu_ns: thread.cpu / NANOSECOND,

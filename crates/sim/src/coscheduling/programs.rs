@@ -15,10 +15,10 @@ pub enum Op {
     Compute(Time),
     /// Sends so many bytes to the process on a node.
     Send(u8, u32),
-    /// Waits for a message from the process on a node.
+    /// Waits for a message from the process on a node, by the library's receive call.
     Receive(u8),
-    /// The same within a collective operation.
-    Meet(u8),
+    /// The same for a receive that was posted before, as collective operations do.
+    Wait(u8),
     /// Blocks for so long, as on a disk.
     Sleep(Time),
 }
@@ -27,6 +27,8 @@ pub enum Op {
 #[derive(Clone, Debug)]
 pub struct Script {
     body: Arc<[Op]>,
+    /// What comes once, at the end.
+    tail: Arc<[Op]>,
     at: usize,
     repeats: u32,
     /// By how many thousandths a computation may be longer than it says.
@@ -39,18 +41,16 @@ impl Iterator for Script {
     type Item = Op;
 
     fn next(&mut self) -> Option<Op> {
-        while self.at == self.body.len() {
-            self.repeats = self.repeats.checked_sub(1)?;
-            self.at = 0;
-            if self.body.is_empty() {
-                return None;
-            }
-        }
-        if self.repeats == 0 {
-            return None;
-        }
-        let op = self.body[self.at];
+        let part = match self.repeats {
+            0 => &self.tail,
+            _ => &self.body,
+        };
+        let op = *part.get(self.at)?;
         self.at += 1;
+        if self.repeats > 0 && self.at == self.body.len() {
+            self.repeats -= 1;
+            self.at = 0;
+        }
         Some(match op {
             Op::Compute(time) => {
                 let most = time / 1_000 * self.imbalance;
@@ -68,6 +68,8 @@ pub struct Program {
     pub name: String,
     /// The ops of each rank; rank *r* runs on node *r*. A rank without ops is not there.
     bodies: Vec<Arc<[Op]>>,
+    /// What each rank does once, when it has repeated its ops for the last time.
+    tails: Vec<Arc<[Op]>>,
     repeats: u32,
     imbalance: u64,
 }
@@ -78,9 +80,16 @@ impl Program {
         Self {
             name: name.to_owned(),
             bodies: bodies.into_iter().map(Arc::from).collect(),
+            tails: Vec::new(),
             repeats,
             imbalance,
         }
+    }
+
+    /// The same program, with something that each rank does once at the end.
+    pub fn with_tails(mut self, tails: Vec<Vec<Op>>) -> Self {
+        self.tails = tails.into_iter().map(Arc::from).collect();
+        self
     }
 
     /// A script of the process on a node, if there is one.
@@ -88,6 +97,7 @@ impl Program {
         let body = self.bodies.get(node).filter(|body| !body.is_empty())?;
         Some(Script {
             body: Arc::clone(body),
+            tail: self.tails.get(node).map(Arc::clone).unwrap_or_default(),
             at: 0,
             repeats: self.repeats,
             imbalance: self.imbalance,
@@ -133,14 +143,14 @@ fn rank(number: usize) -> u8 {
 /// Both sides send, then both receive.
 fn exchange(ops: &mut Vec<Op>, partner: usize, bytes: u32) {
     ops.push(Op::Send(rank(partner), bytes));
-    ops.push(Op::Receive(rank(partner)));
+    ops.push(Op::Wait(rank(partner)));
 }
 
 /// A barrier or a sum over all: with partners at distances 1, 2 and 4.
 fn combine(ops: &mut Vec<Op>, me: usize, bytes: u32) {
     for distance in [1, 2, 4] {
         ops.push(Op::Send(rank(me ^ distance), bytes));
-        ops.push(Op::Meet(rank(me ^ distance)));
+        ops.push(Op::Wait(rank(me ^ distance)));
     }
 }
 
@@ -239,15 +249,16 @@ pub fn lu(name: &str, grain: Grain) -> Program {
 
 /// EP: long computing, then some sums over all.
 pub fn ep(name: &str, grain: Grain) -> Program {
-    let body = |me: usize| {
-        let mut ops = vec![Op::Compute(grain.compute); grain.iterations as usize];
+    let sums = |me: usize| {
+        let mut ops = Vec::new();
         for _ in 0..3 {
             combine(&mut ops, me, grain.message);
         }
         ops
     };
-    let bodies = (0..NODES).map(body).collect();
-    Program::new(name, bodies, 1, grain.imbalance)
+    let bodies = vec![vec![Op::Compute(grain.compute)]; NODES];
+    Program::new(name, bodies, grain.iterations, grain.imbalance)
+        .with_tails((0..NODES).map(sums).collect())
 }
 
 /// A sequential job: computes on one node, and sends nothing.
@@ -284,10 +295,11 @@ mod tests {
     fn is_closed(program: &Program) -> bool {
         let mut balance = [[0_i64; NODES]; NODES];
         for (me, body) in program.bodies.iter().enumerate() {
-            for op in body.iter() {
+            let tail = program.tails.get(me).map_or(&[][..], |tail| tail);
+            for op in body.iter().chain(tail) {
                 match *op {
                     Op::Send(to, _) => balance[me][usize::from(to)] += 1,
-                    Op::Receive(from) | Op::Meet(from) => balance[usize::from(from)][me] -= 1,
+                    Op::Receive(from) | Op::Wait(from) => balance[usize::from(from)][me] -= 1,
                     Op::Compute(_) | Op::Sleep(_) => {}
                 }
             }
@@ -316,5 +328,8 @@ mod tests {
         let ops: Vec<Op> = script.by_ref().collect();
         assert_eq!(ops, vec![Op::Compute(SECOND / 100); 10]);
         assert_eq!(script.next(), None);
+        let program = program.with_tails(vec![vec![Op::Sleep(1)]; NODES]);
+        let script = program.script(3, 1).expect("it is there");
+        assert_eq!(script.last(), Some(Op::Sleep(1)));
     }
 }

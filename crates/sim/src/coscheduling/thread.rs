@@ -10,8 +10,8 @@ use crate::engine::{NANOSECOND, Time};
 pub(super) enum Wanted {
     /// A message from the process on a node.
     Message(u8),
-    /// The same within a collective operation.
-    Meeting(u8),
+    /// The same by a wait for a receive that was posted before.
+    Posted(u8),
     /// Room for a message to the process on a node.
     Room(u8, u32),
 }
@@ -50,6 +50,8 @@ pub(super) struct Thread {
     /// None if the job has no process on this node.
     pub(super) script: Option<Script>,
     pub(super) doing: Doing,
+    /// It has been woken and has not run since.
+    pub(super) is_woken: bool,
     pub(super) waiter: Waiter,
     /// What it wants, while it calls the driver.
     pub(super) wanted: Option<Wanted>,
@@ -70,6 +72,7 @@ impl Thread {
         Self {
             script,
             doing: Doing::Gone,
+            is_woken: false,
             waiter: Waiter::new(settings),
             wanted: None,
             inbox: [0; NODES],
@@ -90,7 +93,7 @@ impl Thread {
             Op::Compute(time) => Doing::Piece(time, Then::Next),
             Op::Send(to, bytes) => Doing::Piece(send, Then::HandOver(to, bytes)),
             Op::Receive(from) => Doing::Spin(Wanted::Message(from), None),
-            Op::Meet(from) => Doing::Spin(Wanted::Meeting(from), None),
+            Op::Wait(from) => Doing::Spin(Wanted::Posted(from), None),
             Op::Sleep(time) => Doing::Piece(0, Then::Sleep(time)),
         };
         if let Doing::Spin(wanted, _) = self.doing {
@@ -110,6 +113,7 @@ impl Thread {
     /// Takes `time` of the processor.
     pub(super) fn run(&mut self, time: Time) {
         self.cpu += time;
+        self.is_woken = false;
         match &mut self.doing {
             Doing::Piece(left, _) => *left = left.saturating_sub(time),
             Doing::Spin(_, patience) => {

@@ -280,6 +280,10 @@ impl<'a> World<'a> {
         let clock = (now + of.clock_ahead) / NANOSECOND;
         let views = of.views();
         let actions = of.driver.period(clock, &views);
+        if of.dispatcher.running().is_some() && actions.into_iter().next().is_some() {
+            self.leave(node);
+            self.node(node).dispatcher.preempt();
+        }
         self.carry_out(node, actions);
     }
 
@@ -431,7 +435,7 @@ impl<'a> World<'a> {
         let (window, receive) = (self.costs.messages.window, self.costs.messages.receive);
         let known = self.thread(node, thread);
         match wanted {
-            Wanted::Message(from) | Wanted::Meeting(from) => {
+            Wanted::Message(from) | Wanted::Posted(from) => {
                 let waiting = &mut known.inbox[usize::from(from)];
                 if *waiting > 0 {
                     *waiting -= 1;
@@ -516,7 +520,7 @@ impl<'a> World<'a> {
         let messages = self.costs.messages;
         let known = self.thread(node, thread);
         match known.script.as_mut().and_then(Iterator::next) {
-            Some(Op::Meet(from)) if messages.collectives_give_up => {
+            Some(Op::Wait(from)) if messages.waits_give_up => {
                 known.start(Op::Receive(from), messages.send);
             }
             Some(op) => known.start(op, messages.send),
@@ -616,6 +620,7 @@ impl<'a> World<'a> {
                     let known = &mut of.threads[usize::from(thread)];
                     if let Doing::Blocked(wanted) = known.doing {
                         known.spin(wanted);
+                        known.is_woken = true;
                         of.dispatcher.wake(thread);
                     }
                 }

@@ -1,4 +1,4 @@
-//! The thesis's figures and tables of chapters 2 to 5: what is run for each, and what its text claims.
+//! The thesis's figures and tables of chapters 2 to 6: what is run for each, and what its text claims.
 //!
 //! A figure is a list of independent [`Point`]s, which may be run in any order and in parallel; each gives rows. When all
 //! rows are there, [`judge`] holds them against every ordering, crossing, knee and saturation that the text
@@ -11,13 +11,18 @@
 //! | [`quality`] | 5.2 to 5.8 |
 //! | [`substrates`] | 2.1 to 2.11 |
 //! | [`endpoints`] | tables 3.1 and 3.2 |
+//! | [`open`] | which claims do not hold, and why |
+//! | [`coscheduling`] | tables 6.4 to 6.7, figures 6.2 to 6.4 |
 
+pub mod coscheduling;
 pub mod endpoints;
+pub mod open;
 pub mod quality;
 pub mod scaling;
 pub mod substrates;
 pub mod table;
 
+use crate::coscheduling::Stuck;
 use crate::engine::{MICROSECOND, Time};
 use crate::node::Record;
 use crate::profile::FileError;
@@ -119,6 +124,7 @@ enum Run {
     Scaling(Box<scaling::Curve>, usize, Effort),
     Quality(Box<quality::Setting>, Effort),
     Substrates(substrates::Setting),
+    Coscheduling(coscheduling::Setting),
 }
 
 /// A run with what a timeline needs.
@@ -154,6 +160,10 @@ pub enum FigureError {
     Run(RunError),
     /// A run of programs failed.
     Programs(SimError),
+    /// A run of jobs that share processors has no end.
+    Jobs(Stuck),
+    /// There is no timeline of this figure or table.
+    NoTimeline(&'static str),
 }
 
 impl std::fmt::Display for FigureError {
@@ -170,6 +180,8 @@ impl std::fmt::Display for FigureError {
             Self::Profile(error) => error.fmt(f),
             Self::Run(error) => error.fmt(f),
             Self::Programs(error) => error.fmt(f),
+            Self::Jobs(error) => error.fmt(f),
+            Self::NoTimeline(number) => write!(f, "there are no timelines of {number}"),
         }
     }
 }
@@ -188,6 +200,12 @@ impl From<RunError> for FigureError {
     }
 }
 
+impl From<Stuck> for FigureError {
+    fn from(error: Stuck) -> Self {
+        Self::Jobs(error)
+    }
+}
+
 impl From<SimError> for FigureError {
     fn from(error: SimError) -> Self {
         Self::Programs(error)
@@ -200,6 +218,7 @@ pub fn all() -> impl Iterator<Item = About> {
     programs
         .chain(scaling::FIGURES)
         .chain(quality::FIGURES)
+        .chain(coscheduling::FIGURES)
         .copied()
 }
 
@@ -220,9 +239,13 @@ pub fn points(number: &str, effort: Effort) -> Result<Vec<Point>, FigureError> {
     let substrates = substrates::settings(figure)
         .into_iter()
         .map(Run::Substrates);
+    let jobs = coscheduling::settings(figure, effort)
+        .into_iter()
+        .map(Run::Coscheduling);
     Ok(scaling
         .chain(quality)
         .chain(substrates)
+        .chain(jobs)
         .map(|run| Point { figure, run })
         .collect())
 }
@@ -234,6 +257,7 @@ impl Point {
             Run::Scaling(curve, nodes, effort) => scaling::run(curve, *nodes, *effort),
             Run::Quality(setting, effort) => quality::run(setting, *effort),
             Run::Substrates(setting) => substrates::run(*setting),
+            Run::Coscheduling(setting) => coscheduling::run(*setting),
         }
     }
 }
@@ -245,6 +269,7 @@ impl Point {
             Run::Scaling(curve, nodes, effort) => scaling::traced(curve, *nodes, *effort),
             Run::Quality(setting, effort) => quality::traced(setting, *effort),
             Run::Substrates(setting) => substrates::traced(*setting),
+            Run::Coscheduling(_) => Err(FigureError::NoTimeline(self.figure)),
         }
     }
 }
@@ -264,6 +289,7 @@ pub fn judge(number: &str, rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts = scaling::judge(number, rows);
     verdicts.extend(quality::judge(number, rows));
     verdicts.extend(substrates::judge(number, rows));
+    verdicts.extend(coscheduling::judge_figure(number, rows));
     verdicts
 }
 

@@ -379,6 +379,12 @@ pub(super) fn judge(figure: &str, rows: Rows<'_>) -> Vec<Verdict> {
         "4.11" => {
             let claim = "hardware queues lower the latency of short messages, more at higher loads";
             judge_better(rows, &mut verdicts, claim, BaseO, BaseODmaq);
+            let found = improvements(rows, BaseO, BaseODmaq);
+            verdicts.add(
+                "they help: by as much as they do not with 4 KiB messages (15 %), at every load",
+                found.iter().all(|(least, _)| *least >= HELPS),
+                tell_improvements(&found),
+            );
             let still = LOADS.iter().all(|load| {
                 constant(rows, Base, *load)
                     .iter()
@@ -397,6 +403,12 @@ pub(super) fn judge(figure: &str, rows: Rows<'_>) -> Vec<Verdict> {
         "4.15" => {
             let claim = "separate processors lower the latency, more at higher loads";
             judge_better(rows, &mut verdicts, claim, DoorODmaq, DoorODmaq2Cpu);
+            let found = improvements(rows, DoorODmaq, DoorODmaq2Cpu);
+            verdicts.add(
+                "the improvement is large (30 % and more at the highest load)",
+                found[2].0 >= LARGE,
+                tell_improvements(&found),
+            );
         }
         "4.16" => judge_shadow(rows, &mut verdicts),
         "4.17" | "4.18" | "4.19" => judge_together(rows, &mut verdicts),
@@ -492,6 +504,11 @@ fn judge_queues(rows: Rows<'_>, verdicts: &mut Verdicts) {
     );
     let (few, many) = (4.0, 508.0);
     verdicts.add(
+        "with one the cost is relatively independent of the declared VIs (it grows by at most half as much as without)",
+        slopes[1] <= 0.5 * slopes[0],
+        format!("{:.2} of the growth without", slopes[1] / slopes[0]),
+    );
+    verdicts.add(
         "completion queues have their cost (another DMA), which the benefits overcome with many VIs",
         rows.at("with CQ", few) > rows.at("without CQ", few)
             && rows.at("with CQ", many) < rows.at("without CQ", many),
@@ -503,6 +520,35 @@ fn judge_queues(rows: Rows<'_>, verdicts: &mut Verdicts) {
             rows.at("without CQ", many)
         ),
     );
+}
+
+/// By how much latencies have to differ for something to "help", or to be "significant": one threshold, both ways.
+const HELPS: f64 = 0.15;
+/// From how much on an improvement is "large".
+const LARGE: f64 = 0.3;
+
+/// How much lower `better` is than `worse` where the load is constant, as a part of `worse`: the least and the most for each load.
+fn improvements(rows: Rows<'_>, worse: Design, better: Design) -> [(f64, f64); 3] {
+    LOADS.map(|load| {
+        constant(rows, worse, load)
+            .iter()
+            .zip(constant(rows, better, load))
+            .map(|(worse, better)| 1.0 - better.1 / worse.1)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), part| {
+                (part.min(least), part.max(most))
+            })
+    })
+}
+
+fn tell_improvements(found: &[(f64, f64); 3]) -> String {
+    let told: Vec<String> = LOADS
+        .iter()
+        .zip(found)
+        .map(|(load, (least, most))| {
+            format!("{load} VIs: {:.0} to {:.0} %", 100.0 * least, 100.0 * most)
+        })
+        .collect();
+    told.join(", ")
 }
 
 /// `better` is lower than `worse` wherever the load is constant, and more so at higher loads.
@@ -546,7 +592,7 @@ fn judge_no_help(rows: Rows<'_>, verdicts: &mut Verdicts) {
         .fold(0.0, f64::max);
     verdicts.add(
         "hardware DMA queues do not help with 4 KiB messages",
-        most < 0.15,
+        most < HELPS,
         format!(
             "they differ by {:.1} % at most; {}",
             most * 100.0,
@@ -593,6 +639,12 @@ fn judge_doorbells(rows: Rows<'_>, verdicts: &mut Verdicts) {
         "hardware doorbells improve latencies significantly",
         lower,
         show(rows, &[BaseODmaq, DoorODmaq]),
+    );
+    let found = improvements(rows, BaseODmaq, DoorODmaq);
+    verdicts.add(
+        "the improvement is significant (15 % and more wherever the load is constant)",
+        found.iter().all(|(least, _)| *least >= HELPS),
+        tell_improvements(&found),
     );
     // The flat part: up to where the latency is a tenth above its value when all VIs are active.
     let flat_until = LOADS.map(|load| {

@@ -18,23 +18,23 @@ pub struct Cell {
     pub case: String,
     /// Bytes of the message.
     pub size_bytes: u32,
-    /// What is printed, in µs; nothing where the table has a gap.
+    /// What is printed, in the table's unit; nothing where the table has a gap.
     pub paper: Option<f64>,
-    /// What is simulated, in µs.
+    /// What is simulated.
     pub causeway: f64,
 }
 
 impl Cell {
     /// Whether the two agree within a tenth or 2 µs.
     pub fn agrees(&self) -> bool {
-        self.agrees_within(0.1)
+        self.agrees_within(0.1, 2.0)
     }
 
-    /// Whether the two agree within `part` of what is printed, or 2 µs.
-    pub fn agrees_within(&self, part: f64) -> bool {
+    /// Whether the two agree within `part` of what is printed, or within `slack`.
+    pub fn agrees_within(&self, part: f64, slack: f64) -> bool {
         self.paper.is_none_or(|paper| {
             let apart = (self.causeway - paper).abs();
-            apart <= 2.0 || apart <= paper * part
+            apart <= slack || apart <= paper * part
         })
     }
 }

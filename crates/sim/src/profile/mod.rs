@@ -5,6 +5,7 @@
 //! that does not fit, a count of 0, or hardware that cannot exist is an error that names the line and what
 //! is allowed. Profiles that come with the simulator are in [`SHIPPED`].
 
+pub mod edit;
 mod read;
 mod reader;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! tell as `Work`, in kinds of operations, so that a cost model can turn it into time.
 //!
 //! [`ping`] is Ping_Pong and Ping_Bulk, [`fft`] a one-dimensional Fourier transform, [`matmul`] a product of matrices,
-//! [`is`] a sort of integers. [`barrier`] is what they share.
+//! [`is`] a sort of integers, [`replay`] what was recorded of another one. [`barrier`] is what they share.
 
 use crate::am::port::Rank;
 use crate::am::{ActiveMessages, AmError, Handlers};
@@ -14,6 +14,7 @@ pub mod fft;
 pub mod is;
 pub mod matmul;
 pub mod ping;
+pub mod replay;
 
 #[cfg(test)]
 mod tests;

@@ -342,7 +342,14 @@ pub const KEYS: &[Key] = &[
         "workload",
         "program",
         "program",
-        "ping, fft, matmul, is",
+        "ping, fft, matmul, is, replay",
+        "",
+    ),
+    key(
+        "workload",
+        "program",
+        "file",
+        "a trace, beside the scenario; with replay only",
         "",
     ),
     key(
@@ -401,7 +408,7 @@ mod tests {
 
     /// What the reader of a table says that it knows.
     fn known(text: &str) -> (String, Vec<String>) {
-        let opened = |_: &str| Err("no such file".to_owned());
+        let opened = |_: &str| Ok("0 send 1 8 0\n1 recv 0 8 0\n".to_owned());
         let error = read(text, "s.toml", &opened).expect_err(text);
         let (table, keys) = error
             .message
@@ -448,6 +455,7 @@ mod tests {
             program("processes = 2\nprogram = \"ping\"\niterations = 1"),
             program("processes = 4\nprogram = \"fft\"\npoints = 64"),
             program("processes = 4\nprogram = \"matmul\"\nrows = 4"),
+            program("processes = 2\nprogram = \"replay\"\nfile = \"a.trace\""),
             program("processes = 4\nprogram = \"is\"\nkeys = 64\nbuckets = 8"),
         ];
         for kind in ["exchange", "one-of-all"] {

@@ -11,6 +11,7 @@ use crate::programs::fft::Fft;
 use crate::programs::is::IntegerSort;
 use crate::programs::matmul::Matmul;
 use crate::programs::ping::Ping;
+use crate::programs::replay::{Replay, Trace};
 use crate::substrates::{Clocking, Combination, Costs, Outcome, Setup, SimError, run, timeline};
 
 /// A program and what it runs on.
@@ -23,7 +24,7 @@ pub struct ProgramSetup {
 }
 
 /// A program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Runnable {
     /// A request and a reply, or a block there and back.
     Ping(Ping),
@@ -33,6 +34,8 @@ pub enum Runnable {
     Matmul(Matmul),
     /// A sort of integers.
     Sort(IntegerSort),
+    /// What was recorded of another program.
+    Replay(Replay),
 }
 
 #[derive(Clone, Copy)]
@@ -41,6 +44,7 @@ enum Name {
     Fft,
     Matmul,
     Sort,
+    Replay,
 }
 
 const NAMES: &[(&str, Name)] = &[
@@ -48,6 +52,7 @@ const NAMES: &[(&str, Name)] = &[
     ("fft", Name::Fft),
     ("matmul", Name::Matmul),
     ("is", Name::Sort),
+    ("replay", Name::Replay),
 ];
 
 const SUBSTRATES: &[(&str, Combination)] = &[
@@ -66,8 +71,12 @@ const LARGEST_SCALE: f64 = 1e6;
 /// Most processes of a program.
 const MOST_PROCESSES: u64 = 4_096;
 
-/// Reads the workload's section, whose kind is `program`.
-pub(super) fn read(workload: &mut Section<'_>, costs: Costs) -> Result<ProgramSetup, FileError> {
+/// Reads the workload's section, whose kind is `program`. `open` reads a file that is named beside the scenario.
+pub(super) fn read(
+    workload: &mut Section<'_>,
+    costs: Costs,
+    open: &dyn Fn(&str) -> Result<String, String>,
+) -> Result<ProgramSetup, FileError> {
     let name = workload.own_word("program", NAMES)?;
     let combination = workload.own_word("substrate", SUBSTRATES)?.value;
     let processes = workload.own_count("processes", 1, MOST_PROCESSES)?;
@@ -98,6 +107,15 @@ pub(super) fn read(workload: &mut Section<'_>, costs: Costs) -> Result<ProgramSe
             keys: workload.own_count("keys", 1, 1 << 24)?.value as usize,
             buckets: workload.own_count("buckets", 1, 1 << 20)?.value as usize,
         }),
+        Name::Replay => {
+            let file = workload.text("file")?;
+            let text = open(&file.value)
+                .and_then(|text| Trace::parse(&text).map_err(|error| error.to_string()));
+            let trace = text.map_err(|why| {
+                workload.error(&file.span, format!("reading {}: {why}", file.value))
+            })?;
+            Runnable::Replay(trace.program(&costs))
+        }
     };
     // A program says itself of which size it can be, and on how many processes it can run.
     let refused = match &program {
@@ -107,6 +125,7 @@ pub(super) fn read(workload: &mut Section<'_>, costs: Costs) -> Result<ProgramSe
             .err(),
         Runnable::Matmul(program) => program.begin(0, ranks).err(),
         Runnable::Sort(program) => program.begin(0, ranks).err(),
+        Runnable::Replay(program) => program.begin(0, ranks).err(),
     };
     match refused {
         Some(AmError::WrongResult(why)) => Err(workload.error(&processes.span, why)),
@@ -123,6 +142,7 @@ impl Runnable {
             Self::Fft(_) => "fft",
             Self::Matmul(_) => "matmul",
             Self::Sort(_) => "is",
+            Self::Replay(_) => "replay",
         }
     }
 
@@ -137,6 +157,7 @@ impl Runnable {
             }
             Self::Matmul(program) => run(setup, program)?.without_outputs(),
             Self::Sort(program) => run(setup, program)?.without_outputs(),
+            Self::Replay(program) => run(setup, program)?.without_outputs(),
         })
     }
 }

@@ -93,7 +93,7 @@ pub fn read(
                 return Err(section.error(&section.span(), wrong));
             }
             let costs = costs(&mut root, open)?;
-            What::Program(Box::new(program::read(&mut workload, costs)?))
+            What::Program(Box::new(program::read(&mut workload, costs, open)?))
         }
         kind => What::Cards(Box::new(cards(&mut root, &mut workload, kind, open)?)),
     };

@@ -73,6 +73,8 @@ section! {
     Engines {
         /// From programming to the first byte, host side.
         startup: Time,
+        /// The bus between host and card: neither engine below is faster.
+        bus: Rate,
         /// Host memory to card.
         from_host: Rate,
         /// Card to host memory.
@@ -139,6 +141,15 @@ impl MuNet {
             ("dma.to_net", dma.to_net),
             ("dma.from_net", dma.from_net),
         ];
+        for (name, rate) in [("from_host", dma.from_host), ("to_host", dma.to_host)] {
+            if rate > dma.bus {
+                let wrong = format!(
+                    "`dma.{name}` moves {rate} B/s, more than `dma.bus`, which moves {} B/s at most",
+                    dma.bus
+                );
+                return Err(file.error(&(0..0), wrong));
+            }
+        }
         if let Some((name, _)) = speeds.iter().find(|(_, value)| *value == 0) {
             return Err(file.error(&(0..0), format!("`{name}` must be more than 0")));
         }

@@ -1,0 +1,171 @@
+//! Tables 6.4 to 6.6 with other values than the profile's, as `section.key=value`, beside the printed ones:
+//!
+//! ```text
+//! cargo run --release -p causeway-sim --example coscheduling -- messages.window=4 host.daemon_work="2 ms"
+//! ```
+//!
+//! The words `seeds=N`, `workloads=5,12` and `strategies=SB,PB` choose what is run.
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use causeway_cosched::Strategy;
+use causeway_sim::catalogue::{self, Entry, Found};
+use causeway_sim::coscheduling::costs::Costs;
+use causeway_sim::coscheduling::{Experiment, run, workloads};
+use causeway_sim::engine::SECOND;
+use causeway_sim::figures::coscheduling::printed;
+use causeway_sim::figures::{self, Effort};
+use causeway_sim::profile::edit;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut text = include_str!("../profiles/coscheduling.toml").to_owned();
+    let (mut seeds, mut chosen) = (1, (1..=12).collect::<Vec<usize>>());
+    let mut strategies: Vec<(&str, Strategy)> = Strategy::all().collect();
+    for arg in std::env::args().skip(1) {
+        let Some((key, value)) = arg.split_once('=') else {
+            continue;
+        };
+        match key {
+            "seeds" => seeds = value.parse()?,
+            "workloads" => {
+                chosen = value.split(',').map(str::parse).collect::<Result<_, _>>()?;
+            }
+            "strategies" => strategies.retain(|(name, _)| value.split(',').any(|v| v == *name)),
+            key => {
+                text = edit::with_value(&text, key, value)
+                    .ok_or_else(|| format!("the profile has no {key}"))?;
+            }
+        }
+    }
+    if std::env::args().any(|arg| arg == "verdicts") {
+        return verdicts();
+    }
+    let costs = Costs::read("coscheduling.toml", &text)?;
+    let tasks: Vec<(usize, usize)> = (0..strategies.len())
+        .flat_map(|s| chosen.iter().map(move |&w| (s, w)))
+        .collect();
+    let found = Mutex::new(vec![f64::NAN; tasks.len()]);
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&(strategy, workload)) = tasks.get(at) else {
+                        break;
+                    };
+                    let time = mean(&costs, strategies[strategy].1, workload, seeds);
+                    if let Ok(mut found) = found.lock() {
+                        found[at] = time;
+                    }
+                }
+            });
+        }
+    });
+    let found = found.into_inner()?;
+    let (mut met, mut all, mut logs) = (0, 0, 0.0);
+    for (place, (name, strategy)) in strategies.iter().enumerate() {
+        print!("{name:7}");
+        for (column, workload) in chosen.iter().enumerate() {
+            let time = found[place * chosen.len() + column];
+            match printed::completion(*strategy, *workload) {
+                Some(printed) => {
+                    let apart = time / printed - 1.0;
+                    met += usize::from(apart.abs() <= 0.15);
+                    all += 1;
+                    logs += (time / printed).ln().abs();
+                    let mark = if apart.abs() <= 0.15 { '=' } else { ' ' };
+                    print!(" {time:5.0}/{printed:<4.0}{mark}");
+                }
+                None => print!(" {time:5.0}      "),
+            }
+        }
+        println!();
+    }
+    println!(
+        "{met} of {all} within 15 %, mean |log| {:.3}",
+        logs / f64::from(all.max(1))
+    );
+    Ok(())
+}
+
+/// What the text states of Tables 6.4 to 6.7 and figures 6.2 to 6.4.
+fn verdicts() -> Result<(), Box<dyn Error>> {
+    let effort = match std::env::args().any(|arg| arg == "quick") {
+        true => Effort::Quick,
+        false => Effort::Full,
+    };
+    for entry in catalogue::all() {
+        if !entry.number().starts_with('6') {
+            continue;
+        }
+        let tasks = entry.tasks(effort)?;
+        let found = Mutex::new(tasks.iter().map(|_| None).collect::<Vec<_>>());
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while let Some((at, task)) = {
+                        let at = next.fetch_add(1, Ordering::Relaxed);
+                        tasks.get(at).map(|task| (at, task))
+                    } {
+                        let result = task.run();
+                        if let Ok(mut found) = found.lock() {
+                            found[at] = Some(result);
+                        }
+                    }
+                });
+            }
+        });
+        let (mut rows, mut cells) = (Vec::new(), Vec::new());
+        for result in found.into_inner()?.into_iter().flatten() {
+            match result? {
+                Found::Rows(found) => rows.extend(found),
+                Found::Cells(found) => cells.extend(found),
+            }
+        }
+        let verdicts = match &entry {
+            Entry::Figure(about) => figures::judge(about.number, &rows),
+            Entry::Table(table) => table.judge(&cells),
+        };
+        println!("{} {}", entry.kind(), entry.number());
+        for verdict in verdicts {
+            println!("  {}  {}: {}", verdict.holds, verdict.claim, verdict.told());
+        }
+    }
+    Ok(())
+}
+
+fn mean(costs: &Costs, strategy: Strategy, workload: usize, seeds: u64) -> f64 {
+    let jobs = workloads::jobs(workload, &costs.grains);
+    let sum: f64 = (1..=seeds)
+        .map(|seed| {
+            let experiment = Experiment {
+                costs,
+                settings: costs.settings(strategy),
+                jobs: &jobs,
+                seed,
+                probe: None,
+            };
+            run(&experiment).map_or(f64::NAN, |outcome| {
+                if std::env::var("JOBS").is_ok() {
+                    for job in &outcome.jobs {
+                        eprintln!(
+                            "{} {workload} ended {:.1} cpu {:.1} spun {:.1}",
+                            strategy.name().unwrap_or(""),
+                            job.ended as f64 / SECOND as f64,
+                            job.cpu as f64 / SECOND as f64 / 8.0,
+                            job.spun as f64 / SECOND as f64 / 8.0
+                        );
+                    }
+                    eprintln!("{:?}", outcome.counts);
+                }
+                outcome.completion() as f64 / SECOND as f64
+            })
+        })
+        .sum();
+    sum / seeds as f64
+}

@@ -1,0 +1,307 @@
+//! Tables 6.4 to 6.7, and figures 6.2 to 6.4. Figure 6.1 is a drawing of software components.
+//!
+//! Each run of a table is a workload with a strategy, so that runs go on in parallel. Completion times are means over
+//! some seeds, which decide when jobs begin and how unevenly they compute.
+
+mod judge;
+pub mod printed;
+
+pub(super) use judge::judge as judge_figure;
+pub use judge::{judge_6_4, judge_6_5, judge_6_6, judge_6_7};
+
+use causeway_cosched::Strategy;
+
+use self::printed::{INDIVIDUAL, completion, mean, variation};
+use super::table::Cell;
+use super::{About, Effort, FigureError, Row};
+use crate::coscheduling::costs::Costs;
+use crate::coscheduling::programs::{NODES, Op, Program};
+use crate::coscheduling::{Experiment, Outcome, run as simulate, workloads};
+use crate::engine::{MICROSECOND, SECOND, Time};
+
+/// Seeds that are averaged.
+const SEEDS: u64 = 3;
+/// By how much programs are shortened for an impression; times are then so many times longer than simulated.
+const SHORTER: u32 = 10;
+
+/// Workloads of Tables 6.4, 6.5 and 6.6, and of 6.7 with its figures.
+const TABLE_6_4: [usize; 5] = [1, 2, 3, 4, 5];
+const TABLE_6_5: [usize; 4] = [6, 7, 8, 9];
+const TABLE_6_6: [usize; 3] = [10, 11, 12];
+const TABLE_6_7: [usize; 2] = [3, 5];
+
+/// Runs of each table.
+pub const RUNS_6_4: usize = TABLE_6_4.len() * 10;
+/// The same.
+pub const RUNS_6_5: usize = TABLE_6_5.len() * 10;
+/// The same.
+pub const RUNS_6_6: usize = TABLE_6_6.len() * 10;
+/// The same.
+pub const RUNS_6_7: usize = TABLE_6_7.len() * INDIVIDUAL.len();
+
+/// The figures.
+pub const FIGURES: &[About] = &[
+    About {
+        number: "6.2",
+        title: "One-way latency with each strategy",
+        x: "bytes of a message",
+        y: "one-way latency in µs",
+    },
+    About {
+        number: "6.3",
+        title: "Workload 5: each job's part of a processor",
+        x: "time in s",
+        y: "part of the processor in %",
+    },
+    About {
+        number: "6.4",
+        title: "Workload 3: each job's part of a processor",
+        x: "time in s",
+        y: "part of the processor in %",
+    },
+];
+
+/// Sizes of figure 6.2, and round trips of each.
+const SIZES: [u32; 5] = [4, 64, 256, 1_024, 4_096];
+const ROUNDS: u32 = 500;
+/// How often the parts of figures 6.3 and 6.4 are taken: so many times until the end of an ideal schedule.
+const PROBES: u64 = 20;
+
+/// One run of a figure.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Setting {
+    /// Messages of a size.
+    OneWay(Strategy, u32),
+    /// A workload.
+    Shares(Strategy, usize, Effort),
+}
+
+/// The runs of a figure.
+pub(super) fn settings(figure: &str, effort: Effort) -> Vec<Setting> {
+    let shares = |workload: usize| {
+        let strategies = INDIVIDUAL.iter().map(|row| row.strategy);
+        strategies
+            .chain([Strategy::FB])
+            .map(|strategy| Setting::Shares(strategy, workload, effort))
+            .collect()
+    };
+    match figure {
+        "6.2" => Strategy::all()
+            .flat_map(|(_, strategy)| SIZES.map(|bytes| Setting::OneWay(strategy, bytes)))
+            .collect(),
+        "6.3" => shares(5),
+        "6.4" => shares(3),
+        _ => Vec::new(),
+    }
+}
+
+fn name(strategy: Strategy) -> &'static str {
+    strategy.name().unwrap_or_default()
+}
+
+fn seconds(time: Time) -> f64 {
+    time as f64 / SECOND as f64
+}
+
+/// Runs one of a figure.
+pub(super) fn run(setting: Setting) -> Result<Vec<Row>, FigureError> {
+    let costs = Costs::shipped()?;
+    match setting {
+        Setting::OneWay(strategy, bytes) => one_way(&costs, strategy, bytes),
+        Setting::Shares(strategy, workload, effort) => shares(&costs, strategy, workload, effort),
+    }
+}
+
+fn one_way(costs: &Costs, strategy: Strategy, bytes: u32) -> Result<Vec<Row>, FigureError> {
+    let mut costs = costs.clone();
+    // The two begin at once; what one waits for the other is no latency.
+    costs.host.process_skew = 1;
+    // Nor is a daemon's work, which falls into few of so short runs.
+    costs.host.daemon_work = 0;
+    let mut bodies = vec![Vec::new(); NODES];
+    bodies[0] = vec![Op::Send(1, bytes), Op::Receive(1)];
+    bodies[1] = vec![Op::Receive(0), Op::Send(0, bytes)];
+    let job = Program::new("ping", bodies, ROUNDS, 0);
+    let found = simulate(&Experiment {
+        costs: &costs,
+        settings: costs.settings(strategy),
+        jobs: &[job],
+        seed: 1,
+        probe: None,
+    })?;
+    let each = found.completion() as f64 / f64::from(2 * ROUNDS);
+    Ok(vec![Row {
+        series: format!("{} latency", name(strategy)),
+        x: f64::from(bytes),
+        value: each / MICROSECOND as f64,
+    }])
+}
+
+fn shares(
+    costs: &Costs,
+    strategy: Strategy,
+    workload: usize,
+    effort: Effort,
+) -> Result<Vec<Row>, FigureError> {
+    let jobs = workloads::jobs(workload, &costs.grains);
+    let longer = longer(effort);
+    let ideal = 25 * SECOND * jobs.len() as u64;
+    let probe = ideal / PROBES / u64::from(longer);
+    let outcome = outcome(costs, strategy, workload, effort, (1, Some(probe)))?;
+    let parts = outcome.shares.iter().flat_map(|(at, parts)| {
+        let job = |(place, part): (usize, &f64)| Row {
+            series: format!(
+                "{} {} {}",
+                name(strategy),
+                workloads::WORKLOADS[workload - 1][place].name(),
+                place + 1
+            ),
+            x: seconds(*at) * f64::from(longer),
+            value: 100.0 * part,
+        };
+        parts.iter().enumerate().map(job)
+    });
+    Ok(parts.collect())
+}
+
+/// By how much times are longer than simulated ones.
+fn longer(effort: Effort) -> u32 {
+    match effort {
+        Effort::Quick => SHORTER,
+        Effort::Full => 1,
+    }
+}
+
+/// What comes of a workload with a seed, and the times at which shares are noted.
+fn outcome(
+    costs: &Costs,
+    strategy: Strategy,
+    workload: usize,
+    effort: Effort,
+    (seed, probe): (u64, Option<Time>),
+) -> Result<Outcome, FigureError> {
+    let jobs = workloads::jobs(workload, &costs.grains);
+    let jobs: Vec<Program> = jobs
+        .into_iter()
+        .map(|job| job.shortened(longer(effort)))
+        .collect();
+    Ok(simulate(&Experiment {
+        costs,
+        settings: costs.settings(strategy),
+        jobs: &jobs,
+        seed,
+        probe,
+    })?)
+}
+
+/// The outcomes of some seeds.
+fn outcomes(
+    strategy: Strategy,
+    workload: usize,
+    effort: Effort,
+) -> Result<Vec<Outcome>, FigureError> {
+    let costs = Costs::shipped()?;
+    let seeds = match effort {
+        Effort::Quick => 1,
+        Effort::Full => SEEDS,
+    };
+    (1..=seeds)
+        .map(|seed| outcome(&costs, strategy, workload, effort, (seed, None)))
+        .collect()
+}
+
+/// A cell of a table of chapter 6.
+fn cell(strategy: Strategy, what: &str, paper: Option<f64>, causeway: f64) -> Cell {
+    Cell {
+        case: format!("{}/{what}", name(strategy)),
+        size_bytes: 0,
+        paper,
+        causeway,
+    }
+}
+
+fn completion_cell(
+    workloads: &[usize],
+    part: usize,
+    effort: Effort,
+) -> Result<Vec<Cell>, FigureError> {
+    let workload = workloads[part % workloads.len()];
+    let (_, strategy) = Strategy::THESIS[part / workloads.len()];
+    let times: Vec<f64> = outcomes(strategy, workload, effort)?
+        .iter()
+        .map(|outcome| seconds(outcome.completion()) * f64::from(longer(effort)))
+        .collect();
+    let what = format!("workload-{workload}");
+    let paper = completion(strategy, workload);
+    Ok(vec![cell(strategy, &what, paper, mean(&times))])
+}
+
+/// A run of Table 6.4.
+pub fn table_6_4(part: usize, effort: Effort) -> Result<Vec<Cell>, FigureError> {
+    completion_cell(&TABLE_6_4, part, effort)
+}
+
+/// A run of Table 6.5.
+pub fn table_6_5(part: usize, effort: Effort) -> Result<Vec<Cell>, FigureError> {
+    completion_cell(&TABLE_6_5, part, effort)
+}
+
+/// A run of Table 6.6.
+pub fn table_6_6(part: usize, effort: Effort) -> Result<Vec<Cell>, FigureError> {
+    completion_cell(&TABLE_6_6, part, effort)
+}
+
+/// A run of Table 6.7: the individual times, their mean and their coefficient of variation.
+///
+/// Which of several alike jobs is which the text does not say; both sides are sorted, jobs of a kind among each other.
+pub fn table_6_7(part: usize, effort: Effort) -> Result<Vec<Cell>, FigureError> {
+    let workload = TABLE_6_7[part % TABLE_6_7.len()];
+    let row = &INDIVIDUAL[part / TABLE_6_7.len()];
+    let printed = match workload {
+        3 => row.workload_3,
+        _ => row.workload_5,
+    };
+    let found = outcomes(row.strategy, workload, effort)?;
+    let mut times = [0.0; 4];
+    for outcome in &found {
+        // Jobs that communicate much come last in workload 3, and first in the table.
+        let mut each: Vec<f64> = outcome
+            .jobs
+            .iter()
+            .rev()
+            .map(|job| seconds(job.ended - job.began) * f64::from(longer(effort)))
+            .collect();
+        sort_kinds(&mut each, workload);
+        for (sum, time) in times.iter_mut().zip(each) {
+            *sum += time / found.len() as f64;
+        }
+    }
+    let mut paper = printed.map(f64::from);
+    sort_kinds(&mut paper, workload);
+    let mut cells: Vec<Cell> = times
+        .iter()
+        .zip(paper)
+        .enumerate()
+        .map(|(place, (time, printed))| {
+            let what = format!("workload-{workload}/job-{}", place + 1);
+            cell(row.strategy, &what, Some(printed), *time)
+        })
+        .collect();
+    let summed = [
+        ("mean", mean(&paper), mean(&times)),
+        ("variation", variation(&paper), variation(&times)),
+    ];
+    cells.extend(summed.map(|(what, paper, causeway)| {
+        let what = format!("workload-{workload}/{what}");
+        cell(row.strategy, &what, Some(paper), causeway)
+    }));
+    Ok(cells)
+}
+
+/// Sorts the times of jobs of a kind.
+fn sort_kinds(times: &mut [f64], workload: usize) {
+    let kinds = if workload == 3 { 2 } else { 4 };
+    for kind in times.chunks_mut(kinds) {
+        kind.sort_by(f64::total_cmp);
+    }
+}
