@@ -9,7 +9,7 @@ use crate::engine::{MICROSECOND, Time};
 use crate::profile::Profile;
 use crate::workloads::Keep;
 use crate::workloads::design::Design;
-use crate::workloads::scaling::{self, Extent, Kind, Load, PROCESSES, Peers};
+use crate::workloads::scaling::{self, Extent, Kind, Load, Order, PROCESSES, Peers};
 
 const X: &str = "declared VIs on a node";
 const LATENCY: &str = "latency in µs";
@@ -75,6 +75,8 @@ pub struct Curve {
     latency: bool,
     /// What the host takes to post a descriptor, if not what the profile says.
     posting: Option<Time>,
+    /// In which order processes use their interfaces.
+    order: Order,
 }
 
 impl Curve {
@@ -89,6 +91,7 @@ impl Curve {
             wait: false,
             latency: true,
             posting: None,
+            order: Order::default(),
         }
     }
 
@@ -154,7 +157,13 @@ pub(super) fn curves(figure: &str) -> Vec<Curve> {
                     ..payload_curve(bytes).assuming(&slow_posting(posting))
                 })
             });
-            own.into_iter().chain(slower).collect()
+            let orders = ORDERS.iter().flat_map(|&(order, assumed)| {
+                [8, 32, 64].map(|bytes| Curve {
+                    order,
+                    ..payload_curve(bytes).assuming(assumed)
+                })
+            });
+            own.into_iter().chain(slower).chain(orders).collect()
         }
         "4.7" => [false, true]
             .map(|queue| {
@@ -216,6 +225,26 @@ pub(super) fn curves(figure: &str) -> Vec<Curve> {
 /// What posting is assumed to take in microseconds, to see on what fig. 4.6 depends: up to more than the card takes to send.
 const POSTINGS_US: [u64; 8] = [8, 12, 14, 15, 16, 17, 18, 20];
 
+/// In which other orders processes are assumed to use their interfaces (§4.2.5).
+const ORDERS: [(Order, &str); 4] = [
+    (
+        Order::Descending,
+        "processes use their VIs in descending order",
+    ),
+    (
+        Order::Strided(2),
+        "processes use every second VI, then the others",
+    ),
+    (
+        Order::Strided(8),
+        "processes use every eighth VI, then the next of each eight",
+    ),
+    (
+        Order::Random,
+        "processes use their VIs in an order of chance",
+    ),
+];
+
 fn slow_posting(microseconds: u64) -> String {
     format!("posting takes {microseconds} µs")
 }
@@ -252,7 +281,7 @@ pub(super) fn nodes(curve: &Curve, effort: Effort) -> Vec<usize> {
     let all = curve.kind == Kind::Active(ALL);
     match effort {
         // The cluster that the text speaks of.
-        _ if curve.posting.is_some() => vec![128],
+        _ if curve.posting.is_some() || curve.order != Order::default() => vec![128],
         Effort::Full => NODES.to_vec(),
         // With all VIs active the largest cluster is long to run, but it is the one that the text speaks of.
         Effort::Quick if all => vec![2, 16, 128],
@@ -271,11 +300,14 @@ fn load(curve: &Curve, nodes: usize, effort: Effort) -> Load {
         nodes,
         peers: Peers::All,
         kind: curve.kind,
+        order: curve.order,
         bytes: curve.bytes,
         burst: curve.burst,
         completion_queue: curve.completion_queue,
         rounds: match (effort, all) {
-            (Effort::Quick, true) if curve.posting.is_none() => 6,
+            (Effort::Quick, true) if curve.posting.is_none() && curve.order == Order::default() => {
+                6
+            }
             // What tailgating gains for wait and latency is so alike that few rounds do not tell which is more.
             (Effort::Quick, false) if curve.burst > 1 => 60,
             (Effort::Quick, false) => 20,
@@ -493,6 +525,9 @@ fn judge_payload(rows: Rows<'_>, verdicts: &mut Verdicts) {
     *verdicts = judge("");
     for assumed in POSTINGS_US.map(slow_posting) {
         verdicts.otherwise(&assumed, judge(&prefix_of(&assumed)));
+    }
+    for (_, assumed) in ORDERS {
+        verdicts.otherwise(assumed, judge(&prefix_of(assumed)));
     }
 }
 

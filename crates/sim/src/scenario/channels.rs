@@ -3,8 +3,8 @@
 use crate::engine::MILLISECOND;
 use crate::profile::units::Kind as Unit;
 use crate::profile::{FileError, Section};
-use crate::workloads::mpeg;
 use crate::workloads::quality::{Experiment, Flow, Shape};
+use crate::workloads::{mpeg, ping};
 
 /// Most channels of a node; each has an interface and 64 posted receives.
 const MOST_CHANNELS: u64 = 256;
@@ -96,6 +96,7 @@ pub(super) fn read(
         measured,
         resolution,
         admission,
+        data_offset: ping::DATA_OFFSET,
         seed,
     })
 }

@@ -344,6 +344,13 @@ pub const KEYS: &[Key] = &[
     key("workload", "exchange", "burst", "1 to 64 messages", "1"),
     key(
         "workload",
+        "exchange",
+        "order",
+        "of interfaces: ascending, descending, \"every second\", \"every eighth\", random",
+        "ascending",
+    ),
+    key(
+        "workload",
         "channels",
         "shape",
         "\"one to many\", \"many to one\", \"both ways\"",

@@ -43,7 +43,7 @@ use crate::profile::Profile;
 use crate::substrates::SimError;
 use crate::workloads::design::Design;
 use crate::workloads::quality::Experiment;
-use crate::workloads::scaling::{Extent, Kind, Peers};
+use crate::workloads::scaling::{Extent, Kind, Order, Peers};
 use crate::workloads::traffic::Traffic;
 use crate::workloads::{Keep, RunError};
 
@@ -164,6 +164,8 @@ pub enum Workload {
         peers: Peers,
         /// Pattern of use.
         kind: Kind,
+        /// In which order a process uses its interfaces.
+        order: Order,
         /// Messages on each interface before the process waits.
         burst: u32,
         /// Whether completions come through a completion queue.

@@ -8,7 +8,7 @@ use crate::profile::units::Kind as Unit;
 use crate::profile::{FileError, Found, Profile, SHIPPED, Section, Source, Waits, edit};
 use crate::substrates::Costs;
 use crate::workloads::design::Design;
-use crate::workloads::scaling::{Extent, Kind, PROCESSES, Peers};
+use crate::workloads::scaling::{Extent, Kind, Order, PROCESSES, Peers};
 use causeway_firmware::Reliability;
 
 /// The kinds of workloads, and what each is.
@@ -408,6 +408,19 @@ fn interfaces(
         (Kind::Active(_), true) => workload.own_count("burst", 1, 64)?.value as u32,
         _ => 1,
     };
+    let order = match (kind, workload.has("order")) {
+        (Kind::Active(_), true) => {
+            let words = [
+                ("ascending", Order::Ascending),
+                ("descending", Order::Descending),
+                ("every second", Order::Strided(2)),
+                ("every eighth", Order::Strided(8)),
+                ("random", Order::Random),
+            ];
+            workload.own_word("order", &words)?.value
+        }
+        _ => Order::default(),
+    };
     let completion_queue =
         workload.has("completion_queue") && workload.own_flag("completion_queue")?.value;
     let rounds = workload.own_count("rounds", 1, MOST_ROUNDS)?.value as u32;
@@ -415,6 +428,7 @@ fn interfaces(
         nodes: count,
         peers,
         kind,
+        order,
         burst,
         completion_queue,
         rounds,

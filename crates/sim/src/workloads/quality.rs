@@ -140,6 +140,8 @@ pub struct Experiment {
     /// Whether reservations go through admission control, with the capacity that the card's settings say: channels that it
     /// refuses must have been left out ([`admit`]).
     pub admission: bool,
+    /// Where in its page a message's data begins: 4 KiB from 0 on are one piece, from elsewhere two.
+    pub data_offset: u32,
     /// Where random numbers begin.
     pub seed: u64,
 }
@@ -541,7 +543,7 @@ fn build(
         sending: 64,
         receiving: 512,
     });
-    plan.data_offset = super::ping::DATA_OFFSET;
+    plan.data_offset = experiment.data_offset;
     let trace: Option<Rc<[u32]>> = experiment.trace.clone().map(Into::into);
     for node in 0..nodes {
         let outgoing =

@@ -33,6 +33,8 @@ pub struct Load {
     pub kind: Kind,
     /// Bytes of a message.
     pub bytes: u32,
+    /// In which order a process uses its interfaces (§4.2.5).
+    pub order: Order,
     /// Messages on each interface before the process waits: 1, or more for type IV.
     pub burst: u32,
     /// Whether completions come through a completion queue.
@@ -53,6 +55,43 @@ pub enum Peers {
     /// So many, half of them the next in the order of nodes and half those before, and the one opposite if the
     /// number is odd: clusters of thousands of nodes, whose processes talk to a few others.
     Some(usize),
+}
+
+/// In which order a process uses its interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// As they were set up, in which order the card polls them, too.
+    #[default]
+    Ascending,
+    /// The other way round.
+    Descending,
+    /// Every so-manieth, again and again from the next one on.
+    Strided(u32),
+    /// By chance, the same in every round.
+    Random,
+}
+
+impl Order {
+    /// Puts interfaces into this order.
+    fn apply(self, mut vis: Vec<u32>, seed: u64) -> Vec<u32> {
+        match self {
+            Self::Ascending => {}
+            Self::Descending => vis.reverse(),
+            Self::Strided(stride) => {
+                let mut places: Vec<usize> = (0..vis.len()).collect();
+                let stride = stride.max(1) as usize;
+                places.sort_by_key(|place| (place % stride, *place));
+                vis = places.into_iter().map(|place| vis[place]).collect();
+            }
+            Self::Random => {
+                let mut random = Random::new(seed);
+                for place in (1..vis.len()).rev() {
+                    vis.swap(place, random.below(place as u64 + 1) as usize);
+                }
+            }
+        }
+        vis
+    }
 }
 
 /// Types I to IV.
@@ -451,7 +490,7 @@ fn build(
                     },
                 ),
                 Kind::Active(_) => {
-                    let vis = active(interfaces, used);
+                    let vis = load.order.apply(active(interfaces, used), load.seed);
                     plan.process(
                         node,
                         Exchange {
