@@ -12,7 +12,7 @@ use causeway_sys::memory::Memory;
 use causeway_sys::nowait;
 use causeway_wire::codec::Wire as _;
 use causeway_wire::datafile::{
-    Algorithm, BLOCK_BYTES, Header, State, Trust, file_len, physical, size_of_file,
+    Algorithm, BLOCK_BYTES, Binding, Header, State, Trust, file_len, physical, size_of_file,
 };
 use causeway_wire::fs::{ObjectId, Region};
 
@@ -34,6 +34,8 @@ pub struct Datafile {
     pub(super) ranges: Ranges,
     header: Mutex<Header>,
     object: ObjectId,
+    /// What the sums of its blocks depend on.
+    pub(super) binding: Binding,
     algorithm: Algorithm,
     /// The header's trust, for readers that must not wait for its lock.
     trust: AtomicU8,
@@ -132,6 +134,7 @@ impl Datafile {
             common,
             ranges: Ranges::default(),
             object: header.object,
+            binding: Binding::new(header.file_system, header.generation, header.object),
             algorithm: header.algorithm,
             trust: AtomicU8::new(header.trust as u8),
             header: Mutex::new(header),

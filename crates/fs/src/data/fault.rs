@@ -2,6 +2,8 @@
 
 use std::io;
 
+use causeway_wire::datafile::FORMAT;
+
 /// What is wrong. Offsets and lengths are datafile bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
@@ -40,6 +42,15 @@ pub enum Fault {
         found: String,
         /// What it should say.
         wanted: String,
+    },
+    /// An earlier version of Causeway has written it.
+    #[error(
+        "the datafile has format {found}, of an earlier version of Causeway, and this one reads format {FORMAT} only: \
+         copy the file with that version"
+    )]
+    Earlier {
+        /// The format that it has.
+        found: u32,
     },
     /// The header cannot be understood.
     #[error("the datafile's header is damaged: {0}")]

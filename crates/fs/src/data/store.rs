@@ -13,7 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use causeway_sys::memory::Memory;
 use causeway_wire::codec::Wire as _;
-use causeway_wire::datafile::{Algorithm, HEADER_BYTES, Header, State, Trust, size_of_file};
+use causeway_wire::datafile::{
+    Algorithm, HEADER_BYTES, Header, State, Trust, earlier_format, size_of_file,
+};
 use causeway_wire::fs::{Generation, Incarnation, ObjectId, Region};
 use rustix::fs::RenameFlags;
 
@@ -435,7 +437,7 @@ impl Store {
     /// one that is damaged or another one's is moved aside for it if nothing is to be kept.
     pub fn truncate(&self, object: ObjectId, size: u64, version: u64, at_least: u64) -> Result<()> {
         let datafile = match self.find_or_make(object, at_least) {
-            Err(Fault::Foreign { .. } | Fault::Header(_)) if size == 0 => {
+            Err(Fault::Foreign { .. } | Fault::Header(_) | Fault::Earlier { .. }) if size == 0 => {
                 self.move_aside(object)?;
                 self.find_or_make(object, 0)?
             }
@@ -740,7 +742,10 @@ fn read_header(file: &File) -> Result<Option<Header>> {
         0 => Ok(None),
         count => Header::from_bytes(&bytes[..count])
             .map(Some)
-            .map_err(|malformed| Fault::Header(malformed.to_string())),
+            .map_err(|malformed| match earlier_format(&bytes[..count]) {
+                Some(found) => Fault::Earlier { found },
+                None => Fault::Header(malformed.to_string()),
+            }),
     }
 }
 

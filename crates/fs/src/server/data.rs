@@ -153,7 +153,10 @@ pub(super) fn storage_failure(doing: &str, object: ObjectId, fault: &Fault) -> F
             None => Errno::EIO,
         },
         Fault::Absent { .. } | Fault::Short { .. } => Errno::MISSING,
-        Fault::Damaged { .. } | Fault::Foreign { .. } | Fault::Header(_) => Errno::EIO,
+        Fault::Damaged { .. }
+        | Fault::Foreign { .. }
+        | Fault::Header(_)
+        | Fault::Earlier { .. } => Errno::EIO,
         Fault::Exists => Errno::EEXIST,
         Fault::Abandoned => Errno::ECONNRESET,
     };

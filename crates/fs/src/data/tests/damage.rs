@@ -176,6 +176,90 @@ fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
     }
 }
 
+/// Blocks with their sums are right only where they were written.
+#[test]
+fn content_of_another_place_is_damage() {
+    use std::os::unix::fs::FileExt as _;
+    let (directory, store) = store(SETTINGS);
+    let size = GROUP_BYTES as usize + 50_000;
+    for object in [3, 4] {
+        write(&make(&store, object), 0, &noise(object, size)).unwrap();
+    }
+    let other_owner = Settings {
+        owner: Owner {
+            generation: Generation(99),
+            ..OWNER
+        },
+        ..SETTINGS
+    };
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = open(elsewhere.path(), other_owner);
+    write(&make(&other, 3), 0, &noise(5, size)).unwrap();
+    let file = |path: std::path::PathBuf| {
+        let mut options = std::fs::File::options();
+        options.read(true).write(true).open(path).unwrap()
+    };
+    let ours = file(path(&directory, 3));
+    let content = |of: &std::fs::File, offset: u64, len: u64| {
+        let mut bytes = vec![0; len as usize];
+        of.read_exact_at(&mut bytes, offset).unwrap();
+        bytes
+    };
+    let rest = physical(size as u64 - 1) + 1 - BLOCK_BYTES;
+    let own = content(&ours, BLOCK_BYTES, rest);
+    let datafile = store.find(ObjectId(3)).unwrap().unwrap();
+    let is_damaged = |offset: u64| {
+        matches!(
+            read(&datafile, offset, BLOCK_BYTES as usize, 0),
+            Err(Fault::Damaged { offset: at, .. }) if at == offset
+        )
+    };
+    // All that another datafile holds, behind the header: of another object, and of the same one on another server.
+    for from in [path(&directory, 4), path(&elsewhere, 3)] {
+        let bytes = content(&file(from), BLOCK_BYTES, rest);
+        ours.write_all_at(&bytes, BLOCK_BYTES).unwrap();
+        for block in (0..size as u64).step_by(BLOCK_BYTES as usize) {
+            assert!(is_damaged(block), "byte {block}");
+        }
+        ours.write_all_at(&own, BLOCK_BYTES).unwrap();
+    }
+    // Blocks of the same datafile.
+    for (from, to) in [(0, 1), (1, 0), (5, 512), (512, 511)] {
+        for (offset, len) in [
+            (sums_offset as fn(u64) -> u64, 8),
+            (|block| physical(block * BLOCK_BYTES), BLOCK_BYTES),
+        ] {
+            let bytes = content(&ours, offset(from), len);
+            ours.write_all_at(&bytes, offset(to)).unwrap();
+        }
+        assert!(is_damaged(to * BLOCK_BYTES), "block {from} as {to}");
+        ours.write_all_at(&own, BLOCK_BYTES).unwrap();
+    }
+    assert_eq!(whole(&datafile), noise(3, size));
+}
+
+#[test]
+fn datafiles_of_earlier_versions_are_refused_with_a_sentence() {
+    let (directory, store) = store(SETTINGS);
+    let path = path(&directory, 3);
+    store.seed(ObjectId(3), b"content").unwrap();
+    drop(store);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[8] = 1;
+    std::fs::write(&path, bytes).unwrap();
+    let store = open(directory.path(), SETTINGS);
+    let fault = store.find(ObjectId(3)).unwrap_err();
+    assert!(fault.is_loss());
+    let text = fault.to_string();
+    assert!(
+        text.contains("has format 1") && text.contains("reads format 2"),
+        "{text}"
+    );
+    // It is no orphan that may be deleted, and makes place for new content.
+    store.truncate(ObjectId(3), 0, 1, 0).unwrap();
+    assert_eq!(store.aside().unwrap().files, 1);
+}
+
 /// What happens to files behind an open server's back is noticed by checks and flushes.
 #[test]
 fn a_file_that_is_replaced_while_it_is_open_is_noticed() {
