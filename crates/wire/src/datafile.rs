@@ -1,13 +1,17 @@
 //! The format of datafiles: what an I/O server keeps of a striped file (`docs/formats/datafile.md`).
 //!
-//! Page 0 is a [`Header`]. Then follow groups: one page of sums, then [`GROUP_BLOCKS`] blocks of data.
+//! Page 0 is a [`Header`], with [`WrittenGroups`] behind it. Then follow groups: one page of sums, then [`GROUP_BLOCKS`] blocks of data.
 //! Offsets are computed, never stored, and data pages stay aligned. The file ends where the data ends,
 //! so its length tells the datafile's size ([`size_of_file`], [`file_len`]).
+
+mod written;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::codec::{Malformed, Reader, Wire, Writer};
 use crate::fs::{Generation, Incarnation, ObjectId};
+
+pub use written::{MAX_FAR_SPANS, NEAR_GROUPS, WRITTEN_OFFSET, WrittenGroups};
 
 /// Bytes of a block, the unit of checksums; also bytes of the header's page and of a page of sums.
 pub const BLOCK_BYTES: u64 = 4096;
@@ -18,7 +22,7 @@ pub const GROUP_BYTES: u64 = GROUP_BLOCKS * BLOCK_BYTES;
 /// Bytes of a block's sums: [`Sums`].
 pub const SUMS_BYTES: u64 = BLOCK_BYTES / GROUP_BLOCKS;
 /// Bytes of an encoded [`Header`]: less than a sector, so that a device writes it whole.
-pub const HEADER_BYTES: usize = 112;
+pub const HEADER_BYTES: usize = 104;
 
 const MAGIC: [u8; 8] = *b"cw-data\n";
 /// Changes with the layout or the meaning of anything in a datafile.
@@ -178,8 +182,6 @@ pub struct Header {
     pub boot: u128,
     /// The server's run, a random number, in which it was last marked dirty.
     pub run: u64,
-    /// Blocks from the front on that were all written: one of these without a sum is lost, not a hole.
-    pub dense: u64,
 }
 
 impl Wire for Header {
@@ -203,7 +205,6 @@ impl Wire for Header {
         out.u64(self.size);
         out.u128(self.boot);
         out.u64(self.run);
-        out.u64(self.dense);
         let check = xxh3_64_with_seed(out.written(start), SEED);
         out.u64(check);
     }
@@ -258,7 +259,6 @@ impl Wire for Header {
             trust,
             boot: fields.u128("boot")?,
             run: fields.u64("run")?,
-            dense: fields.u64("dense blocks")?,
         };
         fields.finish()?;
         Ok(header)
@@ -294,7 +294,6 @@ mod tests {
             trust: Trust::Either,
             boot: 0x25,
             run: 0x26,
-            dense: 0x27,
         }
     }
 
@@ -304,12 +303,12 @@ mod tests {
         let mut expected: Vec<u8> = b"cw-data\n\x02\0\0\0\x01\x01\x01\0".to_vec();
         expected.extend([8, 7, 6, 5, 4, 3, 2, 1]);
         expected.extend((0x11..=0x20).rev());
-        for value in [0x21, 0x22, 0x23, 0x24, 0x25, 0, 0x26, 0x27u64] {
+        for value in [0x21, 0x22, 0x23, 0x24, 0x25, 0, 0x26u64] {
             expected.extend(value.to_le_bytes());
         }
         assert_eq!(bytes[..HEADER_BYTES - 8], expected);
         assert_eq!(bytes.len(), HEADER_BYTES);
-        let check = [24, 78, 239, 50, 23, 212, 133, 87];
+        let check = [208, 39, 230, 178, 205, 165, 37, 119];
         assert_eq!(bytes[HEADER_BYTES - 8..], check);
         assert_eq!(Header::from_bytes(&bytes), Ok(header()));
         assert_eq!(earlier_format(&bytes), None);

@@ -6,7 +6,9 @@
 use std::io;
 
 use causeway_sys::memory::Memory;
-use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, Sums, Trust, physical, sums_offset};
+use causeway_wire::datafile::{
+    BLOCK_BYTES, GROUP_BLOCKS, GROUP_BYTES, Sums, Trust, physical, sums_offset,
+};
 use causeway_wire::fs::{Region, WantedSums};
 
 use super::datafile::{Datafile, Wait};
@@ -52,6 +54,10 @@ impl Blocks {
     /// First data byte.
     pub(super) fn offset(self) -> u64 {
         self.first * BLOCK_BYTES
+    }
+
+    fn group(self) -> u64 {
+        self.first / GROUP_BLOCKS
     }
 
     fn end(self) -> u64 {
@@ -194,12 +200,13 @@ impl Datafile {
         Place::new(self.binding, blocks.first)
     }
 
-    /// How many of the blocks, from the first on, were written for certain. To be asked before their sums are read.
+    /// How many of the blocks, from the first on, have sums unless these are lost: all that a written group has. To be
+    /// asked before the sums are read.
     fn must_have_sums(&self, blocks: Blocks) -> usize {
-        let written = self.dense.end().saturating_sub(blocks.first);
-        usize::try_from(written)
-            .unwrap_or(usize::MAX)
-            .min(blocks.count)
+        match self.groups.has(blocks.group()) {
+            true => blocks.count,
+            false => 0,
+        }
     }
 
     fn load_sums(&self, blocks: Blocks, sums: &mut SumsBuffer, wait: Wait) -> io::Result<()> {
@@ -220,6 +227,7 @@ impl Datafile {
     ) -> Result<()> {
         let blocks = Blocks::of(part);
         let trust = self.trust();
+        self.begin_group(blocks.group())?;
         let from = memory.peek(part.len as usize);
         if let Some(from) = from.filter(|_| settled && is_whole(part) && trust == Trust::Latest) {
             memory.take(part.len as usize);
@@ -351,10 +359,15 @@ impl Datafile {
         let mut sums = [0; PART_BLOCKS * SUMS];
         self.load(blocks, bytes, &mut sums, Wait::Allowed)?;
         if first_bad(bytes, &sums, place, Trust::Latest, must).is_none() {
-            self.note_sums(blocks)?;
+            if must == 0 && stored(&sums).any(|sums| sums != Sums::default()) {
+                // The group was written, and the list of those that were has been lost or was full.
+                let _held = self.ranges.lock(blocks.offset(), blocks.end());
+                self.begin_group(blocks.group())?;
+            }
             return Ok(Vec::new());
         }
         let _held = self.ranges.lock(blocks.offset(), blocks.end());
+        self.begin_group(blocks.group())?;
         let must = self.must_have_sums(blocks);
         self.load(blocks, bytes, &mut sums, Wait::Allowed)?;
         let trust = self.trust();
@@ -390,23 +403,6 @@ impl Datafile {
         Ok(damaged)
     }
 
-    /// Notes which blocks from the front on have sums, as far as that is not known.
-    fn note_sums(&self, blocks: Blocks) -> io::Result<()> {
-        let known = self.dense.end();
-        if known < blocks.first || blocks.first + blocks.count as u64 <= known {
-            return Ok(());
-        }
-        let _held = self.ranges.lock(blocks.offset(), blocks.end());
-        let mut sums = [0; PART_BLOCKS * SUMS];
-        self.load_sums(blocks, &mut sums, Wait::Allowed)?;
-        let stored = stored(&sums).take(blocks.count);
-        let count = stored.take_while(|sums| sums.latest != 0).count() as u64;
-        if count > 0 {
-            self.dense.note(blocks.first, blocks.first + count);
-        }
-        Ok(())
-    }
-
     /// Before the datafile is cut to `size`: the sums of the last group's blocks become those that the blocks
     /// will have. The caller holds all ranges.
     pub(super) fn cut_sums(&self, size: u64) -> Result<()> {
@@ -424,25 +420,25 @@ impl Datafile {
         for part in window.parts() {
             let blocks = Blocks::of(part);
             let mut sums = [0; PART_BLOCKS * SUMS];
-            let kept = (part.offset - blocks.offset()) as usize;
+            let (place, kept) = (self.place(blocks), (part.offset - blocks.offset()) as usize);
+            self.begin_group(blocks.group())?;
             if trust != Trust::Latest {
                 let bytes = scratch.take(blocks.count * BLOCK);
                 self.fetch_held(blocks, bytes, &mut sums)?;
-                set_all_latest(&mut sums, bytes, self.place(blocks), 0);
+                set_all_latest(&mut sums, bytes, place, 0);
             } else {
                 self.load_sums(blocks, &mut sums, Wait::Allowed)?;
             }
             let stored = &mut sums[..blocks.count * SUMS];
-            for sums in stored.chunks_exact_mut(SUMS) {
-                set_latest(sums, 0);
+            for (index, sums) in stored.chunks_exact_mut(SUMS).enumerate() {
+                set_latest(sums, place.zeros(index));
             }
             if kept > 0 {
                 let block = scratch.take(BLOCK);
                 let mut unused = [0; PART_BLOCKS * SUMS];
                 self.fetch_held(Blocks::one(blocks.first), block, &mut unused)?;
                 block[kept..].fill(0);
-                stored[SUMS / 2..SUMS]
-                    .copy_from_slice(&self.place(blocks).sum(0, block).to_le_bytes());
+                stored[SUMS / 2..SUMS].copy_from_slice(&place.sum(0, block).to_le_bytes());
             }
             put(&self.file, stored, sums_offset(blocks.first))?;
         }

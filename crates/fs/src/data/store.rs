@@ -12,17 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use causeway_sys::memory::Memory;
-use causeway_wire::codec::Wire as _;
-use causeway_wire::datafile::{
-    Algorithm, HEADER_BYTES, Header, State, Trust, earlier_format, size_of_file,
-};
+use causeway_wire::datafile::{Algorithm, Header, State, Trust, size_of_file};
 use causeway_wire::fs::{Generation, Incarnation, ObjectId, Region};
 use rustix::fs::RenameFlags;
 
 use super::aside::{self, Aside};
 use super::datafile::{Datafile, Piece, Scratch, Wait};
-use super::disk::{put, read_full};
 use super::fault::{Fault, Result};
+use super::front::{self, Front};
 use super::pieces::Abandoned;
 use super::place::{self, Directory};
 use crate::failed_syncs::FailureCount;
@@ -130,7 +127,6 @@ impl Common {
             trust: Trust::Latest,
             boot: self.boot(),
             run: self.run,
-            dense: 0,
         }
     }
 }
@@ -247,10 +243,11 @@ impl Store {
             return Ok(Some(datafile));
         }
         match self.open_file(object, false) {
-            Ok(file) => match read_header(&file)? {
-                Some(header) => {
-                    let header = self.owned(object, header)?;
-                    Ok(Some(open.insert(file, &self.common, header)))
+            Ok(file) => match Front::read(&file)? {
+                Some(front) => {
+                    let header = self.owned(object, front.header)?;
+                    let written = front.written(&self.common)?;
+                    Ok(Some(open.insert(file, &self.common, header, written)))
                 }
                 None => Ok(None),
             },
@@ -280,15 +277,18 @@ impl Store {
         }?;
         self.note_entry(object);
         // Somebody else may have made it meanwhile; one without a header was left by a kill.
-        let (header, new) = match read_header(&file)? {
-            Some(header) => (self.owned(object, header)?, false),
+        let (header, written, new) = match Front::read(&file)? {
+            Some(front) => {
+                let header = self.owned(object, front.header)?;
+                (header, front.written(&self.common)?, false)
+            }
             None => {
                 let header = self.common.new_header(object);
-                put(&file, &header.to_bytes(), 0)?;
-                (header, true)
+                front::put_new(&file, &header)?;
+                (header, Vec::new(), true)
             }
         };
-        let datafile = open.insert(file, &self.common, header);
+        let datafile = open.insert(file, &self.common, header, written);
         drop(open);
         if new {
             self.common.note_dirty(object);
@@ -320,8 +320,8 @@ impl Store {
                 wanted: format!("that of object {}, which the server has open", object.0),
             });
         }
-        match read_header(&datafile.file)? {
-            Some(header) => self.owned(object, header).map(drop),
+        match Front::read(&datafile.file)? {
+            Some(front) => self.owned(object, front.header).map(drop),
             None => Err(Fault::Header("it is empty".to_owned())),
         }
     }
@@ -385,8 +385,8 @@ impl Store {
             .mode(FILE_MODE)
             .open(path)?;
         let header = self.common.new_header(object);
-        put(&file, &header.to_bytes(), 0)?;
-        let datafile = Datafile::open(file, Arc::clone(&self.common), header);
+        front::put_new(&file, &header)?;
+        let datafile = Datafile::open(file, Arc::clone(&self.common), header, Vec::new());
         datafile.write(&whole(content.to_vec()), &mut Scratch::default(), 0)?;
         // It has no name yet: the mark is as durable as the content before anybody can find it.
         datafile.note_durable(datafile.writes());
@@ -697,11 +697,17 @@ impl OpenFiles {
         Some(Arc::clone(datafile))
     }
 
-    fn insert(&mut self, file: File, common: &Arc<Common>, header: Header) -> Arc<Datafile> {
+    fn insert(
+        &mut self,
+        file: File,
+        common: &Arc<Common>,
+        header: Header,
+        written: Vec<(u64, u64)>,
+    ) -> Arc<Datafile> {
         if self.files.len() >= MAX_OPEN {
             self.evict();
         }
-        let datafile = Arc::new(Datafile::open(file, Arc::clone(common), header));
+        let datafile = Arc::new(Datafile::open(file, Arc::clone(common), header, written));
         self.files
             .insert(header.object, (Arc::clone(&datafile), self.clock));
         datafile
@@ -732,20 +738,6 @@ fn whole(content: Vec<u8>) -> Piece {
         memory: vec![Memory::from_vec(content)],
         settled: true,
         abandoned: Abandoned::default(),
-    }
-}
-
-/// A file's header; `None` if nothing was ever written to it.
-fn read_header(file: &File) -> Result<Option<Header>> {
-    let mut bytes = [0; HEADER_BYTES];
-    match read_full(file, &mut bytes, 0, Wait::Allowed)? {
-        0 => Ok(None),
-        count => Header::from_bytes(&bytes[..count])
-            .map(Some)
-            .map_err(|malformed| match earlier_format(&bytes[..count]) {
-                Some(found) => Fault::Earlier { found },
-                None => Fault::Header(malformed.to_string()),
-            }),
     }
 }
 

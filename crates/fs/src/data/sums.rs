@@ -51,10 +51,15 @@ impl Place {
         self.sum_of(index, crc(block))
     }
 
+    /// The sum of a block of zeros.
+    pub(super) fn zeros(self, index: usize) -> u32 {
+        self.sum_of(index, zero_crc())
+    }
+
     /// The sum that a stored one stands for.
     pub(super) fn meant(self, index: usize, stored: u32) -> u32 {
         match stored {
-            0 => self.sum_of(index, zero_crc()),
+            0 => self.zeros(index),
             sum => sum,
         }
     }

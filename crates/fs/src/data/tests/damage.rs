@@ -1,6 +1,8 @@
 //! Stored bytes that change by themselves, and files that are gone, short or another one's.
 
-use causeway_wire::datafile::{BLOCK_BYTES, HEADER_BYTES, physical, sums_offset};
+use causeway_wire::datafile::{
+    BLOCK_BYTES, HEADER_BYTES, MAX_FAR_SPANS, NEAR_GROUPS, WRITTEN_OFFSET, physical, sums_offset,
+};
 
 use rustix::fs::FallocateFlags;
 
@@ -28,6 +30,7 @@ fn a_flipped_bit_is_never_read_as_data() {
     let path = path(&directory, 3);
     let hole = 100 * BLOCK_BYTES;
     let offsets = (0..HEADER_BYTES as u64)
+        .chain([0, 1, 700].map(|byte| WRITTEN_OFFSET + byte))
         .chain([sums_offset(0), sums_offset(0) + 4, sums_offset(1) + 7])
         .chain([sums_offset(100), sums_offset(100) + 5])
         .chain([
@@ -42,7 +45,7 @@ fn a_flipped_bit_is_never_read_as_data() {
         flip(&path, offset, number as u8);
         let store = open(directory.path(), SETTINGS);
         match store.find(ObjectId(3)) {
-            Err(Fault::Header(_)) if offset < HEADER_BYTES as u64 => noticed += 1,
+            Err(Fault::Header(_)) if offset < BLOCK_BYTES => noticed += 1,
             Err(fault) => panic!("{offset}: {fault}"),
             Ok(datafile) => {
                 let datafile = datafile.unwrap();
@@ -61,7 +64,7 @@ fn a_flipped_bit_is_never_read_as_data() {
         flip(&path, offset, number as u8);
     }
     // All but the one in a previous sum.
-    assert_eq!(noticed, HEADER_BYTES as u32 + 17);
+    assert_eq!(noticed, HEADER_BYTES as u32 + 20);
     let store = open(directory.path(), SETTINGS);
     assert!(whole(&store.find(ObjectId(3)).unwrap().unwrap()) == model);
 }
@@ -99,6 +102,99 @@ fn damaged_blocks_fail_alone_and_heal_when_they_are_written_whole() {
     assert_eq!(whole(&datafile), bytes);
 }
 
+fn punch(path: &std::path::Path, start: u64, len: u64) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&file, punch, start, len).unwrap();
+}
+
+/// Wherever the holes of a file are, also within a group of blocks, and however its server ended.
+#[test]
+fn a_loss_between_holes_is_not_a_hole() {
+    let groups = [1, 2, 9, NEAR_GROUPS + 5, NEAR_GROUPS + 70];
+    // Blocks 64 to 127 of each group are written, the sums of which are a sector.
+    let at = |group: u64| group * GROUP_BYTES + 64 * BLOCK_BYTES;
+    let len = 64 * BLOCK_BYTES as usize;
+    for killed in [false, true] {
+        let (directory, store) = store(SETTINGS);
+        for group in groups {
+            write(&make(&store, 3), at(group), &noise(group, len)).unwrap();
+        }
+        if !killed {
+            store.sync_all().unwrap();
+        }
+        drop(store);
+        let path = path(&directory, 3);
+        // Of one group all is lost, of one the data with the sector of sums, of one the page of sums alone.
+        punch(&path, sums_offset(512), GROUP_BYTES + BLOCK_BYTES);
+        for group in [2, NEAR_GROUPS + 5] {
+            punch(&path, physical(at(group)), len as u64);
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            let sums = sums_offset(at(group) / BLOCK_BYTES);
+            std::os::unix::fs::FileExt::write_all_at(&file, &[0; 512], sums).unwrap();
+        }
+        punch(&path, sums_offset(512 * 9), BLOCK_BYTES);
+        let store = open(directory.path(), SETTINGS);
+        let datafile = store.find(ObjectId(3)).unwrap().unwrap();
+        for group in groups {
+            for block in (0..128).step_by(9) {
+                let offset = group * GROUP_BYTES + block * BLOCK_BYTES;
+                let found = read(&datafile, offset, BLOCK_BYTES as usize, 0);
+                let is_lost = match group {
+                    1 | 9 => true,
+                    last if last == NEAR_GROUPS + 70 => false,
+                    _ => block >= 64,
+                };
+                let wanted = match block {
+                    0..64 => vec![0; BLOCK_BYTES as usize],
+                    _ => noise(group, len)[(offset - at(group)) as usize..][..4096].to_vec(),
+                };
+                match found {
+                    Ok(bytes) => assert!(!is_lost && bytes == wanted, "{group}: {block}"),
+                    Err(Fault::Damaged { .. }) => assert!(is_lost, "{group}: {block}"),
+                    Err(fault) => panic!("{fault}"),
+                }
+            }
+        }
+        // Groups that were never written, between and behind.
+        for group in [0, 3, 8, NEAR_GROUPS - 1, NEAR_GROUPS + 6, NEAR_GROUPS + 69] {
+            let hole = read(&datafile, group * GROUP_BYTES, 100_000, 0).unwrap();
+            assert!(hole.iter().all(|byte| *byte == 0), "{group}");
+        }
+    }
+}
+
+/// Of very many islands far behind the front some are not protected; a scrub finds what it can of them again.
+#[test]
+fn very_many_islands_are_read_right() {
+    let (directory, store) = store(SETTINGS);
+    let at = |island: u64| (NEAR_GROUPS + 2 * island) * GROUP_BYTES + 5000;
+    let count = MAX_FAR_SPANS as u64 + 10;
+    for island in 0..count {
+        write(&make(&store, 3), at(island), &noise(island, 5000)).unwrap();
+    }
+    store.sync_all().unwrap();
+    drop(store);
+    let store = open(directory.path(), SETTINGS);
+    let datafile = store.find(ObjectId(3)).unwrap().unwrap();
+    for island in 0..count {
+        assert_eq!(
+            read(&datafile, at(island), 5000, 0).unwrap(),
+            noise(island, 5000)
+        );
+        write(&datafile, at(island) + 4000, &noise(9, 2000)).unwrap();
+    }
+    let front = super::super::scrub::Position {
+        object: ObjectId(0),
+        offset: 0,
+    };
+    let step = store
+        .scrub(front, 1 << 40, &mut Scratch::default())
+        .unwrap();
+    assert!(step.findings.is_empty() && step.next.is_none());
+    assert!(step.bytes < 2 * count * GROUP_BYTES);
+}
+
 /// A range may be lost together with the page of sums that stands beside it.
 #[test]
 fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
@@ -116,7 +212,7 @@ fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
         ] {
             write(&datafile, span.start as u64, &bytes[span]).unwrap();
         }
-        // Behind a hole that a writer has left, nothing tells.
+        // Behind a hole that a writer has left.
         write(&make(&store, 4), GROUP_BYTES, &bytes[..group]).unwrap();
         drop(datafile);
         if restarted {
@@ -124,12 +220,9 @@ fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
         }
         let start = sums_offset(512);
         let len = physical(2 * GROUP_BYTES - 1) + 1 - start;
-        let file = std::fs::File::options()
-            .write(true)
-            .open(path(&directory, 3))
-            .unwrap();
-        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(&file, punch, start, len).unwrap();
+        for object in [3, 4] {
+            punch(&path(&directory, object), start, len);
+        }
         if restarted {
             drop(store);
             store = open(directory.path(), SETTINGS);
@@ -160,13 +253,18 @@ fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
             .findings
             .iter()
             .map(|finding| match finding.fault {
-                Fault::Damaged { len, .. } if finding.object == ObjectId(3) => len,
+                Fault::Damaged { len, .. } => len,
                 _ => panic!("{:?}", finding),
             })
             .sum();
-        assert_eq!(found, GROUP_BYTES);
-        let hole = read(&store.find(ObjectId(4)).unwrap().unwrap(), 0, 100_000, 0);
+        assert_eq!(found, 2 * GROUP_BYTES);
+        let sparse = store.find(ObjectId(4)).unwrap().unwrap();
+        let hole = read(&sparse, 0, 100_000, 0);
         assert!(hole.unwrap().iter().all(|byte| *byte == 0));
+        assert!(matches!(
+            read(&sparse, GROUP_BYTES, group, 0),
+            Err(Fault::Damaged { .. })
+        ));
         // Cut in front of the loss and grown again, there is a hole.
         store.truncate(ObjectId(3), 1000, 1, 0).unwrap();
         let datafile = store.find(ObjectId(3)).unwrap().unwrap();
