@@ -43,6 +43,12 @@ pub enum Fault {
         /// What it should say.
         wanted: String,
     },
+    /// Something else has put another file in its place, or removed it, while the server had it open.
+    #[error(
+        "the datafile was replaced or removed by something else while the server had it open: what was written to the old \
+         one is lost; `causeway fs fsck --repair`, a scrub or a restart of the server takes the one that is there now"
+    )]
+    Replaced,
     /// An earlier version of Causeway has written it.
     #[error(
         "the datafile has format {found}, of an earlier version of Causeway, and this one reads format {FORMAT} only: \

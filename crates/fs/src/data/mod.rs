@@ -18,6 +18,7 @@ pub mod pieces;
 pub mod place;
 pub mod pool;
 mod ranges;
+mod replaced;
 pub mod scrub;
 pub mod store;
 pub(crate) mod sums;

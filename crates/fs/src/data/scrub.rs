@@ -143,7 +143,14 @@ impl Store {
         step: &mut Step,
     ) -> Result<Option<u64>> {
         if from == 0 {
-            self.look_again(object)?;
+            match self.look_again(object) {
+                // Reported herewith; what is there now is verified like anything else.
+                Err(fault @ Fault::Replaced) => {
+                    self.accept(object);
+                    step.findings.push(Finding { object, fault });
+                }
+                other => other?,
+            }
         }
         // Removed meanwhile, or empty.
         let Some(datafile) = self.find(object)? else {

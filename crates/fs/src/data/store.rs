@@ -22,6 +22,7 @@ use super::fault::{Fault, Result};
 use super::front::{self, Front};
 use super::pieces::Abandoned;
 use super::place::{self, Directory};
+use super::replaced::Replaced;
 use crate::failed_syncs::FailureCount;
 use crate::sabotage::{self, Sabotage};
 
@@ -140,6 +141,7 @@ pub struct Store {
     common: Arc<Common>,
     open: Mutex<OpenFiles>,
     directories: Mutex<HashMap<Directory, Changes>>,
+    replaced: Replaced,
     /// Held while directories are made durable, so that everybody waits for the same sync.
     directory_sync: Mutex<()>,
     temporaries: AtomicU64,
@@ -200,6 +202,7 @@ impl Store {
             common: Arc::new(common),
             open: Mutex::default(),
             directories: Mutex::default(),
+            replaced: Replaced::default(),
             directory_sync: Mutex::default(),
             temporaries: AtomicU64::new(0),
         })
@@ -298,10 +301,10 @@ impl Store {
 
     /// Looks once more at the file of a datafile that is open: something else than this server may have put another
     /// one in its place, removed it, or written over it. One that is another file now is opened anew when it is next
-    /// used; what was written to the old one is lost.
+    /// used; what was written to the old one is lost, which is remembered.
     pub(super) fn look_again(&self, object: ObjectId) -> Result<()> {
         let Some(datafile) = self.peek(object) else {
-            return Ok(());
+            return self.replaced.check(object);
         };
         let open = datafile.file.metadata()?;
         let is_named = match std::fs::metadata(place::path(&self.root, object)) {
@@ -315,15 +318,18 @@ impl Store {
                 return Ok(());
             }
             self.forget(object);
-            return Err(Fault::Foreign {
-                found: "another file, or none, under its name".to_owned(),
-                wanted: format!("that of object {}, which the server has open", object.0),
-            });
+            return Err(self.replaced.note(object));
         }
         match Front::read(&datafile.file)? {
-            Some(front) => self.owned(object, front.header).map(drop),
-            None => Err(Fault::Header("it is empty".to_owned())),
+            Some(front) => self.owned(object, front.header).map(drop)?,
+            None => return Err(Fault::Header("it is empty".to_owned())),
         }
+        self.replaced.check(object)
+    }
+
+    /// Takes an object's datafile for the right one from now on, though something else may have put it there.
+    pub fn accept(&self, object: ObjectId) {
+        self.replaced.accept(object);
     }
 
     fn open_file(&self, object: ObjectId, make: bool) -> io::Result<File> {
@@ -444,6 +450,9 @@ impl Store {
             other => other?,
         };
         datafile.truncate(size, version, at_least)?;
+        if size == 0 {
+            self.accept(object);
+        }
         match self.common.synced {
             true => Ok(self.sync_entry(object)?),
             false => Ok(()),
@@ -479,6 +488,7 @@ impl Store {
 
     fn delete(&self, object: ObjectId) -> io::Result<()> {
         self.forget(object);
+        self.accept(object);
         match std::fs::remove_file(place::path(&self.root, object)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -524,6 +534,7 @@ impl Store {
 
     fn move_aside(&self, object: ObjectId) -> io::Result<()> {
         self.forget(object);
+        self.accept(object);
         aside::move_aside(&place::path(&self.root, object), &self.aside, object)
     }
 

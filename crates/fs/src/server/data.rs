@@ -156,7 +156,8 @@ pub(super) fn storage_failure(doing: &str, object: ObjectId, fault: &Fault) -> F
         Fault::Damaged { .. }
         | Fault::Foreign { .. }
         | Fault::Header(_)
-        | Fault::Earlier { .. } => Errno::EIO,
+        | Fault::Earlier { .. }
+        | Fault::Replaced => Errno::EIO,
         Fault::Exists => Errno::EEXIST,
         Fault::Abandoned => Errno::ECONNRESET,
     };
@@ -207,6 +208,10 @@ fn operate(
                 Ok((deleted, moved)) => Ok(Answer::OrphansRemoved { deleted, moved }),
                 Err(error) => Err(storage_failure("removing", first, &error.into())),
             }
+        }
+        Operation::AcceptData { objects } => {
+            objects.iter().for_each(|object| store.accept(*object));
+            Ok(Answer::Done)
         }
         Operation::Scrub { from, bytes } => scrub(store, from, bytes, scratch),
         _ => Err(failure(Errno::ENOSYS, "no operation on datafiles")),

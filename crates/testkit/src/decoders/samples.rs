@@ -160,6 +160,9 @@ fn operations() -> Vec<Operation> {
         Operation::CheckData {
             datafiles: vec![(object, 5)],
         },
+        Operation::AcceptData {
+            objects: vec![object],
+        },
         Operation::RemoveOrphans {
             objects: vec![object],
             numbers: 50,

@@ -165,7 +165,7 @@ mod tests {
             vec![(7, u64::MAX)],
             (0..NEAR_GROUPS / 2).map(|i| (2 * i, 2 * i + 1)).collect(),
             (0..MAX_FAR_SPANS as u64)
-                .map(|i| (1 << 20 | 9 * i, 1 << 20 | 9 * i + 2))
+                .map(|i| ((1 << 20) + 9 * i, (1 << 20) + 9 * i + 2))
                 .collect(),
         ] {
             let groups = written(&spans);

@@ -370,13 +370,48 @@ fn a_file_that_is_replaced_while_it_is_open_is_noticed() {
     std::fs::copy(&path, &copy).unwrap();
     let object = ObjectId(3);
     let is_foreign = |result| matches!(result, Err(Fault::Foreign { .. }));
-    // A copy that is renamed over it, as a restore does.
+    let is_replaced = |result| matches!(result, Err(Fault::Replaced));
+    let scrub = || {
+        let front = super::super::scrub::Position {
+            object: ObjectId(0),
+            offset: 0,
+        };
+        let step = store.scrub(front, 1 << 30, &mut Scratch::default());
+        step.unwrap().findings
+    };
+    // A copy that is renamed over it, as a restore does: the new one is used from now on, and said to be one.
     std::fs::rename(&copy, &path).unwrap();
-    assert!(is_foreign(store.flush(object, 20_000)));
-    // From now on the new one is used.
+    for _ in 0..3 {
+        assert!(is_replaced(store.flush(object, 20_000)));
+        assert!(is_replaced(store.check(object, 20_000)));
+        assert_eq!(whole(&make(&store, 3)), noise(3, 20_000));
+    }
+    let findings = scrub();
+    assert!(
+        matches!(&findings[..], [finding] if finding.object == object && matches!(finding.fault, Fault::Replaced))
+    );
+    assert!(scrub().is_empty());
     store.check(object, 20_000).unwrap();
+    store.flush(object, 20_000).unwrap();
+    // What settles it besides: an operator's word, and giving the content up.
+    for settle in [
+        (|store| store.accept(ObjectId(3))) as fn(&Store),
+        |store| store.truncate(ObjectId(3), 0, 1, 0).unwrap(),
+        |store| store.remove(ObjectId(3)).unwrap(),
+    ] {
+        write(&make(&store, 3), 0, &noise(3, 20_000)).unwrap();
+        std::fs::copy(&path, &copy).unwrap();
+        std::fs::rename(&copy, &path).unwrap();
+        assert!(is_replaced(store.check(object, 0)));
+        assert!(is_replaced(store.check(object, 0)));
+        settle(&store);
+        store.check(object, 0).unwrap();
+    }
+    write(&make(&store, 3), 0, &noise(3, 20_000)).unwrap();
     std::fs::remove_file(&path).unwrap();
-    assert!(is_foreign(store.check(object, 20_000)));
+    assert!(is_replaced(store.check(object, 20_000)));
+    assert!(is_replaced(store.check(object, 20_000)));
+    store.accept(object);
     assert!(matches!(
         store.check(object, 20_000),
         Err(Fault::Absent { .. })
