@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use causeway_bmi::Memory;
 use causeway_fs::client::{Client, File};
+use causeway_fs::distribution::MAX_FILE_BYTES;
 use causeway_wire::fs::{
     Attributes, Kind, MAX_STUFFED_BYTES, Node, ObjectId, Place, Region, SetAttributes,
 };
@@ -322,6 +323,11 @@ impl Copy<'_> {
             if got < PIECE_BYTES {
                 return Ok(offset);
             }
+            if sparse::is_hole(buffer) {
+                let next = sparse::behind_hole(client, source, offset, MAX_FILE_BYTES)?;
+                self.progress.advance(next - offset, 0);
+                offset = next;
+            }
             got = read_piece(client, source, offset, buffer)?;
         }
     }
@@ -370,12 +376,11 @@ fn read_piece(
     offset: u64,
     buffer: &Memory,
 ) -> Outcome<usize> {
-    let region = Region {
-        offset,
-        len: PIECE_BYTES as u64,
-    };
-    let got = client.read_list(source, &[region], std::slice::from_ref(buffer))?;
-    Ok(usize::try_from(got).unwrap_or(PIECE_BYTES).min(PIECE_BYTES))
+    let len = (MAX_FILE_BYTES - offset).min(PIECE_BYTES as u64);
+    let want = usize::try_from(len).unwrap_or(PIECE_BYTES);
+    let region = Region { offset, len };
+    let got = client.read_list(source, &[region], &[buffer.slice(0..want)])?;
+    Ok(usize::try_from(got).unwrap_or(want).min(want))
 }
 
 /// Refuses to copy a directory to somewhere below itself, whatever the paths look like.

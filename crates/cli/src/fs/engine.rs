@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use causeway_bmi::Memory;
 use causeway_fs::client::{Client, File};
+use causeway_fs::distribution::MAX_FILE_BYTES;
 use causeway_wire::fs::Region;
 use serde_json::json;
 
@@ -29,6 +30,41 @@ pub(crate) const PART_BYTES: u64 = 64 << 20;
 const MAX_JOBS: u64 = 256;
 /// Items that may wait in the queue.
 const QUEUE_ITEMS: usize = 1024;
+
+/// What follows next in a file that is read.
+pub(crate) enum Part<'a> {
+    /// These bytes.
+    Data(&'a Memory),
+    /// So many zeros, which nobody has read.
+    Hole(u64),
+}
+
+impl Part<'_> {
+    /// Number of bytes.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Data(piece) => piece.len() as u64,
+            Self::Hole(len) => *len,
+        }
+    }
+
+    /// Hands the bytes on, those of a hole in pieces.
+    pub(crate) fn write_out(&self, mut write: impl FnMut(&[u8]) -> Outcome) -> Outcome {
+        match self {
+            Self::Data(piece) => write(&piece.to_vec()),
+            Self::Hole(len) => {
+                let zeros = [0; 64 << 10];
+                let mut left = *len;
+                while left > 0 {
+                    let now = left.min(zeros.len() as u64);
+                    write(&zeros[..now as usize])?;
+                    left -= now;
+                }
+                Ok(())
+            }
+        }
+    }
+}
 
 /// What a working thread has: a client and a buffer that servers on this host reach directly.
 pub(crate) struct Worker {
@@ -128,29 +164,33 @@ impl Worker {
         to: u64,
         progress: &Progress,
     ) -> Outcome<u64> {
-        self.read_pieces(file, from, to, |piece, offset| {
-            for run in sparse::runs_of_data(piece) {
-                let at = offset + run.start as u64;
-                piece
-                    .slice(run)
-                    .write_to_file(target, at)
-                    .doing(|| "writing the local file".to_owned())?;
+        self.read_pieces(file, from, to, |part, offset| {
+            if let Part::Data(piece) = part {
+                for run in sparse::runs_of_data(piece) {
+                    let at = offset + run.start as u64;
+                    piece
+                        .slice(run)
+                        .write_to_file(target, at)
+                        .doing(|| "writing the local file".to_owned())?;
+                }
             }
-            progress.advance(piece.len() as u64, 0);
+            progress.advance(part.len(), 0);
             Ok(())
         })
     }
 
-    /// Reads `file` from byte `from` up to `to` or its end and hands the pieces on, in order.
+    /// Reads `file` from byte `from` up to `to` or its end and hands it on, in order. After a piece of zeros the servers
+    /// are asked where data go on.
     pub(crate) fn read_pieces(
         &mut self,
         file: &mut File,
         from: u64,
         to: u64,
-        mut take: impl FnMut(&Memory, u64) -> Outcome,
+        mut take: impl FnMut(&Part<'_>, u64) -> Outcome,
     ) -> Outcome<u64> {
         let buffer = self.buffer();
         let mut offset = from;
+        let to = to.min(MAX_FILE_BYTES);
         while offset < to {
             let len = (to - offset).min(PIECE_BYTES as u64);
             let want = usize::try_from(len).unwrap_or(PIECE_BYTES);
@@ -159,12 +199,20 @@ impl Worker {
                 .client
                 .read_list(file, &[region], &[buffer.slice(0..want)])?;
             let got = usize::try_from(got).unwrap_or(want).min(want);
+            let piece = buffer.slice(0..got);
             if got > 0 {
-                take(&buffer.slice(0..got), offset)?;
+                take(&Part::Data(&piece), offset)?;
             }
             offset += got as u64;
             if got < want {
                 break;
+            }
+            if sparse::is_hole(&piece) {
+                let next = sparse::behind_hole(&mut self.client, file, offset, to)?;
+                if next > offset {
+                    take(&Part::Hole(next - offset), offset)?;
+                }
+                offset = next;
             }
         }
         Ok(offset - from)
@@ -178,12 +226,17 @@ pub(crate) struct Countdown {
 }
 
 impl Countdown {
-    /// For the parts of something of `size` bytes.
-    pub(crate) fn of(size: u64) -> Self {
+    /// Of nothing yet but the finding of parts, which ends like one.
+    pub(crate) fn new() -> Self {
         Self {
-            remaining: AtomicU64::new(size.div_ceil(PART_BYTES)),
+            remaining: AtomicU64::new(1),
             failed: AtomicBool::new(false),
         }
+    }
+
+    /// One part more.
+    fn begin(&self) {
+        self.remaining.fetch_add(1, Ordering::Relaxed);
     }
 
     /// One part is over. Returns after the last one whether all are complete.
@@ -208,17 +261,34 @@ impl<J> Queue<'_, J> {
         !self.state.given_up() && self.sender.send(job).is_ok()
     }
 
-    /// Hands the parts of something of `size` bytes to the workers, from where to where each, until the
-    /// work has been given up.
-    pub(crate) fn push_parts(&self, size: u64, job: impl Fn(u64, u64) -> J) {
-        let mut from = 0;
-        while from < size {
-            let to = (from + PART_BYTES).min(size);
-            if !self.push(job(from, to)) {
+    /// Hands the parts of something of `size` bytes that hold data to the workers, from where to where each, until the
+    /// work has been given up. `data` finds the first data from a byte on: from where to where. Returns how many bytes
+    /// were left out as holes.
+    pub(crate) fn push_parts(
+        &self,
+        size: u64,
+        countdown: &Countdown,
+        mut data: impl FnMut(u64) -> Outcome<Option<(u64, u64)>>,
+        job: impl Fn(u64, u64) -> J,
+    ) -> Outcome<u64> {
+        let (mut from, mut left_out) = (0, size);
+        while let Some((start, end)) = data(from)? {
+            from = from.max(start / PART_BYTES * PART_BYTES);
+            let end = end.min(size);
+            while from < end {
+                let to = from.saturating_add(PART_BYTES).min(size);
+                countdown.begin();
+                if !self.push(job(from, to)) {
+                    return Ok(left_out);
+                }
+                left_out -= to - from;
+                from = to;
+            }
+            if from >= size {
                 break;
             }
-            from = to;
         }
+        Ok(left_out)
     }
 
     /// Whether going on would fail the same way.

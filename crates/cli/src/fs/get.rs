@@ -214,12 +214,9 @@ fn to_special(session: &Session, arguments: &Arguments) -> Outcome {
             .write(true)
             .open(&arguments.destination)
             .doing(doing)?;
-        let mut bytes = Vec::new();
-        worker.read_pieces(&mut file, 0, u64::MAX, |piece, _| {
-            bytes.resize(piece.len(), 0);
-            piece.read_at(0, &mut bytes);
-            progress.advance(bytes.len() as u64, 0);
-            target.write_all(&bytes).doing(doing)
+        worker.read_pieces(&mut file, 0, u64::MAX, |part, _| {
+            progress.advance(part.len(), 0);
+            part.write_out(|bytes| target.write_all(bytes).doing(doing))
         })?;
         progress.advance(0, 1);
     }
@@ -229,12 +226,11 @@ fn to_special(session: &Session, arguments: &Arguments) -> Outcome {
 /// Copies a file to standard output.
 pub(crate) fn write_out(worker: &mut Worker, path: &[u8]) -> Outcome {
     let mut file = worker.client.open_once(path)?;
-    let mut bytes = Vec::new();
-    worker.read_pieces(&mut file, 0, u64::MAX, |piece, _| {
-        bytes.resize(piece.len(), 0);
-        piece.read_at(0, &mut bytes);
-        write_stdout(&bytes, b"");
-        Ok(())
+    worker.read_pieces(&mut file, 0, u64::MAX, |part, _| {
+        part.write_out(|bytes| {
+            write_stdout(bytes, b"");
+            Ok(())
+        })
     })?;
     Ok(())
 }
@@ -362,7 +358,7 @@ impl Get<'_> {
             });
             return Ok(());
         }
-        let file = client.open_object(object)?;
+        let mut file = client.open_object(object)?;
         let size = file.node.attributes.size;
         let pending = PendingFile::new(&self.tree, below)?;
         pending
@@ -370,18 +366,30 @@ impl Get<'_> {
             .set_len(size)
             .doing(|| format!("making {}", pending.shown))?;
         let shared = Arc::new(Parts {
-            file,
+            file: file.clone(),
             what: pending.shown.clone(),
             pending,
-            countdown: Countdown::of(size),
+            countdown: Countdown::new(),
             first,
         });
-        queue.push_parts(size, |from, to| Job::Part {
-            shared: Arc::clone(&shared),
-            from,
-            to,
-        });
-        Ok(())
+        let pushed = queue.push_parts(
+            size,
+            &shared.countdown,
+            |from| {
+                let data = client.next_data(&mut file, from)?;
+                Ok(data.map(|data| (data.offset, data.offset + data.len)))
+            },
+            |from, to| Job::Part {
+                shared: Arc::clone(&shared),
+                from,
+                to,
+            },
+        );
+        if let Ok(holes) = &pushed {
+            self.progress.advance(*holes, 0);
+        }
+        self.part_ended(&shared, pushed.is_ok())?;
+        pushed.map(drop)
     }
 
     fn job(&self, worker: &mut Worker, job: Job) -> Outcome {
@@ -428,10 +436,15 @@ impl Get<'_> {
                         .hint("copy it again when it is not written to"),
                 ),
             });
-        if shared.countdown.ended(result.is_ok()) == Some(true) {
-            self.complete(&shared.pending, &shared.file, shared.first.as_deref())?;
-        }
+        self.part_ended(shared, result.is_ok())?;
         result
+    }
+
+    fn part_ended(&self, shared: &Parts, is_complete: bool) -> Outcome {
+        match shared.countdown.ended(is_complete) {
+            Some(true) => self.complete(&shared.pending, &shared.file, shared.first.as_deref()),
+            _ => Ok(()),
+        }
     }
 
     fn complete(&self, pending: &PendingFile, file: &File, first: Option<&FirstName>) -> Outcome {

@@ -23,6 +23,7 @@ use crate::fs::engine::{
 use crate::fs::local::{Known, Tree, has_extended_attributes};
 use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
+use crate::fs::sparse;
 use crate::fs::store::{
     Original, Storing, Writing, dress, is_foreign, store_hard_link, store_link,
 };
@@ -516,15 +517,24 @@ impl Put<'_> {
             file: storing.file.clone(),
             storing: Mutex::new(storing),
             what: printable(&to.path),
-            countdown: Countdown::of(known.size),
+            countdown: Countdown::new(),
             first,
         });
-        queue.push_parts(known.size, |from, to| Job::Part {
+        let data = |from| match known.sparse {
+            true => sparse::stored_behind(&shared.source, from, known.size)
+                .doing(|| "looking for holes in the local file".to_owned()),
+            false => Ok((from < known.size).then_some((from, known.size))),
+        };
+        let pushed = queue.push_parts(known.size, &shared.countdown, data, |from, to| Job::Part {
             shared: Arc::clone(&shared),
             from,
             to,
         });
-        Ok(())
+        if let Ok(holes) = &pushed {
+            self.progress.advance(*holes, 0);
+        }
+        self.part_ended(client, &shared, pushed.is_ok())?;
+        pushed.map(drop)
     }
 
     fn part(&self, worker: &mut Worker, shared: &Parts, from: u64, to: u64) -> Outcome {
@@ -544,7 +554,12 @@ impl Put<'_> {
                 true => Ok(worker.client.fsync(&mut file)?),
                 false => Ok(()),
             });
-        let ended = shared.countdown.ended(result.is_ok());
+        self.part_ended(&mut worker.client, shared, result.is_ok())?;
+        result
+    }
+
+    fn part_ended(&self, client: &mut Client, shared: &Parts, is_complete: bool) -> Outcome {
+        let ended = shared.countdown.ended(is_complete);
         let mut storing = shared
             .storing
             .lock()
@@ -552,13 +567,13 @@ impl Put<'_> {
         match ended {
             Some(true) => {
                 let original = self.original(&shared.known);
-                storing.finish(&mut worker.client, &original, shared.known.size, false)?;
+                storing.finish(client, &original, shared.known.size, false)?;
                 self.stored(&shared.source, &storing, shared.first.as_deref());
             }
-            Some(false) => storing.discard(&mut worker.client),
+            Some(false) => storing.discard(client),
             None => {}
         }
-        result
+        Ok(())
     }
 
     /// Stores what comes until the end of something that is read once.

@@ -6,6 +6,7 @@ mod demo;
 mod files;
 mod full;
 mod help;
+mod holes;
 mod liars;
 mod many;
 mod safety;

@@ -12,6 +12,7 @@
 mod boots;
 mod cutter;
 mod flight;
+mod holes;
 mod identity;
 mod introduce;
 mod io;

@@ -746,6 +746,7 @@ pub(crate) fn unfit(answer: &Answer) -> Trouble {
         Answer::Node(_) => "a node",
         Answer::Entries { .. } => "directory entries",
         Answer::Transferred { .. } => "a transfer",
+        Answer::Data { .. } => "where data are",
         Answer::Objects(_) => "objects",
         Answer::Datafiles { .. } => "datafiles",
         Answer::StripedFiles { .. } => "striped files",

@@ -77,6 +77,13 @@ impl Datafile {
         wait: Wait,
         wanted: &mut Sought,
     ) -> Result<u64> {
+        // Where holes are may have to be read from the device.
+        if wait == Wait::Allowed && wanted.which == WantedSums::None && self.is_in_hole(part)? {
+            window
+                .inside(part)
+                .for_each(|region| memory.clear(region.len));
+            return Ok(self.size()?.clamp(part.offset, part.offset + part.len));
+        }
         if let Some(end) = self.read_whole_blocks(part, memory, wait, wanted)? {
             return Ok(end);
         }

@@ -14,6 +14,7 @@ mod disk;
 pub mod fault;
 mod front;
 mod groups;
+mod holes;
 pub mod pieces;
 pub mod place;
 pub mod pool;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
-use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, Trust, sums_offset};
+use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, Trust};
 use causeway_wire::fs::{ObjectId, Region};
 
 use super::datafile::{Datafile, Scratch};
@@ -202,28 +202,6 @@ impl Store {
 }
 
 impl Datafile {
-    /// The first group from `offset` on, where a group begins, that was written or is not a hole together with its
-    /// sums.
-    fn next_data(&self, offset: u64, size: u64) -> io::Result<u64> {
-        let written = self.groups.next(offset / GROUP_BYTES);
-        let size = match written.map(|group| group.checked_mul(GROUP_BYTES)) {
-            Some(Some(start)) => size.min(start),
-            _ => size,
-        };
-        let start = sums_offset(offset / BLOCK_BYTES);
-        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(start)) {
-            Ok(data) => {
-                let group = GROUP_BYTES + BLOCK_BYTES;
-                let groups = data.saturating_sub(BLOCK_BYTES) / group;
-                Ok((groups * GROUP_BYTES).clamp(offset, size))
-            }
-            Err(rustix::io::Errno::NXIO) => Ok(size),
-            // Where holes cannot be asked for, everything is read.
-            Err(rustix::io::Errno::INVAL) => Ok(offset),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     fn note_scrubbed(&self, part: Region) {
         // A scrub that begins in the middle has not seen what lies before.
         if part.offset == 0 {

@@ -72,6 +72,16 @@ impl Loop {
                     done(store.flush(object, at_least), "syncing", object)
                 })
             }
+            Operation::FindData {
+                object,
+                at_least,
+                offset,
+            } => self.store_task(from, tag, false, move |store, _| {
+                let first = store.find_data(object, offset, at_least);
+                first
+                    .map(|first| Answer::Data { first })
+                    .map_err(|fault| storage_failure("finding data of", object, &fault))
+            }),
             Operation::StorageStatus => {
                 let (written, read, busy) = (self.written, self.read, self.busy() as u32);
                 self.store_task(from, tag, true, move |store, _| {

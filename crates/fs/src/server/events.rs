@@ -563,6 +563,7 @@ impl Loop {
             | Operation::Seed { .. }
             | Operation::TruncateData { .. }
             | Operation::Flush { .. }
+            | Operation::FindData { .. }
             | Operation::Remove { .. }
             | Operation::ListData { .. }
             | Operation::CheckData { .. }

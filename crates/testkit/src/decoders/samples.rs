@@ -160,6 +160,11 @@ fn operations() -> Vec<Operation> {
         Operation::CheckData {
             datafiles: vec![(object, 5)],
         },
+        Operation::FindData {
+            object,
+            at_least: 5,
+            offset: 6,
+        },
         Operation::AcceptData {
             objects: vec![object],
         },
@@ -413,6 +418,9 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         Answer::OrphansRemoved {
             deleted: 1,
             moved: 2,
+        },
+        Answer::Data {
+            first: Some(Region { offset: 5, len: 6 }),
         },
         Answer::Scrubbed {
             next: None,

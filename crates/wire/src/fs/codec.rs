@@ -102,6 +102,7 @@ variants!(Operation, "operation", {
     70 => ListData { after: wire, limit: u32 },
     71 => StorageStatus,
     72 => Enroll { index: u16, incarnation: wire, replace: bool },
+    73 => FindData { object: wire, at_least: u64, offset: u64 },
     80 => CheckData { datafiles: list(16) },
     81 => RemoveOrphans { objects: list(8), numbers: u64 },
     82 => Scrub { from: option, bytes: u64 },
@@ -159,6 +160,7 @@ variants!(Answer, "answer", {
         datafiles: u64,
         faults: list(MIN_FAULT_BYTES),
     },
+    25 => Data { first: option },
 });
 
 variants!(Regions, "regions", {

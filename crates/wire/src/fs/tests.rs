@@ -483,6 +483,13 @@ fn golden_answers() {
              01000000 0900000000000000 0100000000000000 0200000000000000 01000000 78"
                 .into(),
         ),
+        (Answer::Data { first: None }, "19 00".into()),
+        (
+            Answer::Data {
+                first: Some(Region { offset: 1, len: 2 }),
+            },
+            "19 01 0100000000000000 0200000000000000".into(),
+        ),
     ];
     for (answer, expected) in cases {
         golden(&answer, &expected);
@@ -497,7 +504,7 @@ fn refuses_what_is_out_of_bounds() {
             "{result:?}"
         );
     };
-    for code in [0, 26, 63, 73, 84, 127, 128, 130, 255] {
+    for code in [0, 26, 63, 74, 84, 127, 128, 130, 255] {
         unknown(Operation::from_bytes(&[code]));
     }
     let path = Place {

@@ -102,7 +102,7 @@ fn damaged_blocks_fail_alone_and_heal_when_they_are_written_whole() {
     assert_eq!(whole(&datafile), bytes);
 }
 
-fn punch(path: &std::path::Path, start: u64, len: u64) {
+pub(super) fn punch(path: &std::path::Path, start: u64, len: u64) {
     let file = std::fs::File::options().write(true).open(path).unwrap();
     let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     rustix::fs::fallocate(&file, punch, start, len).unwrap();
