@@ -17,6 +17,7 @@ use crate::fs::engine::{
 };
 use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, base_name, remote_name};
+use crate::fs::source::{Source, reading};
 use crate::fs::sparse;
 use crate::fs::store::{
     Original, Storing, Writing, dress, is_foreign, store_hard_link, store_link,
@@ -59,8 +60,7 @@ pub(crate) struct Arguments {
 }
 
 struct Job {
-    from: ObjectId,
-    path: Vec<u8>,
+    from: Source,
     to: RemoteName,
     first: Option<Arc<FirstName>>,
 }
@@ -124,7 +124,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         },
         |worker, job| {
             copy.file(worker, &job)
-                .map_err(|failure| failure.about(printable(&job.path)))
+                .map_err(|failure| failure.about(printable(job.from.shown())))
         },
     )?;
     failures += copy.conclude(&mut client, later);
@@ -159,8 +159,7 @@ impl Copy<'_> {
         if !is_directory(&node) {
             self.progress.add_total(node.attributes.size);
             queue.push(Job {
-                from: node.object,
-                path,
+                from: Source::named(&path, &node),
                 to,
                 first: None,
             });
@@ -215,9 +214,9 @@ impl Copy<'_> {
             }
             _ if partial::is_partial(met.name()) => Lost::add(&self.lost.unfinished),
             Kind::SymbolicLink => {
-                let node = client.stat_object(met.object)?;
+                let node = Source::met(met).link(client)?;
                 let target = link_target(&node).unwrap_or_default();
-                store_link(client, &to, target, &self.original(&met.attributes))?;
+                store_link(client, &to, target, &self.original(&node.attributes))?;
                 self.progress.advance(0, 1);
             }
             Kind::File => {
@@ -233,8 +232,7 @@ impl Copy<'_> {
                 }
                 self.progress.add_total(met.attributes.size);
                 queue.push(Job {
-                    from: met.object,
-                    path: met.path.to_owned(),
+                    from: Source::met(met),
                     to,
                     first,
                 });
@@ -244,12 +242,17 @@ impl Copy<'_> {
     }
 
     fn file(&self, worker: &mut Worker, job: &Job) -> Outcome {
-        self.refuse_same(&mut worker.client, job)?;
-        let mut source = worker.client.open_object(job.from)?;
+        job.from
+            .read(worker, |worker, source| self.copy(worker, job, source))
+    }
+
+    fn copy(&self, worker: &mut Worker, job: &Job, mut source: File) -> Outcome {
+        self.refuse_same(&mut worker.client, job, source.node.object)?;
         let original = self.original(&source.node.attributes);
         let buffer = worker.buffer();
         let client = &mut worker.client;
-        let first = read_piece(client, &mut source, 0, &buffer)?;
+        let path = job.from.shown();
+        let first = read_piece(client, (&mut source, path), 0, &buffer)?;
         let size;
         let mut storing;
         if first <= MAX_STUFFED_BYTES {
@@ -261,7 +264,7 @@ impl Copy<'_> {
             self.progress.advance(size, 0);
         } else {
             storing = self.writing.begin(client, &job.to, &original, None)?;
-            match self.content(client, &mut source, &mut storing, &buffer, first) {
+            match self.content(client, (&mut source, path), &mut storing, &buffer, first) {
                 Ok(copied) => size = copied,
                 Err(failure) => {
                     storing.discard(client);
@@ -282,14 +285,14 @@ impl Copy<'_> {
     }
 
     /// Refuses to copy a file onto one of its own names, also by way of a link.
-    fn refuse_same(&self, client: &mut Client, job: &Job) -> Outcome {
+    fn refuse_same(&self, client: &mut Client, job: &Job, from: ObjectId) -> Outcome {
         let mut there = job.to.look(client)?;
         let is_link = |node: &Node| node.attributes.kind == Kind::SymbolicLink;
         if there.as_ref().is_some_and(is_link) && self.writing.inplace {
             there = client.stat(job.to.place(), true).ok();
         }
         match there {
-            Some(node) if node.object == job.from => Err(Failure::new(
+            Some(node) if node.object == from => Err(Failure::new(
                 format!("copying to {}", printable(&job.to.path)),
                 "source and destination are the same file",
             )
@@ -303,7 +306,7 @@ impl Copy<'_> {
     fn content(
         &self,
         client: &mut Client,
-        source: &mut File,
+        (source, path): (&mut File, &[u8]),
         storing: &mut Storing,
         buffer: &Memory,
         mut got: usize,
@@ -322,7 +325,8 @@ impl Copy<'_> {
             if got < PIECE_BYTES {
                 return Ok(offset);
             }
-            got = read_piece(client, source, offset, buffer)?;
+            got = read_piece(client, (source, path), offset, buffer)
+                .inspect_err(|_| self.progress.take_back(offset))?;
         }
     }
 
@@ -353,8 +357,7 @@ impl Copy<'_> {
                 Lost::add(&self.lost.attributes);
                 continue;
             }
-            let dressed = dress(client, &node, &self.original(&attributes));
-            count(dressed.map_err(|failure| failure.about(printable(&path))));
+            count(dress(client, (&node, &path), &self.original(&attributes)));
         }
         if !self.writing.no_sync {
             count(client.commit().map_err(Failure::from));
@@ -366,7 +369,7 @@ impl Copy<'_> {
 /// Reads a piece of a file into the buffer; less than a piece at the file's end.
 fn read_piece(
     client: &mut Client,
-    source: &mut File,
+    (source, path): (&mut File, &[u8]),
     offset: u64,
     buffer: &Memory,
 ) -> Outcome<usize> {
@@ -374,7 +377,9 @@ fn read_piece(
         offset,
         len: PIECE_BYTES as u64,
     };
-    let got = client.read_list(source, &[region], std::slice::from_ref(buffer))?;
+    let got = client
+        .read_list(source, &[region], std::slice::from_ref(buffer))
+        .map_err(|error| reading(path, error))?;
     Ok(usize::try_from(got).unwrap_or(PIECE_BYTES).min(PIECE_BYTES))
 }
 
