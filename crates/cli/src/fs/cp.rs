@@ -13,7 +13,7 @@ use clap::Args;
 
 use crate::failure::{Failure, Outcome};
 use crate::fs::engine::{
-    Lost, PIECE_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel,
+    Lost, PIECE_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel, piece_len,
 };
 use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, base_name, remote_name};
@@ -252,7 +252,8 @@ impl Copy<'_> {
         let buffer = worker.buffer();
         let client = &mut worker.client;
         let path = job.from.shown();
-        let first = read_piece(client, (&mut source, path), 0, &buffer)?;
+        let want = piece_len(&source, 0);
+        let first = read_piece(client, (&mut source, path), 0, &buffer.slice(0..want))?;
         let size;
         let mut storing;
         if first <= MAX_STUFFED_BYTES {
@@ -264,7 +265,8 @@ impl Copy<'_> {
             self.progress.advance(size, 0);
         } else {
             storing = self.writing.begin(client, &job.to, &original, None)?;
-            match self.content(client, (&mut source, path), &mut storing, &buffer, first) {
+            let got = (first, want);
+            match self.content(client, (&mut source, path), &mut storing, &buffer, got) {
                 Ok(copied) => size = copied,
                 Err(failure) => {
                     storing.discard(client);
@@ -301,15 +303,15 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies everything but blocks of zeros, of which the first `got` bytes are in the buffer. Returns the
-    /// size.
+    /// Copies everything but blocks of zeros, of which the first `got` bytes, of those that were wanted, are in the buffer.
+    /// Returns the size.
     fn content(
         &self,
         client: &mut Client,
         (source, path): (&mut File, &[u8]),
         storing: &mut Storing,
         buffer: &Memory,
-        mut got: usize,
+        (mut got, mut want): (usize, usize),
     ) -> Outcome<u64> {
         let mut offset = 0;
         loop {
@@ -322,10 +324,11 @@ impl Copy<'_> {
             }
             self.progress.advance(got as u64, 0);
             offset += got as u64;
-            if got < PIECE_BYTES {
+            if got < want {
                 return Ok(offset);
             }
-            got = read_piece(client, (source, path), offset, buffer)
+            want = piece_len(source, offset);
+            got = read_piece(client, (source, path), offset, &buffer.slice(0..want))
                 .inspect_err(|_| self.progress.take_back(offset))?;
         }
     }
@@ -366,7 +369,7 @@ impl Copy<'_> {
     }
 }
 
-/// Reads a piece of a file into the buffer; less than a piece at the file's end.
+/// Reads a piece of a file that fills the buffer; less at the file's end.
 fn read_piece(
     client: &mut Client,
     (source, path): (&mut File, &[u8]),
@@ -375,12 +378,14 @@ fn read_piece(
 ) -> Outcome<usize> {
     let region = Region {
         offset,
-        len: PIECE_BYTES as u64,
+        len: buffer.len() as u64,
     };
     let got = client
         .read_list(source, &[region], std::slice::from_ref(buffer))
         .map_err(|error| reading(path, error))?;
-    Ok(usize::try_from(got).unwrap_or(PIECE_BYTES).min(PIECE_BYTES))
+    Ok(usize::try_from(got)
+        .unwrap_or(PIECE_BYTES)
+        .min(buffer.len()))
 }
 
 /// Refuses to copy a directory to somewhere below itself, whatever the paths look like.

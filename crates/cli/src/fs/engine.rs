@@ -162,9 +162,12 @@ impl Worker {
         let buffer = self.buffer();
         let mut offset = from;
         while offset < to {
-            let len = (to - offset).min(PIECE_BYTES as u64);
-            let want = usize::try_from(len).unwrap_or(PIECE_BYTES);
-            let region = Region { offset, len };
+            let want =
+                piece_len(file, offset).min(usize::try_from(to - offset).unwrap_or(PIECE_BYTES));
+            let region = Region {
+                offset,
+                len: want as u64,
+            };
             let got = self
                 .client
                 .read_list(file, &[region], &[buffer.slice(0..want)])
@@ -180,6 +183,15 @@ impl Worker {
         }
         Ok(offset - from)
     }
+}
+
+/// How many bytes to read at once from `offset` on: one more than there should be up to the file's end, so that fewer
+/// come there, but no more than the buffer has to be cleared for.
+pub(crate) fn piece_len(file: &File, offset: u64) -> usize {
+    let left = file.node.attributes.size.saturating_sub(offset);
+    usize::try_from(left.saturating_add(1))
+        .unwrap_or(PIECE_BYTES)
+        .min(PIECE_BYTES)
 }
 
 /// Counts the parts of a large file down. Of those that fail, one says why.
