@@ -16,7 +16,9 @@ use serde_json::json;
 
 use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::session::Session;
+use crate::fs::source::reading;
 use crate::fs::sparse;
+use crate::fs::tree::about;
 use crate::output::{report_item, warn};
 use crate::progress::Progress;
 use crate::units::{bytes_text, count_text, duration_text, rate_text};
@@ -58,24 +60,24 @@ impl Worker {
             .clone()
     }
 
-    /// Copies `source` from byte `from` up to `to` or its end into `file`; what is not stored of a `sparse`
+    /// Copies `source` from byte `from` up to `to` or its end into `file`, which will have this path; what is not stored of a `sparse`
     /// source is not sent. Returns where the source ended, `to` at most.
     pub(crate) fn upload(
         &mut self,
         source: &LocalFile,
         sparse: bool,
-        file: &mut File,
+        (file, path): (&mut File, &[u8]),
         (from, to): (u64, u64),
         progress: &Progress,
     ) -> Outcome<u64> {
         if !sparse {
-            return self.upload_stored(source, file, from, to, progress);
+            return self.upload_stored(source, (file, path), from, to, progress);
         }
         let doing = || "looking for holes in the local file".to_owned();
         let mut offset = from;
         while let Some((start, end)) = sparse::stored_behind(source, offset, to).doing(doing)? {
             progress.advance(start - offset, 0);
-            offset = self.upload_stored(source, file, start, end, progress)?;
+            offset = self.upload_stored(source, (file, path), start, end, progress)?;
             if offset < end {
                 break;
             }
@@ -88,7 +90,7 @@ impl Worker {
     fn upload_stored(
         &mut self,
         source: &LocalFile,
-        file: &mut File,
+        (file, path): (&mut File, &[u8]),
         from: u64,
         to: u64,
         progress: &Progress,
@@ -111,7 +113,8 @@ impl Worker {
                 len: got as u64,
             };
             self.client
-                .write_list(file, &[region], &[buffer.slice(0..got)])?;
+                .write_list(file, &[region], &[buffer.slice(0..got)])
+                .map_err(|error| about(path, error))?;
             offset += got as u64;
             progress.advance(got as u64, 0);
         }
@@ -119,16 +122,18 @@ impl Worker {
     }
 
     /// Copies `file` from byte `from` up to `to` or its end into `target`, at the same offsets; blocks of
-    /// zeros are left out, so that they become holes of a fresh file. Returns how many bytes that were.
+    /// zeros are left out, so that they become holes of a fresh file. Returns how many bytes that were; after a
+    /// failure none counts as progress.
     pub(crate) fn download(
         &mut self,
-        file: &mut File,
+        (file, path): (&mut File, &[u8]),
         target: &LocalFile,
         from: u64,
         to: u64,
         progress: &Progress,
     ) -> Outcome<u64> {
-        self.read_pieces(file, from, to, |piece, offset| {
+        let mut advanced = 0;
+        let read = self.read_pieces((file, path), from, to, |piece, offset| {
             for run in sparse::runs_of_data(piece) {
                 let at = offset + run.start as u64;
                 piece
@@ -137,14 +142,19 @@ impl Worker {
                     .doing(|| "writing the local file".to_owned())?;
             }
             progress.advance(piece.len() as u64, 0);
+            advanced += piece.len() as u64;
             Ok(())
-        })
+        });
+        if read.is_err() {
+            progress.take_back(advanced);
+        }
+        read
     }
 
-    /// Reads `file` from byte `from` up to `to` or its end and hands the pieces on, in order.
+    /// Reads `file`, which has this path, from byte `from` up to `to` or its end and hands the pieces on, in order.
     pub(crate) fn read_pieces(
         &mut self,
-        file: &mut File,
+        (file, path): (&mut File, &[u8]),
         from: u64,
         to: u64,
         mut take: impl FnMut(&Memory, u64) -> Outcome,
@@ -152,12 +162,16 @@ impl Worker {
         let buffer = self.buffer();
         let mut offset = from;
         while offset < to {
-            let len = (to - offset).min(PIECE_BYTES as u64);
-            let want = usize::try_from(len).unwrap_or(PIECE_BYTES);
-            let region = Region { offset, len };
+            let want =
+                piece_len(file, offset).min(usize::try_from(to - offset).unwrap_or(PIECE_BYTES));
+            let region = Region {
+                offset,
+                len: want as u64,
+            };
             let got = self
                 .client
-                .read_list(file, &[region], &[buffer.slice(0..want)])?;
+                .read_list(file, &[region], &[buffer.slice(0..want)])
+                .map_err(|error| reading(path, error))?;
             let got = usize::try_from(got).unwrap_or(want).min(want);
             if got > 0 {
                 take(&buffer.slice(0..got), offset)?;
@@ -171,10 +185,19 @@ impl Worker {
     }
 }
 
-/// Counts the parts of a large file down.
+/// How many bytes to read at once from `offset` on: one more than there should be up to the file's end, so that fewer
+/// come there, but no more than the buffer has to be cleared for.
+pub(crate) fn piece_len(file: &File, offset: u64) -> usize {
+    let left = file.node.attributes.size.saturating_sub(offset);
+    usize::try_from(left.saturating_add(1))
+        .unwrap_or(PIECE_BYTES)
+        .min(PIECE_BYTES)
+}
+
+/// Counts the parts of a large file down. Of those that fail, one says why.
 pub(crate) struct Countdown {
     remaining: AtomicU64,
-    failed: AtomicBool,
+    failure: Mutex<Option<Failure>>,
 }
 
 impl Countdown {
@@ -182,17 +205,27 @@ impl Countdown {
     pub(crate) fn of(size: u64) -> Self {
         Self {
             remaining: AtomicU64::new(size.div_ceil(PART_BYTES)),
-            failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
         }
     }
 
-    /// One part is over. Returns after the last one whether all are complete.
-    pub(crate) fn ended(&self, complete: bool) -> Option<bool> {
-        if !complete {
-            self.failed.store(true, Ordering::Release);
+    fn failure(&self) -> std::sync::MutexGuard<'_, Option<Failure>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does one part with `work`, unless another one has failed. Returns after the last part what became of all of
+    /// them.
+    pub(crate) fn part(&self, work: impl FnOnce() -> Outcome) -> Option<Outcome> {
+        let has_failed = self.failure().is_some();
+        if !has_failed && let Err(failure) = work() {
+            let mut first = self.failure();
+            // Another failure than that the file is gone says more.
+            if first.as_ref().is_none_or(|first| first.gone) {
+                *first = Some(failure);
+            }
         }
         let last = self.remaining.fetch_sub(1, Ordering::AcqRel) == 1;
-        last.then(|| !self.failed.load(Ordering::Acquire))
+        last.then(|| self.failure().take().map_or(Ok(()), Err))
     }
 }
 

@@ -8,6 +8,7 @@ mod full;
 mod help;
 mod liars;
 mod many;
+mod replaced;
 mod safety;
 mod scrub;
 mod servers;
