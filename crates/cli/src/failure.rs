@@ -17,6 +17,8 @@ pub(crate) struct Failure {
     pub(crate) silent: bool,
     /// A server is out of reach or full: going on with other items would fail the same way.
     pub(crate) fatal: bool,
+    /// The file that was read has been removed meanwhile: its name may lead to another one.
+    pub(crate) gone: bool,
 }
 
 /// What every verb answers.
@@ -32,6 +34,7 @@ impl Failure {
             code: 1,
             silent: false,
             fatal: false,
+            gone: false,
         }
     }
 

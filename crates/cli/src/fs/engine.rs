@@ -17,7 +17,9 @@ use serde_json::json;
 
 use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::session::Session;
+use crate::fs::source::reading;
 use crate::fs::sparse;
+use crate::fs::tree::about;
 use crate::output::{report_item, warn};
 use crate::progress::Progress;
 use crate::units::{bytes_text, count_text, duration_text, rate_text};
@@ -41,28 +43,36 @@ pub(crate) enum Part<'a> {
 
 impl Part<'_> {
     /// Number of bytes.
-    pub(crate) fn len(&self) -> u64 {
+    fn len(&self) -> u64 {
         match self {
             Self::Data(piece) => piece.len() as u64,
             Self::Hole(len) => *len,
         }
     }
 
-    /// Hands the bytes on, those of a hole in pieces.
-    pub(crate) fn write_out(&self, mut write: impl FnMut(&[u8]) -> Outcome) -> Outcome {
-        match self {
-            Self::Data(piece) => write(&piece.to_vec()),
-            Self::Hole(len) => {
-                let zeros = [0; 64 << 10];
-                let mut left = *len;
-                while left > 0 {
-                    let now = left.min(zeros.len() as u64);
-                    write(&zeros[..now as usize])?;
-                    left -= now;
-                }
-                Ok(())
-            }
+    /// Hands the bytes on, those of a hole in pieces. `bytes` is room that may be used.
+    pub(crate) fn write_out(
+        &self,
+        bytes: &mut Vec<u8>,
+        mut write: impl FnMut(&[u8]) -> Outcome,
+    ) -> Outcome {
+        let mut left = self.len();
+        bytes.clear();
+        bytes.resize(
+            usize::try_from(left)
+                .unwrap_or(PIECE_BYTES)
+                .min(PIECE_BYTES),
+            0,
+        );
+        if let Self::Data(piece) = self {
+            piece.read_at(0, bytes);
         }
+        while left > 0 {
+            let now = left.min(bytes.len() as u64);
+            write(&bytes[..now as usize])?;
+            left -= now;
+        }
+        Ok(())
     }
 }
 
@@ -94,24 +104,24 @@ impl Worker {
             .clone()
     }
 
-    /// Copies `source` from byte `from` up to `to` or its end into `file`; what is not stored of a `sparse`
+    /// Copies `source` from byte `from` up to `to` or its end into `file`, which will have this path; what is not stored of a `sparse`
     /// source is not sent. Returns where the source ended, `to` at most.
     pub(crate) fn upload(
         &mut self,
         source: &LocalFile,
         sparse: bool,
-        file: &mut File,
+        (file, path): (&mut File, &[u8]),
         (from, to): (u64, u64),
         progress: &Progress,
     ) -> Outcome<u64> {
         if !sparse {
-            return self.upload_stored(source, file, from, to, progress);
+            return self.upload_stored(source, (file, path), from, to, progress);
         }
         let doing = || "looking for holes in the local file".to_owned();
         let mut offset = from;
         while let Some((start, end)) = sparse::stored_behind(source, offset, to).doing(doing)? {
             progress.advance(start - offset, 0);
-            offset = self.upload_stored(source, file, start, end, progress)?;
+            offset = self.upload_stored(source, (file, path), start, end, progress)?;
             if offset < end {
                 break;
             }
@@ -124,7 +134,7 @@ impl Worker {
     fn upload_stored(
         &mut self,
         source: &LocalFile,
-        file: &mut File,
+        (file, path): (&mut File, &[u8]),
         from: u64,
         to: u64,
         progress: &Progress,
@@ -147,7 +157,8 @@ impl Worker {
                 len: got as u64,
             };
             self.client
-                .write_list(file, &[region], &[buffer.slice(0..got)])?;
+                .write_list(file, &[region], &[buffer.slice(0..got)])
+                .map_err(|error| about(path, error))?;
             offset += got as u64;
             progress.advance(got as u64, 0);
         }
@@ -155,16 +166,18 @@ impl Worker {
     }
 
     /// Copies `file` from byte `from` up to `to` or its end into `target`, at the same offsets; blocks of
-    /// zeros are left out, so that they become holes of a fresh file. Returns how many bytes that were.
+    /// zeros are left out, so that they become holes of a fresh file. Returns how many bytes that were; after a
+    /// failure none counts as progress.
     pub(crate) fn download(
         &mut self,
-        file: &mut File,
+        (file, path): (&mut File, &[u8]),
         target: &LocalFile,
         from: u64,
         to: u64,
         progress: &Progress,
     ) -> Outcome<u64> {
-        self.read_pieces(file, from, to, |part, offset| {
+        let mut advanced = 0;
+        let read = self.read_pieces((file, path), from, to, |part, offset| {
             if let Part::Data(piece) = part {
                 for run in sparse::runs_of_data(piece) {
                     let at = offset + run.start as u64;
@@ -175,15 +188,20 @@ impl Worker {
                 }
             }
             progress.advance(part.len(), 0);
+            advanced += part.len();
             Ok(())
-        })
+        });
+        if read.is_err() {
+            progress.take_back(advanced);
+        }
+        read
     }
 
-    /// Reads `file` from byte `from` up to `to` or its end and hands it on, in order. After a piece of zeros the servers
-    /// are asked where data go on.
+    /// Reads `file`, which has this path, from byte `from` up to `to` or its end and hands it on, in order. After a piece
+    /// of zeros the servers are asked where data go on.
     pub(crate) fn read_pieces(
         &mut self,
-        file: &mut File,
+        (file, path): (&mut File, &[u8]),
         from: u64,
         to: u64,
         mut take: impl FnMut(&Part<'_>, u64) -> Outcome,
@@ -192,12 +210,16 @@ impl Worker {
         let mut offset = from;
         let to = to.min(MAX_FILE_BYTES);
         while offset < to {
-            let len = (to - offset).min(PIECE_BYTES as u64);
-            let want = usize::try_from(len).unwrap_or(PIECE_BYTES);
-            let region = Region { offset, len };
+            let want =
+                piece_len(file, offset).min(usize::try_from(to - offset).unwrap_or(PIECE_BYTES));
+            let region = Region {
+                offset,
+                len: want as u64,
+            };
             let got = self
                 .client
-                .read_list(file, &[region], &[buffer.slice(0..want)])?;
+                .read_list(file, &[region], &[buffer.slice(0..want)])
+                .map_err(|error| reading(path, error))?;
             let got = usize::try_from(got).unwrap_or(want).min(want);
             let piece = buffer.slice(0..got);
             if got > 0 {
@@ -208,7 +230,7 @@ impl Worker {
                 break;
             }
             if sparse::is_hole(&piece) {
-                let next = sparse::behind_hole(&mut self.client, file, offset, to)?;
+                let next = sparse::behind_hole(&mut self.client, (file, path), offset, to)?;
                 if next > offset {
                     take(&Part::Hole(next - offset), offset)?;
                 }
@@ -219,33 +241,52 @@ impl Worker {
     }
 }
 
-/// Counts the parts of a large file down.
+/// How many bytes to read at once from `offset` on: one more than there should be up to the file's end, so that fewer
+/// come there, but no more than the buffer has to be cleared for. 0 at the largest offset.
+pub(crate) fn piece_len(file: &File, offset: u64) -> usize {
+    let left = file.node.attributes.size.saturating_sub(offset);
+    let most = MAX_FILE_BYTES.saturating_sub(offset);
+    usize::try_from(left.saturating_add(1).min(most))
+        .unwrap_or(PIECE_BYTES)
+        .min(PIECE_BYTES)
+}
+
+/// Counts the parts of a large file down. Of those that fail, one says why.
 pub(crate) struct Countdown {
     remaining: AtomicU64,
-    failed: AtomicBool,
+    failure: Mutex<Option<Failure>>,
 }
 
 impl Countdown {
-    /// Of nothing yet but the finding of parts, which ends like one.
+    /// Of one part, the last one: others come when they are found.
     pub(crate) fn new() -> Self {
         Self {
             remaining: AtomicU64::new(1),
-            failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
         }
     }
 
-    /// One part more.
-    fn begin(&self) {
-        self.remaining.fetch_add(1, Ordering::Relaxed);
+    fn failure(&self) -> std::sync::MutexGuard<'_, Option<Failure>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One part is over. Returns after the last one whether all are complete.
-    pub(crate) fn ended(&self, complete: bool) -> Option<bool> {
-        if !complete {
-            self.failed.store(true, Ordering::Release);
+    fn fail(&self, failure: Failure) {
+        let mut first = self.failure();
+        // Another failure than that the file is gone says more.
+        if first.as_ref().is_none_or(|first| first.gone) {
+            *first = Some(failure);
+        }
+    }
+
+    /// Does one part with `work`, unless another one has failed. Returns after the last part what became of all of
+    /// them.
+    pub(crate) fn part(&self, work: impl FnOnce() -> Outcome) -> Option<Outcome> {
+        let has_failed = self.failure().is_some();
+        if !has_failed && let Err(failure) = work() {
+            self.fail(failure);
         }
         let last = self.remaining.fetch_sub(1, Ordering::AcqRel) == 1;
-        last.then(|| !self.failed.load(Ordering::Acquire))
+        last.then(|| self.failure().take().map_or(Ok(()), Err))
     }
 }
 
@@ -261,34 +302,47 @@ impl<J> Queue<'_, J> {
         !self.state.given_up() && self.sender.send(job).is_ok()
     }
 
-    /// Hands the parts of something of `size` bytes that hold data to the workers, from where to where each, until the
-    /// work has been given up. `data` finds the first data from a byte on: from where to where. Returns how many bytes
-    /// were left out as holes.
+    /// Hands the parts of something of `size` bytes that hold data to the workers, from where to where each, and at last
+    /// an empty part, until the work has been given up. `data` finds the first data from a byte on: from where to
+    /// where. `left_out` gets to know how many bytes of holes are in no part, before the last one.
     pub(crate) fn push_parts(
+        &self,
+        size: u64,
+        countdown: &Countdown,
+        data: impl FnMut(u64) -> Outcome<Option<(u64, u64)>>,
+        left_out: impl FnOnce(u64),
+        job: impl Fn(u64, u64) -> J,
+    ) {
+        match self.push_data(size, countdown, data, &job) {
+            Ok(holes) => left_out(holes),
+            Err(failure) => countdown.fail(failure),
+        }
+        self.push(job(size, size));
+    }
+
+    fn push_data(
         &self,
         size: u64,
         countdown: &Countdown,
         mut data: impl FnMut(u64) -> Outcome<Option<(u64, u64)>>,
         job: impl Fn(u64, u64) -> J,
     ) -> Outcome<u64> {
-        let (mut from, mut left_out) = (0, size);
-        while let Some((start, end)) = data(from)? {
+        let (mut from, mut holes) = (0, size);
+        while from < size
+            && let Some((start, end)) = data(from)?
+        {
             from = from.max(start / PART_BYTES * PART_BYTES);
-            let end = end.min(size);
-            while from < end {
+            while from < end.min(size) {
                 let to = from.saturating_add(PART_BYTES).min(size);
-                countdown.begin();
+                countdown.remaining.fetch_add(1, Ordering::Relaxed);
                 if !self.push(job(from, to)) {
-                    return Ok(left_out);
+                    return Ok(holes);
                 }
-                left_out -= to - from;
+                holes -= to - from;
                 from = to;
             }
-            if from >= size {
-                break;
-            }
         }
-        Ok(left_out)
+        Ok(holes)
     }
 
     /// Whether going on would fail the same way.

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
 use crate::fs::session::{RemotePath, Session, Target, base_name, is_missing, join, remote_name};
+use crate::fs::source::with_current;
 use crate::fs::tree::is_directory;
 
 /// Give a file one more name, or make a symbolic link
@@ -59,7 +60,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     let node = match arguments.symbolic {
         true => client.symbolic_link(&existing, &new)?,
-        false => client.hard_link(&existing, &new)?,
+        false => with_current(&existing, || client.hard_link(&existing, &new))?,
     };
     session
         .output

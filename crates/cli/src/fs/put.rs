@@ -27,7 +27,7 @@ use crate::fs::sparse;
 use crate::fs::store::{
     Original, Storing, Writing, dress, is_foreign, store_hard_link, store_link,
 };
-use crate::fs::tree::{Destination, RemoteName};
+use crate::fs::tree::{Destination, RemoteName, about};
 use crate::output::{printable, report_item, warn};
 use crate::progress::Progress;
 use crate::units::parse_bytes;
@@ -96,7 +96,7 @@ struct Parts {
     known: Known,
     file: File,
     storing: Mutex<Storing>,
-    what: String,
+    path: Vec<u8>,
     countdown: Countdown,
     first: Option<Arc<FirstName>>,
 }
@@ -436,7 +436,7 @@ impl Put<'_> {
                 .map_err(|failure| failure.about(source.shown())),
             Job::Part { shared, from, to } => self
                 .part(worker, &shared, from, to)
-                .map_err(|failure| failure.about(&shared.what)),
+                .map_err(|failure| failure.about(printable(&shared.path))),
         }
     }
 
@@ -465,7 +465,7 @@ impl Put<'_> {
                 .writing
                 .begin(client, to, &original, self.distribution)?;
             let range = (0, u64::MAX);
-            let file = &mut storing.file;
+            let file = (&mut storing.file, to.path.as_slice());
             match worker.upload(&source, known.sparse, file, range, self.progress) {
                 Ok(end) => size = end,
                 Err(failure) => {
@@ -516,63 +516,61 @@ impl Put<'_> {
             known,
             file: storing.file.clone(),
             storing: Mutex::new(storing),
-            what: printable(&to.path),
+            path: to.path.clone(),
             countdown: Countdown::new(),
             first,
         });
         let data = |from| match known.sparse {
             true => sparse::stored_behind(&shared.source, from, known.size)
                 .doing(|| "looking for holes in the local file".to_owned()),
-            false => Ok((from < known.size).then_some((from, known.size))),
+            false => Ok(Some((from, known.size))),
         };
-        let pushed = queue.push_parts(known.size, &shared.countdown, data, |from, to| Job::Part {
+        let left_out = |holes| self.progress.advance(holes, 0);
+        let job = |from, to| Job::Part {
             shared: Arc::clone(&shared),
             from,
             to,
-        });
-        if let Ok(holes) = &pushed {
-            self.progress.advance(*holes, 0);
-        }
-        self.part_ended(client, &shared, pushed.is_ok())?;
-        pushed.map(drop)
+        };
+        queue.push_parts(known.size, &shared.countdown, data, left_out, job);
+        Ok(())
     }
 
     fn part(&self, worker: &mut Worker, shared: &Parts, from: u64, to: u64) -> Outcome {
         let mut file = shared.file.clone();
         let sparse = shared.known.sparse;
-        let result = worker
-            .upload(&shared.source, sparse, &mut file, (from, to), self.progress)
-            .and_then(|end| match end == to {
-                true => Ok(()),
-                false => Err(
+        let ended = shared.countdown.part(|| {
+            let (source, range) = (&shared.source, (from, to));
+            let to_file = (&mut file, shared.path.as_slice());
+            let end = worker.upload(source, sparse, to_file, range, self.progress)?;
+            if end != to {
+                return Err(
                     Failure::new("reading the local file", "it became shorter meanwhile")
                         .hint("copy it again when it is not written to"),
-                ),
-            })
-            .and_then(|()| match self.sync() {
+                );
+            }
+            match self.sync() {
                 // What this thread has written, it must see through.
-                true => Ok(worker.client.fsync(&mut file)?),
+                true => worker
+                    .client
+                    .fsync(&mut file)
+                    .map_err(|error| about(&shared.path, error)),
                 false => Ok(()),
-            });
-        self.part_ended(&mut worker.client, shared, result.is_ok())?;
-        result
-    }
-
-    fn part_ended(&self, client: &mut Client, shared: &Parts, is_complete: bool) -> Outcome {
-        let ended = shared.countdown.ended(is_complete);
+            }
+        });
+        let Some(stored) = ended else {
+            return Ok(());
+        };
         let mut storing = shared
             .storing
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        match ended {
-            Some(true) => {
-                let original = self.original(&shared.known);
-                storing.finish(client, &original, shared.known.size, false)?;
-                self.stored(&shared.source, &storing, shared.first.as_deref());
-            }
-            Some(false) => storing.discard(client),
-            None => {}
+        if stored.is_err() {
+            storing.discard(&mut worker.client);
+            return stored;
         }
+        let original = self.original(&shared.known);
+        storing.finish(&mut worker.client, &original, shared.known.size, false)?;
+        self.stored(&shared.source, &storing, shared.first.as_deref());
         Ok(())
     }
 
@@ -660,8 +658,7 @@ impl Put<'_> {
                 Lost::add(&self.lost.attributes);
                 continue;
             }
-            let dressed = dress(client, &node, &self.original(&known));
-            count(dressed.map_err(|failure| failure.about(printable(&path))));
+            count(dress(client, (&node, &path), &self.original(&known)));
         }
         if self.sync() {
             count(client.commit().map_err(Failure::from));

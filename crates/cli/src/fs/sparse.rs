@@ -9,6 +9,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 use crate::failure::Outcome;
+use crate::fs::source::reading;
 
 /// Holes of files consist of blocks of this size.
 const BLOCK_BYTES: usize = 4096;
@@ -70,14 +71,16 @@ pub(crate) fn is_hole(piece: &Memory) -> bool {
 }
 
 /// Where data may go on in a file of the file system, from `offset` on and `to` at most: behind the hole that it lies
-/// in, if it does.
+/// in, if it does. The file has this path.
 pub(crate) fn behind_hole(
     client: &mut Client,
-    file: &mut File,
+    (file, path): (&mut File, &[u8]),
     offset: u64,
     to: u64,
 ) -> Outcome<u64> {
-    let next = client.next_data(file, offset)?;
+    let next = client
+        .next_data(file, offset)
+        .map_err(|error| reading(path, error))?;
     let next = next.map_or(file.node.attributes.size, |data| data.offset);
     Ok(next.min(to).max(offset))
 }

@@ -11,6 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::fs::local::safe_mode;
 use crate::fs::partial::Partial;
 use crate::fs::session::exists_already;
+use crate::fs::source::reading;
 use crate::fs::tree::RemoteName;
 use crate::output::printable;
 
@@ -76,10 +77,10 @@ pub(crate) fn is_foreign(copy: &Attributes) -> bool {
     !caller.is_root() && caller.as_raw() != copy.uid
 }
 
-/// Sets what a copy lacks of its original.
+/// Sets what a copy with this path lacks of its original.
 pub(crate) fn dress(
     client: &mut Client,
-    copy: &causeway_wire::fs::Node,
+    (copy, path): (&causeway_wire::fs::Node, &[u8]),
     original: &Original,
 ) -> Outcome {
     let mut set = original.set(&copy.attributes);
@@ -87,9 +88,23 @@ pub(crate) fn dress(
         set.mode = None;
     }
     if changes(&set, &copy.attributes) {
-        client.set_attributes(copy.object, set)?;
+        client
+            .set_attributes(copy.object, set)
+            .map_err(|error| reading(path, error))?;
     }
     Ok(())
+}
+
+/// The same for a file or link that other clients may replace: one that they have replaced needs nothing more.
+fn dress_current(
+    client: &mut Client,
+    (copy, path): (&causeway_wire::fs::Node, &[u8]),
+    original: &Original,
+) -> Outcome {
+    match dress(client, (copy, path), original) {
+        Err(failure) if failure.gone => Ok(()),
+        dressed => dressed,
+    }
 }
 
 /// A file on its way into the file system.
@@ -279,7 +294,7 @@ impl Storing {
                 .map_err(|error| self.to.failure(error))?;
         }
         if !self.foreign {
-            dress(client, &self.file.node, original)?;
+            dress_current(client, (&self.file.node, &self.to.path), original)?;
         }
         match &self.partial {
             Some(partial) => partial.finish(client, &self.to),
@@ -303,14 +318,15 @@ pub(crate) fn store_link(
     original: &Original,
 ) -> Outcome {
     match client.symbolic_link(target, to.place()) {
-        Ok(node) => return dress(client, &node, original),
+        Ok(node) => return dress_current(client, (&node, &to.path), original),
         Err(error) if error.errno == Errno::EEXIST => {}
         Err(error) => return Err(to.failure(error)),
     }
     let (partial, node) = Partial::make(client, to, |client, place| {
         client.symbolic_link(target, place)
     })?;
-    let finished = dress(client, &node, original).and_then(|()| partial.finish(client, to));
+    let finished =
+        dress(client, (&node, &to.path), original).and_then(|()| partial.finish(client, to));
     if finished.is_err() {
         partial.discard(client);
     }

@@ -9,6 +9,7 @@ mod help;
 mod holes;
 mod liars;
 mod many;
+mod replaced;
 mod safety;
 mod scrub;
 mod servers;

@@ -133,20 +133,27 @@ impl Client {
 
     /// Opens an existing file.
     pub fn open(&mut self, at: impl Into<Place>) -> Result<File, Error> {
-        self.look_up_file(at.into(), false).map(File::new)
+        self.look_up_file(at.into(), true, false).map(File::new)
     }
 
     /// Opens an existing file to read it once, now: a small file's content comes along and serves the first read,
     /// which therefore may not return what was written after the opening.
     pub fn open_once(&mut self, at: impl Into<Place>) -> Result<File, Error> {
-        self.look_up_file(at.into(), true).map(File::with_content)
+        self.open_name(at, true)
     }
 
-    fn look_up_file(&mut self, place: Place, content: bool) -> Result<Node, Error> {
+    /// As [`Client::open_once`]; a link in the last component is followed only if `follow`, and otherwise opened itself,
+    /// which [`File::node`] then says.
+    pub fn open_name(&mut self, at: impl Into<Place>, follow: bool) -> Result<File, Error> {
+        self.look_up_file(at.into(), follow, true)
+            .map(File::with_content)
+    }
+
+    fn look_up_file(&mut self, place: Place, follow: bool, content: bool) -> Result<Node, Error> {
         let subject = place.path.clone();
         let operation = Operation::Lookup {
             place,
-            follow: true,
+            follow,
             content,
         };
         self.query(operation)
