@@ -456,3 +456,26 @@ pub(crate) fn jobs() -> impl clap::builder::TypedValueParser<Value = usize> {
 pub(crate) fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(4, |cores| cores.get().clamp(2, 8))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_parts_that_fail_one_says_why() {
+        let countdown = Countdown::of(4 * PART_BYTES);
+        let gone = || Failure {
+            gone: true,
+            ..Failure::new("reading", "gone")
+        };
+        assert!(countdown.part(|| Ok(())).is_none());
+        assert!(countdown.part(|| Err(gone())).is_none());
+        let not_begun = || panic!("a part of a file that has failed is begun");
+        assert!(countdown.part(not_begun).is_none());
+        let ended = countdown.part(not_begun).unwrap();
+        assert!(ended.unwrap_err().gone);
+
+        let whole = Countdown::of(1);
+        assert!(whole.part(|| Ok(())).unwrap().is_ok());
+    }
+}

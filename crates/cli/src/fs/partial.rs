@@ -15,6 +15,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::session::Session;
+use crate::fs::source::is_gone;
 use crate::fs::tree::RemoteName;
 use crate::output::{printable, warn};
 use crate::shutdown;
@@ -146,7 +147,7 @@ impl Partial {
     pub(crate) fn discard(&self, client: &mut Client) {
         match client.unlink(self.place()) {
             Ok(()) => self.forget(),
-            Err(error) if error.errno == Errno::ENOENT => self.forget(),
+            Err(error) if error.errno == Errno::ENOENT || is_gone(&error) => self.forget(),
             Err(_) => {}
         }
     }
@@ -182,7 +183,9 @@ fn clean_up(configuration: &Configuration, only_scheme: Option<String>) {
     let mut left = names.len();
     for place in names.into_values() {
         match client.unlink(place) {
-            Err(error) if error.errno != Errno::ENOENT => return tell_left(left, &error),
+            Err(error) if error.errno != Errno::ENOENT && !is_gone(&error) => {
+                return tell_left(left, &error);
+            }
             _ => left -= 1,
         }
     }
@@ -190,8 +193,8 @@ fn clean_up(configuration: &Configuration, only_scheme: Option<String>) {
 
 fn tell_left(count: usize, error: &causeway_fs::Error) {
     warn(&format!(
-        "{count} unfinished files are left in the file system: {}; remove them later with `causeway fs rm \
-         --partial`",
+        "up to {count} unfinished files may be left in the file system: {}; look for them later, and remove them, with \
+         `causeway fs rm --partial`",
         Failure::from(error.clone())
     ));
 }
