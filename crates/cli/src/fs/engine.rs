@@ -36,6 +36,8 @@ const QUEUE_ITEMS: usize = 1024;
 pub(crate) struct Worker {
     /// The thread's own client.
     pub(crate) client: Client,
+    /// What has failed of a job that consists of several items, to be reported.
+    pub(crate) failed: Vec<Failure>,
     buffer: Option<Memory>,
 }
 
@@ -44,6 +46,7 @@ impl Worker {
     pub(crate) fn new(session: &Session) -> Outcome<Self> {
         Ok(Self {
             client: session.client()?,
+            failed: Vec::new(),
             buffer: None,
         })
     }
@@ -350,7 +353,8 @@ fn serve_queue<J>(
                 }),
             },
         };
-        if let Err(failure) = result {
+        let failed = worker.iter_mut().flat_map(|worker| worker.failed.drain(..));
+        for failure in failed.chain(result.err()) {
             state.fail(&failure, progress);
         }
     }

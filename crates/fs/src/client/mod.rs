@@ -30,6 +30,7 @@ use causeway_wire::fs::{Caller, DistributionHint, Errno, Node};
 
 pub use identity::Layout;
 pub use maintain::{Checked, CheckedFiles, Orphans, OrphansGone, Scrubbed, ServerFault};
+pub use names::MANY;
 pub use stages::Stage;
 
 use crate::Error;
