@@ -57,7 +57,8 @@ waits-smoke: ## A part of `make waits`, some seconds long
 	CAUSEWAY_WAITS=events $(CARGO) test --locked --quiet -p causeway-fs --test whole -- integrity
 
 # All figures and tables in their short form, and the examples with their timelines. `unit` has built the debug
-# program; the release build takes half a minute of one processor, both runs 15 seconds.
+# program; the release build takes half a minute of one processor, both runs 15 seconds. The debug program checks
+# overflows and assertions, and its simulator is hardly optimized and not linked as a whole.
 same: ## The simulator's outputs from a debug and a release build: the same bytes
 	@mkdir -p $(TARGET)
 	$(CARGO) build --locked --quiet -p causeway-sim --example outputs

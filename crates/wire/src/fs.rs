@@ -375,6 +375,12 @@ pub enum Operation {
         /// About how many bytes to verify.
         bytes: u64,
     },
+    /// Takes datafiles that something else has put in the place of others while these were open for the right
+    /// ones, from now on. Answers [`Answer::Done`].
+    AcceptData {
+        /// Whose datafiles; those that were not replaced are left alone.
+        objects: Vec<ObjectId>,
+    },
     /// Space and load. Answers [`Answer::StorageStatus`].
     StorageStatus,
     /// From the metadata server to an I/O server: it has this number, and belongs to these metadata.

@@ -15,9 +15,10 @@ use causeway_bmi::{
     RegionDescriptor, Waker,
 };
 use causeway_wire::codec::{Wire, Writer};
+use causeway_wire::datafile::Binding;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Request, Target,
-    WantedSums,
+    Answer, Caller, Errno, Generation, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Request,
+    Target, WantedSums,
 };
 
 use super::flight::{Attempt, Flight, State, errno_of, results};
@@ -239,6 +240,14 @@ impl Rpc {
     /// What is known of a server; `None` before it was met.
     pub(crate) fn known(&self, server: usize) -> Option<Known> {
         self.links.get(server)?.known
+    }
+
+    /// What the sums of an object's blocks on this server are bound to.
+    pub(super) fn binding(&self, server: usize, object: ObjectId) -> Binding {
+        let generation = self
+            .known(server)
+            .map_or(Generation(0), |known| known.target.generation);
+        Binding::new(self.file_system, generation, object)
     }
 
     pub(super) fn set_known(&mut self, server: usize, known: Option<Known>) {

@@ -143,7 +143,14 @@ impl Store {
         step: &mut Step,
     ) -> Result<Option<u64>> {
         if from == 0 {
-            self.look_again(object)?;
+            match self.look_again(object) {
+                // Reported herewith; what is there now is verified like anything else.
+                Err(fault @ Fault::Replaced) => {
+                    self.accept(object);
+                    step.findings.push(Finding { object, fault });
+                }
+                other => other?,
+            }
         }
         // Removed meanwhile, or empty.
         let Some(datafile) = self.find(object)? else {
@@ -160,7 +167,7 @@ impl Store {
                 return Ok(Some(offset));
             }
             // What was written is looked at also where the file has a hole now.
-            let may_be_hole = offset / BLOCK_BYTES >= datafile.dense.end();
+            let may_be_hole = !datafile.groups.has(offset / GROUP_BYTES);
             if may_be_hole && offset.is_multiple_of(GROUP_BYTES) {
                 let next = datafile.next_data(offset, size)?;
                 if next > offset {
@@ -195,8 +202,14 @@ impl Store {
 }
 
 impl Datafile {
-    /// The first group from `offset` on, where a group begins, that is not a hole together with its sums.
+    /// The first group from `offset` on, where a group begins, that was written or is not a hole together with its
+    /// sums.
     fn next_data(&self, offset: u64, size: u64) -> io::Result<u64> {
+        let written = self.groups.next(offset / GROUP_BYTES);
+        let size = match written.map(|group| group.checked_mul(GROUP_BYTES)) {
+            Some(Some(start)) => size.min(start),
+            _ => size,
+        };
         let start = sums_offset(offset / BLOCK_BYTES);
         match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(start)) {
             Ok(data) => {

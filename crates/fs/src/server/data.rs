@@ -153,7 +153,11 @@ pub(super) fn storage_failure(doing: &str, object: ObjectId, fault: &Fault) -> F
             None => Errno::EIO,
         },
         Fault::Absent { .. } | Fault::Short { .. } => Errno::MISSING,
-        Fault::Damaged { .. } | Fault::Foreign { .. } | Fault::Header(_) => Errno::EIO,
+        Fault::Damaged { .. }
+        | Fault::Foreign { .. }
+        | Fault::Header(_)
+        | Fault::Earlier { .. }
+        | Fault::Replaced => Errno::EIO,
         Fault::Exists => Errno::EEXIST,
         Fault::Abandoned => Errno::ECONNRESET,
     };
@@ -204,6 +208,10 @@ fn operate(
                 Ok((deleted, moved)) => Ok(Answer::OrphansRemoved { deleted, moved }),
                 Err(error) => Err(storage_failure("removing", first, &error.into())),
             }
+        }
+        Operation::AcceptData { objects } => {
+            objects.iter().for_each(|object| store.accept(*object));
+            Ok(Answer::Done)
         }
         Operation::Scrub { from, bytes } => scrub(store, from, bytes, scratch),
         _ => Err(failure(Errno::ENOSYS, "no operation on datafiles")),

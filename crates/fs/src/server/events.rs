@@ -566,6 +566,7 @@ impl Loop {
             | Operation::Remove { .. }
             | Operation::ListData { .. }
             | Operation::CheckData { .. }
+            | Operation::AcceptData { .. }
             | Operation::RemoveOrphans { .. }
             | Operation::Scrub { .. }
             | Operation::StorageStatus => self.data_request(from, request),

@@ -275,9 +275,11 @@ fn load(curve: &Curve, nodes: usize, effort: Effort) -> Load {
         burst: curve.burst,
         completion_queue: curve.completion_queue,
         rounds: match (effort, all) {
-            (Effort::Quick, true) => 6,
+            (Effort::Quick, true) if curve.posting.is_none() => 6,
+            // What tailgating gains for wait and latency is so alike that few rounds do not tell which is more.
+            (Effort::Quick, false) if curve.burst > 1 => 60,
             (Effort::Quick, false) => 20,
-            (Effort::Full, true) => 20,
+            (_, true) => 20,
             (Effort::Full, false) => 100,
         },
         extent: Extent::Representative,

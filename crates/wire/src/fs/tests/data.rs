@@ -110,6 +110,12 @@ fn golden_operations_on_data() {
             },
             "52 01 0900000000000000 0300000000000000 0400000000000000".into(),
         ),
+        (
+            Operation::AcceptData {
+                objects: vec![object],
+            },
+            "53 01000000 0900000000000000".into(),
+        ),
     ];
     for (operation, expected) in cases {
         golden(&operation, &expected);
