@@ -54,6 +54,7 @@ fn star(nodes: usize) -> u64 {
         warm_up: 0,
         measured: 20 * MILLISECOND,
         resolution: 0,
+        admission: false,
         seed: 1,
     };
     let settings = Design::QosVia.roomy(16);

@@ -395,6 +395,7 @@ fn experiment(setting: &Setting, effort: Effort) -> Experiment {
         },
         // What a program that reads a clock for each message can tell apart.
         resolution: 10 * MICROSECOND,
+        admission: false,
         seed: match setting.assumption {
             Assumption::Begin(seed) => seed,
             _ => 1,
