@@ -22,7 +22,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cosched", &[]),
     ("sim", &["firmware", "cosched", "wire"]),
     ("watch", &["wire", "sys"]),
-    ("bmi", &["transport", "watch", "wire", "sys"]),
+    ("engine", &["transport", "watch", "wire", "sys"]),
+    ("bmi", &["engine", "transport"]),
     ("bmi-c", &["bmi", "transport", "wire", "sys"]),
     ("fs", &["bmi", "wire", "sys"]),
     (
