@@ -32,7 +32,7 @@ use crate::slab::List;
 use crate::traffic::Traffic;
 use crate::types::{EAGER_BY_METHOD, OpError, Tag};
 
-pub(crate) use eager::Transmit;
+pub use eager::Transmit;
 
 /// Control packets that may wait for one peer. Each replies to something of the peer's that is bounded
 /// itself; more means that the peer asks without listening.
@@ -58,13 +58,13 @@ pub(crate) enum Phase {
 
 /// What the method that connects a peer can do.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct LinkLimits {
+pub struct LinkLimits {
     /// The largest packet in bytes.
-    pub(crate) max_packet: usize,
+    pub max_packet: usize,
     /// Up to how many bytes the method would rather send a message whole.
-    pub(crate) eager_bytes: usize,
+    pub eager_bytes: usize,
     /// Whether both processes copy parts of most transfers.
-    pub(crate) shares_copies: bool,
+    pub shares_copies: bool,
 }
 
 /// See the module's page.

@@ -14,51 +14,85 @@ use causeway_wire::region::RegionDescriptor;
 
 use crate::conversation::receiving::{add_receive, post_again};
 use crate::conversation::rendezvous::has_withdrawable_message;
-use crate::conversation::{Conversation, LinkLimits, Transmit, moving};
+use crate::conversation::{Conversation, LinkLimits, Phase, Transmit, moving};
 use crate::fragments::{Cursor, Fragments};
 use crate::matcher::Matcher;
 use crate::operation::{Remote, State, What};
 use crate::shared::{NO_QUEUE, Shared, Tuning, Work};
 use crate::slab::{NONE, Slab};
 use crate::transfers::MOST_LOOKS;
-use crate::types::{OpError, OpId, Tag, Unexpected};
+use crate::types::{Completion, OpError, OpId, Tag, Unexpected};
 
 /// What a driver is to do. Peers and operations are numbers that are valid until the next call.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub enum Event {
     /// Export memory of an operation: [`Conversations::memory_to_export`], [`Conversations::handle_exported`].
-    Export { peer: u32, op: u32 },
-    /// End the exports of an operation, then [`Conversations::complete_finished`].
-    Finish {
+    Export {
+        /// The peer.
         peer: u32,
+        /// The operation.
         op: u32,
+    },
+    /// End the exports of an operation ([`Conversations::take_exports`]), then
+    /// [`Conversations::complete_finished`].
+    Finish {
+        /// The peer.
+        peer: u32,
+        /// The operation.
+        op: u32,
+        /// What it completes with.
         result: Result<u64, OpError>,
     },
     /// End the exports of an operation, then [`Conversations::rematch`].
-    Rematch { peer: u32, op: u32 },
+    Rematch {
+        /// The peer.
+        peer: u32,
+        /// The operation.
+        op: u32,
+    },
     /// A peer has connected to us: give it a name.
-    Called { peer: u32 },
-    /// The connection is lost: try another one, or [`Conversations::close`].
-    Lost { peer: u32, cause: PeerError },
-    /// The peer sent nonsense: drop the connection, then [`Conversations::close`].
-    ProtocolError { peer: u32, reason: String },
+    Called {
+        /// The peer.
+        peer: u32,
+    },
+    /// The connection is lost: try another one, or end the exports of all of the peer's operations
+    /// ([`Conversations::operations_of`]) and [`Conversations::close`].
+    Lost {
+        /// The peer.
+        peer: u32,
+        /// Why.
+        cause: PeerError,
+    },
+    /// The peer sent nonsense: drop the connection, then do as for one that is lost.
+    ProtocolError {
+        /// The peer.
+        peer: u32,
+        /// What it did.
+        reason: String,
+    },
     /// Have the method keep what it is writing into the memory of a receive of this peer, before anything else.
-    StopPlacing { peer: u32 },
-    /// The peer may not be needed any more: [`Conversations::is_unused`].
-    Release { peer: u32 },
+    StopPlacing {
+        /// The peer.
+        peer: u32,
+    },
+    /// The peer may not be needed any more.
+    Release {
+        /// The peer.
+        peer: u32,
+    },
     /// Start transfers: [`Conversations::poll_transfer`].
     Transfers,
 }
 
 /// See the module's page.
-pub(crate) struct Conversations<M> {
+pub struct Conversations<M> {
     pub(crate) peers: Slab<Conversation>,
     pub(crate) shared: Shared<M>,
 }
 
 impl<M: Matcher> Conversations<M> {
     /// None yet. `early_memory` is in bytes.
-    pub(crate) fn new(tuning: Tuning, early_memory: usize) -> Self {
+    pub fn new(tuning: Tuning, early_memory: usize) -> Self {
         Self {
             peers: Slab::default(),
             shared: Shared::new(tuning, early_memory),
@@ -66,7 +100,7 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// Adds a peer without a connection. Returns its number.
-    pub(crate) fn add(&mut self, name: String) -> u32 {
+    pub fn add(&mut self, name: String) -> u32 {
         let peer = self.peers.insert(Conversation::new(name));
         let key = self.peers.key(peer);
         self.peers[peer].set_key(key);
@@ -74,7 +108,7 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// Adds a peer that has connected to us.
-    pub(crate) fn add_caller(&mut self, limits: LinkLimits) -> u32 {
+    pub fn add_caller(&mut self, limits: LinkLimits) -> u32 {
         let peer = self.add(String::new());
         self.open(peer, limits);
         let key = self.peers.key(peer);
@@ -98,14 +132,61 @@ impl<M: Matcher> Conversations<M> {
         entry.refs == 0 && !entry.has_operations() && entry.arrived.is_empty()
     }
 
+    /// Adds a completion queue. Returns its number.
+    pub fn add_queue(&mut self) -> u32 {
+        self.shared.queues.insert(Default::default())
+    }
+
+    /// Takes the next completed operation of a queue.
+    pub fn take_completion(&mut self, queue: u32) -> Option<Completion> {
+        let op = self.shared.queues[queue].first()?;
+        Some(self.shared.take(op))
+    }
+
+    /// Whether messages may flow.
+    pub fn is_up(&self, peer: u32) -> bool {
+        self.peers[peer].is_up()
+    }
+
+    /// Whether there is neither a connection nor an attempt to make one.
+    pub fn is_closed(&self, peer: u32) -> bool {
+        matches!(self.peers[peer].phase, Phase::Closed)
+    }
+
+    /// A peer's operations that are not done.
+    pub fn operations_of(&mut self, peer: u32) -> Vec<u32> {
+        let Self { peers, shared } = self;
+        peers[peer].all_operations(shared)
+    }
+
+    /// The keys under which an operation's memory is exported. They are the caller's to end.
+    pub fn take_exports(&mut self, op: u32) -> Vec<u64> {
+        std::mem::take(&mut self.shared.ops[op].exports)
+    }
+
+    /// The memory of an operation.
+    pub fn memory(&self, op: u32) -> &[Memory] {
+        self.shared.ops[op].fragments.as_slice()
+    }
+
+    /// The packet that [`Transmit::Control`] means.
+    pub fn control_packet(&self, peer: u32) -> &[u8] {
+        self.peers[peer].control_packet()
+    }
+
+    /// The method has no room for a packet to a peer: [`Conversations::handle_writable`] follows.
+    pub fn handle_blocked(&mut self, peer: u32) {
+        self.peers[peer].blocked = true;
+    }
+
     /// Whether there are events or packets.
     #[inline]
-    pub(crate) fn has_work(&self) -> bool {
+    pub fn has_work(&self) -> bool {
         !self.shared.work.is_empty() || !self.shared.dirty.is_empty()
     }
 
     /// The next thing to do.
-    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+    pub fn poll_event(&mut self) -> Option<Event> {
         loop {
             let work = self.shared.work.pop_front()?;
             if let Some(event) = self.event_of(work) {
@@ -168,7 +249,7 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// A peer with something to send.
-    pub(crate) fn poll_dirty(&mut self) -> Option<u32> {
+    pub fn poll_dirty(&mut self) -> Option<u32> {
         loop {
             let peer = self.shared.dirty.pop()?;
             if let Some(entry) = self.peers.get(peer)
@@ -181,32 +262,32 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// What to send to a peer next; see [`Conversation::poll_transmit`].
-    pub(crate) fn poll_transmit(&mut self, peer: u32) -> Option<Transmit> {
+    pub fn poll_transmit(&mut self, peer: u32) -> Option<Transmit> {
         let Self { peers, shared } = self;
         peers[peer].poll_transmit(shared)
     }
 
     /// The method has taken that.
-    pub(crate) fn transmitted(&mut self, peer: u32, what: &Transmit) {
+    pub fn transmitted(&mut self, peer: u32, what: &Transmit) {
         let Self { peers, shared } = self;
         peers[peer].transmitted(shared, what);
     }
 
     /// A connection to a peer begins.
-    pub(crate) fn open(&mut self, peer: u32, limits: LinkLimits) {
+    pub fn open(&mut self, peer: u32, limits: LinkLimits) {
         let Self { peers, shared } = self;
         peers[peer].open(shared, limits);
     }
 
     /// The connection to a peer is over; see [`Conversation::close`].
-    pub(crate) fn close(&mut self, peer: u32, cause: PeerError, may_return: bool) {
+    pub fn close(&mut self, peer: u32, cause: PeerError, may_return: bool) {
         let Self { peers, shared } = self;
         peers[peer].close(shared, cause, may_return);
     }
 
     /// A packet of a peer has arrived.
     #[inline]
-    pub(crate) fn handle_packet(&mut self, peer: u32, packet: Packet<'_>) {
+    pub fn handle_packet(&mut self, peer: u32, packet: Packet<'_>) {
         let Self { peers, shared } = self;
         peers[peer].handle_packet(shared, packet);
     }
@@ -230,13 +311,13 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// The method has room for packets to a peer again.
-    pub(crate) fn handle_writable(&mut self, peer: u32) {
+    pub fn handle_writable(&mut self, peer: u32) {
         let Self { peers, shared } = self;
         peers[peer].handle_writable(shared);
     }
 
     /// The connection to a peer is lost.
-    pub(crate) fn handle_lost(&mut self, peer: u32, cause: PeerError) {
+    pub fn handle_lost(&mut self, peer: u32, cause: PeerError) {
         let Self { peers, shared } = self;
         peers[peer].handle_lost(shared, cause);
     }
@@ -248,12 +329,12 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// The memory of an operation that is to be exported now, all of it or nothing.
-    pub(crate) fn memory_to_export(&self, peer: u32, op: u32) -> Option<(Vec<Memory>, Access)> {
+    pub fn memory_to_export(&self, peer: u32, op: u32) -> Option<(Vec<Memory>, Access)> {
         self.peers[peer].memory_to_export(&self.shared, op)
     }
 
     /// The memory was exported under these regions' keys, or could not be.
-    pub(crate) fn handle_exported(
+    pub fn handle_exported(
         &mut self,
         peer: u32,
         op: u32,
@@ -268,7 +349,7 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// Completes an operation whose exports have been ended.
-    pub(crate) fn complete_finished(&mut self, peer: u32, op: u32, result: Result<u64, OpError>) {
+    pub fn complete_finished(&mut self, peer: u32, op: u32, result: Result<u64, OpError>) {
         let Self { peers, shared } = self;
         peers[peer].complete(shared, op, result);
     }
@@ -288,7 +369,7 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// Matches a receive again whose message was withdrawn, before all later ones. Its exports have been ended.
-    pub(crate) fn rematch(&mut self, peer: u32, op: u32) {
+    pub fn rematch(&mut self, peer: u32, op: u32) {
         let Self { peers, shared } = self;
         if !peers[peer].begin_rematch(shared, op) {
             return;
@@ -304,7 +385,7 @@ impl<M: Matcher> Conversations<M> {
 
     /// The next transfer to start, with its peer, its operation, and the cursor behind it. At most so many are looked
     /// at in one event.
-    pub(crate) fn poll_transfer(&mut self, looks: &mut usize) -> Option<ToStart> {
+    pub fn poll_transfer(&mut self, looks: &mut usize) -> Option<ToStart> {
         let Self { peers, shared } = self;
         if *looks == 0 {
             shared.transfers.look();
@@ -342,26 +423,26 @@ impl<M: Matcher> Conversations<M> {
         None
     }
 
-    /// The method has accepted a transfer.
-    pub(crate) fn transfer_started(&mut self, peer: u32, op: u32, behind: Cursor) {
+    /// The method has accepted a transfer: that of `to_start`, from which the transfer may have been taken.
+    pub fn transfer_started(&mut self, peer: u32, op: u32, behind: Cursor) {
         let Self { peers, shared } = self;
         peers[peer].transfer_started(shared, op, behind);
     }
 
     /// The method has no room for a transfer now.
-    pub(crate) fn transfer_deferred(&mut self, op: u32) {
+    pub fn transfer_deferred(&mut self, op: u32) {
         let key = self.shared.ops.key(op);
         self.shared.transfers.defer(key);
     }
 
     /// The method refuses a transfer.
-    pub(crate) fn transfer_refused(&mut self, peer: u32, op: u32, error: TransferError) {
+    pub fn transfer_refused(&mut self, peer: u32, op: u32, error: TransferError) {
         let Self { peers, shared } = self;
         peers[peer].transfer_failed(shared, op, error);
     }
 
     /// A transfer that a method has accepted is complete.
-    pub(crate) fn handle_transfer_done(&mut self, token: u64, result: Result<(), TransferError>) {
+    pub fn handle_transfer_done(&mut self, token: u64, result: Result<(), TransferError>) {
         let Self { peers, shared } = self;
         shared.transfers.active = shared.transfers.active.saturating_sub(1);
         shared.retry_transfers();
@@ -386,17 +467,36 @@ impl<M: Matcher> Conversations<M> {
         add_receive(shared, peer, caller, pattern, room)
     }
 
-    /// Posts a receive whose message is held. Returns how it ended, or the operation.
-    pub(crate) fn receive_held(
+    /// Posts a receive. Returns how it ended if its message was held and whole, or the operation.
+    pub fn post_receive(
         &mut self,
-        message: u32,
+        pattern: M::Pattern,
         into: &[Memory],
-        room: u64,
         caller: (u32, u64),
     ) -> Result<Result<u64, OpError>, u32> {
+        let room = into.iter().map(|memory| memory.len() as u64).sum();
         let Self { peers, shared } = self;
-        let peer = shared.early[message].peer;
-        peers[peer].receive_early(shared, message, into, room, caller)
+        if let Some(message) = shared.matcher.take(pattern) {
+            let peer = &mut peers[shared.early[message].peer];
+            return peer.receive_early(shared, (message, pattern), into, room, caller);
+        }
+        let op = self.add_receive(caller, pattern, room);
+        self.shared.ops[op].fragments = Fragments::share(into);
+        Err(op)
+    }
+
+    /// Posts a send, as the last of those that wait.
+    pub fn post_send(
+        &mut self,
+        peer: u32,
+        data: &[Memory],
+        tag: Tag,
+        caller: (u32, u64),
+        unexpected: bool,
+    ) -> u32 {
+        let size = data.iter().map(|memory| memory.len() as u64).sum();
+        let data = (Fragments::share(data), size);
+        self.post_waiting(peer, data, tag, caller, unexpected)
     }
 
     /// Posts a send that cannot go at once.
@@ -428,8 +528,14 @@ impl<M: Matcher> Conversations<M> {
         op
     }
 
-    /// Cancels an operation.
-    pub(crate) fn cancel(&mut self, op: u32) {
+    /// Cancels an operation, unless it is not known any more.
+    pub fn cancel(&mut self, op: OpId) {
+        if let Some(op) = self.shared.ops.find(op.0) {
+            self.cancel_operation(op);
+        }
+    }
+
+    fn cancel_operation(&mut self, op: u32) {
         let Self { peers, shared } = self;
         let peer = shared.ops[op].peer;
         if peer != NONE {
@@ -455,7 +561,7 @@ impl<M: Matcher> Conversations<M> {
             } else {
                 // Nobody will ask for it any more: it vanishes when it is done.
                 self.shared.ops[op].queue = NO_QUEUE;
-                self.cancel(op);
+                self.cancel_operation(op);
             }
         }
         self.shared.queues.remove(queue);
@@ -469,12 +575,12 @@ impl<M: Matcher> Conversations<M> {
 
     /// An operation's handle.
     #[inline]
-    pub(crate) fn id(&self, op: u32) -> OpId {
+    pub fn id(&self, op: u32) -> OpId {
         OpId(self.shared.ops.key(op))
     }
 
     /// Takes one unexpected message, from each peer in turn.
-    pub(crate) fn take_unexpected(&mut self) -> Option<Unexpected> {
+    pub fn take_unexpected(&mut self) -> Option<Unexpected> {
         let Self { peers, shared } = self;
         loop {
             let peer = shared.ready.pop_front()?;
@@ -513,9 +619,13 @@ impl<M: Matcher> Conversations<M> {
 
 /// See [`Conversations::poll_transfer`].
 #[derive(Debug)]
-pub(crate) struct ToStart {
-    pub(crate) peer: u32,
-    pub(crate) op: u32,
-    pub(crate) transfer: Transfer,
-    pub(crate) behind: Cursor,
+pub struct ToStart {
+    /// The peer.
+    pub peer: u32,
+    /// The operation.
+    pub op: u32,
+    /// What the method is to do.
+    pub transfer: Transfer,
+    /// Where the operation's memory goes on behind it.
+    pub behind: Cursor,
 }

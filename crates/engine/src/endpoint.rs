@@ -308,10 +308,8 @@ impl<M: Matcher> Endpoint<M> {
     /// Cancels an operation. It still completes, with [`OpError::Cancelled`] or, if that came first,
     /// as it would have; its memory is free only then.
     pub fn cancel(&mut self, op: OpId) {
-        if let Some(op) = self.conversations.shared.ops.find(op.0) {
-            self.conversations.cancel(op);
-            self.settle();
-        }
+        self.conversations.cancel(op);
+        self.settle();
     }
 
     /// Tests one operation, making progress and sleeping at most `idle`.

@@ -86,7 +86,7 @@ pub(crate) fn scatter_bytes(mut bytes: &[u8], list: &[Memory]) {
 
 /// A place in a list, for operations that move it in parts.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Cursor {
+pub struct Cursor {
     fragment: usize,
     offset: usize,
 }

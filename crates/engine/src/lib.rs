@@ -16,7 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod conversation;
-mod conversations;
+pub mod conversations;
 mod credit;
 mod endpoint;
 mod fragments;
@@ -29,7 +29,10 @@ mod transfers;
 pub mod types;
 mod waiting;
 
+pub use conversation::{LinkLimits, Transmit};
 pub use endpoint::{Endpoint, Waker};
+pub use fragments::Cursor;
+pub use shared::Tuning;
 
 pub use causeway_sys::memory::Memory;
 pub use causeway_transport::{Access, Direction, Identity, PeerError, PeerReport};

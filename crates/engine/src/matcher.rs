@@ -26,8 +26,12 @@ pub trait Matcher: Default {
     /// A receive starts to wait.
     fn post(&mut self, receive: u32, pattern: Self::Pattern);
 
-    /// A receive that [`Matcher::arrive`] returned, and that was not posted anew since, waits again, before all
-    /// others: its message was withdrawn.
+    /// A receive is new, but does not wait, because [`Matcher::take`] has found a message for it. It may have to wait
+    /// later.
+    fn remember(&mut self, receive: u32, pattern: Self::Pattern);
+
+    /// A receive that [`Matcher::arrive`] returned, or that the matcher was to [remember](Matcher::remember), waits
+    /// again, before all others: its message was withdrawn.
     fn post_again(&mut self, receive: u32);
 
     /// A receive that waits does so no more.
@@ -48,8 +52,7 @@ pub trait Matcher: Default {
     /// A message is held no more.
     fn discard(&mut self, message: u32);
 
-    /// Takes the message out that a receive gets which [`Matcher::arrive`] has returned and which was not posted anew
-    /// since.
+    /// Takes the message out that a receive gets for which [`Matcher::post_again`] would be allowed.
     fn take_for(&mut self, receive: u32) -> Option<u32>;
 
     /// Takes the message out that a receive of this pattern gets.

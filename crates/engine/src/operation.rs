@@ -200,5 +200,6 @@ impl Op {
         self.cursor = Cursor::default();
         self.announced = false;
         self.withdrawn = false;
+        self.any_peer = false;
     }
 }

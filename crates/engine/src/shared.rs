@@ -23,15 +23,15 @@ pub(crate) const NO_QUEUE: u32 = NONE;
 
 /// Settings that can be changed at run time.
 #[derive(Debug, Clone)]
-pub(crate) struct Tuning {
+pub struct Tuning {
     /// See [`Config::eager_limit`](crate::types::Config::eager_limit).
-    pub(crate) eager_limit: usize,
+    pub eager_limit: usize,
     /// See [`Config::unexpected_limit`](crate::types::Config::unexpected_limit).
-    pub(crate) unexpected_limit: usize,
+    pub unexpected_limit: usize,
     /// Which side copies in a rendezvous.
-    pub(crate) policy: RendezvousPolicy,
+    pub policy: RendezvousPolicy,
     /// See [`InfoOption::Server`](crate::types::InfoOption::Server).
-    pub(crate) server: bool,
+    pub server: bool,
 }
 
 /// See the module's page.

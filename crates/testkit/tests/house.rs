@@ -32,7 +32,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "testkit",
-        &["fs", "bmi", "transport", "watch", "firmware", "wire", "sys"],
+        &[
+            "fs",
+            "bmi",
+            "engine",
+            "transport",
+            "watch",
+            "firmware",
+            "wire",
+            "sys",
+        ],
     ),
 ];
 

@@ -18,10 +18,11 @@ use crate::types::{OpError, Tag};
 /// What a peer without credit did.
 pub(super) const SENDS_TOO_MUCH: &str = "it sends more than it was granted";
 
-/// What to send next. Once the method has taken it, [`Conversation::transmitted`] is to be called.
+/// What to send next. Once the method has taken it, the conversation is told
+/// ([`Conversations::transmitted`](crate::conversations::Conversations::transmitted)).
 #[derive(Debug)]
-pub(crate) enum Transmit {
-    /// [`Conversation::control_packet`].
+pub enum Transmit {
+    /// A packet that carries no message.
     Control {
         /// The credit that it carries.
         credit: u32,
@@ -33,7 +34,8 @@ pub(crate) enum Transmit {
         /// The operation.
         op: u32,
     },
-    /// Nothing: memory of this operation is to be exported first, see [`Conversation::memory_to_export`].
+    /// Nothing: memory of this operation is to be exported first, see
+    /// [`Conversations::memory_to_export`](crate::conversations::Conversations::memory_to_export).
     Export {
         /// The operation.
         op: u32,

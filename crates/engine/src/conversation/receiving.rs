@@ -125,7 +125,7 @@ impl Conversation {
     pub(crate) fn receive_early<M: Matcher>(
         &mut self,
         shared: &mut Shared<M>,
-        message: u32,
+        (message, pattern): (u32, M::Pattern),
         into: &[Memory],
         room: u64,
         caller: (u32, u64),
@@ -135,6 +135,8 @@ impl Conversation {
             Some(EarlyBody::Announced(incoming)) => {
                 let memory = (Fragments::share(into), room);
                 let op = self.add_op(shared, What::Receive, caller, tag, memory, State::Finishing);
+                shared.ops[op].any_peer = M::only_peer(pattern).is_none();
+                shared.matcher.remember(op, pattern);
                 self.match_announced(shared, op, incoming);
                 Err(op)
             }

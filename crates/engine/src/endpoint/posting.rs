@@ -210,31 +210,27 @@ impl<M: Matcher> Endpoint<M> {
     ) -> Result<Posted, Error> {
         let caller = (self.queue(queue)?, user);
         check_writable(into)?;
-        let room = total(into)?;
+        total(into)?;
         self.conversations.shared.check_operations()?;
-        if let Some(message) = self.conversations.shared.matcher.take(pattern) {
-            let received = (self.conversations).receive_held(message, into, room, caller);
-            return Ok(match received {
-                Ok(result) => {
-                    self.settle();
-                    at_once(user, result)
-                }
-                Err(op) => self.posted(op, user),
-            });
-        }
         let peer = M::only_peer(pattern);
         if let Some(peer) = peer
             && let Some(refused) = self.refuse_if_gone(peer, user)
+            && self.conversations.shared.matcher.find(pattern).is_none()
         {
             return Ok(refused);
         }
-        let all = &mut self.conversations;
-        let op = all.add_receive(caller, pattern, room);
-        all.shared.ops[op].fragments = Fragments::share(into);
-        if let Some(peer) = peer {
-            self.connect(peer);
+        match self.conversations.post_receive(pattern, into, caller) {
+            Ok(result) => {
+                self.settle();
+                Ok(at_once(user, result))
+            }
+            Err(op) => {
+                if let Some(peer) = peer {
+                    self.connect(peer);
+                }
+                Ok(self.posted(op, user))
+            }
         }
-        Ok(self.posted(op, user))
     }
 
     /// The completion of an operation whose peer is gone for good.

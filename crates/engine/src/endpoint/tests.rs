@@ -18,8 +18,8 @@ use causeway_transport::mem::{Fault, Mem, Options};
 use causeway_transport::registry::Registry;
 
 use super::*;
-use crate::matcher::{ByTag, FromTag};
 use crate::PeerError;
+use crate::matcher::{ByTag, FromTag};
 
 /// An endpoint that matches by peer and tag.
 pub(super) type Bmi = Endpoint<ByTag>;

@@ -255,12 +255,17 @@ impl Matcher for ByTag {
 
     #[inline(always)]
     fn post(&mut self, receive: u32, pattern: FromTag) {
+        self.remember(receive, pattern);
+        let waiting = &mut self.peers[pattern.peer as usize];
+        waiting.recent.push_back(&mut self.receives.nodes, receive);
+    }
+
+    #[inline(always)]
+    fn remember(&mut self, receive: u32, pattern: FromTag) {
         self.receives.nodes.renew(receive, pattern);
         if self.peers.len() <= pattern.peer as usize {
             self.add_peer(pattern.peer);
         }
-        let waiting = &mut self.peers[pattern.peer as usize];
-        waiting.recent.push_back(&mut self.receives.nodes, receive);
     }
 
     fn post_again(&mut self, receive: u32) {
