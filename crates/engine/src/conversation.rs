@@ -34,6 +34,9 @@ use crate::types::{EAGER_BY_METHOD, OpError, Tag};
 
 pub use eager::Transmit;
 
+/// What masks of the log name: connections that are made and lost.
+pub(crate) const CONNECT: &str = "causeway_engine::connect";
+
 /// Control packets that may wait for one peer. Each replies to something of the peer's that is bounded
 /// itself; more means that the peer asks without listening.
 const MAX_CONTROL: usize = 4096;
@@ -453,7 +456,7 @@ impl Conversation {
         if !self.account.receive(credit) {
             return self.protocol_error(shared, "it grants too much credit");
         }
-        tracing::debug!(peer = self.name, credit, "connected");
+        tracing::debug!(target: CONNECT, peer = self.name, credit, "connected");
         self.touch(shared);
         self.set_eager_max(&shared.tuning);
         self.mark_dirty(shared);

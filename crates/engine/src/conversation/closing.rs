@@ -2,7 +2,7 @@
 
 use causeway_transport::PeerError;
 
-use super::{Conversation, Phase};
+use super::{CONNECT, Conversation, Phase};
 use crate::matcher::Matcher;
 use crate::shared::{EarlyBody, Shared, Work};
 
@@ -22,7 +22,7 @@ impl Conversation {
         cause: PeerError,
         may_return: bool,
     ) {
-        tracing::debug!(peer = self.name, %cause, "no longer connected");
+        tracing::debug!(target: CONNECT, peer = self.name, %cause, "no longer connected");
         self.touch(shared);
         self.phase = Phase::Failed;
         self.control.clear();

@@ -5,7 +5,7 @@ use causeway_transport::{Peer as Handle, PeerError};
 
 use super::Endpoint;
 use super::connections::Delivery;
-use crate::conversation::Phase;
+use crate::conversation::{CONNECT, Phase};
 use crate::matcher::Matcher;
 
 impl<M: Matcher> Endpoint<M> {
@@ -93,7 +93,7 @@ impl<M: Matcher> Endpoint<M> {
             Some(address) => address.to_string(),
             None => format!("{}://peer-{}", slot.scheme, handle.0),
         };
-        tracing::debug!(peer = name, "called");
+        tracing::debug!(target: CONNECT, peer = name, "called");
         self.conversations.peers[peer].name = name;
     }
 
@@ -106,7 +106,7 @@ impl<M: Matcher> Endpoint<M> {
             && !entry.was_up
         {
             let scheme = self.methods.slots[method].scheme;
-            tracing::debug!(peer = entry.name, scheme, %cause, "not reached");
+            tracing::debug!(target: CONNECT, peer = entry.name, scheme, %cause, "not reached");
             end.notes.push(format!("{scheme}: {cause}"));
             end.attempt += 1;
             return self.next_attempt(peer, cause);
@@ -117,7 +117,7 @@ impl<M: Matcher> Endpoint<M> {
     /// A peer that sent nonsense.
     pub(super) fn drop_offender(&mut self, peer: u32, reason: String) {
         let name = &self.conversations.peers[peer].name;
-        tracing::warn!(peer = name, reason, "dropping a peer");
+        tracing::warn!(target: CONNECT, peer = name, reason, "dropping a peer");
         self.unlink(peer);
         self.close(peer, PeerError::Protocol(reason));
     }

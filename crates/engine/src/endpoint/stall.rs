@@ -12,6 +12,9 @@ use crate::credit::cost;
 use crate::operation::{Op, State, What};
 use crate::slab::NONE;
 
+/// What masks of the log name.
+const STALL: &str = "causeway_engine::stall";
+
 /// A stall that goes on.
 #[derive(Debug)]
 pub(crate) struct Stall {
@@ -61,6 +64,7 @@ impl Stall {
         let Some(waiting) = &tally.oldest else { return };
         let waited = now_ns.saturating_sub(waiting.since_ns);
         tracing::warn!(
+            target: STALL,
             "stalled {}: {} {} ({}): {}; queued: {} sends, {} receives; credit {} of {}; {}",
             text::age(waited),
             operation(waiting),
@@ -84,6 +88,7 @@ impl Stall {
             "not connected"
         };
         tracing::info!(
+            target: STALL,
             "no longer stalled, after {}: {} ({state}); in flight: {} sends, {} receives",
             text::age(waited),
             peer.name,
