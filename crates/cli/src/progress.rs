@@ -110,6 +110,14 @@ impl Progress {
         }
     }
 
+    /// Some of it must be done again.
+    pub(crate) fn take_back(&self, bytes: u64) {
+        let bytes = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
+        if let Some(bar) = &self.bar {
+            bar.set_position(bytes);
+        }
+    }
+
     /// Prints a line above the bar.
     pub(crate) fn say(&self, print: impl FnOnce()) {
         match &self.bar {

@@ -69,6 +69,11 @@ pub fn all() -> &'static [Decoder] {
             samples: samples::datafile_headers,
         },
         Decoder {
+            name: "written_groups",
+            feed: canonical::<datafile::WrittenGroups>,
+            samples: samples::written_groups,
+        },
+        Decoder {
             name: "store_record",
             feed: store_record,
             samples: samples::records,

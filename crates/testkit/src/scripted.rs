@@ -22,7 +22,7 @@ use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
     Answer, Attributes, Body, Distribution, DistributionHint, Entry, Errno, Failure, Generation,
     Greeting, Incarnation, Kind, LayoutPart, LayoutServer, MAX_MESSAGE_BYTES, Node, ObjectId,
-    Operation, Place, Reply, Request, ServerIdentity, Timestamp,
+    Operation, Place, Region, Reply, Request, ServerIdentity, Timestamp,
 };
 
 /// Bytes of `/f`.
@@ -254,6 +254,12 @@ fn truth(operation: &Operation) -> Result<Answer, Failure> {
             busy: 0,
             aside: 0,
             aside_bytes: 0,
+        }),
+        Operation::FindData { offset, .. } => Ok(Answer::Data {
+            first: Some(Region {
+                offset: *offset,
+                len: 1 << 20,
+            }),
         }),
         Operation::Exist { objects } => Ok(Answer::Objects(objects.clone())),
         Operation::Paths { .. } => Ok(Answer::Paths(Vec::new())),

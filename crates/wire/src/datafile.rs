@@ -1,13 +1,17 @@
 //! The format of datafiles: what an I/O server keeps of a striped file (`docs/formats/datafile.md`).
 //!
-//! Page 0 is a [`Header`]. Then follow groups: one page of sums, then [`GROUP_BLOCKS`] blocks of data.
+//! Page 0 is a [`Header`], with [`WrittenGroups`] behind it. Then follow groups: one page of sums, then [`GROUP_BLOCKS`] blocks of data.
 //! Offsets are computed, never stored, and data pages stay aligned. The file ends where the data ends,
 //! so its length tells the datafile's size ([`size_of_file`], [`file_len`]).
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+mod written;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::codec::{Malformed, Reader, Wire, Writer};
 use crate::fs::{Generation, Incarnation, ObjectId};
+
+pub use written::{MAX_FAR_SPANS, NEAR_GROUPS, WRITTEN_OFFSET, WrittenGroups};
 
 /// Bytes of a block, the unit of checksums; also bytes of the header's page and of a page of sums.
 pub const BLOCK_BYTES: u64 = 4096;
@@ -18,11 +22,11 @@ pub const GROUP_BYTES: u64 = GROUP_BLOCKS * BLOCK_BYTES;
 /// Bytes of a block's sums: [`Sums`].
 pub const SUMS_BYTES: u64 = BLOCK_BYTES / GROUP_BLOCKS;
 /// Bytes of an encoded [`Header`]: less than a sector, so that a device writes it whole.
-pub const HEADER_BYTES: usize = 112;
+pub const HEADER_BYTES: usize = 104;
 
 const MAGIC: [u8; 8] = *b"cw-data\n";
-/// Changes with the layout of anything in a datafile.
-const FORMAT: u32 = 1;
+/// Changes with the layout or the meaning of anything in a datafile.
+pub const FORMAT: u32 = 2;
 const SEED: u64 = 0x6461_7461_6669_6c65;
 
 /// The physical offset of a data byte.
@@ -51,13 +55,22 @@ pub const fn size_of_file(len: u64) -> u64 {
     len / group * GROUP_BYTES + (len % group).saturating_sub(BLOCK_BYTES)
 }
 
+/// The earlier format that a datafile has whose first bytes are these, if it has one: its sums would be taken for
+/// damage.
+pub fn earlier_format(bytes: &[u8]) -> Option<u32> {
+    let (magic, rest) = bytes.split_first_chunk()?;
+    let (format, _) = rest.split_first_chunk()?;
+    let format = u32::from_le_bytes(*format);
+    (*magic == MAGIC && (1..FORMAT).contains(&format)).then_some(format)
+}
+
 /// What the sums of a datafile are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Algorithm {
     /// There are none; the pages of sums are holes.
     None = 0,
-    /// CRC-32C of the block, behind the end of the data padded with zeros. A sum of 0 is stored as 1.
+    /// CRC-32C of the block, behind the end of the data padded with zeros, bound to its place: see [`Binding`].
     Crc32c = 1,
 }
 
@@ -82,6 +95,40 @@ pub enum Trust {
     /// The host lost power while writes were not synced: a block that matches neither holds what the device
     /// happened to keep.
     Unsynced = 2,
+}
+
+/// What the sums of a datafile are bound to: the same bytes have another sum in another datafile, and in another
+/// block. The metadata's incarnation is left out: an object number is never given out twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Binding(u64);
+
+impl Binding {
+    /// That of an object's datafile in a directory of this generation.
+    pub fn new(file_system: u128, generation: Generation, object: ObjectId) -> Self {
+        let mut place = [0; 32];
+        place[..16].copy_from_slice(&file_system.to_le_bytes());
+        place[16..24].copy_from_slice(&generation.0.to_le_bytes());
+        place[24..].copy_from_slice(&object.0.to_le_bytes());
+        Self(xxh3_64(&place))
+    }
+
+    /// The sum of a block with this CRC-32C, never 0. Blocks are numbered from the front of the datafile.
+    pub const fn sum(self, block: u64, crc: u32) -> u32 {
+        match crc ^ self.mask(block) {
+            0 => 1,
+            sum => sum,
+        }
+    }
+
+    /// SplitMix64's output number `block` for this seed, as each bit of it depends on all bits of both.
+    const fn mask(self, block: u64) -> u32 {
+        let state = self
+            .0
+            .wrapping_add(block.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 32) as u32
+    }
 }
 
 /// The sums of a block. 0 stands for a block of zeros that was never written.
@@ -135,8 +182,6 @@ pub struct Header {
     pub boot: u128,
     /// The server's run, a random number, in which it was last marked dirty.
     pub run: u64,
-    /// Blocks from the front on that were all written: one of these without a sum is lost, not a hole.
-    pub dense: u64,
 }
 
 impl Wire for Header {
@@ -160,7 +205,6 @@ impl Wire for Header {
         out.u64(self.size);
         out.u128(self.boot);
         out.u64(self.run);
-        out.u64(self.dense);
         let check = xxh3_64_with_seed(out.written(start), SEED);
         out.u64(check);
     }
@@ -215,7 +259,6 @@ impl Wire for Header {
             trust,
             boot: fields.u128("boot")?,
             run: fields.u64("run")?,
-            dense: fields.u64("dense blocks")?,
         };
         fields.finish()?;
         Ok(header)
@@ -251,24 +294,26 @@ mod tests {
             trust: Trust::Either,
             boot: 0x25,
             run: 0x26,
-            dense: 0x27,
         }
     }
 
     #[test]
     fn a_header_has_these_bytes() {
         let bytes = header().to_bytes();
-        let mut expected: Vec<u8> = b"cw-data\n\x01\0\0\0\x01\x01\x01\0".to_vec();
+        let mut expected: Vec<u8> = b"cw-data\n\x02\0\0\0\x01\x01\x01\0".to_vec();
         expected.extend([8, 7, 6, 5, 4, 3, 2, 1]);
         expected.extend((0x11..=0x20).rev());
-        for value in [0x21, 0x22, 0x23, 0x24, 0x25, 0, 0x26, 0x27u64] {
+        for value in [0x21, 0x22, 0x23, 0x24, 0x25, 0, 0x26u64] {
             expected.extend(value.to_le_bytes());
         }
         assert_eq!(bytes[..HEADER_BYTES - 8], expected);
         assert_eq!(bytes.len(), HEADER_BYTES);
-        let check = [227, 74, 66, 68, 113, 243, 80, 246];
+        let check = [208, 39, 230, 178, 205, 165, 37, 119];
         assert_eq!(bytes[HEADER_BYTES - 8..], check);
         assert_eq!(Header::from_bytes(&bytes), Ok(header()));
+        assert_eq!(earlier_format(&bytes), None);
+        assert_eq!(earlier_format(b"cw-data\n\x01\0\0\0"), Some(1));
+        assert_eq!(earlier_format(b"cw-data\n\x01\0\0"), None);
     }
 
     #[test]
@@ -281,6 +326,27 @@ mod tests {
         }
         for len in 0..bytes.len() {
             assert!(Header::from_bytes(&bytes[..len]).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn sums_are_bound_to_their_place() {
+        let binding = Binding::new(0x0102, Generation(3), ObjectId(4));
+        let crc = 0x1234_5678;
+        assert_eq!(binding.sum(0, crc), 4_263_370_489);
+        assert_eq!(binding.sum(u64::MAX, crc), 2_186_343_669);
+        // 0 stands for a block that was never written.
+        let mask = binding.sum(7, 0);
+        assert_eq!(binding.sum(7, mask), 1);
+        let others = [
+            Binding::new(0x0103, Generation(3), ObjectId(4)),
+            Binding::new(0x0102, Generation(4), ObjectId(4)),
+            Binding::new(0x0102, Generation(3), ObjectId(5)),
+        ];
+        for block in 0..1000 {
+            let sum = binding.sum(block, crc);
+            assert_ne!(sum, binding.sum(block + 1, crc));
+            assert!(others.iter().all(|other| other.sum(block, crc) != sum));
         }
     }
 

@@ -303,6 +303,16 @@ pub enum Operation {
         /// Which sums the answer carries, if any.
         sums: WantedSums,
     },
+    /// Where is the first data of a datafile from an offset on? What lies before them is a hole. Answers
+    /// [`Answer::Data`].
+    FindData {
+        /// Which datafile.
+        object: ObjectId,
+        /// How long the datafile must be at least, in bytes: what is missing counts as data.
+        at_least: u64,
+        /// From which datafile byte on.
+        offset: u64,
+    },
     /// Writes regions of a datafile from the client's memory. Answers [`Answer::Transferred`].
     Write {
         /// Which datafile.
@@ -374,6 +384,12 @@ pub enum Operation {
         from: Option<ScrubPosition>,
         /// About how many bytes to verify.
         bytes: u64,
+    },
+    /// Takes datafiles that something else has put in the place of others while these were open for the right
+    /// ones, from now on. Answers [`Answer::Done`].
+    AcceptData {
+        /// Whose datafiles; those that were not replaced are left alone.
+        objects: Vec<ObjectId>,
     },
     /// Space and load. Answers [`Answer::StorageStatus`].
     StorageStatus,
@@ -687,6 +703,11 @@ pub enum Answer {
         deleted: u64,
         /// How many were moved aside, because nothing proves that they are not needed.
         moved: u64,
+    },
+    /// Where the data of a datafile go on.
+    Data {
+        /// The first bytes at or behind the offset that may be anything else than zeros; absent if none follow.
+        first: Option<Region>,
     },
     /// A part of the stored data was verified.
     Scrubbed {

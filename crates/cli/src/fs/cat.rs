@@ -6,7 +6,7 @@ use crate::failure::Outcome;
 use crate::fs::engine::{Worker, conclude};
 use crate::fs::get::write_out;
 use crate::fs::session::{RemotePath, Session, Target, remote_path};
-use crate::output::report_item;
+use crate::output::{report_item, write_stdout};
 
 /// Write the contents of files to standard output
 #[derive(Debug, Args)]
@@ -36,7 +36,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut worker = Worker::new(&session)?;
     let mut failures = 0;
     for path in &arguments.paths {
-        if let Err(failure) = write_out(&mut worker, &path.0) {
+        if let Err(failure) = write_out(&mut worker, &path.0, |bytes| {
+            write_stdout(bytes, b"");
+            Ok(())
+        }) {
             report_item(&failure);
             failures += 1;
         }

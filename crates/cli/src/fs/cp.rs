@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use causeway_bmi::Memory;
 use causeway_fs::client::{Client, File};
+use causeway_fs::distribution::MAX_FILE_BYTES;
 use causeway_wire::fs::{
     Attributes, Kind, MAX_STUFFED_BYTES, Node, ObjectId, Place, Region, SetAttributes,
 };
@@ -13,10 +14,11 @@ use clap::Args;
 
 use crate::failure::{Failure, Outcome};
 use crate::fs::engine::{
-    Lost, PIECE_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel,
+    Lost, PIECE_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel, piece_len,
 };
 use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, base_name, remote_name};
+use crate::fs::source::{Source, reading};
 use crate::fs::sparse;
 use crate::fs::store::{
     Original, Storing, Writing, dress, is_foreign, store_hard_link, store_link,
@@ -59,8 +61,7 @@ pub(crate) struct Arguments {
 }
 
 struct Job {
-    from: ObjectId,
-    path: Vec<u8>,
+    from: Source,
     to: RemoteName,
     first: Option<Arc<FirstName>>,
 }
@@ -124,7 +125,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         },
         |worker, job| {
             copy.file(worker, &job)
-                .map_err(|failure| failure.about(printable(&job.path)))
+                .map_err(|failure| failure.about(printable(job.from.shown())))
         },
     )?;
     failures += copy.conclude(&mut client, later);
@@ -159,8 +160,7 @@ impl Copy<'_> {
         if !is_directory(&node) {
             self.progress.add_total(node.attributes.size);
             queue.push(Job {
-                from: node.object,
-                path,
+                from: Source::named(&path, &node),
                 to,
                 first: None,
             });
@@ -215,9 +215,9 @@ impl Copy<'_> {
             }
             _ if partial::is_partial(met.name()) => Lost::add(&self.lost.unfinished),
             Kind::SymbolicLink => {
-                let node = client.stat_object(met.object)?;
+                let node = Source::met(met).link(client)?;
                 let target = link_target(&node).unwrap_or_default();
-                store_link(client, &to, target, &self.original(&met.attributes))?;
+                store_link(client, &to, target, &self.original(&node.attributes))?;
                 self.progress.advance(0, 1);
             }
             Kind::File => {
@@ -233,8 +233,7 @@ impl Copy<'_> {
                 }
                 self.progress.add_total(met.attributes.size);
                 queue.push(Job {
-                    from: met.object,
-                    path: met.path.to_owned(),
+                    from: Source::met(met),
                     to,
                     first,
                 });
@@ -244,12 +243,18 @@ impl Copy<'_> {
     }
 
     fn file(&self, worker: &mut Worker, job: &Job) -> Outcome {
-        self.refuse_same(&mut worker.client, job)?;
-        let mut source = worker.client.open_object(job.from)?;
+        job.from
+            .read(worker, |worker, source| self.copy(worker, job, source))
+    }
+
+    fn copy(&self, worker: &mut Worker, job: &Job, mut source: File) -> Outcome {
+        self.refuse_same(&mut worker.client, job, source.node.object)?;
         let original = self.original(&source.node.attributes);
         let buffer = worker.buffer();
         let client = &mut worker.client;
-        let first = read_piece(client, &mut source, 0, &buffer)?;
+        let path = job.from.shown();
+        let want = piece_len(&source, 0);
+        let first = read_piece(client, (&mut source, path), 0, &buffer.slice(0..want))?;
         let size;
         let mut storing;
         if first <= MAX_STUFFED_BYTES {
@@ -261,7 +266,8 @@ impl Copy<'_> {
             self.progress.advance(size, 0);
         } else {
             storing = self.writing.begin(client, &job.to, &original, None)?;
-            match self.content(client, &mut source, &mut storing, &buffer, first) {
+            let got = (first, want);
+            match self.content(client, (&mut source, path), &mut storing, &buffer, got) {
                 Ok(copied) => size = copied,
                 Err(failure) => {
                     storing.discard(client);
@@ -282,14 +288,14 @@ impl Copy<'_> {
     }
 
     /// Refuses to copy a file onto one of its own names, also by way of a link.
-    fn refuse_same(&self, client: &mut Client, job: &Job) -> Outcome {
+    fn refuse_same(&self, client: &mut Client, job: &Job, from: ObjectId) -> Outcome {
         let mut there = job.to.look(client)?;
         let is_link = |node: &Node| node.attributes.kind == Kind::SymbolicLink;
         if there.as_ref().is_some_and(is_link) && self.writing.inplace {
             there = client.stat(job.to.place(), true).ok();
         }
         match there {
-            Some(node) if node.object == job.from => Err(Failure::new(
+            Some(node) if node.object == from => Err(Failure::new(
                 format!("copying to {}", printable(&job.to.path)),
                 "source and destination are the same file",
             )
@@ -298,15 +304,15 @@ impl Copy<'_> {
         }
     }
 
-    /// Copies everything but blocks of zeros, of which the first `got` bytes are in the buffer. Returns the
-    /// size.
+    /// Copies everything but blocks of zeros, of which the first `got` bytes, of those that were wanted, are in the buffer.
+    /// Returns the size.
     fn content(
         &self,
         client: &mut Client,
-        source: &mut File,
+        (source, path): (&mut File, &[u8]),
         storing: &mut Storing,
         buffer: &Memory,
-        mut got: usize,
+        (mut got, mut want): (usize, usize),
     ) -> Outcome<u64> {
         let mut offset = 0;
         loop {
@@ -319,10 +325,21 @@ impl Copy<'_> {
             }
             self.progress.advance(got as u64, 0);
             offset += got as u64;
-            if got < PIECE_BYTES {
+            if got < want {
                 return Ok(offset);
             }
-            got = read_piece(client, source, offset, buffer)?;
+            if sparse::is_hole(&buffer.slice(0..got)) {
+                let next = sparse::behind_hole(client, (source, path), offset, MAX_FILE_BYTES)
+                    .inspect_err(|_| self.progress.take_back(offset))?;
+                self.progress.advance(next - offset, 0);
+                offset = next;
+            }
+            want = piece_len(source, offset);
+            if want == 0 {
+                return Ok(offset);
+            }
+            got = read_piece(client, (source, path), offset, &buffer.slice(0..want))
+                .inspect_err(|_| self.progress.take_back(offset))?;
         }
     }
 
@@ -353,8 +370,7 @@ impl Copy<'_> {
                 Lost::add(&self.lost.attributes);
                 continue;
             }
-            let dressed = dress(client, &node, &self.original(&attributes));
-            count(dressed.map_err(|failure| failure.about(printable(&path))));
+            count(dress(client, (&node, &path), &self.original(&attributes)));
         }
         if !self.writing.no_sync {
             count(client.commit().map_err(Failure::from));
@@ -363,19 +379,23 @@ impl Copy<'_> {
     }
 }
 
-/// Reads a piece of a file into the buffer; less than a piece at the file's end.
+/// Reads a piece of a file that fills the buffer; less at the file's end.
 fn read_piece(
     client: &mut Client,
-    source: &mut File,
+    (source, path): (&mut File, &[u8]),
     offset: u64,
     buffer: &Memory,
 ) -> Outcome<usize> {
     let region = Region {
         offset,
-        len: PIECE_BYTES as u64,
+        len: buffer.len() as u64,
     };
-    let got = client.read_list(source, &[region], std::slice::from_ref(buffer))?;
-    Ok(usize::try_from(got).unwrap_or(PIECE_BYTES).min(PIECE_BYTES))
+    let got = client
+        .read_list(source, &[region], std::slice::from_ref(buffer))
+        .map_err(|error| reading(path, error))?;
+    Ok(usize::try_from(got)
+        .unwrap_or(PIECE_BYTES)
+        .min(buffer.len()))
 }
 
 /// Refuses to copy a directory to somewhere below itself, whatever the paths look like.

@@ -11,12 +11,15 @@ use std::time::Instant;
 
 use causeway_bmi::Memory;
 use causeway_fs::client::{Client, File};
+use causeway_fs::distribution::MAX_FILE_BYTES;
 use causeway_wire::fs::Region;
 use serde_json::json;
 
 use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::session::Session;
+use crate::fs::source::reading;
 use crate::fs::sparse;
+use crate::fs::tree::about;
 use crate::output::{report_item, warn};
 use crate::progress::Progress;
 use crate::units::{bytes_text, count_text, duration_text, rate_text};
@@ -30,10 +33,55 @@ const MAX_JOBS: u64 = 256;
 /// Items that may wait in the queue.
 const QUEUE_ITEMS: usize = 1024;
 
+/// What follows next in a file that is read.
+pub(crate) enum Part<'a> {
+    /// These bytes.
+    Data(&'a Memory),
+    /// So many zeros, which nobody has read.
+    Hole(u64),
+}
+
+impl Part<'_> {
+    /// Number of bytes.
+    fn len(&self) -> u64 {
+        match self {
+            Self::Data(piece) => piece.len() as u64,
+            Self::Hole(len) => *len,
+        }
+    }
+
+    /// Hands the bytes on, those of a hole in pieces. `bytes` is room that may be used.
+    pub(crate) fn write_out(
+        &self,
+        bytes: &mut Vec<u8>,
+        mut write: impl FnMut(&[u8]) -> Outcome,
+    ) -> Outcome {
+        let mut left = self.len();
+        bytes.clear();
+        bytes.resize(
+            usize::try_from(left)
+                .unwrap_or(PIECE_BYTES)
+                .min(PIECE_BYTES),
+            0,
+        );
+        if let Self::Data(piece) = self {
+            piece.read_at(0, bytes);
+        }
+        while left > 0 {
+            let now = left.min(bytes.len() as u64);
+            write(&bytes[..now as usize])?;
+            left -= now;
+        }
+        Ok(())
+    }
+}
+
 /// What a working thread has: a client and a buffer that servers on this host reach directly.
 pub(crate) struct Worker {
     /// The thread's own client.
     pub(crate) client: Client,
+    /// What has failed of a job that consists of several items, to be reported.
+    pub(crate) failed: Vec<Failure>,
     buffer: Option<Memory>,
 }
 
@@ -42,6 +90,7 @@ impl Worker {
     pub(crate) fn new(session: &Session) -> Outcome<Self> {
         Ok(Self {
             client: session.client()?,
+            failed: Vec::new(),
             buffer: None,
         })
     }
@@ -58,24 +107,24 @@ impl Worker {
             .clone()
     }
 
-    /// Copies `source` from byte `from` up to `to` or its end into `file`; what is not stored of a `sparse`
+    /// Copies `source` from byte `from` up to `to` or its end into `file`, which will have this path; what is not stored of a `sparse`
     /// source is not sent. Returns where the source ended, `to` at most.
     pub(crate) fn upload(
         &mut self,
         source: &LocalFile,
         sparse: bool,
-        file: &mut File,
+        (file, path): (&mut File, &[u8]),
         (from, to): (u64, u64),
         progress: &Progress,
     ) -> Outcome<u64> {
         if !sparse {
-            return self.upload_stored(source, file, from, to, progress);
+            return self.upload_stored(source, (file, path), from, to, progress);
         }
         let doing = || "looking for holes in the local file".to_owned();
         let mut offset = from;
         while let Some((start, end)) = sparse::stored_behind(source, offset, to).doing(doing)? {
             progress.advance(start - offset, 0);
-            offset = self.upload_stored(source, file, start, end, progress)?;
+            offset = self.upload_stored(source, (file, path), start, end, progress)?;
             if offset < end {
                 break;
             }
@@ -88,7 +137,7 @@ impl Worker {
     fn upload_stored(
         &mut self,
         source: &LocalFile,
-        file: &mut File,
+        (file, path): (&mut File, &[u8]),
         from: u64,
         to: u64,
         progress: &Progress,
@@ -111,7 +160,8 @@ impl Worker {
                 len: got as u64,
             };
             self.client
-                .write_list(file, &[region], &[buffer.slice(0..got)])?;
+                .write_list(file, &[region], &[buffer.slice(0..got)])
+                .map_err(|error| about(path, error))?;
             offset += got as u64;
             progress.advance(got as u64, 0);
         }
@@ -119,80 +169,127 @@ impl Worker {
     }
 
     /// Copies `file` from byte `from` up to `to` or its end into `target`, at the same offsets; blocks of
-    /// zeros are left out, so that they become holes of a fresh file. Returns how many bytes that were.
+    /// zeros are left out, so that they become holes of a fresh file. Returns how many bytes that were; after a
+    /// failure none counts as progress.
     pub(crate) fn download(
         &mut self,
-        file: &mut File,
+        (file, path): (&mut File, &[u8]),
         target: &LocalFile,
         from: u64,
         to: u64,
         progress: &Progress,
     ) -> Outcome<u64> {
-        self.read_pieces(file, from, to, |piece, offset| {
-            for run in sparse::runs_of_data(piece) {
-                let at = offset + run.start as u64;
-                piece
-                    .slice(run)
-                    .write_to_file(target, at)
-                    .doing(|| "writing the local file".to_owned())?;
+        let mut advanced = 0;
+        let read = self.read_pieces((file, path), from, to, |part, offset| {
+            if let Part::Data(piece) = part {
+                for run in sparse::runs_of_data(piece) {
+                    let at = offset + run.start as u64;
+                    piece
+                        .slice(run)
+                        .write_to_file(target, at)
+                        .doing(|| "writing the local file".to_owned())?;
+                }
             }
-            progress.advance(piece.len() as u64, 0);
+            progress.advance(part.len(), 0);
+            advanced += part.len();
             Ok(())
-        })
+        });
+        if read.is_err() {
+            progress.take_back(advanced);
+        }
+        read
     }
 
-    /// Reads `file` from byte `from` up to `to` or its end and hands the pieces on, in order.
+    /// Reads `file`, which has this path, from byte `from` up to `to` or its end and hands it on, in order. After a piece
+    /// of zeros the servers are asked where data go on.
     pub(crate) fn read_pieces(
         &mut self,
-        file: &mut File,
+        (file, path): (&mut File, &[u8]),
         from: u64,
         to: u64,
-        mut take: impl FnMut(&Memory, u64) -> Outcome,
+        mut take: impl FnMut(&Part<'_>, u64) -> Outcome,
     ) -> Outcome<u64> {
         let buffer = self.buffer();
         let mut offset = from;
+        let to = to.min(MAX_FILE_BYTES);
         while offset < to {
-            let len = (to - offset).min(PIECE_BYTES as u64);
-            let want = usize::try_from(len).unwrap_or(PIECE_BYTES);
-            let region = Region { offset, len };
+            let want =
+                piece_len(file, offset).min(usize::try_from(to - offset).unwrap_or(PIECE_BYTES));
+            let region = Region {
+                offset,
+                len: want as u64,
+            };
             let got = self
                 .client
-                .read_list(file, &[region], &[buffer.slice(0..want)])?;
+                .read_list(file, &[region], &[buffer.slice(0..want)])
+                .map_err(|error| reading(path, error))?;
             let got = usize::try_from(got).unwrap_or(want).min(want);
+            let piece = buffer.slice(0..got);
             if got > 0 {
-                take(&buffer.slice(0..got), offset)?;
+                take(&Part::Data(&piece), offset)?;
             }
             offset += got as u64;
             if got < want {
                 break;
+            }
+            if sparse::is_hole(&piece) {
+                let next = sparse::behind_hole(&mut self.client, (file, path), offset, to)?;
+                if next > offset {
+                    take(&Part::Hole(next - offset), offset)?;
+                }
+                offset = next;
             }
         }
         Ok(offset - from)
     }
 }
 
-/// Counts the parts of a large file down.
+/// How many bytes to read at once from `offset` on: one more than there should be up to the file's end, so that fewer
+/// come there, but no more than the buffer has to be cleared for. 0 at the largest offset.
+pub(crate) fn piece_len(file: &File, offset: u64) -> usize {
+    let left = file.node.attributes.size.saturating_sub(offset);
+    let most = MAX_FILE_BYTES.saturating_sub(offset);
+    usize::try_from(left.saturating_add(1).min(most))
+        .unwrap_or(PIECE_BYTES)
+        .min(PIECE_BYTES)
+}
+
+/// Counts the parts of a large file down. Of those that fail, one says why.
 pub(crate) struct Countdown {
     remaining: AtomicU64,
-    failed: AtomicBool,
+    failure: Mutex<Option<Failure>>,
 }
 
 impl Countdown {
-    /// For the parts of something of `size` bytes.
-    pub(crate) fn of(size: u64) -> Self {
+    /// Of one part, the last one: others come when they are found.
+    pub(crate) fn new() -> Self {
         Self {
-            remaining: AtomicU64::new(size.div_ceil(PART_BYTES)),
-            failed: AtomicBool::new(false),
+            remaining: AtomicU64::new(1),
+            failure: Mutex::new(None),
         }
     }
 
-    /// One part is over. Returns after the last one whether all are complete.
-    pub(crate) fn ended(&self, complete: bool) -> Option<bool> {
-        if !complete {
-            self.failed.store(true, Ordering::Release);
+    fn failure(&self) -> std::sync::MutexGuard<'_, Option<Failure>> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fail(&self, failure: Failure) {
+        let mut first = self.failure();
+        // Another failure than that the file is gone says more.
+        if first.as_ref().is_none_or(|first| first.gone) {
+            *first = Some(failure);
+        }
+    }
+
+    /// Does one part with `work`, unless another one has failed. Returns after the last part what became of all of
+    /// them.
+    pub(crate) fn part(&self, work: impl FnOnce() -> Outcome) -> Option<Outcome> {
+        let has_failed = self.failure().is_some();
+        if !has_failed && let Err(failure) = work() {
+            self.fail(failure);
         }
         let last = self.remaining.fetch_sub(1, Ordering::AcqRel) == 1;
-        last.then(|| !self.failed.load(Ordering::Acquire))
+        last.then(|| self.failure().take().map_or(Ok(()), Err))
     }
 }
 
@@ -208,17 +305,47 @@ impl<J> Queue<'_, J> {
         !self.state.given_up() && self.sender.send(job).is_ok()
     }
 
-    /// Hands the parts of something of `size` bytes to the workers, from where to where each, until the
-    /// work has been given up.
-    pub(crate) fn push_parts(&self, size: u64, job: impl Fn(u64, u64) -> J) {
-        let mut from = 0;
-        while from < size {
-            let to = (from + PART_BYTES).min(size);
-            if !self.push(job(from, to)) {
-                break;
-            }
-            from = to;
+    /// Hands the parts of something of `size` bytes that hold data to the workers, from where to where each, and at last
+    /// an empty part, until the work has been given up. `data` finds the first data from a byte on: from where to
+    /// where. `left_out` gets to know how many bytes of holes are in no part, before the last one.
+    pub(crate) fn push_parts(
+        &self,
+        size: u64,
+        countdown: &Countdown,
+        data: impl FnMut(u64) -> Outcome<Option<(u64, u64)>>,
+        left_out: impl FnOnce(u64),
+        job: impl Fn(u64, u64) -> J,
+    ) {
+        match self.push_data(size, countdown, data, &job) {
+            Ok(holes) => left_out(holes),
+            Err(failure) => countdown.fail(failure),
         }
+        self.push(job(size, size));
+    }
+
+    fn push_data(
+        &self,
+        size: u64,
+        countdown: &Countdown,
+        mut data: impl FnMut(u64) -> Outcome<Option<(u64, u64)>>,
+        job: impl Fn(u64, u64) -> J,
+    ) -> Outcome<u64> {
+        let (mut from, mut holes) = (0, size);
+        while from < size
+            && let Some((start, end)) = data(from)?
+        {
+            from = from.max(start / PART_BYTES * PART_BYTES);
+            while from < end.min(size) {
+                let to = from.saturating_add(PART_BYTES).min(size);
+                countdown.remaining.fetch_add(1, Ordering::Relaxed);
+                if !self.push(job(from, to)) {
+                    return Ok(holes);
+                }
+                holes -= to - from;
+                from = to;
+            }
+        }
+        Ok(holes)
     }
 
     /// Whether going on would fail the same way.
@@ -317,7 +444,8 @@ fn serve_queue<J>(
                 }),
             },
         };
-        if let Err(failure) = result {
+        let failed = worker.iter_mut().flat_map(|worker| worker.failed.drain(..));
+        for failure in failed.chain(result.err()) {
             state.fail(&failure, progress);
         }
     }
@@ -422,4 +550,29 @@ pub(crate) fn jobs() -> impl clap::builder::TypedValueParser<Value = usize> {
 /// threads wait for servers.
 pub(crate) fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(4, |cores| cores.get().clamp(2, 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_parts_that_fail_one_says_why() {
+        let countdown = Countdown::new();
+        // Three more are found.
+        countdown.remaining.fetch_add(3, Ordering::AcqRel);
+        let gone = || Failure {
+            gone: true,
+            ..Failure::new("reading", "gone")
+        };
+        assert!(countdown.part(|| Ok(())).is_none());
+        assert!(countdown.part(|| Err(gone())).is_none());
+        let not_begun = || panic!("a part of a file that has failed is begun");
+        assert!(countdown.part(not_begun).is_none());
+        let ended = countdown.part(not_begun).unwrap();
+        assert!(ended.unwrap_err().gone);
+
+        let whole = Countdown::new();
+        assert!(whole.part(|| Ok(())).unwrap().is_ok());
+    }
 }

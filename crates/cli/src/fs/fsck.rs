@@ -26,7 +26,7 @@ use crate::units::{bytes_text, count_text};
   causeway fs fsck --repair
   causeway fs fsck --json | jq .findings")]
 pub(crate) struct Arguments {
-    /// Mend what is found: repair records, remove datafiles that belong to no file; those that may belong to
+    /// Mend what is found: repair records, take datafiles that something else has put in the place of others as they are, remove datafiles that belong to no file; those that may belong to
     /// another state of the metadata are kept in data/lost+found of their server for 30 days
     #[arg(long, short)]
     repair: bool,
@@ -74,7 +74,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let progress = Progress::new(&session.output, "fsck", 0);
     let mut result = Result::default();
     check_names(&mut client, arguments.repair, &mut result, &progress)?;
-    check_striped(&session, &mut client, &mut result, &progress)?;
+    check_striped(
+        &session,
+        &mut client,
+        arguments.repair,
+        &mut result,
+        &progress,
+    )?;
     for server in client.layout()?.servers {
         let (index, name) = (client.server_of(server.index)?, &server.name);
         check_datafiles(
@@ -101,7 +107,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         format!("{left} findings are left"),
     );
     Err(match arguments.repair {
-        true if result.lost > 0 => failure.hint(
+        _ if result.lost >= left => failure.hint(
             "lost data cannot be mended: bring the server's disk or directory back, or remove the files \
              or write them anew",
         ),
@@ -184,6 +190,7 @@ fn check_datafiles(
 fn check_striped(
     session: &Session,
     client: &mut Client,
+    repair: bool,
     result: &mut Result,
     progress: &Progress,
 ) -> Outcome {
@@ -191,6 +198,12 @@ fn check_striped(
     loop {
         let batch = client.check_striped(after)?;
         result.files += batch.files;
+        if repair {
+            // What was replaced by something else is reported once more, by this run.
+            for lost in &batch.found {
+                client.accept_data(lost.server, vec![lost.fault.object])?;
+            }
+        }
         for lost in named(client, batch.found)? {
             let name = server_name(session, lost.server);
             result.lost += 1;

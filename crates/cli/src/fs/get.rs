@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use causeway_fs::client::{Client, File};
@@ -21,6 +21,7 @@ use crate::fs::engine::{
 use crate::fs::local::{Dress, Known, PendingFile, Tree, make_hard_link, make_link, safe_mode};
 use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, base_name, remote_name};
+use crate::fs::source::{Source, reading};
 use crate::fs::tree::{Met, Onward, is_directory, link_target, refuse_equal_names, walk_choosing};
 use crate::output::{printable, report_item, write_stdout};
 use crate::progress::Progress;
@@ -56,7 +57,7 @@ pub(crate) struct Arguments {
 /// A file to be copied, or a part of one.
 enum Job {
     Whole {
-        object: ObjectId,
+        source: Source,
         below: Vec<u8>,
         first: Option<Arc<FirstName>>,
     },
@@ -69,10 +70,13 @@ enum Job {
 
 /// A large file whose parts are copied by several threads.
 struct Parts {
+    source: Source,
     file: File,
-    what: String,
+    below: Vec<u8>,
     pending: PendingFile,
     countdown: Countdown,
+    /// Bytes of the parts that are complete.
+    copied: AtomicU64,
     first: Option<Arc<FirstName>>,
 }
 
@@ -197,7 +201,10 @@ fn to_standard_output(session: &Session, sources: &[RemotePath]) -> Outcome {
     }
     let mut worker = Worker::new(session)?;
     for source in sources {
-        write_out(&mut worker, &source.0)?;
+        write_out(&mut worker, &source.0, |bytes| {
+            write_stdout(bytes, b"");
+            Ok(())
+        })?;
     }
     Ok(())
 }
@@ -209,34 +216,44 @@ fn to_special(session: &Session, arguments: &Arguments) -> Outcome {
     let mut worker = Worker::new(session)?;
     let progress = Progress::new(&session.output, "get", 0);
     for source in &arguments.sources {
-        let mut file = worker.client.open_once(&source.0)?;
+        worker.client.stat(&source.0, true)?;
         let mut target = LocalFile::options()
             .write(true)
             .open(&arguments.destination)
             .doing(doing)?;
-        let mut bytes = Vec::new();
-        worker.read_pieces(&mut file, 0, u64::MAX, |piece, _| {
-            bytes.resize(piece.len(), 0);
-            piece.read_at(0, &mut bytes);
+        write_out(&mut worker, &source.0, |bytes| {
             progress.advance(bytes.len() as u64, 0);
-            target.write_all(&bytes).doing(doing)
+            target.write_all(bytes).doing(doing)
         })?;
         progress.advance(0, 1);
     }
     conclude_copy(session, &progress, started, 0, &Lost::default())
 }
 
-/// Copies a file to standard output.
-pub(crate) fn write_out(worker: &mut Worker, path: &[u8]) -> Outcome {
-    let mut file = worker.client.open_once(path)?;
+/// Hands a file's content to `write`, in order: that of one version of the file, though others may replace it.
+pub(crate) fn write_out(
+    worker: &mut Worker,
+    path: &[u8],
+    mut write: impl FnMut(&[u8]) -> Outcome,
+) -> Outcome {
     let mut bytes = Vec::new();
-    worker.read_pieces(&mut file, 0, u64::MAX, |piece, _| {
-        bytes.resize(piece.len(), 0);
-        piece.read_at(0, &mut bytes);
-        write_stdout(&bytes, b"");
-        Ok(())
-    })?;
-    Ok(())
+    let mut written: u64 = 0;
+    Source::path(path).read(worker, |worker, mut file| {
+        let read = worker.read_pieces((&mut file, path), 0, u64::MAX, |part, _| {
+            part.write_out(&mut bytes, |bytes| {
+                written += bytes.len() as u64;
+                write(bytes)
+            })
+        });
+        match read {
+            Err(failure) if failure.gone && written > 0 => Err(Failure::new(
+                failure.what,
+                format!("the file was replaced or removed after its first {written} bytes had been written out"),
+            )
+            .hint("what was written is the beginning of the old file; do it again")),
+            read => read.map(drop),
+        }
+    })
 }
 
 /// User and group of what this process makes.
@@ -271,7 +288,9 @@ impl Get<'_> {
     ) -> Outcome {
         let node = client.stat(&source.0, true)?;
         if !is_directory(&node) {
-            return self.file(client, queue, node.object, below, &node.attributes, later);
+            let (object, attributes) = (node.object, &node.attributes);
+            let source = Source::named(&source.0, &node);
+            return self.file(client, queue, (source, object), below, attributes, later);
         }
         let path = source.trimmed();
         walk_choosing(client, &path, &node, &mut |client, met| {
@@ -318,15 +337,18 @@ impl Get<'_> {
                 Ok(())
             }
             Kind::SymbolicLink => {
-                let node = client.stat_object(met.object)?;
+                let node = Source::met(met).link(client)?;
                 let target = link_target(&node)
                     .ok_or("the server sent no target")
                     .doing(|| format!("reading the link {}", printable(met.path)))?;
-                make_link(&self.tree, below, target, &self.dress(&met.attributes))?;
+                make_link(&self.tree, below, target, &self.dress(&node.attributes))?;
                 self.progress.advance(0, 1);
                 Ok(())
             }
-            Kind::File => self.file(client, queue, met.object, below, &met.attributes, later),
+            Kind::File => {
+                let source = (Source::met(met), met.object);
+                self.file(client, queue, source, below, &met.attributes, later)
+            }
         }
     }
 
@@ -334,7 +356,7 @@ impl Get<'_> {
         &self,
         client: &mut Client,
         queue: &Queue<'_, Job>,
-        object: ObjectId,
+        (source, object): (Source, ObjectId),
         below: &[u8],
         attributes: &Attributes,
         later: &mut Later,
@@ -356,13 +378,13 @@ impl Get<'_> {
         self.progress.add_total(attributes.size);
         if !self.parts || attributes.size < 2 * PART_BYTES {
             queue.push(Job::Whole {
-                object,
+                source,
                 below: below.to_vec(),
                 first,
             });
             return Ok(());
         }
-        let file = client.open_object(object)?;
+        let mut file = source.open(client)?;
         let size = file.node.attributes.size;
         let pending = PendingFile::new(&self.tree, below)?;
         pending
@@ -370,16 +392,29 @@ impl Get<'_> {
             .set_len(size)
             .doing(|| format!("making {}", pending.shown))?;
         let shared = Arc::new(Parts {
-            file,
-            what: pending.shown.clone(),
+            source,
+            file: file.clone(),
+            below: below.to_vec(),
             pending,
-            countdown: Countdown::of(size),
+            countdown: Countdown::new(),
+            copied: AtomicU64::new(0),
             first,
         });
-        queue.push_parts(size, |from, to| Job::Part {
-            shared: Arc::clone(&shared),
-            from,
-            to,
+        let data = |from| {
+            let data = client.next_data(&mut file, from);
+            let data = data.map_err(|error| reading(shared.source.shown(), error))?;
+            Ok(data.map(|data| (data.offset, data.offset + data.len)))
+        };
+        let left_out = |holes| {
+            self.progress.advance(holes, 0);
+            shared.copied.fetch_add(holes, Ordering::AcqRel);
+        };
+        queue.push_parts(size, &shared.countdown, data, left_out, |from, to| {
+            Job::Part {
+                shared: Arc::clone(&shared),
+                from,
+                to,
+            }
         });
         Ok(())
     }
@@ -387,51 +422,63 @@ impl Get<'_> {
     fn job(&self, worker: &mut Worker, job: Job) -> Outcome {
         match job {
             Job::Whole {
-                object,
+                source,
                 below,
                 first,
             } => self
-                .whole(worker, object, &below, first.as_deref())
+                .whole(worker, &source, &below, first.as_deref())
                 .map_err(|failure| failure.about(self.tree.shown(&below))),
             Job::Part { shared, from, to } => self
                 .part(worker, &shared, from, to)
-                .map_err(|failure| failure.about(&shared.what)),
+                .map_err(|failure| failure.about(self.tree.shown(&shared.below))),
         }
     }
 
     fn whole(
         &self,
         worker: &mut Worker,
-        object: ObjectId,
+        source: &Source,
         below: &[u8],
         first: Option<&FirstName>,
     ) -> Outcome {
-        let mut file = worker.client.open_object(object)?;
-        let pending = PendingFile::new(&self.tree, below)?;
-        let size = worker.download(&mut file, &pending.file, 0, u64::MAX, self.progress)?;
-        // Zeros at the end have not been written.
-        pending
-            .file
-            .set_len(size)
-            .doing(|| "writing the local file".to_owned())?;
-        self.complete(&pending, &file, first)
+        source.read(worker, |worker, mut file| {
+            let pending = PendingFile::new(&self.tree, below)?;
+            let (target, path) = (&pending.file, source.shown());
+            let size = worker.download((&mut file, path), target, 0, u64::MAX, self.progress)?;
+            // Zeros at the end have not been written.
+            target
+                .set_len(size)
+                .doing(|| "writing the local file".to_owned())?;
+            self.complete(&pending, &file, first)
+        })
     }
 
     fn part(&self, worker: &mut Worker, shared: &Parts, from: u64, to: u64) -> Outcome {
-        let mut file = shared.file.clone();
-        let result = worker
-            .download(&mut file, &shared.pending.file, from, to, self.progress)
-            .and_then(|copied| match copied == to - from {
+        let first = shared.first.as_deref();
+        let ended = shared.countdown.part(|| {
+            let mut file = shared.file.clone();
+            let (target, path) = (&shared.pending.file, shared.source.shown());
+            let copied = worker.download((&mut file, path), target, from, to, self.progress)?;
+            shared.copied.fetch_add(copied, Ordering::AcqRel);
+            match copied == to - from {
                 true => Ok(()),
                 false => Err(
                     Failure::new("reading the file", "it became shorter meanwhile")
                         .hint("copy it again when it is not written to"),
                 ),
-            });
-        if shared.countdown.ended(result.is_ok()) == Some(true) {
-            self.complete(&shared.pending, &shared.file, shared.first.as_deref())?;
+            }
+        });
+        match ended {
+            None => Ok(()),
+            Some(Ok(())) => self.complete(&shared.pending, &shared.file, first),
+            // Parts of what has the name now would not fit to those of what it was.
+            Some(Err(failure)) if failure.gone => {
+                let copied = shared.copied.load(Ordering::Acquire);
+                self.progress.take_back(copied);
+                self.whole(worker, &shared.source, &shared.below, first)
+            }
+            Some(failed) => failed,
         }
-        result
     }
 
     fn complete(&self, pending: &PendingFile, file: &File, first: Option<&FirstName>) -> Outcome {

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::failure::{Failure, Outcome};
 use crate::fs::session::{RemotePath, Session, Target, base_name, is_missing, join, remote_name};
+use crate::fs::source::with_current;
 use crate::fs::tree::is_directory;
 
 /// Give a file one more name, or make a symbolic link
@@ -57,9 +58,16 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Err(error) if is_missing(&error) => {}
         Err(error) => return Err(error.into()),
     }
+    if !arguments.symbolic && is_directory(&client.stat(&existing, false)?) {
+        return Err(Failure::new(
+            format!("linking {}", crate::output::printable(&existing)),
+            "it is a directory, which has one name only",
+        )
+        .hint("make a symbolic link with `causeway fs ln -s`"));
+    }
     let node = match arguments.symbolic {
         true => client.symbolic_link(&existing, &new)?,
-        false => client.hard_link(&existing, &new)?,
+        false => with_current(&existing, || client.hard_link(&existing, &new))?,
     };
     session
         .output

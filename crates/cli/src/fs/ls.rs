@@ -94,7 +94,7 @@ fn list(
         });
     }
     let mut unknown = 0;
-    each_entry(client, node.object, |_, entry| {
+    each_entry(client, (node.object, &path), |_, entry| {
         match &entry.attributes {
             Some(attributes) => listing.show("name", &entry.name, attributes),
             None => {

@@ -1,7 +1,7 @@
 //! `causeway fs mkdir`: new directories.
 
 use causeway_fs::client::Client;
-use causeway_wire::fs::DistributionHint;
+use causeway_wire::fs::{DistributionHint, ObjectId, Place};
 use clap::Args;
 use serde_json::json;
 
@@ -10,8 +10,8 @@ use crate::fs::change::parse_octal;
 use crate::fs::engine::conclude;
 use crate::fs::put::hint;
 use crate::fs::session::{RemotePath, Session, Target, exists_already, is_missing, remote_name};
-use crate::fs::tree::is_directory;
-use crate::output::report_item;
+use crate::fs::tree::{about, is_directory};
+use crate::output::{printable, report_item};
 use crate::units::parse_bytes;
 
 /// Make directories, with a distribution for the files in them if wanted
@@ -76,37 +76,43 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude(failures)
 }
 
-/// Makes a directory and those above it that are missing.
+/// Makes a directory and those above it that are missing. Each is named in the one before, which is known by its number: so
+/// the time grows with the number of levels only.
 pub(crate) fn make_with_parents(
     client: &mut Client,
     path: &[u8],
     mode: u16,
     distribution: Option<DistributionHint>,
 ) -> Outcome {
-    let mut end = 1;
-    while end < path.len() {
-        let rest = path.get(end..).unwrap_or_default();
-        let next = rest
-            .iter()
-            .position(|byte| *byte == b'/')
-            .map_or(path.len(), |at| end + at);
-        let prefix = path.get(..next).unwrap_or(path);
-        let last = next == path.len();
-        let (mode, distribution) = if last {
-            (mode, distribution)
-        } else {
-            (0o755, None)
-        };
-        match client.make_directory(prefix, mode, distribution) {
-            Ok(_) => {}
-            Err(error) if exists_already(&error) => {
-                if !is_directory(&client.stat(prefix, true)?) {
-                    return Err(error.into());
-                }
-            }
-            Err(error) => return Err(error.into()),
+    let mut directory = ObjectId::ROOT;
+    let mut end = 0;
+    for name in path.split(|byte| *byte == b'/') {
+        end += name.len() + 1;
+        if name.is_empty() {
+            continue;
         }
-        end = next + 1;
+        let (prefix, is_last) = (path.get(..end - 1).unwrap_or(path), end > path.len());
+        let (mode, distribution) = match is_last {
+            true => (mode, distribution),
+            false => (0o755, None),
+        };
+        let place = || Place::from((directory, name));
+        // What is there is only looked at: a change that fails would have to be committed as well.
+        let found = match client.stat(place(), true) {
+            Err(error) if is_missing(&error) => client.make_directory(place(), mode, distribution),
+            found => found,
+        };
+        let node = match found {
+            Err(error) if exists_already(&error) => client.stat(place(), true),
+            made => made,
+        };
+        let node = node.map_err(|error| about(prefix, error))?;
+        if !is_directory(&node) {
+            let what = format!("making the directory {}", printable(prefix));
+            return Err(Failure::new(what, "there is a file of that name")
+                .hint("remove it, or choose another name"));
+        }
+        directory = node.object;
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 //!
 //! [`session`] finds the configuration and connects; [`engine`] runs many transfers in parallel;
 //! [`tree`] walks directories there and [`local`] here, each held by what it is and not by its path;
-//! [`partial`] has what is not whole yet, [`store`] makes it whole, [`sparse`] finds holes; then one
+//! [`mod@source`] has files that others may replace while they are read;
+//! [`partial`] has what is not whole yet, [`store`] makes it whole, [`small`] many small files at once; [`sparse`] finds holes; then one
 //! module per verb.
 
 pub(crate) mod engine;
@@ -10,6 +11,8 @@ pub(crate) mod errors;
 mod local;
 mod partial;
 pub(crate) mod session;
+mod small;
+mod source;
 mod sparse;
 mod store;
 pub(crate) mod text;

@@ -11,6 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::fs::engine::{Queue, Worker, conclude, default_threads, jobs, parallel};
 use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_name};
+use crate::fs::source::{MAX_LOOKUPS, is_gone, kept_changing};
 use crate::fs::tree::{RemoteName, is_directory, walk};
 use crate::output::{printable, report_item};
 use crate::progress::Progress;
@@ -86,9 +87,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             Ok(())
         },
         |worker: &mut Worker, victim: Victim| {
-            let removed = worker
-                .client
-                .unlink_object(victim.name.place(), victim.object);
+            // What others have put in the place of something unfinished is theirs.
+            let removed = match arguments.partial {
+                true => worker
+                    .client
+                    .unlink_object(victim.name.place(), victim.object),
+                false => remove_name(&mut worker.client, &victim)?,
+            };
             count_removed(removed, &victim, arguments.force, &progress)
         },
     )?;
@@ -111,6 +116,23 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude(failures)
 }
 
+/// Removes the name of a file or link, also if other clients keep giving it to other ones.
+fn remove_name(client: &mut Client, victim: &Victim) -> Outcome<Result<(), causeway_fs::Error>> {
+    let mut object = victim.object;
+    for _ in 0..MAX_LOOKUPS {
+        let removed = client.unlink_object(victim.name.place(), object);
+        match &removed {
+            Err(error) if is_gone(error) => {}
+            _ => return Ok(removed),
+        }
+        match victim.name.look(client)? {
+            Some(node) => object = node.object,
+            None => return Ok(client.unlink(victim.name.place())),
+        }
+    }
+    Err(kept_changing(&victim.name.path))
+}
+
 fn count_removed(
     removed: Result<(), causeway_fs::Error>,
     victim: &Victim,
@@ -119,7 +141,8 @@ fn count_removed(
 ) -> Outcome {
     match removed {
         Ok(()) => {}
-        Err(error) if is_missing(&error) && force => return Ok(()),
+        // Nothing is in a directory that has been removed.
+        Err(error) if (is_missing(&error) || is_gone(&error)) && force => return Ok(()),
         Err(error) => return Err(victim.name.failure(error)),
     }
     progress.advance(0, 1);
@@ -135,7 +158,7 @@ fn look(client: &mut Client, arguments: &Arguments) -> (Vec<(RemoteName, Node)>,
             Ok(Some(operand)) => operands.push(operand),
             Ok(None) => {}
             Err(failure) => {
-                report_item(&failure);
+                report_item(&failure.of(printable(&path.0)));
                 refused += 1;
             }
         }

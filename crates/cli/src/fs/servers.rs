@@ -177,6 +177,7 @@ fn finish(session: &Session, client: &mut Client, name: &str, generation: Genera
         let layout = client.layout()?;
         if let Some(server) = layout.named(name)
             && server.generation == generation
+            && is_met(session, client, &layout, name)
         {
             session.output.line(&format!(
                 "server {name} is number {} of the file system (generation {generation})",
@@ -198,6 +199,16 @@ fn finish(session: &Session, client: &mut Client, name: &str, generation: Genera
         }
         std::thread::sleep(LOOK);
     }
+}
+
+/// Whether an I/O server knows that it belongs to the file system's metadata.
+fn is_met(session: &Session, client: &mut Client, layout: &Layout, name: &str) -> bool {
+    let found = session.configuration.server(name);
+    found.is_some_and(|(index, _)| {
+        client.ping(index).is_ok_and(|greeting| {
+            greeting.identity.index.is_some() && greeting.identity.incarnation == layout.incarnation
+        })
+    })
 }
 
 /// How a server stands to the file system.

@@ -1,11 +1,15 @@
-//! Holes: found in local files by asking, in what is read from the file system by looking.
+//! Holes: found in local files and in files of the file system by asking, small ones of the latter by looking.
 
 use std::fs::File as LocalFile;
 use std::ops::Range;
 
 use causeway_bmi::Memory;
+use causeway_fs::client::{Client, File};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
+
+use crate::failure::Outcome;
+use crate::fs::source::reading;
 
 /// Holes of files consist of blocks of this size.
 const BLOCK_BYTES: usize = 4096;
@@ -58,6 +62,29 @@ pub(crate) fn runs_of_data(piece: &Memory) -> Vec<Range<usize>> {
     runs
 }
 
+/// Whether a piece of a file consists of zeros.
+pub(crate) fn is_hole(piece: &Memory) -> bool {
+    let mut block = [0_u8; BLOCK_BYTES];
+    let blocks = (0..piece.len()).step_by(BLOCK_BYTES);
+    let mut ranges = blocks.map(|start| start..(start + BLOCK_BYTES).min(piece.len()));
+    ranges.all(|range| is_zero(piece, range, &mut block))
+}
+
+/// Where data may go on in a file of the file system, from `offset` on and `to` at most: behind the hole that it lies
+/// in, if it does. The file has this path.
+pub(crate) fn behind_hole(
+    client: &mut Client,
+    (file, path): (&mut File, &[u8]),
+    offset: u64,
+    to: u64,
+) -> Outcome<u64> {
+    let next = client
+        .next_data(file, offset)
+        .map_err(|error| reading(path, error))?;
+    let next = next.map_or(file.node.attributes.size, |data| data.offset);
+    Ok(next.min(to).max(offset))
+}
+
 fn is_zero(piece: &Memory, range: Range<usize>, block: &mut [u8; BLOCK_BYTES]) -> bool {
     let mut zero = |range: Range<usize>| {
         let Some(bytes) = block.get_mut(..range.len()) else {
@@ -87,6 +114,8 @@ mod tests {
             [BLOCK_BYTES..3 * BLOCK_BYTES, 5 * BLOCK_BYTES..bytes.len()]
         );
         assert!(runs_of_data(&Memory::zeroed(3 * BLOCK_BYTES)).is_empty());
+        assert!(is_hole(&Memory::zeroed(3 * BLOCK_BYTES + 7)));
+        assert!(!is_hole(&Memory::from_vec(bytes)));
     }
 
     #[test]

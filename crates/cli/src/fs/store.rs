@@ -11,6 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::fs::local::safe_mode;
 use crate::fs::partial::Partial;
 use crate::fs::session::exists_already;
+use crate::fs::source::reading;
 use crate::fs::tree::RemoteName;
 use crate::output::printable;
 
@@ -76,20 +77,42 @@ pub(crate) fn is_foreign(copy: &Attributes) -> bool {
     !caller.is_root() && caller.as_raw() != copy.uid
 }
 
-/// Sets what a copy lacks of its original.
-pub(crate) fn dress(
-    client: &mut Client,
-    copy: &causeway_wire::fs::Node,
+/// What a copy lacks of its original, if anything.
+pub(crate) fn missing_attributes(
     original: &Original,
-) -> Outcome {
+    copy: &causeway_wire::fs::Node,
+) -> Option<SetAttributes> {
     let mut set = original.set(&copy.attributes);
     if copy.attributes.kind == Kind::SymbolicLink {
         set.mode = None;
     }
-    if changes(&set, &copy.attributes) {
-        client.set_attributes(copy.object, set)?;
+    changes(&set, &copy.attributes).then_some(set)
+}
+
+/// Sets what a copy with this path lacks of its original.
+pub(crate) fn dress(
+    client: &mut Client,
+    (copy, path): (&causeway_wire::fs::Node, &[u8]),
+    original: &Original,
+) -> Outcome {
+    if let Some(set) = missing_attributes(original, copy) {
+        client
+            .set_attributes(copy.object, set)
+            .map_err(|error| reading(path, error))?;
     }
     Ok(())
+}
+
+/// The same for a file or link that other clients may replace: one that they have replaced needs nothing more.
+fn dress_current(
+    client: &mut Client,
+    (copy, path): (&causeway_wire::fs::Node, &[u8]),
+    original: &Original,
+) -> Outcome {
+    match dress(client, (copy, path), original) {
+        Err(failure) if failure.gone => Ok(()),
+        dressed => dressed,
+    }
 }
 
 /// A file on its way into the file system.
@@ -191,7 +214,7 @@ fn beside(client: &mut Client, to: &RemoteName, options: &CreateOptions) -> Outc
     })
 }
 
-fn is_a_directory(to: &RemoteName) -> Failure {
+pub(crate) fn is_a_directory(to: &RemoteName) -> Failure {
     Failure::new(
         format!("storing {}", printable(&to.path)),
         "a directory has that name",
@@ -279,7 +302,7 @@ impl Storing {
                 .map_err(|error| self.to.failure(error))?;
         }
         if !self.foreign {
-            dress(client, &self.file.node, original)?;
+            dress_current(client, (&self.file.node, &self.to.path), original)?;
         }
         match &self.partial {
             Some(partial) => partial.finish(client, &self.to),
@@ -303,14 +326,15 @@ pub(crate) fn store_link(
     original: &Original,
 ) -> Outcome {
     match client.symbolic_link(target, to.place()) {
-        Ok(node) => return dress(client, &node, original),
+        Ok(node) => return dress_current(client, (&node, &to.path), original),
         Err(error) if error.errno == Errno::EEXIST => {}
         Err(error) => return Err(to.failure(error)),
     }
     let (partial, node) = Partial::make(client, to, |client, place| {
         client.symbolic_link(target, place)
     })?;
-    let finished = dress(client, &node, original).and_then(|()| partial.finish(client, to));
+    let finished =
+        dress(client, (&node, &to.path), original).and_then(|()| partial.finish(client, to));
     if finished.is_err() {
         partial.discard(client);
     }

@@ -7,6 +7,7 @@ use causeway_wire::fs::{Attributes, Body, Entry, Kind, Node, ObjectId, Place};
 
 use crate::failure::{Failure, Outcome};
 use crate::fs::session::{RemotePath, base_name, is_missing, join, parent_of};
+use crate::fs::source::is_gone;
 use crate::output::printable;
 
 /// Entries asked for at a time.
@@ -68,7 +69,8 @@ impl RemoteName {
     pub(crate) fn look(&self, client: &mut Client) -> Outcome<Option<Node>> {
         match client.stat(self.place(), false) {
             Ok(node) => Ok(Some(node)),
-            Err(error) if is_missing(&error) => Ok(None),
+            // Nothing is in a directory that has been removed.
+            Err(error) if is_missing(&error) || is_gone(&error) => Ok(None),
             Err(error) => Err(self.failure(error)),
         }
     }
@@ -112,15 +114,19 @@ pub(crate) fn about(path: &[u8], error: causeway_fs::Error) -> Failure {
     })
 }
 
-/// Calls `each` for every entry of a directory, in the order of names.
+/// Calls `each` for every entry of the directory of this path, in the order of names. One that is removed meanwhile
+/// has none left.
 pub(crate) fn each_entry(
     client: &mut Client,
-    directory: ObjectId,
+    (directory, path): (ObjectId, &[u8]),
     mut each: impl FnMut(&mut Client, Entry) -> Outcome,
 ) -> Outcome {
     let mut after = Vec::new();
     loop {
-        let (entries, end) = client.read_directory(directory, &after, PAGE_ENTRIES, true)?;
+        let (entries, end) = match client.read_directory(directory, &after, PAGE_ENTRIES, true) {
+            Err(error) if is_gone(&error) => return Ok(()),
+            page => page.map_err(|error| about(path, error))?,
+        };
         let Some(last) = entries.last() else {
             return Ok(());
         };
@@ -153,6 +159,14 @@ impl Met<'_> {
     /// Its name in the directory that it was met in.
     pub(crate) fn name(&self) -> &[u8] {
         base_name(self.path)
+    }
+
+    /// Its name in that directory, as requests name it.
+    pub(crate) fn place(&self) -> Place {
+        match self.directory {
+            Some(directory) => Place::from((directory, self.name())),
+            None => Place::from(self.path),
+        }
     }
 }
 
@@ -256,7 +270,7 @@ fn enter(
     each: &mut dyn FnMut(&mut Client, Met<'_>) -> Outcome<Onward>,
 ) -> Outcome<Vec<(Vec<u8>, ObjectId, Attributes)>> {
     let mut directories = Vec::new();
-    each_entry(client, directory, |client, entry| {
+    each_entry(client, (directory, path), |client, entry| {
         let path = join(path, &entry.name);
         let Some(attributes) = entry.attributes else {
             let what = format!("looking at {}", printable(&path));

@@ -109,6 +109,21 @@ fn verbs_take_no_one_and_many_files_in_one_directory() {
     }
 }
 
+/// Levels make verbs slower in proportion only, or this takes minutes; and paths may be longer than one request can
+/// name.
+#[test]
+fn thousands_of_levels_are_made_checked_and_removed() {
+    let stand = Stand::new();
+    let deepest = "/d".repeat(3000);
+    for _ in 0..2 {
+        counts(&stand, &["mkdir", "-p", &deepest], "made", 1);
+    }
+    counts(&stand, &["ls", "-R", "/d"], "entries", 2999);
+    check_clean(&stand, 2 * 3000);
+    counts(&stand, &["rm", "-r", "/d"], "removed", 3000);
+    counts(&stand, &["mkdir", "-p", &deepest], "made", 1);
+}
+
 #[test]
 fn verbs_take_directories_far_below_one_another() {
     let stand = Stand::new();

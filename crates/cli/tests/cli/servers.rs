@@ -1,5 +1,6 @@
 //! Starting, ending and losing servers.
 
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
@@ -108,6 +109,35 @@ fn a_damaged_journal_is_refused_until_its_loss_is_accepted() {
         assert!(listed.contains(&name[1..]), "{name}: {listed}");
     }
     send(server.id() as i32, Signal::TERM);
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_server_that_has_lost_its_enrollment_says_what_to_do() {
+    let stand = Stand::new();
+    let bytes = vec![42; 5 << 20];
+    stand.fs(&["put", "-", "/file"]).input(&bytes).ok();
+    let victim = *stand.pids.last().unwrap();
+    send(victim, Signal::KILL);
+    until("the server is dead", || !runs(victim));
+    std::fs::remove_file(stand.config.with_file_name("io1").join("enrolled")).unwrap();
+    let mut server = stand.fs(&["serve", "--server", "io1"]).start();
+    until("the server is back", || {
+        stand.fs(&["ping", "--server", "io1"]).left().code == Some(0)
+    });
+    for verb in [&["cat", "/file"][..], &["fsck"], &["df"]] {
+        let said = stand.fs(verb).fails(1);
+        for part in ["io1", "`enrolled`", "servers accept io1"] {
+            assert!(said.contains(part), "{verb:?}: {said}");
+        }
+    }
+    stand.fs(&["servers", "accept", "io1"]).ok();
+    assert!(stand.fs(&["cat", "/file"]).ok() == bytes);
+    send(server.id() as i32, Signal::TERM);
+    let mut said = String::new();
+    let mut err = server.stderr.take().unwrap();
+    err.read_to_string(&mut said).unwrap();
+    assert!(said.contains("servers accept io1"), "{said}");
     assert_eq!(server.wait().unwrap().code(), Some(0));
 }
 

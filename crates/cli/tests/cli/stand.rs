@@ -210,21 +210,24 @@ impl Stand {
         Self::of_user(None, options)
     }
 
+    /// Starts it in memory, where files may have any length.
+    pub(crate) fn in_memory() -> Self {
+        Self::in_directory(tempfile::tempdir_in("/dev/shm").unwrap(), None, &[])
+    }
+
     /// Starts it as another user, in a directory that is theirs.
     pub(crate) fn of_user(user: Option<u32>, options: &[&str]) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::in_directory(tempfile::tempdir().unwrap(), user, options)
+    }
+
+    fn in_directory(directory: tempfile::TempDir, user: Option<u32>, options: &[&str]) -> Self {
         if user.is_some() {
             std::os::unix::fs::chown(directory.path(), user, user).unwrap();
         }
-        let mut arguments = vec![
-            "fs",
-            "dev",
-            "--servers",
-            "2",
-            "--durability",
-            "relaxed",
-            "--json",
-        ];
+        let mut arguments = vec!["fs", "dev", "--servers", "2", "--json"];
+        if !options.contains(&"--durability") {
+            arguments.extend(["--durability", "relaxed"]);
+        }
         arguments.extend(options);
         let run = Run::new(directory.path(), &arguments).user(user);
         let mut child = run.command().stderr(Stdio::inherit()).spawn().unwrap();

@@ -123,6 +123,14 @@ impl Expected<'_> {
                 name = self.name
             )));
         }
+        if found.incarnation.is_none() && known.generation == found.generation {
+            return Err(mismatch(format!(
+                "the directory of server {name} has been in use, and does not say any more to which metadata it \
+                 belongs: its file `enrolled` is missing; restore that from a backup. If nothing else of the \
+                 directory is missing, take it as it is with `causeway fs servers accept {name}`",
+                name = self.name
+            )));
+        }
         if let Some(index) = found.index
             && index != known.index
         {

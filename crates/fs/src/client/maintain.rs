@@ -455,6 +455,15 @@ impl Client {
         Ok(None)
     }
 
+    /// Has an I/O server take datafiles that something else has put in the place of others for the right ones.
+    pub fn accept_data(&mut self, server: usize, objects: Vec<ObjectId>) -> Result<(), Error> {
+        let subject = self.server_name(server);
+        self.rpc
+            .call(Call::query(server, Operation::AcceptData { objects }))
+            .and_then(done)
+            .map_err(|trouble| trouble.during("accept datafiles", &subject))
+    }
+
     /// Has an I/O server verify about `bytes` of its datafiles, from where its last scrub came to, or from the
     /// front with `restart`.
     pub fn scrub(&mut self, server: usize, restart: bool, bytes: u64) -> Result<Scrubbed, Error> {

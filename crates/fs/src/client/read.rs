@@ -163,6 +163,7 @@ impl Client {
         let Some(answers) = self.unless_missing(file, answers)? else {
             return Ok(None);
         };
+        let object = file.node.object;
         let mut fetched = Fetched {
             behind_end: false,
             altered: None,
@@ -179,7 +180,7 @@ impl Client {
                     let server = self.io_server(distribution, planned.position)?;
                     if let Err(trouble) = planned.check_read(bytes, inline.len(), size) {
                         fetched.altered = Some(self.rpc.at(server, trouble));
-                    } else if !planned.matches(memory, &sums) {
+                    } else if !planned.matches(memory, &sums, self.rpc.binding(server, object)) {
                         fetched.altered = Some(self.rpc.altered(server));
                     }
                     fetched.behind_end |= planned.deliver(memory, &inline, size);

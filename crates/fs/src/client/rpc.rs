@@ -6,16 +6,19 @@
 //! out once (see [`Request`]), until the time-out of the whole call has passed. A server that is
 //! connected but silent is disconnected at that moment, which also ends its access to our memory.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{
     Access, Addr, Bmi, Completion, Config, Context, Memory, OpError, PeerError, Posted,
-    RegionDescriptor,
+    RegionDescriptor, Waker,
 };
 use causeway_wire::codec::{Wire, Writer};
+use causeway_wire::datafile::Binding;
 use causeway_wire::fs::{
-    Answer, Caller, Errno, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Request, Target,
-    WantedSums,
+    Answer, Caller, Errno, Generation, MAX_MESSAGE_BYTES, ObjectId, Operation, Regions, Request,
+    Target, WantedSums,
 };
 
 use super::flight::{Attempt, Flight, State, errno_of, results};
@@ -131,6 +134,21 @@ impl Trouble {
     }
 }
 
+/// Ends a client's calls, the present one and all that follow, from another thread: each fails as if its time were over.
+#[derive(Debug, Clone)]
+pub(crate) struct Interrupter {
+    interrupted: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl Interrupter {
+    /// Ends them.
+    pub(crate) fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
 /// The engine behind a client.
 pub(crate) struct Rpc {
     bmi: Bmi,
@@ -152,6 +170,8 @@ pub(crate) struct Rpc {
     /// A change was given up without a reply, or repeated: a server may still meet a copy of it.
     pub(super) in_doubt: bool,
     next_tag: u64,
+    /// Set when calls are to end at once.
+    interrupted: Arc<AtomicBool>,
     spare_replies: Vec<Memory>,
 }
 
@@ -195,6 +215,7 @@ impl Rpc {
             sequences: Vec::new(),
             in_doubt: false,
             next_tag: 1,
+            interrupted: Arc::default(),
             spare_replies: Vec::new(),
         })
     }
@@ -221,6 +242,14 @@ impl Rpc {
         self.links.get(server)?.known
     }
 
+    /// What the sums of an object's blocks on this server are bound to.
+    pub(super) fn binding(&self, server: usize, object: ObjectId) -> Binding {
+        let generation = self
+            .known(server)
+            .map_or(Generation(0), |known| known.target.generation);
+        Binding::new(self.file_system, generation, object)
+    }
+
     pub(super) fn set_known(&mut self, server: usize, known: Option<Known>) {
         if let Some(link) = self.links.get_mut(server) {
             link.known = known;
@@ -240,6 +269,14 @@ impl Rpc {
         Trouble {
             server: self.links.get(server).map(Link::describe),
             ..trouble
+        }
+    }
+
+    /// Ends calls from elsewhere.
+    pub(crate) fn interrupter(&self) -> Interrupter {
+        Interrupter {
+            interrupted: Arc::clone(&self.interrupted),
+            waker: self.bmi.waker(),
         }
     }
 
@@ -346,7 +383,7 @@ impl Rpc {
         let mut completions = Vec::new();
         loop {
             let now = Instant::now();
-            if now >= deadline {
+            if now >= deadline || self.interrupted.load(Ordering::Acquire) {
                 return self.give_up(flights);
             }
             let mut next = deadline;
@@ -737,6 +774,7 @@ pub(crate) fn unfit(answer: &Answer) -> Trouble {
         Answer::Node(_) => "a node",
         Answer::Entries { .. } => "directory entries",
         Answer::Transferred { .. } => "a transfer",
+        Answer::Data { .. } => "where data are",
         Answer::Objects(_) => "objects",
         Answer::Datafiles { .. } => "datafiles",
         Answer::StripedFiles { .. } => "striped files",

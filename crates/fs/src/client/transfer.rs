@@ -6,10 +6,11 @@
 //! through a bounce buffer instead, and a small one travels inside the messages.
 
 use causeway_bmi::Memory;
+use causeway_wire::datafile::{BLOCK_BYTES, Binding};
 use causeway_wire::fs::{Distribution, Errno, ObjectId, Reach, Region, Regions, WantedSums};
 
 use super::rpc::{Trouble, encode_list};
-use crate::data::sums::{BLOCK, sum, sum_in};
+use crate::data::sums::{BLOCK, crc, crc_in};
 use crate::distribution::{Layout, Share, compact};
 use crate::sabotage::{self, Sabotage};
 
@@ -204,8 +205,8 @@ fn gather(spans: &[Span], fragments: &[Memory], len: u64) -> Memory {
     buffer
 }
 
-/// The sums of the whole blocks of spans that follow each other.
-fn block_sums(spans: &[Memory]) -> impl Iterator<Item = u32> {
+/// The CRC-32Cs of the whole blocks of spans that follow each other.
+fn block_crcs(spans: &[Memory]) -> impl Iterator<Item = u32> {
     let mut rest = spans.iter();
     let mut front = rest.next();
     let mut used = 0;
@@ -216,13 +217,13 @@ fn block_sums(spans: &[Memory]) -> impl Iterator<Item = u32> {
             let left = span.len() - used;
             if filled == 0 && left >= BLOCK {
                 used += BLOCK;
-                return Some(sum_in(span, used - BLOCK));
+                return Some(crc_in(span, used - BLOCK));
             }
             let len = left.min(BLOCK - filled);
             span.read_at(used, &mut block[filled..filled + len]);
             (used, filled) = (used + len, filled + len);
             if filled == BLOCK {
-                return Some(sum(&block));
+                return Some(crc(&block));
             }
             (front, used) = (rest.next(), 0);
         }
@@ -273,8 +274,9 @@ impl Planned {
         }
     }
 
-    /// Whether the bytes that a read has fetched are what the sums of its first blocks say, where they are now.
-    pub(crate) fn matches(&self, fragments: &[Memory], sums: &[u32]) -> bool {
+    /// Whether the bytes that a read has fetched are what the sums of its first blocks say, where they are now, and come
+    /// from where they should in the datafile that the sums are bound to.
+    pub(crate) fn matches(&self, fragments: &[Memory], sums: &[u32], binding: Binding) -> bool {
         if sums.is_empty() || sabotage::is_on(Sabotage::SkipChecksum) {
             return true;
         }
@@ -285,8 +287,12 @@ impl Planned {
                 .map(|span| slice(fragments, span))
                 .collect(),
         };
-        let mut found = block_sums(&spans);
-        sums.iter().all(|wanted| found.next() == Some(*wanted))
+        let first = self.share.regions.first().map_or(0, |r| r.offset) / BLOCK_BYTES;
+        let mut found = (first..).zip(block_crcs(&spans));
+        sums.iter().all(|wanted| {
+            let next = found.next();
+            next.is_some_and(|(block, crc)| binding.sum(block, crc) == *wanted)
+        })
     }
 
     /// Brings what a read has fetched into the caller's memory, and zeroes what lies behind the
@@ -362,6 +368,8 @@ fn disagrees(done: &str, bytes: u64, expected: u64) -> Trouble {
 
 #[cfg(test)]
 mod tests {
+    use causeway_wire::fs::Generation;
+
     use super::*;
 
     fn fragments(lens: &[usize]) -> Vec<Memory> {
@@ -480,7 +488,7 @@ mod tests {
     #[test]
     fn blocks_are_summed_wherever_spans_end() {
         let bytes: Vec<u8> = (0..5 * BLOCK + 100).map(|at| (at / 7) as u8).collect();
-        let wanted: Vec<u32> = bytes.chunks_exact(BLOCK).map(sum).collect();
+        let wanted: Vec<u32> = bytes.chunks_exact(BLOCK).map(crc).collect();
         for cuts in [
             vec![],
             vec![0, BLOCK, BLOCK, 3 * BLOCK],
@@ -493,7 +501,40 @@ mod tests {
                 spans.push(Memory::from_vec(bytes[from..to].to_vec()));
                 from = to;
             }
-            assert_eq!(block_sums(&spans).collect::<Vec<_>>(), wanted);
+            assert_eq!(block_crcs(&spans).collect::<Vec<_>>(), wanted);
+        }
+    }
+
+    #[test]
+    fn blocks_of_another_place_do_not_match() {
+        let distribution = Distribution {
+            strip_size: 1 << 20,
+            servers: vec![0],
+        };
+        let region = Region {
+            offset: 3 * BLOCK_BYTES,
+            len: 2 * BLOCK_BYTES,
+        };
+        let fragments = fragments(&[2 * BLOCK]);
+        let planned = plan(
+            ObjectId(9),
+            &distribution,
+            &[],
+            &[region],
+            &fragments,
+            Way::Read,
+        )
+        .and_then(|mut planned| planned.pop())
+        .expect("one piece");
+        let binding =
+            |generation, object| Binding::new(1, Generation(generation), ObjectId(object));
+        let ours = binding(2, 9);
+        let crc = crc(&[7; BLOCK]);
+        let sums =
+            |binding: Binding, first: u64| [0, 1].map(|index| binding.sum(first + index, crc));
+        assert!(planned.matches(&fragments, &sums(ours, 3), ours));
+        for (sent, first) in [(ours, 2), (ours, 4), (binding(3, 9), 3), (binding(2, 8), 3)] {
+            assert!(!planned.matches(&fragments, &sums(sent, first), ours));
         }
     }
 

@@ -6,14 +6,16 @@
 use std::io;
 
 use causeway_sys::memory::Memory;
-use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, Sums, Trust, physical, sums_offset};
+use causeway_wire::datafile::{
+    BLOCK_BYTES, GROUP_BLOCKS, GROUP_BYTES, Sums, Trust, physical, sums_offset,
+};
 use causeway_wire::fs::{Region, WantedSums};
 
 use super::datafile::{Datafile, Wait};
 use super::disk::{put, put_memory, read_full};
 use super::fault::{Fault, Result};
 use super::pieces::{Cursor, PART_BYTES, Scratch, Sought, Window};
-use super::sums::{BLOCK, SUMS, is_sum, matches, meant, stored, sum, sum_in};
+use super::sums::{BLOCK, Place, SUMS, crc_in, stored};
 use crate::sabotage::{self, Sabotage};
 
 /// Most blocks that one part touches.
@@ -54,6 +56,10 @@ impl Blocks {
         self.first * BLOCK_BYTES
     }
 
+    fn group(self) -> u64 {
+        self.first / GROUP_BLOCKS
+    }
+
     fn end(self) -> u64 {
         self.offset() + (self.count * BLOCK) as u64
     }
@@ -71,6 +77,13 @@ impl Datafile {
         wait: Wait,
         wanted: &mut Sought,
     ) -> Result<u64> {
+        // Where holes are may have to be read from the device.
+        if wait == Wait::Allowed && wanted.which == WantedSums::None && self.is_in_hole(part)? {
+            window
+                .inside(part)
+                .for_each(|region| memory.clear(region.len));
+            return Ok(self.size()?.clamp(part.offset, part.offset + part.len));
+        }
         if let Some(end) = self.read_whole_blocks(part, memory, wait, wanted)? {
             return Ok(end);
         }
@@ -82,8 +95,12 @@ impl Datafile {
             memory.copy_in(&bytes[start..start + region.len as usize]);
         }
         if wanted.which != WantedSums::None {
+            let place = self.place(blocks);
             let whole = bytes.chunks_exact(BLOCK).take(part.len as usize / BLOCK);
-            wanted.sums.extend(whole.map(sum));
+            let sums = whole
+                .enumerate()
+                .map(|(index, block)| place.sum(index, block));
+            wanted.sums.extend(sums);
         }
         Ok(blocks.offset() + found as u64)
     }
@@ -116,14 +133,17 @@ impl Datafile {
         let count = self.read_part(&into, part.offset, wait)?;
         into.slice(count..into.len()).clear();
         // The process whose memory this is may write it; harm done there is its own.
-        let starts = (0..into.len()).step_by(BLOCK);
-        let mut blocks = starts.zip(stored(&sums));
+        let place = self.place(Blocks::of(part));
+        let mut blocks = (0..into.len() / BLOCK).zip(stored(&sums));
         if wanted.which == WantedSums::Stored {
             wanted
                 .sums
-                .extend(blocks.map(|(_, sums)| meant(sums.latest)));
+                .extend(blocks.map(|(index, sums)| place.meant(index, sums.latest)));
         } else if !sabotage::is_on(Sabotage::SkipChecksum)
-            && !blocks.all(|(start, sums)| is_sum(sum_in(&into, start), sums, trust))
+            && !blocks.all(|(index, sums)| {
+                let found = place.sum_of(index, crc_in(&into, index * BLOCK));
+                place.is_sum(index, found, sums, trust)
+            })
         {
             return Ok(None);
         }
@@ -136,7 +156,7 @@ impl Datafile {
         let (trust, must) = (self.trust(), self.must_have_sums(blocks));
         let mut sums = [0; PART_BLOCKS * SUMS];
         let found = self.load(blocks, bytes, &mut sums, wait)?;
-        if first_bad(bytes, &sums, trust, must).is_none() {
+        if first_bad(bytes, &sums, self.place(blocks), trust, must).is_none() {
             return Ok(found);
         }
         // A write may be between its sums and its data: the verdict is passed while there is none.
@@ -152,7 +172,7 @@ impl Datafile {
         let must = self.must_have_sums(blocks);
         let found = self.load(blocks, bytes, sums, Wait::Allowed)?;
         let trust = self.trust();
-        let Some(bad) = first_bad(bytes, sums, trust, must) else {
+        let Some(bad) = first_bad(bytes, sums, self.place(blocks), trust, must) else {
             return Ok(found);
         };
         if trust == Trust::Unsynced {
@@ -182,12 +202,18 @@ impl Datafile {
         Ok(found)
     }
 
-    /// How many of the blocks, from the first on, were written for certain. To be asked before their sums are read.
+    /// What the blocks' sums depend on.
+    fn place(&self, blocks: Blocks) -> Place {
+        Place::new(self.binding, blocks.first)
+    }
+
+    /// How many of the blocks, from the first on, have sums unless these are lost: all that a written group has. To be
+    /// asked before the sums are read.
     fn must_have_sums(&self, blocks: Blocks) -> usize {
-        let written = self.dense.end().saturating_sub(blocks.first);
-        usize::try_from(written)
-            .unwrap_or(usize::MAX)
-            .min(blocks.count)
+        match self.groups.has(blocks.group()) {
+            true => blocks.count,
+            false => 0,
+        }
     }
 
     fn load_sums(&self, blocks: Blocks, sums: &mut SumsBuffer, wait: Wait) -> io::Result<()> {
@@ -208,6 +234,7 @@ impl Datafile {
     ) -> Result<()> {
         let blocks = Blocks::of(part);
         let trust = self.trust();
+        self.begin_group(blocks.group())?;
         let from = memory.peek(part.len as usize);
         if let Some(from) = from.filter(|_| settled && is_whole(part) && trust == Trust::Latest) {
             memory.take(part.len as usize);
@@ -227,11 +254,10 @@ impl Datafile {
             self.fetch_edges(part, bytes)?;
         }
         let stored = &mut sums[..blocks.count * SUMS];
+        let place = self.place(blocks);
         if trust != Trust::Latest {
             // Either of both may be what the block matches: it must stay the one that counts.
-            for (sums, block) in stored.chunks_exact_mut(SUMS).zip(bytes.chunks_exact(BLOCK)) {
-                set_latest(sums, sum(block));
-            }
+            set_all_latest(stored, bytes, place, 0);
         }
         self.begin_write()?;
         if window.regions.len() > 1 {
@@ -241,9 +267,10 @@ impl Datafile {
             }
         }
         let mut start = blocks.offset();
-        for (sums, cached) in stored
+        for (number, (sums, cached)) in stored
             .chunks_mut(CACHED_BLOCKS * SUMS)
             .zip(bytes.chunks_mut(CACHED_BLOCKS * BLOCK))
+            .enumerate()
         {
             let end = start + cached.len() as u64;
             if window.regions.len() == 1 {
@@ -251,9 +278,7 @@ impl Datafile {
                 let to = (part.offset + part.len).min(end);
                 memory.copy_out(&mut cached[(from - start) as usize..(to - start) as usize]);
             }
-            for (sums, block) in sums.chunks_exact_mut(SUMS).zip(cached.chunks_exact(BLOCK)) {
-                set_latest(sums, sum(block));
-            }
+            set_all_latest(sums, cached, place, number * CACHED_BLOCKS);
             start = end;
         }
         let start = (part.offset - blocks.offset()) as usize;
@@ -278,13 +303,14 @@ impl Datafile {
         let mut sums = [0; PART_BLOCKS * SUMS];
         self.load_sums(blocks, &mut sums, Wait::Allowed)?;
         let stored = &mut sums[..blocks.count * SUMS];
+        let place = self.place(blocks);
         self.begin_write()?;
         for (index, sums) in stored.chunks_exact_mut(SUMS).enumerate() {
             if index.is_multiple_of(CACHED_BLOCKS) {
                 let start = index * BLOCK;
                 from.fetch(start, (CACHED_BLOCKS * BLOCK).min(from.len() - start));
             }
-            set_latest(sums, sum_in(from, index * BLOCK));
+            set_latest(sums, place.sum_of(index, crc_in(from, index * BLOCK)));
         }
         let written = put(&self.file, stored, sums_offset(blocks.first))
             .and_then(|()| put_memory(&self.file, from, physical(blocks.offset())));
@@ -318,8 +344,10 @@ impl Datafile {
         let settled = read_full(&self.file, bytes, physical(blocks.offset()), Wait::Allowed)
             .and_then(|found| {
                 bytes[found..].fill(0);
-                for (sums, block) in sums.chunks_exact_mut(SUMS).zip(bytes.chunks_exact(BLOCK)) {
-                    sums.copy_from_slice(&known(sum(block)).to_bytes());
+                let place = self.place(blocks);
+                let slots = sums.chunks_exact_mut(SUMS).zip(bytes.chunks_exact(BLOCK));
+                for (index, (sums, block)) in slots.enumerate() {
+                    sums.copy_from_slice(&known(place.sum(index, block)).to_bytes());
                 }
                 put(&self.file, sums, sums_offset(blocks.first))
             });
@@ -333,36 +361,43 @@ impl Datafile {
     pub(super) fn verify(&self, part: Region, scratch: &mut Scratch) -> Result<Vec<(u64, u64)>> {
         let blocks = Blocks::of(part);
         let bytes = scratch.take(blocks.count * BLOCK);
+        let place = self.place(blocks);
         let must = self.must_have_sums(blocks);
         let mut sums = [0; PART_BLOCKS * SUMS];
         self.load(blocks, bytes, &mut sums, Wait::Allowed)?;
-        if first_bad(bytes, &sums, Trust::Latest, must).is_none() {
-            self.note_sums(blocks)?;
+        if first_bad(bytes, &sums, place, Trust::Latest, must).is_none() {
+            if must == 0 && stored(&sums).any(|sums| sums != Sums::default()) {
+                // The group was written, and the list of those that were has been lost or was full.
+                let _held = self.ranges.lock(blocks.offset(), blocks.end());
+                self.begin_group(blocks.group())?;
+            }
             return Ok(Vec::new());
         }
         let _held = self.ranges.lock(blocks.offset(), blocks.end());
+        self.begin_group(blocks.group())?;
         let must = self.must_have_sums(blocks);
         self.load(blocks, bytes, &mut sums, Wait::Allowed)?;
         let trust = self.trust();
         let stored = &mut sums[..blocks.count * SUMS];
         let (mut damaged, mut changed) = (Vec::<(u64, u64)>::new(), false);
-        for ((index, block), raw) in (0..)
-            .zip(bytes.chunks_exact(BLOCK))
+        for (index, (block, raw)) in bytes
+            .chunks_exact(BLOCK)
             .zip(stored.chunks_exact_mut(SUMS))
+            .enumerate()
         {
             let Some(sums) = super::sums::stored(raw).next() else {
                 continue;
             };
-            let is_lost = sums == Sums::default() && index < must as u64;
-            if matches(block, sums, Trust::Latest) && !is_lost {
+            let is_lost = sums == Sums::default() && index < must;
+            if place.matches(index, block, sums, Trust::Latest) && !is_lost {
                 continue;
             }
-            if trust == Trust::Unsynced || (matches(block, sums, trust) && !is_lost) {
-                raw.copy_from_slice(&known(sum(block)).to_bytes());
+            if trust == Trust::Unsynced || (place.matches(index, block, sums, trust) && !is_lost) {
+                raw.copy_from_slice(&known(place.sum(index, block)).to_bytes());
                 changed = true;
                 continue;
             }
-            let offset = blocks.offset() + index * BLOCK_BYTES;
+            let offset = blocks.offset() + (index * BLOCK) as u64;
             match damaged.last_mut() {
                 Some((start, len)) if *start + *len == offset => *len += BLOCK_BYTES,
                 _ => damaged.push((offset, BLOCK_BYTES)),
@@ -373,23 +408,6 @@ impl Datafile {
             put(&self.file, stored, sums_offset(blocks.first))?;
         }
         Ok(damaged)
-    }
-
-    /// Notes which blocks from the front on have sums, as far as that is not known.
-    fn note_sums(&self, blocks: Blocks) -> io::Result<()> {
-        let known = self.dense.end();
-        if known < blocks.first || blocks.first + blocks.count as u64 <= known {
-            return Ok(());
-        }
-        let _held = self.ranges.lock(blocks.offset(), blocks.end());
-        let mut sums = [0; PART_BLOCKS * SUMS];
-        self.load_sums(blocks, &mut sums, Wait::Allowed)?;
-        let stored = stored(&sums).take(blocks.count);
-        let count = stored.take_while(|sums| sums.latest != 0).count() as u64;
-        if count > 0 {
-            self.dense.note(blocks.first, blocks.first + count);
-        }
-        Ok(())
     }
 
     /// Before the datafile is cut to `size`: the sums of the last group's blocks become those that the blocks
@@ -409,26 +427,25 @@ impl Datafile {
         for part in window.parts() {
             let blocks = Blocks::of(part);
             let mut sums = [0; PART_BLOCKS * SUMS];
-            let kept = (part.offset - blocks.offset()) as usize;
+            let (place, kept) = (self.place(blocks), (part.offset - blocks.offset()) as usize);
+            self.begin_group(blocks.group())?;
             if trust != Trust::Latest {
                 let bytes = scratch.take(blocks.count * BLOCK);
                 self.fetch_held(blocks, bytes, &mut sums)?;
-                for (sums, block) in sums.chunks_exact_mut(SUMS).zip(bytes.chunks_exact(BLOCK)) {
-                    set_latest(sums, sum(block));
-                }
+                set_all_latest(&mut sums, bytes, place, 0);
             } else {
                 self.load_sums(blocks, &mut sums, Wait::Allowed)?;
             }
             let stored = &mut sums[..blocks.count * SUMS];
-            for sums in stored.chunks_exact_mut(SUMS) {
-                set_latest(sums, 0);
+            for (index, sums) in stored.chunks_exact_mut(SUMS).enumerate() {
+                set_latest(sums, place.zeros(index));
             }
             if kept > 0 {
                 let block = scratch.take(BLOCK);
                 let mut unused = [0; PART_BLOCKS * SUMS];
                 self.fetch_held(Blocks::one(blocks.first), block, &mut unused)?;
                 block[kept..].fill(0);
-                stored[SUMS / 2..SUMS].copy_from_slice(&sum(block).to_le_bytes());
+                stored[SUMS / 2..SUMS].copy_from_slice(&place.sum(0, block).to_le_bytes());
             }
             put(&self.file, stored, sums_offset(blocks.first))?;
         }
@@ -456,13 +473,24 @@ fn set_latest(sums: &mut [u8], latest: u32) {
     last.copy_from_slice(&latest.to_le_bytes());
 }
 
+/// The same for whole blocks, the first of which has this index.
+fn set_all_latest(sums: &mut [u8], bytes: &[u8], place: Place, first: usize) {
+    let slots = sums.chunks_exact_mut(SUMS).zip(bytes.chunks_exact(BLOCK));
+    for (index, (sums, block)) in slots.enumerate() {
+        set_latest(sums, place.sum(first + index, block));
+    }
+}
+
 /// The first block that is not what its sums say, or has none though it is one of the `must` first ones.
-fn first_bad(bytes: &[u8], sums: &[u8], trust: Trust, must: usize) -> Option<usize> {
+fn first_bad(bytes: &[u8], sums: &[u8], place: Place, trust: Trust, must: usize) -> Option<usize> {
     if sabotage::is_on(Sabotage::SkipChecksum) {
         return None;
     }
-    let mut blocks = bytes.chunks_exact(BLOCK).zip(stored(sums));
-    let bad = blocks.position(|(block, sums)| !matches(block, sums, trust));
+    let blocks = bytes.chunks_exact(BLOCK).zip(stored(sums));
+    let bad = blocks
+        .enumerate()
+        .find(|(index, (block, sums))| !place.matches(*index, block, *sums, trust))
+        .map(|(index, _)| index);
     match (bad, first_without(sums, must)) {
         (Some(bad), Some(without)) => Some(bad.min(without)),
         (bad, without) => bad.or(without),

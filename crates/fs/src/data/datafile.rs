@@ -12,13 +12,15 @@ use causeway_sys::memory::Memory;
 use causeway_sys::nowait;
 use causeway_wire::codec::Wire as _;
 use causeway_wire::datafile::{
-    Algorithm, BLOCK_BYTES, Header, State, Trust, file_len, physical, size_of_file,
+    Algorithm, BLOCK_BYTES, Binding, GROUP_BYTES, Header, State, Trust, file_len, physical,
+    size_of_file,
 };
 use causeway_wire::fs::{ObjectId, Region};
 
-use super::dense::Dense;
 use super::disk::{put, put_memory, read_full, set_len, sync, sync_all};
 use super::fault::{Fault, Result};
+use super::front::binding;
+use super::groups::Groups;
 use super::pieces::{Cursor, DIRECT_LEN, SIEVE_SPAN, Window, windows};
 pub use super::pieces::{Piece, Scratch, Sought};
 use super::ranges::{Ranges, Spans};
@@ -34,6 +36,8 @@ pub struct Datafile {
     pub(super) ranges: Ranges,
     header: Mutex<Header>,
     object: ObjectId,
+    /// What the sums of its blocks depend on.
+    pub(super) binding: Binding,
     algorithm: Algorithm,
     /// The header's trust, for readers that must not wait for its lock.
     trust: AtomicU8,
@@ -47,8 +51,8 @@ pub struct Datafile {
     durable: AtomicU64,
     /// What the header says that the size is at least.
     floor: AtomicU64,
-    /// Blocks that were all written.
-    pub(super) dense: Dense,
+    /// Groups that were written, if its blocks have checksums.
+    pub(super) groups: Groups,
     /// Bytes from the front that a scrub has gone through without a pause.
     pub(super) scrubbed: AtomicU64,
 }
@@ -112,8 +116,13 @@ pub enum Wait {
 }
 
 impl Datafile {
-    /// A file whose header says `header`.
-    pub(super) fn open(file: File, common: Arc<Common>, mut header: Header) -> Self {
+    /// A file whose header says `header`, and whose written groups are these.
+    pub(super) fn open(
+        file: File,
+        common: Arc<Common>,
+        mut header: Header,
+        written: Vec<(u64, u64)>,
+    ) -> Self {
         let mut dirty = false;
         let mut floor = 0;
         match header.state {
@@ -126,12 +135,12 @@ impl Datafile {
         }
         // A truncation may have ended before it came to the header.
         let size = file.metadata().map_or(0, |file| size_of_file(file.len()));
-        header.dense = header.dense.min(size.div_ceil(BLOCK_BYTES));
         Self {
             file,
             common,
             ranges: Ranges::default(),
             object: header.object,
+            binding: binding(&header),
             algorithm: header.algorithm,
             trust: AtomicU8::new(header.trust as u8),
             header: Mutex::new(header),
@@ -140,7 +149,7 @@ impl Datafile {
             durable: AtomicU64::new(0),
             syncing: Mutex::default(),
             floor: AtomicU64::new(floor),
-            dense: Dense::new(header.dense),
+            groups: Groups::new(written, size.div_ceil(GROUP_BYTES)),
             scrubbed: AtomicU64::new(0),
         }
     }
@@ -233,13 +242,6 @@ impl Datafile {
                     }
                     false => self.write_plain(window, part, &mut memory, scratch)?,
                 }
-            }
-        }
-        if self.has_sums() {
-            for region in piece.regions.iter().filter(|region| region.len > 0) {
-                let end = region.offset + region.len;
-                let (first, end) = (region.offset / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
-                self.dense.note(first, end);
             }
         }
         Ok(())
@@ -438,17 +440,12 @@ impl Datafile {
         if size < now {
             set_len(&self.file, file_len(size))?;
         }
-        let blocks = size.div_ceil(BLOCK_BYTES);
-        self.dense.cut(blocks);
+        self.cut_groups(size.div_ceil(GROUP_BYTES))?;
         self.floor.fetch_min(size, Ordering::Relaxed);
         self.scrubbed.fetch_min(size, Ordering::Relaxed);
         // The version comes last: after a crash in between, the truncation is repeated.
         let mut header = self.lock_header();
-        let next = Header {
-            version,
-            dense: header.dense.min(blocks),
-            ..*header
-        };
+        let next = Header { version, ..*header };
         self.put_header(&next)?;
         *header = next;
         drop(header);
@@ -508,7 +505,6 @@ impl Datafile {
             let next = Header {
                 state: State::Clean,
                 size,
-                dense: self.dense.end(),
                 ..*header
             };
             self.put_header(&next)?;

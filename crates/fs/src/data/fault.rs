@@ -2,6 +2,8 @@
 
 use std::io;
 
+use causeway_wire::datafile::FORMAT;
+
 /// What is wrong. Offsets and lengths are datafile bytes.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
@@ -40,6 +42,21 @@ pub enum Fault {
         found: String,
         /// What it should say.
         wanted: String,
+    },
+    /// Something else has put another file in its place, or removed it, while the server had it open.
+    #[error(
+        "the datafile was replaced or removed by something else while the server had it open: what was written to the old \
+         one is lost; `causeway fs fsck --repair`, a scrub or a restart of the server takes the one that is there now"
+    )]
+    Replaced,
+    /// An earlier version of Causeway has written it.
+    #[error(
+        "the datafile has format {found}, of an earlier version of Causeway, and this one reads format {FORMAT} only: \
+         copy the file with that version"
+    )]
+    Earlier {
+        /// The format that it has.
+        found: u32,
     },
     /// The header cannot be understood.
     #[error("the datafile's header is damaged: {0}")]

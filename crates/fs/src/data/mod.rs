@@ -3,20 +3,23 @@
 //! One file per object, made when it is first written, with checksums inside (`docs/formats/datafile.md`
 //! draws it). Read [`store`] first (finding, making, seeding, cutting, removing, listing), then
 //! [`datafile`] (header, positioned I/O) over [`pieces`] (lists of regions and of memory), `blocks`
-//! (access with checksums, over `sums` and the locks of `ranges`) and `disk` (the calls themselves). [`fault`] says
+//! (access with checksums, over `sums` and the locks of `ranges` and `groups`, which tells holes from losses) and `disk` (the calls themselves). [`fault`] says
 //! what can be wrong, [`scrub`] looks for it, [`aside`] keeps what must not be deleted; [`place`] has names and
 //! directories, and [`pool`] threads for what would block the server's loop.
 
 pub mod aside;
 mod blocks;
 pub mod datafile;
-mod dense;
 mod disk;
 pub mod fault;
+mod front;
+mod groups;
+mod holes;
 pub mod pieces;
 pub mod place;
 pub mod pool;
 mod ranges;
+mod replaced;
 pub mod scrub;
 pub mod store;
 pub(crate) mod sums;

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
-use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, Trust, sums_offset};
+use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES, Trust};
 use causeway_wire::fs::{ObjectId, Region};
 
 use super::datafile::{Datafile, Scratch};
@@ -143,7 +143,14 @@ impl Store {
         step: &mut Step,
     ) -> Result<Option<u64>> {
         if from == 0 {
-            self.look_again(object)?;
+            match self.look_again(object) {
+                // Reported herewith; what is there now is verified like anything else.
+                Err(fault @ Fault::Replaced) => {
+                    self.accept(object);
+                    step.findings.push(Finding { object, fault });
+                }
+                other => other?,
+            }
         }
         // Removed meanwhile, or empty.
         let Some(datafile) = self.find(object)? else {
@@ -160,7 +167,7 @@ impl Store {
                 return Ok(Some(offset));
             }
             // What was written is looked at also where the file has a hole now.
-            let may_be_hole = offset / BLOCK_BYTES >= datafile.dense.end();
+            let may_be_hole = !datafile.groups.has(offset / GROUP_BYTES);
             if may_be_hole && offset.is_multiple_of(GROUP_BYTES) {
                 let next = datafile.next_data(offset, size)?;
                 if next > offset {
@@ -195,22 +202,6 @@ impl Store {
 }
 
 impl Datafile {
-    /// The first group from `offset` on, where a group begins, that is not a hole together with its sums.
-    fn next_data(&self, offset: u64, size: u64) -> io::Result<u64> {
-        let start = sums_offset(offset / BLOCK_BYTES);
-        match rustix::fs::seek(&self.file, rustix::fs::SeekFrom::Data(start)) {
-            Ok(data) => {
-                let group = GROUP_BYTES + BLOCK_BYTES;
-                let groups = data.saturating_sub(BLOCK_BYTES) / group;
-                Ok((groups * GROUP_BYTES).clamp(offset, size))
-            }
-            Err(rustix::io::Errno::NXIO) => Ok(size),
-            // Where holes cannot be asked for, everything is read.
-            Err(rustix::io::Errno::INVAL) => Ok(offset),
-            Err(error) => Err(error.into()),
-        }
-    }
-
     fn note_scrubbed(&self, part: Region) {
         // A scrub that begins in the middle has not seen what lies before.
         if part.offset == 0 {

@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use causeway_sys::memory::Memory;
-use causeway_wire::codec::Wire as _;
-use causeway_wire::datafile::{Algorithm, HEADER_BYTES, Header, State, Trust, size_of_file};
+use causeway_wire::datafile::{Algorithm, Header, State, Trust, size_of_file};
 use causeway_wire::fs::{Generation, Incarnation, ObjectId, Region};
 use rustix::fs::RenameFlags;
 
 use super::aside::{self, Aside};
 use super::datafile::{Datafile, Piece, Scratch, Wait};
-use super::disk::{put, read_full};
 use super::fault::{Fault, Result};
+use super::front::{self, Front};
 use super::pieces::Abandoned;
 use super::place::{self, Directory};
+use super::replaced::Replaced;
 use crate::failed_syncs::FailureCount;
 use crate::sabotage::{self, Sabotage};
 
@@ -128,7 +128,6 @@ impl Common {
             trust: Trust::Latest,
             boot: self.boot(),
             run: self.run,
-            dense: 0,
         }
     }
 }
@@ -142,6 +141,7 @@ pub struct Store {
     common: Arc<Common>,
     open: Mutex<OpenFiles>,
     directories: Mutex<HashMap<Directory, Changes>>,
+    replaced: Replaced,
     /// Held while directories are made durable, so that everybody waits for the same sync.
     directory_sync: Mutex<()>,
     temporaries: AtomicU64,
@@ -202,6 +202,7 @@ impl Store {
             common: Arc::new(common),
             open: Mutex::default(),
             directories: Mutex::default(),
+            replaced: Replaced::default(),
             directory_sync: Mutex::default(),
             temporaries: AtomicU64::new(0),
         })
@@ -245,10 +246,11 @@ impl Store {
             return Ok(Some(datafile));
         }
         match self.open_file(object, false) {
-            Ok(file) => match read_header(&file)? {
-                Some(header) => {
-                    let header = self.owned(object, header)?;
-                    Ok(Some(open.insert(file, &self.common, header)))
+            Ok(file) => match Front::read(&file)? {
+                Some(front) => {
+                    let header = self.owned(object, front.header)?;
+                    let written = front.written(&self.common)?;
+                    Ok(Some(open.insert(file, &self.common, header, written)))
                 }
                 None => Ok(None),
             },
@@ -278,15 +280,18 @@ impl Store {
         }?;
         self.note_entry(object);
         // Somebody else may have made it meanwhile; one without a header was left by a kill.
-        let (header, new) = match read_header(&file)? {
-            Some(header) => (self.owned(object, header)?, false),
+        let (header, written, new) = match Front::read(&file)? {
+            Some(front) => {
+                let header = self.owned(object, front.header)?;
+                (header, front.written(&self.common)?, false)
+            }
             None => {
                 let header = self.common.new_header(object);
-                put(&file, &header.to_bytes(), 0)?;
-                (header, true)
+                front::put_new(&file, &header)?;
+                (header, Vec::new(), true)
             }
         };
-        let datafile = open.insert(file, &self.common, header);
+        let datafile = open.insert(file, &self.common, header, written);
         drop(open);
         if new {
             self.common.note_dirty(object);
@@ -296,10 +301,10 @@ impl Store {
 
     /// Looks once more at the file of a datafile that is open: something else than this server may have put another
     /// one in its place, removed it, or written over it. One that is another file now is opened anew when it is next
-    /// used; what was written to the old one is lost.
+    /// used; what was written to the old one is lost, which is remembered.
     pub(super) fn look_again(&self, object: ObjectId) -> Result<()> {
         let Some(datafile) = self.peek(object) else {
-            return Ok(());
+            return self.replaced.check(object);
         };
         let open = datafile.file.metadata()?;
         let is_named = match std::fs::metadata(place::path(&self.root, object)) {
@@ -313,15 +318,18 @@ impl Store {
                 return Ok(());
             }
             self.forget(object);
-            return Err(Fault::Foreign {
-                found: "another file, or none, under its name".to_owned(),
-                wanted: format!("that of object {}, which the server has open", object.0),
-            });
+            return Err(self.replaced.note(object));
         }
-        match read_header(&datafile.file)? {
-            Some(header) => self.owned(object, header).map(drop),
-            None => Err(Fault::Header("it is empty".to_owned())),
+        match Front::read(&datafile.file)? {
+            Some(front) => self.owned(object, front.header).map(drop)?,
+            None => return Err(Fault::Header("it is empty".to_owned())),
         }
+        self.replaced.check(object)
+    }
+
+    /// Takes an object's datafile for the right one from now on, though something else may have put it there.
+    pub fn accept(&self, object: ObjectId) {
+        self.replaced.accept(object);
     }
 
     fn open_file(&self, object: ObjectId, make: bool) -> io::Result<File> {
@@ -383,8 +391,8 @@ impl Store {
             .mode(FILE_MODE)
             .open(path)?;
         let header = self.common.new_header(object);
-        put(&file, &header.to_bytes(), 0)?;
-        let datafile = Datafile::open(file, Arc::clone(&self.common), header);
+        front::put_new(&file, &header)?;
+        let datafile = Datafile::open(file, Arc::clone(&self.common), header, Vec::new());
         datafile.write(&whole(content.to_vec()), &mut Scratch::default(), 0)?;
         // It has no name yet: the mark is as durable as the content before anybody can find it.
         datafile.note_durable(datafile.writes());
@@ -435,13 +443,16 @@ impl Store {
     /// one that is damaged or another one's is moved aside for it if nothing is to be kept.
     pub fn truncate(&self, object: ObjectId, size: u64, version: u64, at_least: u64) -> Result<()> {
         let datafile = match self.find_or_make(object, at_least) {
-            Err(Fault::Foreign { .. } | Fault::Header(_)) if size == 0 => {
+            Err(Fault::Foreign { .. } | Fault::Header(_) | Fault::Earlier { .. }) if size == 0 => {
                 self.move_aside(object)?;
                 self.find_or_make(object, 0)?
             }
             other => other?,
         };
         datafile.truncate(size, version, at_least)?;
+        if size == 0 {
+            self.accept(object);
+        }
         match self.common.synced {
             true => Ok(self.sync_entry(object)?),
             false => Ok(()),
@@ -477,6 +488,7 @@ impl Store {
 
     fn delete(&self, object: ObjectId) -> io::Result<()> {
         self.forget(object);
+        self.accept(object);
         match std::fs::remove_file(place::path(&self.root, object)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -522,6 +534,7 @@ impl Store {
 
     fn move_aside(&self, object: ObjectId) -> io::Result<()> {
         self.forget(object);
+        self.accept(object);
         aside::move_aside(&place::path(&self.root, object), &self.aside, object)
     }
 
@@ -695,11 +708,17 @@ impl OpenFiles {
         Some(Arc::clone(datafile))
     }
 
-    fn insert(&mut self, file: File, common: &Arc<Common>, header: Header) -> Arc<Datafile> {
+    fn insert(
+        &mut self,
+        file: File,
+        common: &Arc<Common>,
+        header: Header,
+        written: Vec<(u64, u64)>,
+    ) -> Arc<Datafile> {
         if self.files.len() >= MAX_OPEN {
             self.evict();
         }
-        let datafile = Arc::new(Datafile::open(file, Arc::clone(common), header));
+        let datafile = Arc::new(Datafile::open(file, Arc::clone(common), header, written));
         self.files
             .insert(header.object, (Arc::clone(&datafile), self.clock));
         datafile
@@ -730,17 +749,6 @@ fn whole(content: Vec<u8>) -> Piece {
         memory: vec![Memory::from_vec(content)],
         settled: true,
         abandoned: Abandoned::default(),
-    }
-}
-
-/// A file's header; `None` if nothing was ever written to it.
-fn read_header(file: &File) -> Result<Option<Header>> {
-    let mut bytes = [0; HEADER_BYTES];
-    match read_full(file, &mut bytes, 0, Wait::Allowed)? {
-        0 => Ok(None),
-        count => Header::from_bytes(&bytes[..count])
-            .map(Some)
-            .map_err(|malformed| Fault::Header(malformed.to_string())),
     }
 }
 

@@ -3,16 +3,21 @@
 use std::sync::OnceLock;
 
 use causeway_sys::memory::Memory;
-use causeway_wire::datafile::{BLOCK_BYTES, SUMS_BYTES, Sums, Trust};
+use causeway_wire::datafile::{BLOCK_BYTES, Binding, SUMS_BYTES, Sums, Trust};
 
 /// Bytes of a block, in memory.
 pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 /// Bytes of a block's sums, in memory.
 pub(super) const SUMS: usize = SUMS_BYTES as usize;
 
-/// The sum of a whole block, never 0.
-pub(crate) fn sum(block: &[u8]) -> u32 {
-    crc_fast::crc32_iscsi(block).max(1)
+/// The CRC-32C of a whole block.
+pub(crate) fn crc(block: &[u8]) -> u32 {
+    crc_fast::crc32_iscsi(block)
+}
+
+/// The CRC-32C of the block at `start` in memory that others may write meanwhile.
+pub(crate) fn crc_in(memory: &Memory, start: usize) -> u32 {
+    memory.crc32c(start, BLOCK)
 }
 
 /// The sums in stored bytes, block by block.
@@ -24,32 +29,55 @@ pub(super) fn stored(bytes: &[u8]) -> impl Iterator<Item = Sums> {
     })
 }
 
-/// The sum of the block at `start` in memory that others may write meanwhile.
-pub(crate) fn sum_in(memory: &Memory, start: usize) -> u32 {
-    memory.crc32c(start, BLOCK).max(1)
+/// The place of consecutive blocks, on which their sums depend. Blocks are named by their index from the first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    binding: Binding,
+    first: u64,
 }
 
-/// Whether a block is what one of its sums says.
-pub(super) fn matches(block: &[u8], sums: Sums, trust: Trust) -> bool {
-    is_sum(sum(block), sums, trust)
-}
+impl Place {
+    pub(super) fn new(binding: Binding, first: u64) -> Self {
+        Self { binding, first }
+    }
 
-/// Whether a block's sum is one of those that it may have. A block that was never written consists of zeros.
-pub(super) fn is_sum(found: u32, sums: Sums, trust: Trust) -> bool {
-    let is = |stored: u32| found == meant(stored);
-    is(sums.latest) || (trust != Trust::Latest && is(sums.previous))
-}
+    /// The sum of a block with this CRC.
+    pub(super) fn sum_of(self, index: usize, crc: u32) -> u32 {
+        self.binding.sum(self.first.wrapping_add(index as u64), crc)
+    }
 
-/// The sum that a stored one stands for.
-pub(super) fn meant(stored: u32) -> u32 {
-    match stored {
-        0 => zero_sum(),
-        sum => sum,
+    /// The sum of a block.
+    pub(super) fn sum(self, index: usize, block: &[u8]) -> u32 {
+        self.sum_of(index, crc(block))
+    }
+
+    /// The sum of a block of zeros.
+    pub(super) fn zeros(self, index: usize) -> u32 {
+        self.sum_of(index, zero_crc())
+    }
+
+    /// The sum that a stored one stands for.
+    pub(super) fn meant(self, index: usize, stored: u32) -> u32 {
+        match stored {
+            0 => self.zeros(index),
+            sum => sum,
+        }
+    }
+
+    /// Whether a block is what one of its sums says.
+    pub(super) fn matches(self, index: usize, block: &[u8], sums: Sums, trust: Trust) -> bool {
+        self.is_sum(index, self.sum(index, block), sums, trust)
+    }
+
+    /// Whether a block's sum is one of those that it may have. A block that was never written consists of zeros.
+    pub(super) fn is_sum(self, index: usize, found: u32, sums: Sums, trust: Trust) -> bool {
+        let is = |stored: u32| found == self.meant(index, stored);
+        is(sums.latest) || (trust != Trust::Latest && is(sums.previous))
     }
 }
 
-/// The sum of a block of zeros.
-fn zero_sum() -> u32 {
-    static SUM: OnceLock<u32> = OnceLock::new();
-    *SUM.get_or_init(|| sum(&[0; BLOCK]))
+/// The CRC of a block of zeros.
+fn zero_crc() -> u32 {
+    static CRC: OnceLock<u32> = OnceLock::new();
+    *CRC.get_or_init(|| crc(&[0; BLOCK]))
 }

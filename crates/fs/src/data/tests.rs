@@ -1,6 +1,7 @@
 //! The store against plain byte vectors, and its promises one by one.
 
 mod damage;
+mod holes;
 mod interruptions;
 
 use std::sync::mpsc::channel;

@@ -7,6 +7,8 @@
 //! record's key) leads from batch to batch. Entries come before objects, so that an object whose entry has been
 //! removed is then found without a name.
 
+use std::collections::HashSet;
+
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{
     Answer, Body, Caller, CheckCursor, DistributionHint, Errno, Kind, MAX_NAME_BYTES, ObjectId,
@@ -72,7 +74,7 @@ pub(super) fn look(
     let mut batch = Batch::default();
     for place in places {
         batch.record();
-        for finding in inspect(view, &place.key, &mut batch.work)? {
+        for finding in inspect(view, &place.key, &mut batch.effort)? {
             batch.find(finding.text);
         }
         if batch.is_full() {
@@ -96,8 +98,9 @@ pub(super) fn run(
     let mut batch = Batch::default();
     for place in places {
         batch.record();
-        for finding in inspect(&*change.state, &place.key, &mut batch.work)? {
+        for finding in inspect(&*change.state, &place.key, &mut batch.effort)? {
             batch.mended += u64::from(mend(change, finding.fix)?);
+            batch.effort.reach_root.clear();
             batch.find(finding.text);
         }
         if batch.is_full() {
@@ -114,8 +117,17 @@ struct Batch {
     findings: Vec<String>,
     finding_bytes: usize,
     mended: u64,
+    effort: Effort,
+}
+
+/// What a batch has cost, and has learned on the way.
+#[derive(Default)]
+struct Effort {
     /// Look-ups beside the records' own.
     work: usize,
+    /// Directories from which the way up leads to the root, in the state that the batch sees: a deep tree is not walked up
+    /// for each of its directories.
+    reach_root: HashSet<ObjectId>,
 }
 
 impl Batch {
@@ -129,7 +141,7 @@ impl Batch {
     }
 
     fn is_full(&self) -> bool {
-        self.finding_bytes > BATCH_FINDING_BYTES || self.work > BATCH_WORK
+        self.finding_bytes > BATCH_FINDING_BYTES || self.effort.work > BATCH_WORK
     }
 
     fn answer(self, next: Option<CheckCursor>) -> Answer {
@@ -183,7 +195,7 @@ fn next_places(
 }
 
 /// What is wrong with one record.
-fn inspect(view: &dyn View, key: &[u8], work: &mut usize) -> Outcome<Vec<Finding>> {
+fn inspect(view: &dyn View, key: &[u8], effort: &mut Effort) -> Outcome<Vec<Finding>> {
     let Ok(parsed) = Key::parse(key) else {
         return Ok(vec![Finding {
             text: format!("a record has the meaningless key {key:02x?}"),
@@ -193,7 +205,7 @@ fn inspect(view: &dyn View, key: &[u8], work: &mut usize) -> Outcome<Vec<Finding
     match parsed {
         Key::Entry(directory, name) => inspect_entry(view, directory, name),
         Key::Link(object, directory, name) => inspect_link(view, object, directory, name),
-        Key::Object(object) => inspect_object(view, object, work),
+        Key::Object(object) => inspect_object(view, object, effort),
         Key::Content(object) => {
             let wanted = matches!(
                 find(view, object)?,
@@ -355,7 +367,7 @@ fn inspect_link(
         .collect())
 }
 
-fn inspect_object(view: &dyn View, object: ObjectId, work: &mut usize) -> Outcome<Vec<Finding>> {
+fn inspect_object(view: &dyn View, object: ObjectId, effort: &mut Effort) -> Outcome<Vec<Finding>> {
     let one = |text, fix| Ok(vec![Finding { text, fix }]);
     let record = match find(view, object)? {
         Sought::Missing => return Ok(Vec::new()),
@@ -384,7 +396,7 @@ fn inspect_object(view: &dyn View, object: ObjectId, work: &mut usize) -> Outcom
         }
     }
     match &record.body {
-        Body::Directory(_) => inspect_directory(view, object, &record, work),
+        Body::Directory(_) => inspect_directory(view, object, &record, effort),
         body => {
             let mut findings = inspect_links(view, object, &record)?;
             let stuffed = matches!(body, Body::Stuffed { .. });
@@ -428,9 +440,9 @@ fn inspect_directory(
     view: &dyn View,
     object: ObjectId,
     record: &ObjectRecord,
-    work: &mut usize,
+    effort: &mut Effort,
 ) -> Outcome<Vec<Finding>> {
-    if is_on_loop(view, object, record, work)? {
+    if is_on_loop(view, object, record, effort)? {
         return Ok(vec![Finding {
             text: format!("directory {} lies within itself, out of reach", object.0),
             fix: Fix::Attach(object),
@@ -439,7 +451,7 @@ fn inspect_directory(
     let prefix = entry_key(object, b"");
     let (mut entries, mut links) = (0, 2);
     for pair in view.range(&prefix, &prefix_end(&prefix)) {
-        *work += 1;
+        effort.work += 1;
         entries += 1;
         let entry = EntryRecord::from_bytes(&pair?.1);
         links += u32::from(entry.is_ok_and(|entry| entry.kind == Kind::Directory));
@@ -459,17 +471,20 @@ fn is_on_loop(
     view: &dyn View,
     object: ObjectId,
     record: &ObjectRecord,
-    work: &mut usize,
+    effort: &mut Effort,
 ) -> Outcome<bool> {
     let mut above = record.parent;
+    let mut passed = vec![object];
     for _ in 0..MAX_STEPS {
-        if above == ObjectId::ROOT {
+        if above == ObjectId::ROOT || effort.reach_root.contains(&above) {
+            effort.reach_root.extend(passed);
             return Ok(false);
         }
         if above == object {
             return Ok(true);
         }
-        *work += 1;
+        effort.work += 1;
+        passed.push(above);
         match find(view, above)? {
             Sought::Found(record) => above = record.parent,
             _ => return Ok(false),

@@ -206,9 +206,7 @@ impl Change<'_> {
         if generation.is_none() {
             return fail(Errno::EINVAL, "a directory's generation is never 0");
         }
-        if record.generation == generation {
-            return Ok(Answer::Done);
-        }
+        // Also a directory that was met before is met again: it may have lost the note of it.
         let record = ServerRecord {
             accepted: generation,
             ..record.clone()

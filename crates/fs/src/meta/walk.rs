@@ -1,5 +1,7 @@
 //! From paths to objects: `.` and `..`, symbolic links, trailing slashes, permission to search.
 
+use std::borrow::Cow;
+
 use causeway_wire::fs::{Body, Errno, Kind, MAX_NAME_BYTES, MAX_PATH_BYTES, ObjectId, Place};
 use causeway_wire::store::{EntryRecord, ObjectRecord};
 
@@ -115,8 +117,11 @@ impl Query<'_> {
                 last: Last::Empty,
             });
         }
-        let mut rest = skip_slashes(path).to_vec();
+        // Links on the way make it another one.
+        let mut whole = Cow::Borrowed(path);
+        let mut begin = 0;
         loop {
+            let rest = skip_slashes(whole.get(begin..).unwrap_or_default());
             let end = rest.iter().position(|byte| *byte == b'/');
             let (component, tail) = rest.split_at(end.unwrap_or(rest.len()));
             let next = skip_slashes(tail);
@@ -152,18 +157,18 @@ impl Query<'_> {
                     None => return missing(name),
                 },
             };
-            rest = match &found.record.body {
+            match &found.record.body {
                 Body::Link(target) => {
                     budget.spend()?;
                     at = self.start(at.object, target)?;
-                    skip_slashes(&[target, b"/".as_slice(), next].concat()).to_vec()
+                    whole = Cow::Owned([target, b"/".as_slice(), next].concat());
+                    begin = 0;
                 }
                 _ => {
-                    let next = next.to_vec();
+                    begin = whole.len() - next.len();
                     at = found;
-                    next
                 }
-            };
+            }
         }
     }
 

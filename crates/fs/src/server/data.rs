@@ -72,6 +72,16 @@ impl Loop {
                     done(store.flush(object, at_least), "syncing", object)
                 })
             }
+            Operation::FindData {
+                object,
+                at_least,
+                offset,
+            } => self.store_task(from, tag, false, move |store, _| {
+                let first = store.find_data(object, offset, at_least);
+                first
+                    .map(|first| Answer::Data { first })
+                    .map_err(|fault| storage_failure("finding data of", object, &fault))
+            }),
             Operation::StorageStatus => {
                 let (written, read, busy) = (self.written, self.read, self.busy() as u32);
                 self.store_task(from, tag, true, move |store, _| {
@@ -153,7 +163,11 @@ pub(super) fn storage_failure(doing: &str, object: ObjectId, fault: &Fault) -> F
             None => Errno::EIO,
         },
         Fault::Absent { .. } | Fault::Short { .. } => Errno::MISSING,
-        Fault::Damaged { .. } | Fault::Foreign { .. } | Fault::Header(_) => Errno::EIO,
+        Fault::Damaged { .. }
+        | Fault::Foreign { .. }
+        | Fault::Header(_)
+        | Fault::Earlier { .. }
+        | Fault::Replaced => Errno::EIO,
         Fault::Exists => Errno::EEXIST,
         Fault::Abandoned => Errno::ECONNRESET,
     };
@@ -204,6 +218,10 @@ fn operate(
                 Ok((deleted, moved)) => Ok(Answer::OrphansRemoved { deleted, moved }),
                 Err(error) => Err(storage_failure("removing", first, &error.into())),
             }
+        }
+        Operation::AcceptData { objects } => {
+            objects.iter().for_each(|object| store.accept(*object));
+            Ok(Answer::Done)
         }
         Operation::Scrub { from, bytes } => scrub(store, from, bytes, scratch),
         _ => Err(failure(Errno::ENOSYS, "no operation on datafiles")),

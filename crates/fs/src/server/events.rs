@@ -563,9 +563,11 @@ impl Loop {
             | Operation::Seed { .. }
             | Operation::TruncateData { .. }
             | Operation::Flush { .. }
+            | Operation::FindData { .. }
             | Operation::Remove { .. }
             | Operation::ListData { .. }
             | Operation::CheckData { .. }
+            | Operation::AcceptData { .. }
             | Operation::RemoveOrphans { .. }
             | Operation::Scrub { .. }
             | Operation::StorageStatus => self.data_request(from, request),

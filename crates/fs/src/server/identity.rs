@@ -49,11 +49,12 @@ fn refusal(own: &ServerIdentity, target: Target) -> Failure {
         && target.generation == here.generation
         && here.incarnation.is_none()
     {
+        // Only one that has met it sends such a request. Its sender asks anew what this server is.
         let message = format!(
-            "server {} was not met by the metadata server yet; is that running?",
+            "server {} does not know any more to which metadata it belongs",
             own.name
         );
-        return failure(Errno::RETRY, message);
+        return failure(Errno::WRONG_TARGET, message);
     }
     let none = target.generation == Generation::NONE;
     let wanted = match none {
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_not_met_asks_for_patience() {
+    fn a_server_that_has_forgotten_its_metadata_makes_clients_ask_anew() {
         let own = ServerIdentity {
             index: None,
             incarnation: Incarnation::NONE,
@@ -225,6 +226,6 @@ mod tests {
             ..own.target()
         };
         let failure = check(&own, &request(target, Operation::StorageStatus)).unwrap_err();
-        assert_eq!(failure.errno, Errno::RETRY);
+        assert_eq!(failure.errno, Errno::WRONG_TARGET);
     }
 }

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use causeway_bmi::{Bmi, Config, InfoOption, Waker};
-use causeway_wire::fs::MAX_MESSAGE_BYTES;
+use causeway_wire::fs::{MAX_MESSAGE_BYTES, ObjectId};
 
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Owner, Settings, Store};
@@ -116,8 +116,13 @@ impl Server {
                     checksums: configuration.checksums,
                     boot: crate::boot::identity(),
                 };
-                let store = Store::open(&home.data(), settings)
-                    .map_err(|error| fail(format!("the datafiles cannot be opened: {error}")))?;
+                let unusable =
+                    |error: std::io::Error| format!("the datafiles cannot be opened: {error}");
+                let store =
+                    Store::open(&home.data(), settings).map_err(|error| fail(unusable(error)))?;
+                if home.enrolled().is_none() && !entry.metadata {
+                    warn_if_used(&store, name).map_err(|error| fail(unusable(error)))?;
+                }
                 Some(Arc::new(store))
             }
             false => None,
@@ -179,6 +184,18 @@ impl Server {
             message,
         })
     }
+}
+
+/// Says so if a directory that no metadata have enrolled has datafiles all the same.
+fn warn_if_used(store: &Store, name: &str) -> std::io::Result<()> {
+    let (datafiles, _) = store.list(ObjectId(0), 1)?;
+    if !datafiles.is_empty() {
+        tracing::warn!(
+            "server {name}: its directory holds datafiles, but its file `enrolled` is missing: clients do not use it \
+             until that is restored, or the directory is taken as it is with `causeway fs servers accept {name}`"
+        );
+    }
+    Ok(())
 }
 
 /// What the configuration says of a server.

@@ -294,6 +294,55 @@ fn a_replaced_io_server_is_refused_until_it_is_accepted() {
     assert_eq!(error.errno, Errno::EIO, "{error}");
 }
 
+#[test]
+fn a_metadata_server_ends_at_once_though_an_io_server_is_down() {
+    // Fast once is enough: the machine may be busy. The calls that must be cut short take 3 s.
+    let fast = (0..3).any(|_| {
+        let mut rig = Rig::start();
+        let mut client = rig.client();
+        store(&mut client, b"/file", 1);
+        rig.stop("io1");
+        client.unlink(&b"/file"[..]).unwrap();
+        // By then the removal of its datafiles is tried.
+        std::thread::sleep(Duration::from_millis(300));
+        let begun = Instant::now();
+        rig.stop("meta");
+        begun.elapsed() < Duration::from_millis(1500)
+    });
+    assert!(fast);
+}
+
+#[test]
+fn an_io_server_that_has_lost_its_enrollment_is_refused_until_it_is_accepted() {
+    let mut rig = Rig::start();
+    let mut client = rig.client();
+    let bytes = store(&mut client, b"/file", 1);
+    rig.stop("io1");
+    let enrolled = rig.home("io1").join("enrolled");
+    std::fs::remove_file(&enrolled).unwrap();
+    rig.serve("io1").unwrap();
+    // One that was connected before, and a new one: both at once, not after the time-out.
+    let begun = Instant::now();
+    for mut client in [client, rig.client()] {
+        let error = fetch(&mut client, b"/file").unwrap_err();
+        assert_eq!(error.errno, Errno::WRONG_TARGET, "{error}");
+        let words = ["io1", "`enrolled` is missing", "servers accept io1"];
+        says(&error.to_string(), &words);
+    }
+    assert!(begun.elapsed() < rig.configuration.timeout);
+    let mut operator = rig.client();
+    let layout = operator.layout().unwrap();
+    let generation = layout.named("io1").unwrap().generation;
+    operator.accept_server("io1", generation).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let (index, _) = rig.configuration.server("io1").unwrap();
+    while operator.ping(index).unwrap().identity.index.is_none() {
+        assert!(Instant::now() < deadline, "it was not met again");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(fetch(&mut rig.client(), b"/file").unwrap(), bytes);
+}
+
 /// Waits until the metadata server has met the server that answers at a name's address.
 fn await_generation(client: &mut Client, name: &str) {
     let until = Instant::now() + Duration::from_secs(60);

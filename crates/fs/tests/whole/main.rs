@@ -5,6 +5,7 @@ mod boots;
 mod cluster;
 mod faults;
 mod growing;
+mod holes;
 mod identity;
 mod integrity;
 mod kills;

@@ -160,6 +160,14 @@ fn operations() -> Vec<Operation> {
         Operation::CheckData {
             datafiles: vec![(object, 5)],
         },
+        Operation::FindData {
+            object,
+            at_least: 5,
+            offset: 6,
+        },
+        Operation::AcceptData {
+            objects: vec![object],
+        },
         Operation::RemoveOrphans {
             objects: vec![object],
             numbers: 50,
@@ -287,7 +295,6 @@ pub(super) fn datafile_headers() -> Vec<Vec<u8>> {
         trust: Trust::Latest,
         boot: 10,
         run: 11,
-        dense: 12,
     };
     let dirty = Header {
         state: State::Dirty,
@@ -296,6 +303,21 @@ pub(super) fn datafile_headers() -> Vec<Vec<u8>> {
         ..header
     };
     vec![header.to_bytes(), dirty.to_bytes()]
+}
+
+pub(super) fn written_groups() -> Vec<Vec<u8>> {
+    use causeway_wire::datafile::{Binding, NEAR_GROUPS, WrittenGroups};
+    let written = |spans| WrittenGroups {
+        binding: Binding::new(7, Generation(8), ObjectId(42)),
+        spans,
+    };
+    let mixed = vec![
+        (0, 3),
+        (9, 10),
+        (NEAR_GROUPS - 2, NEAR_GROUPS + 5),
+        (1 << 40, 1 << 41),
+    ];
+    vec![written(Vec::new()).to_bytes(), written(mixed).to_bytes()]
 }
 
 fn bodies() -> Vec<Body> {
@@ -396,6 +418,9 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         Answer::OrphansRemoved {
             deleted: 1,
             moved: 2,
+        },
+        Answer::Data {
+            first: Some(Region { offset: 5, len: 6 }),
         },
         Answer::Scrubbed {
             next: None,

@@ -15,7 +15,7 @@ use crate::codec::{Malformed, Reader, Wire, Writer, within};
 pub(in crate::fs) mod fields;
 
 /// First byte of every request and reply. Another number is another protocol.
-pub const PROTOCOL_VERSION: u8 = 4;
+pub const PROTOCOL_VERSION: u8 = 5;
 /// Longest sentence in a [`Failure`], in bytes; a longer one is cut.
 pub const MAX_FAILURE_BYTES: usize = 1024;
 /// Longest finding of a check, in bytes; a longer one is cut.
@@ -102,9 +102,11 @@ variants!(Operation, "operation", {
     70 => ListData { after: wire, limit: u32 },
     71 => StorageStatus,
     72 => Enroll { index: u16, incarnation: wire, replace: bool },
+    73 => FindData { object: wire, at_least: u64, offset: u64 },
     80 => CheckData { datafiles: list(16) },
     81 => RemoveOrphans { objects: list(8), numbers: u64 },
     82 => Scrub { from: option, bytes: u64 },
+    83 => AcceptData { objects: list(8) },
 
     // 128 was a greeting without a layout.
     129 => Hello { layout_from: u16, timeout_s: u32 },
@@ -158,6 +160,7 @@ variants!(Answer, "answer", {
         datafiles: u64,
         faults: list(MIN_FAULT_BYTES),
     },
+    25 => Data { first: option },
 });
 
 variants!(Regions, "regions", {

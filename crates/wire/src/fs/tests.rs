@@ -68,7 +68,7 @@ fn golden_requests() {
     };
     golden(
         &request,
-        "04 0201000000000000
+        "05 0201000000000000
          10000000000000000000000000000000 2000000000000000 3000000000000000
          ff000000000000000000000000000000 0300 0400000000000000
          e8030000 64000000 01000000 05000000 47",
@@ -339,7 +339,7 @@ fn golden_nodes() {
         };
         golden(
             &reply,
-            &format!("04 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
+            &format!("05 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
         );
     }
 }
@@ -361,7 +361,7 @@ fn golden_answers() {
             message: "no".into(),
         }),
     };
-    golden(&failure, "04 01 0200 02000000 6e6f");
+    golden(&failure, "05 01 0200 02000000 6e6f");
     let entry = |attributes| Entry {
         name: b"n".to_vec(),
         object: ObjectId(9),
@@ -483,6 +483,13 @@ fn golden_answers() {
              01000000 0900000000000000 0100000000000000 0200000000000000 01000000 78"
                 .into(),
         ),
+        (Answer::Data { first: None }, "19 00".into()),
+        (
+            Answer::Data {
+                first: Some(Region { offset: 1, len: 2 }),
+            },
+            "19 01 0100000000000000 0200000000000000".into(),
+        ),
     ];
     for (answer, expected) in cases {
         golden(&answer, &expected);
@@ -497,7 +504,7 @@ fn refuses_what_is_out_of_bounds() {
             "{result:?}"
         );
     };
-    for code in [0, 26, 63, 73, 83, 127, 128, 130, 255] {
+    for code in [0, 26, 63, 74, 84, 127, 128, 130, 255] {
         unknown(Operation::from_bytes(&[code]));
     }
     let path = Place {

@@ -333,10 +333,14 @@ impl Worker {
     fn list(&mut self, directory: &str) -> Outcome<u64> {
         let node = self.client.stat(directory.as_bytes(), true)?;
         let mut count = 0;
-        crate::fs::tree::each_entry(&mut self.client, node.object, |_, entry| {
-            count += u64::from(entry.attributes.is_some());
-            Ok(())
-        })?;
+        crate::fs::tree::each_entry(
+            &mut self.client,
+            (node.object, directory.as_bytes()),
+            |_, entry| {
+                count += u64::from(entry.attributes.is_some());
+                Ok(())
+            },
+        )?;
         Ok(count)
     }
 

@@ -1,14 +1,16 @@
 //! `causeway fs chmod`.
 
-use causeway_wire::fs::{Attributes, Kind, ObjectId, SetAttributes};
+use causeway_fs::client::Client;
+use causeway_wire::fs::{Attributes, Kind, ObjectId, Place, SetAttributes};
 use clap::Args;
 use serde_json::json;
 
 use super::parse_octal;
 use crate::failure::Outcome;
 use crate::fs::engine::conclude;
-use crate::fs::session::{RemotePath, Session, Target, remote_name};
-use crate::fs::tree::{about, is_directory, walk};
+use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_name};
+use crate::fs::source::with_current;
+use crate::fs::tree::{is_directory, walk};
 use crate::output::report_item;
 
 /// Change permission bits
@@ -124,6 +126,16 @@ impl Change {
     }
 }
 
+/// A mode to set.
+struct Wanted {
+    object: ObjectId,
+    mode: u16,
+    /// The name that has led to the object.
+    place: Place,
+    follow: bool,
+    path: Vec<u8>,
+}
+
 /// Runs the verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
@@ -131,20 +143,30 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let (mut changed, mut failures) = (0_u64, 0_u64);
     for given in &arguments.paths {
         let path = given.trimmed();
-        let mut wanted: Vec<(ObjectId, Vec<u8>, u16)> = Vec::new();
+        let mut wanted: Vec<Wanted> = Vec::new();
         let found = (|| -> Outcome {
             let node = client.stat(&given.0, true)?;
             if !arguments.recursive || !is_directory(&node) {
-                let mode = arguments.change.apply(&node.attributes);
-                wanted.push((node.object, path.clone(), mode));
+                wanted.push(Wanted {
+                    object: node.object,
+                    mode: arguments.change.apply(&node.attributes),
+                    place: Place::from(&given.0),
+                    follow: true,
+                    path: path.clone(),
+                });
                 return Ok(());
             }
             walk(&mut client, &path, &node, &mut |_, met| {
                 // A directory comes last, so that it cannot lock us out of its entries.
                 let entered = met.attributes.kind == Kind::Directory && !met.leaving;
                 if !entered && met.attributes.kind != Kind::SymbolicLink {
-                    let mode = arguments.change.apply(&met.attributes);
-                    wanted.push((met.object, met.path.to_vec(), mode));
+                    wanted.push(Wanted {
+                        object: met.object,
+                        mode: arguments.change.apply(&met.attributes),
+                        place: met.place(),
+                        follow: false,
+                        path: met.path.to_vec(),
+                    });
                 }
                 Ok(())
             })
@@ -153,15 +175,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             report_item(&failure);
             failures += 1;
         }
-        for (object, path, mode) in wanted {
-            let set = SetAttributes {
-                mode: Some(mode),
-                ..SetAttributes::default()
-            };
-            match client.set_attributes(object, set) {
-                Ok(_) => changed += 1,
-                Err(error) => {
-                    report_item(&about(&path, error));
+        for wanted in wanted {
+            match wanted.set(&mut client, &arguments.change) {
+                Ok(set) => changed += u64::from(set),
+                Err(failure) => {
+                    report_item(&failure);
                     failures += 1;
                 }
             }
@@ -171,6 +189,31 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         .output
         .object(&json!({ "changed": changed, "failures": failures }));
     conclude(failures)
+}
+
+impl Wanted {
+    /// Sets it; `false` if it was met on a walk and has been removed since.
+    fn set(&self, client: &mut Client, change: &Change) -> Outcome<bool> {
+        let mut known = Some((self.object, self.mode));
+        with_current(&self.path, || {
+            let (object, mode) = match known.take() {
+                Some(known) => known,
+                // What has the name now has a mode of its own.
+                None => {
+                    let node = match client.stat(self.place.clone(), self.follow) {
+                        Err(error) if is_missing(&error) && !self.follow => return Ok(false),
+                        node => node?,
+                    };
+                    (node.object, change.apply(&node.attributes))
+                }
+            };
+            let set = SetAttributes {
+                mode: Some(mode),
+                ..SetAttributes::default()
+            };
+            client.set_attributes(object, set).map(|_| true)
+        })
+    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions};
 use causeway_wire::fs::{SetAttributes, Timestamp};
 use clap::Args;
@@ -10,7 +11,7 @@ use serde_json::json;
 use crate::failure::Outcome;
 use crate::fs::engine::conclude;
 use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_name};
-use crate::fs::tree::about;
+use crate::fs::source::with_current;
 use crate::output::report_item;
 
 /// Make empty files, or set the times of those that exist
@@ -46,7 +47,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     };
     let mut failures = 0;
     for path in &arguments.paths {
-        if let Err(failure) = touch(&mut client, &path.0, arguments.no_create, time) {
+        let path = &path.0;
+        let touched = with_current(path, || touch(&mut client, path, arguments.no_create, time));
+        if let Err(failure) = touched {
             report_item(&failure);
             failures += 1;
         }
@@ -58,7 +61,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude(failures)
 }
 
-fn touch(client: &mut Client, path: &[u8], no_create: bool, time: Timestamp) -> Outcome {
+fn touch(client: &mut Client, path: &[u8], no_create: bool, time: Timestamp) -> Result<(), Error> {
     let object = match client.stat(path, true) {
         Ok(node) => node.object,
         Err(error) if is_missing(&error) && no_create => return Ok(()),
@@ -69,17 +72,14 @@ fn touch(client: &mut Client, path: &[u8], no_create: bool, time: Timestamp) -> 
             };
             client.create(path, &options)?.node.object
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     };
     let set = SetAttributes {
         accessed: Some(time),
         modified: Some(time),
         ..SetAttributes::default()
     };
-    match client.set_attributes(object, set) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(about(path, error)),
-    }
+    client.set_attributes(object, set).map(drop)
 }
 
 fn now() -> Timestamp {

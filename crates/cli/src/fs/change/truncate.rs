@@ -1,5 +1,6 @@
 //! `causeway fs truncate`.
 
+use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions};
 use causeway_fs::distribution::MAX_FILE_BYTES;
 use clap::Args;
@@ -8,6 +9,7 @@ use serde_json::json;
 use crate::failure::{Failure, Outcome};
 use crate::fs::engine::conclude;
 use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_name};
+use crate::fs::source::with_current;
 use crate::output::report_item;
 use crate::units::parse_bytes;
 
@@ -42,7 +44,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut client = session.client()?;
     let mut failures = 0;
     for path in &arguments.paths {
-        if let Err(failure) = truncate(&mut client, &path.0, &arguments) {
+        let path = &path.0;
+        let truncated = with_current(path, || truncate(&mut client, path, &arguments));
+        if let Err(failure) = truncated {
             report_item(&failure);
             failures += 1;
         }
@@ -54,7 +58,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude(failures)
 }
 
-fn truncate(client: &mut Client, path: &[u8], arguments: &Arguments) -> Outcome {
+fn truncate(client: &mut Client, path: &[u8], arguments: &Arguments) -> Result<(), Error> {
     let mut file = match client.open(path) {
         Ok(file) => file,
         Err(error) if is_missing(&error) && !arguments.no_create => {
@@ -64,8 +68,7 @@ fn truncate(client: &mut Client, path: &[u8], arguments: &Arguments) -> Outcome 
             };
             client.create(path, &options)?
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(error),
     };
-    client.truncate(&mut file, arguments.size)?;
-    Ok(())
+    client.truncate(&mut file, arguments.size)
 }

@@ -1,6 +1,8 @@
 //! Stored bytes that change by themselves, and files that are gone, short or another one's.
 
-use causeway_wire::datafile::{BLOCK_BYTES, HEADER_BYTES, physical, sums_offset};
+use causeway_wire::datafile::{
+    BLOCK_BYTES, HEADER_BYTES, MAX_FAR_SPANS, NEAR_GROUPS, WRITTEN_OFFSET, physical, sums_offset,
+};
 
 use rustix::fs::FallocateFlags;
 
@@ -28,6 +30,7 @@ fn a_flipped_bit_is_never_read_as_data() {
     let path = path(&directory, 3);
     let hole = 100 * BLOCK_BYTES;
     let offsets = (0..HEADER_BYTES as u64)
+        .chain([0, 1, 700].map(|byte| WRITTEN_OFFSET + byte))
         .chain([sums_offset(0), sums_offset(0) + 4, sums_offset(1) + 7])
         .chain([sums_offset(100), sums_offset(100) + 5])
         .chain([
@@ -42,7 +45,7 @@ fn a_flipped_bit_is_never_read_as_data() {
         flip(&path, offset, number as u8);
         let store = open(directory.path(), SETTINGS);
         match store.find(ObjectId(3)) {
-            Err(Fault::Header(_)) if offset < HEADER_BYTES as u64 => noticed += 1,
+            Err(Fault::Header(_)) if offset < BLOCK_BYTES => noticed += 1,
             Err(fault) => panic!("{offset}: {fault}"),
             Ok(datafile) => {
                 let datafile = datafile.unwrap();
@@ -61,7 +64,7 @@ fn a_flipped_bit_is_never_read_as_data() {
         flip(&path, offset, number as u8);
     }
     // All but the one in a previous sum.
-    assert_eq!(noticed, HEADER_BYTES as u32 + 17);
+    assert_eq!(noticed, HEADER_BYTES as u32 + 20);
     let store = open(directory.path(), SETTINGS);
     assert!(whole(&store.find(ObjectId(3)).unwrap().unwrap()) == model);
 }
@@ -99,6 +102,99 @@ fn damaged_blocks_fail_alone_and_heal_when_they_are_written_whole() {
     assert_eq!(whole(&datafile), bytes);
 }
 
+pub(super) fn punch(path: &std::path::Path, start: u64, len: u64) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    rustix::fs::fallocate(&file, punch, start, len).unwrap();
+}
+
+/// Wherever the holes of a file are, also within a group of blocks, and however its server ended.
+#[test]
+fn a_loss_between_holes_is_not_a_hole() {
+    let groups = [1, 2, 9, NEAR_GROUPS + 5, NEAR_GROUPS + 70];
+    // Blocks 64 to 127 of each group are written, the sums of which are a sector.
+    let at = |group: u64| group * GROUP_BYTES + 64 * BLOCK_BYTES;
+    let len = 64 * BLOCK_BYTES as usize;
+    for killed in [false, true] {
+        let (directory, store) = store(SETTINGS);
+        for group in groups {
+            write(&make(&store, 3), at(group), &noise(group, len)).unwrap();
+        }
+        if !killed {
+            store.sync_all().unwrap();
+        }
+        drop(store);
+        let path = path(&directory, 3);
+        // Of one group all is lost, of one the data with the sector of sums, of one the page of sums alone.
+        punch(&path, sums_offset(512), GROUP_BYTES + BLOCK_BYTES);
+        for group in [2, NEAR_GROUPS + 5] {
+            punch(&path, physical(at(group)), len as u64);
+            let file = std::fs::File::options().write(true).open(&path).unwrap();
+            let sums = sums_offset(at(group) / BLOCK_BYTES);
+            std::os::unix::fs::FileExt::write_all_at(&file, &[0; 512], sums).unwrap();
+        }
+        punch(&path, sums_offset(512 * 9), BLOCK_BYTES);
+        let store = open(directory.path(), SETTINGS);
+        let datafile = store.find(ObjectId(3)).unwrap().unwrap();
+        for group in groups {
+            for block in (0..128).step_by(9) {
+                let offset = group * GROUP_BYTES + block * BLOCK_BYTES;
+                let found = read(&datafile, offset, BLOCK_BYTES as usize, 0);
+                let is_lost = match group {
+                    1 | 9 => true,
+                    last if last == NEAR_GROUPS + 70 => false,
+                    _ => block >= 64,
+                };
+                let wanted = match block {
+                    0..64 => vec![0; BLOCK_BYTES as usize],
+                    _ => noise(group, len)[(offset - at(group)) as usize..][..4096].to_vec(),
+                };
+                match found {
+                    Ok(bytes) => assert!(!is_lost && bytes == wanted, "{group}: {block}"),
+                    Err(Fault::Damaged { .. }) => assert!(is_lost, "{group}: {block}"),
+                    Err(fault) => panic!("{fault}"),
+                }
+            }
+        }
+        // Groups that were never written, between and behind.
+        for group in [0, 3, 8, NEAR_GROUPS - 1, NEAR_GROUPS + 6, NEAR_GROUPS + 69] {
+            let hole = read(&datafile, group * GROUP_BYTES, 100_000, 0).unwrap();
+            assert!(hole.iter().all(|byte| *byte == 0), "{group}");
+        }
+    }
+}
+
+/// Of very many islands far behind the front some are not protected; a scrub finds what it can of them again.
+#[test]
+fn very_many_islands_are_read_right() {
+    let (directory, store) = store(SETTINGS);
+    let at = |island: u64| (NEAR_GROUPS + 2 * island) * GROUP_BYTES + 5000;
+    let count = MAX_FAR_SPANS as u64 + 10;
+    for island in 0..count {
+        write(&make(&store, 3), at(island), &noise(island, 5000)).unwrap();
+    }
+    store.sync_all().unwrap();
+    drop(store);
+    let store = open(directory.path(), SETTINGS);
+    let datafile = store.find(ObjectId(3)).unwrap().unwrap();
+    for island in 0..count {
+        assert_eq!(
+            read(&datafile, at(island), 5000, 0).unwrap(),
+            noise(island, 5000)
+        );
+        write(&datafile, at(island) + 4000, &noise(9, 2000)).unwrap();
+    }
+    let front = super::super::scrub::Position {
+        object: ObjectId(0),
+        offset: 0,
+    };
+    let step = store
+        .scrub(front, 1 << 40, &mut Scratch::default())
+        .unwrap();
+    assert!(step.findings.is_empty() && step.next.is_none());
+    assert!(step.bytes < 2 * count * GROUP_BYTES);
+}
+
 /// A range may be lost together with the page of sums that stands beside it.
 #[test]
 fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
@@ -116,7 +212,7 @@ fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
         ] {
             write(&datafile, span.start as u64, &bytes[span]).unwrap();
         }
-        // Behind a hole that a writer has left, nothing tells.
+        // Behind a hole that a writer has left.
         write(&make(&store, 4), GROUP_BYTES, &bytes[..group]).unwrap();
         drop(datafile);
         if restarted {
@@ -124,12 +220,9 @@ fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
         }
         let start = sums_offset(512);
         let len = physical(2 * GROUP_BYTES - 1) + 1 - start;
-        let file = std::fs::File::options()
-            .write(true)
-            .open(path(&directory, 3))
-            .unwrap();
-        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(&file, punch, start, len).unwrap();
+        for object in [3, 4] {
+            punch(&path(&directory, object), start, len);
+        }
         if restarted {
             drop(store);
             store = open(directory.path(), SETTINGS);
@@ -160,13 +253,18 @@ fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
             .findings
             .iter()
             .map(|finding| match finding.fault {
-                Fault::Damaged { len, .. } if finding.object == ObjectId(3) => len,
+                Fault::Damaged { len, .. } => len,
                 _ => panic!("{:?}", finding),
             })
             .sum();
-        assert_eq!(found, GROUP_BYTES);
-        let hole = read(&store.find(ObjectId(4)).unwrap().unwrap(), 0, 100_000, 0);
+        assert_eq!(found, 2 * GROUP_BYTES);
+        let sparse = store.find(ObjectId(4)).unwrap().unwrap();
+        let hole = read(&sparse, 0, 100_000, 0);
         assert!(hole.unwrap().iter().all(|byte| *byte == 0));
+        assert!(matches!(
+            read(&sparse, GROUP_BYTES, group, 0),
+            Err(Fault::Damaged { .. })
+        ));
         // Cut in front of the loss and grown again, there is a hole.
         store.truncate(ObjectId(3), 1000, 1, 0).unwrap();
         let datafile = store.find(ObjectId(3)).unwrap().unwrap();
@@ -174,6 +272,90 @@ fn a_range_that_is_lost_with_its_sums_is_not_a_hole() {
         let hole = read(&datafile, 4096, 2 * group - 4096, 0).unwrap();
         assert!(hole.iter().all(|byte| *byte == 0));
     }
+}
+
+/// Blocks with their sums are right only where they were written.
+#[test]
+fn content_of_another_place_is_damage() {
+    use std::os::unix::fs::FileExt as _;
+    let (directory, store) = store(SETTINGS);
+    let size = GROUP_BYTES as usize + 50_000;
+    for object in [3, 4] {
+        write(&make(&store, object), 0, &noise(object, size)).unwrap();
+    }
+    let other_owner = Settings {
+        owner: Owner {
+            generation: Generation(99),
+            ..OWNER
+        },
+        ..SETTINGS
+    };
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = open(elsewhere.path(), other_owner);
+    write(&make(&other, 3), 0, &noise(5, size)).unwrap();
+    let file = |path: std::path::PathBuf| {
+        let mut options = std::fs::File::options();
+        options.read(true).write(true).open(path).unwrap()
+    };
+    let ours = file(path(&directory, 3));
+    let content = |of: &std::fs::File, offset: u64, len: u64| {
+        let mut bytes = vec![0; len as usize];
+        of.read_exact_at(&mut bytes, offset).unwrap();
+        bytes
+    };
+    let rest = physical(size as u64 - 1) + 1 - BLOCK_BYTES;
+    let own = content(&ours, BLOCK_BYTES, rest);
+    let datafile = store.find(ObjectId(3)).unwrap().unwrap();
+    let is_damaged = |offset: u64| {
+        matches!(
+            read(&datafile, offset, BLOCK_BYTES as usize, 0),
+            Err(Fault::Damaged { offset: at, .. }) if at == offset
+        )
+    };
+    // All that another datafile holds, behind the header: of another object, and of the same one on another server.
+    for from in [path(&directory, 4), path(&elsewhere, 3)] {
+        let bytes = content(&file(from), BLOCK_BYTES, rest);
+        ours.write_all_at(&bytes, BLOCK_BYTES).unwrap();
+        for block in (0..size as u64).step_by(BLOCK_BYTES as usize) {
+            assert!(is_damaged(block), "byte {block}");
+        }
+        ours.write_all_at(&own, BLOCK_BYTES).unwrap();
+    }
+    // Blocks of the same datafile.
+    for (from, to) in [(0, 1), (1, 0), (5, 512), (512, 511)] {
+        for (offset, len) in [
+            (sums_offset as fn(u64) -> u64, 8),
+            (|block| physical(block * BLOCK_BYTES), BLOCK_BYTES),
+        ] {
+            let bytes = content(&ours, offset(from), len);
+            ours.write_all_at(&bytes, offset(to)).unwrap();
+        }
+        assert!(is_damaged(to * BLOCK_BYTES), "block {from} as {to}");
+        ours.write_all_at(&own, BLOCK_BYTES).unwrap();
+    }
+    assert_eq!(whole(&datafile), noise(3, size));
+}
+
+#[test]
+fn datafiles_of_earlier_versions_are_refused_with_a_sentence() {
+    let (directory, store) = store(SETTINGS);
+    let path = path(&directory, 3);
+    store.seed(ObjectId(3), b"content").unwrap();
+    drop(store);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[8] = 1;
+    std::fs::write(&path, bytes).unwrap();
+    let store = open(directory.path(), SETTINGS);
+    let fault = store.find(ObjectId(3)).unwrap_err();
+    assert!(fault.is_loss());
+    let text = fault.to_string();
+    assert!(
+        text.contains("has format 1") && text.contains("reads format 2"),
+        "{text}"
+    );
+    // It is no orphan that may be deleted, and makes place for new content.
+    store.truncate(ObjectId(3), 0, 1, 0).unwrap();
+    assert_eq!(store.aside().unwrap().files, 1);
 }
 
 /// What happens to files behind an open server's back is noticed by checks and flushes.
@@ -188,13 +370,48 @@ fn a_file_that_is_replaced_while_it_is_open_is_noticed() {
     std::fs::copy(&path, &copy).unwrap();
     let object = ObjectId(3);
     let is_foreign = |result| matches!(result, Err(Fault::Foreign { .. }));
-    // A copy that is renamed over it, as a restore does.
+    let is_replaced = |result| matches!(result, Err(Fault::Replaced));
+    let scrub = || {
+        let front = super::super::scrub::Position {
+            object: ObjectId(0),
+            offset: 0,
+        };
+        let step = store.scrub(front, 1 << 30, &mut Scratch::default());
+        step.unwrap().findings
+    };
+    // A copy that is renamed over it, as a restore does: the new one is used from now on, and said to be one.
     std::fs::rename(&copy, &path).unwrap();
-    assert!(is_foreign(store.flush(object, 20_000)));
-    // From now on the new one is used.
+    for _ in 0..3 {
+        assert!(is_replaced(store.flush(object, 20_000)));
+        assert!(is_replaced(store.check(object, 20_000)));
+        assert_eq!(whole(&make(&store, 3)), noise(3, 20_000));
+    }
+    let findings = scrub();
+    assert!(
+        matches!(&findings[..], [finding] if finding.object == object && matches!(finding.fault, Fault::Replaced))
+    );
+    assert!(scrub().is_empty());
     store.check(object, 20_000).unwrap();
+    store.flush(object, 20_000).unwrap();
+    // What settles it besides: an operator's word, and giving the content up.
+    for settle in [
+        (|store| store.accept(ObjectId(3))) as fn(&Store),
+        |store| store.truncate(ObjectId(3), 0, 1, 0).unwrap(),
+        |store| store.remove(ObjectId(3)).unwrap(),
+    ] {
+        write(&make(&store, 3), 0, &noise(3, 20_000)).unwrap();
+        std::fs::copy(&path, &copy).unwrap();
+        std::fs::rename(&copy, &path).unwrap();
+        assert!(is_replaced(store.check(object, 0)));
+        assert!(is_replaced(store.check(object, 0)));
+        settle(&store);
+        store.check(object, 0).unwrap();
+    }
+    write(&make(&store, 3), 0, &noise(3, 20_000)).unwrap();
     std::fs::remove_file(&path).unwrap();
-    assert!(is_foreign(store.check(object, 20_000)));
+    assert!(is_replaced(store.check(object, 20_000)));
+    assert!(is_replaced(store.check(object, 20_000)));
+    store.accept(object);
     assert!(matches!(
         store.check(object, 20_000),
         Err(Fault::Absent { .. })

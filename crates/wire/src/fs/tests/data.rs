@@ -91,6 +91,14 @@ fn golden_operations_on_data() {
         ),
         (Operation::StorageStatus, "47".into()),
         (
+            Operation::FindData {
+                object,
+                at_least: 1,
+                offset: 2,
+            },
+            "49 0900000000000000 0100000000000000 0200000000000000".into(),
+        ),
+        (
             Operation::CheckData {
                 datafiles: vec![(object, 3)],
             },
@@ -109,6 +117,12 @@ fn golden_operations_on_data() {
                 bytes: 4,
             },
             "52 01 0900000000000000 0300000000000000 0400000000000000".into(),
+        ),
+        (
+            Operation::AcceptData {
+                objects: vec![object],
+            },
+            "53 01000000 0900000000000000".into(),
         ),
     ];
     for (operation, expected) in cases {

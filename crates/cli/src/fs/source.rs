@@ -1,0 +1,178 @@
+//! Files that are read while other clients may replace them.
+//!
+//! `put`, `cp` and `mv` replace a file by giving its name to another object; the object that had the name is
+//! removed. A reader that has looked the name up just before finds nothing then, or loses the object in the
+//! middle of reading: it begins anew with what the name leads to now, and never joins parts of two objects.
+
+use causeway_fs::Error;
+use causeway_fs::client::{Client, File};
+use causeway_wire::fs::{Errno, Kind, Node, ObjectId, Place};
+
+use crate::failure::{Failure, Outcome};
+use crate::fs::engine::Worker;
+use crate::fs::session::is_missing;
+use crate::fs::tree::{Met, about};
+use crate::output::printable;
+
+/// How often a name is looked up whose object has been removed each time before it was read.
+pub(crate) const MAX_LOOKUPS: usize = 32;
+
+/// A file to read: an object, and the name that has led to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    /// What the name led to when it was looked up; not looked up yet if absent.
+    object: Option<ObjectId>,
+    place: Place,
+    follow: bool,
+    /// The whole path, for people.
+    path: Vec<u8>,
+}
+
+/// Whether an error says that an object has been removed: its name may lead to another one.
+pub(crate) fn is_gone(error: &Error) -> bool {
+    error.errno == Errno::ESTALE
+}
+
+/// An error of reading the file that has this path.
+pub(crate) fn reading(path: &[u8], error: Error) -> Failure {
+    let gone = is_gone(&error);
+    Failure {
+        gone,
+        ..about(path, error)
+    }
+}
+
+/// A name has been looked up [`MAX_LOOKUPS`] times.
+pub(crate) fn kept_changing(path: &[u8]) -> Failure {
+    Failure::new(
+        format!("using {}", printable(path)),
+        format!("it was replaced {MAX_LOOKUPS} times, each time before that was done"),
+    )
+    .hint("try again when other clients replace it less often")
+}
+
+/// Calls `attempt`, which looks the path up and does something with what it leads to, as long as that has been removed
+/// in between: at most [`MAX_LOOKUPS`] times.
+pub(crate) fn with_current<T>(
+    path: &[u8],
+    mut attempt: impl FnMut() -> Result<T, Error>,
+) -> Outcome<T> {
+    for _ in 0..MAX_LOOKUPS {
+        match attempt() {
+            Err(error) if is_gone(&error) => {}
+            done => return done.map_err(|error| about(path, error)),
+        }
+    }
+    Err(kept_changing(path))
+}
+
+impl Source {
+    /// What a path given by the user leads to; links are followed.
+    pub(crate) fn path(path: &[u8]) -> Self {
+        Self {
+            object: None,
+            place: Place::from(path),
+            follow: true,
+            path: path.to_vec(),
+        }
+    }
+
+    /// The same, after it has led to this node.
+    pub(crate) fn named(path: &[u8], node: &Node) -> Self {
+        Self {
+            object: Some(node.object),
+            ..Self::path(path)
+        }
+    }
+
+    /// What a walk has met.
+    pub(crate) fn met(met: &Met<'_>) -> Self {
+        Self {
+            object: Some(met.object),
+            place: met.place(),
+            follow: false,
+            path: met.path.to_vec(),
+        }
+    }
+
+    /// Opens it, to be read once.
+    pub(crate) fn open(&self, client: &mut Client) -> Outcome<File> {
+        if let Some(object) = self.object {
+            match client.open_object(object) {
+                Err(error) if is_gone(&error) => {}
+                opened => return opened.map_err(|error| about(&self.path, error)),
+            }
+        }
+        self.open_current(client)
+    }
+
+    /// Opens what the name leads to now.
+    fn open_current(&self, client: &mut Client) -> Outcome<File> {
+        let file = client
+            .open_name(self.place.clone(), self.follow)
+            .map_err(|error| match is_missing(&error) || is_gone(&error) {
+                true if self.object.is_some() => self.vanished(),
+                _ => about(&self.path, error),
+            })?;
+        let is_link = file.node.attributes.kind == Kind::SymbolicLink;
+        match is_link || (self.object.is_some() && file.node.attributes.kind != Kind::File) {
+            false => Ok(file),
+            true => Err(Failure::new(
+                format!("reading {}", printable(&self.path)),
+                "it was a file, and has been replaced by something else",
+            )
+            .hint("copy again when nothing else changes the tree")),
+        }
+    }
+
+    fn vanished(&self) -> Failure {
+        Failure::new(
+            format!("reading {}", printable(&self.path)),
+            "it has been removed meanwhile",
+        )
+    }
+
+    /// Reads it with `read`, which gets the open file; once more from the beginning, with what the name leads to
+    /// then, each time the object has been removed before the reading was over.
+    pub(crate) fn read<T>(
+        &self,
+        worker: &mut Worker,
+        mut read: impl FnMut(&mut Worker, File) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let mut file = self.open(&mut worker.client)?;
+        for _ in 0..MAX_LOOKUPS {
+            match read(worker, file) {
+                Err(failure) if failure.gone => file = self.open_current(&mut worker.client)?,
+                done => return done,
+            }
+        }
+        Err(kept_changing(&self.path))
+    }
+
+    /// The whole path.
+    pub(crate) fn shown(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// The target of what was met as a symbolic link.
+    pub(crate) fn link(&self, client: &mut Client) -> Outcome<Node> {
+        let by_number = self.object.map(|object| client.stat_object(object));
+        let node = match by_number {
+            Some(Ok(node)) => node,
+            Some(Err(error)) if !is_gone(&error) => return Err(about(&self.path, error)),
+            _ => match client.stat(self.place.clone(), false) {
+                Ok(node) => node,
+                Err(error) if is_missing(&error) || is_gone(&error) => return Err(self.vanished()),
+                Err(error) => return Err(about(&self.path, error)),
+            },
+        };
+        match node.attributes.kind {
+            Kind::SymbolicLink => Ok(node),
+            _ => Err(Failure::new(
+                format!("reading the link {}", printable(&self.path)),
+                "it has been replaced by something else meanwhile",
+            )
+            .hint("copy again when nothing else changes the tree")),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Where the data of files lie between holes, as I/O servers tell it.
+
+use causeway_wire::fs::{Answer, Body, Distribution, Errno, Operation, Region};
+
+use super::io::{FORM_CHANGES, restless};
+use super::rpc::{Call, Trouble, object_name, unfit};
+use super::transfer::Way;
+use super::{Client, File};
+use crate::Error;
+use crate::distribution::Layout;
+
+impl Client {
+    /// The first bytes of a file from `offset` on that may be anything else than zeros, in front of the file's end as
+    /// `file` has it. `None` if there is only a hole. Data are told in units of some MiB, so that the region may begin
+    /// and end in a hole, and what follows it may be data as well.
+    pub fn next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, Error> {
+        self.try_next_data(file, offset)
+            .map_err(|trouble| trouble.during("find data", &object_name(file.node.object)))
+    }
+
+    fn try_next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, Trouble> {
+        self.check_access(file, Way::Read)?;
+        for _ in 0..FORM_CHANGES {
+            let size = file.node.attributes.size;
+            if offset >= size {
+                return Ok(None);
+            }
+            match &file.node.body {
+                Body::Striped {
+                    truncating: Some(_),
+                    ..
+                } => self.finish_truncation(file)?,
+                Body::Striped { distribution, .. } => {
+                    let distribution = distribution.clone();
+                    if let Some(found) = self.find_striped(file, &distribution, (offset, size))? {
+                        return Ok(first_of(found, size));
+                    }
+                }
+                Body::Stuffed { .. } => {
+                    return Ok(Some(Region {
+                        offset,
+                        len: size - offset,
+                    }));
+                }
+                Body::Directory(_) => return Err(Trouble::local(Errno::EISDIR, "")),
+                Body::Link(_) => return Err(Trouble::local(Errno::EINVAL, "a symbolic link")),
+            }
+        }
+        Err(restless())
+    }
+
+    /// For each datafile that has some, from where to where in the file its first data at or behind the offset reach.
+    /// `None` if the file was cut meanwhile, which `file` then says.
+    fn find_striped(
+        &mut self,
+        file: &mut File,
+        distribution: &Distribution,
+        (offset, size): (u64, u64),
+    ) -> Result<Option<Vec<(u64, u64)>>, Trouble> {
+        let layout = Layout::new(distribution)
+            .ok_or_else(|| Trouble::local(Errno::CORRUPT, "the file has no servers"))?;
+        let lengths = match &file.node.body {
+            Body::Striped { lengths, .. } => lengths.clone(),
+            _ => Vec::new(),
+        };
+        let object = file.node.object;
+        let (mut asked, mut calls) = (Vec::new(), Vec::new());
+        for position in 0..layout.servers() {
+            let offset = layout.datafile_size(position, offset);
+            if offset >= layout.datafile_size(position, size) {
+                continue;
+            }
+            asked.push((position, offset));
+            let operation = Operation::FindData {
+                object,
+                at_least: lengths.get(position).copied().unwrap_or(0),
+                offset,
+            };
+            calls.push(Call::query(
+                self.io_server(distribution, position)?,
+                operation,
+            ));
+        }
+        let results = self.rpc.call_all(calls);
+        let Some(answers) = self.unless_missing(file, results)? else {
+            return Ok(None);
+        };
+        let mut found = Vec::new();
+        for ((position, asked), answer) in asked.into_iter().zip(answers) {
+            let first = match &answer {
+                Answer::Data { first: None } => continue,
+                Answer::Data { first: Some(first) } if first.offset >= asked && first.len > 0 => {
+                    first
+                }
+                other => return Err(unfit(other)),
+            };
+            let last = first.offset.saturating_add(first.len - 1);
+            let start = layout.file_offset(position, first.offset).max(offset);
+            found.push((start, layout.file_offset(position, last).saturating_add(1)));
+        }
+        Ok(Some(found))
+    }
+}
+
+/// The first of these spans, together with those that overlap or follow it, as far as the file goes.
+fn first_of(mut spans: Vec<(u64, u64)>, size: u64) -> Option<Region> {
+    spans.sort_unstable();
+    let (start, mut end) = *spans.first()?;
+    for (from, to) in spans {
+        if from <= end {
+            end = end.max(to);
+        }
+    }
+    let len = end.min(size).saturating_sub(start);
+    (len > 0).then_some(Region { offset: start, len })
+}

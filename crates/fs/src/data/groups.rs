@@ -1,0 +1,220 @@
+//! Which groups of blocks were written: a block of one of these without a sum is lost, in any other it is a hole.
+//!
+//! Before the first block of a group is written, all blocks of the group get the sum of what they are, zeros, and then
+//! the group is noted in the header's page. So a page of sums that is lost with its data is not taken for a hole.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use causeway_wire::codec::Wire as _;
+use causeway_wire::datafile::{
+    GROUP_BLOCKS, MAX_FAR_SPANS, NEAR_GROUPS, Sums, WRITTEN_OFFSET, WrittenGroups, sums_offset,
+};
+
+use super::datafile::{Datafile, Wait};
+use super::disk::{put, read_full};
+use super::fault::Result;
+use super::sums::{BLOCK, Place, SUMS};
+
+/// The written groups of one datafile.
+#[derive(Debug)]
+pub(super) struct Groups {
+    /// Groups from the front on that were all written, for readers.
+    front: AtomicU64,
+    /// Spans of written groups, ascending and apart.
+    spans: Mutex<Vec<(u64, u64)>>,
+    /// Held while a group is begun, and while the header's page gets the spans.
+    beginning: Mutex<()>,
+}
+
+impl Groups {
+    /// Those of these spans, as far as a datafile of so many groups has them.
+    pub(super) fn new(spans: Vec<(u64, u64)>, count: u64) -> Self {
+        let groups = Self {
+            front: AtomicU64::new(u64::MAX),
+            spans: Mutex::new(spans),
+            beginning: Mutex::default(),
+        };
+        groups.cut(count);
+        groups
+    }
+
+    /// Whether a group was written. To be asked before its sums are read.
+    pub(super) fn has(&self, group: u64) -> bool {
+        group < self.front.load(Ordering::Acquire)
+            || self.next(group).is_some_and(|next| next == group)
+    }
+
+    /// The first written group from this one on.
+    pub(super) fn next(&self, group: u64) -> Option<u64> {
+        let spans = lock(&self.spans);
+        let at = spans.partition_point(|(_, end)| *end <= group);
+        spans.get(at).map(|(first, _)| group.max(*first))
+    }
+
+    /// The first group behind a written one that was not written; `None` if the group itself was not.
+    pub(super) fn end_of(&self, group: u64) -> Option<u64> {
+        let spans = lock(&self.spans);
+        let at = spans.partition_point(|(_, end)| *end <= group);
+        spans
+            .get(at)
+            .filter(|(first, _)| *first <= group)
+            .map(|(_, end)| *end)
+    }
+
+    fn note(&self, group: u64) {
+        let mut spans = lock(&self.spans);
+        let at = spans.partition_point(|(_, end)| *end < group);
+        match spans.get_mut(at) {
+            Some((first, end)) if *first <= group + 1 && *end >= group => {
+                *first = group.min(*first);
+                *end = (group + 1).max(*end);
+                let end = *end;
+                if let Some(&(next, next_end)) = spans.get(at + 1)
+                    && next == end
+                {
+                    spans[at].1 = next_end;
+                    spans.remove(at + 1);
+                }
+            }
+            _ => spans.insert(at, (group, group + 1)),
+        }
+        forget_shortest(&mut spans);
+        self.note_front(&spans);
+    }
+
+    /// Notes that the datafile has no more than so many groups. Nobody writes meanwhile.
+    pub(super) fn cut(&self, count: u64) {
+        let mut spans = lock(&self.spans);
+        spans.retain_mut(|(first, end)| {
+            *end = (*end).min(count);
+            *first < *end
+        });
+        self.note_front(&spans);
+    }
+
+    fn note_front(&self, spans: &[(u64, u64)]) {
+        let front = spans.first().filter(|(first, _)| *first == 0);
+        self.front
+            .store(front.map_or(0, |(_, end)| *end), Ordering::Release);
+    }
+}
+
+/// Only so many spans far behind have room in the header's page. In a group that is forgotten, what is lost together
+/// with its sums reads as a hole, until the group is written or scrubbed again.
+fn forget_shortest(spans: &mut Vec<(u64, u64)>) {
+    let far = spans.partition_point(|(_, end)| *end <= NEAR_GROUPS);
+    if spans.len() - far <= MAX_FAR_SPANS {
+        return;
+    }
+    let shortest = (far..spans.len()).min_by_key(|&at| spans[at].1 - spans[at].0);
+    if let Some(at) = shortest {
+        spans.remove(at);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Datafile {
+    /// Sees to it that each block of a group has a sum, and that the header's page knows of it. The caller holds a
+    /// range of the group, and is about to store sums of it.
+    pub(super) fn begin_group(&self, group: u64) -> Result<()> {
+        if self.groups.has(group) {
+            return Ok(());
+        }
+        self.begin_write()?;
+        let _one_at_a_time = lock(&self.groups.beginning);
+        if self.groups.has(group) {
+            return Ok(());
+        }
+        let first = group * GROUP_BLOCKS;
+        let place = Place::new(self.binding, first);
+        let mut page = [0; BLOCK];
+        read_full(&self.file, &mut page, sums_offset(first), Wait::Allowed)?;
+        for (index, sums) in page.chunks_exact_mut(SUMS).enumerate() {
+            if sums == Sums::default().to_bytes() {
+                let zeros = place.zeros(index);
+                let both = Sums {
+                    previous: zeros,
+                    latest: zeros,
+                };
+                sums.copy_from_slice(&both.to_bytes());
+            }
+        }
+        // The sums come first: a kill in between leaves holes that have sums, in a group that need not have any.
+        put(&self.file, &page, sums_offset(first))?;
+        self.groups.note(group);
+        self.put_groups()
+    }
+
+    /// Forgets the groups behind a truncation to `count` of them. The caller holds all ranges.
+    pub(super) fn cut_groups(&self, count: u64) -> Result<()> {
+        let _one_at_a_time = lock(&self.groups.beginning);
+        self.groups.cut(count);
+        match self.has_sums() {
+            true => self.put_groups(),
+            false => Ok(()),
+        }
+    }
+
+    fn put_groups(&self) -> Result<()> {
+        let written = WrittenGroups {
+            binding: self.binding,
+            spans: lock(&self.groups.spans).clone(),
+        };
+        Ok(put(&self.file, &written.to_bytes(), WRITTEN_OFFSET)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn knows_which_groups_were_written(
+            steps in prop::collection::vec((0u64..60, any::<bool>()), 0..200)
+        ) {
+            let (groups, mut written) = (Groups::new(Vec::new(), 0), [false; 80]);
+            for (group, cut) in steps {
+                if cut && group % 7 == 0 {
+                    groups.cut(group);
+                    written[group as usize..].fill(false);
+                } else {
+                    groups.note(group);
+                    written[group as usize] = true;
+                }
+                for at in 0..80 {
+                    prop_assert_eq!(groups.has(at), written[at as usize]);
+                    let next = written[at as usize..].iter().position(|written| *written);
+                    prop_assert_eq!(groups.next(at), next.map(|behind| at + behind as u64));
+                    let end = written[at as usize..].iter().position(|written| !written);
+                    let end = end.map_or(80, |behind| at + behind as u64);
+                    prop_assert_eq!(groups.end_of(at), (end > at).then_some(end));
+                }
+                let spans = lock(&groups.spans);
+                prop_assert!(spans.windows(2).all(|pair| pair[0].1 < pair[1].0));
+            }
+        }
+    }
+
+    #[test]
+    fn of_far_groups_the_shortest_spans_are_forgotten() {
+        let groups = Groups::new(Vec::new(), 0);
+        let far = |index: u64| NEAR_GROUPS + 10 * index;
+        for index in 0..MAX_FAR_SPANS as u64 {
+            groups.note(far(index));
+            groups.note(far(index) + 1);
+        }
+        (0..NEAR_GROUPS)
+            .step_by(2)
+            .for_each(|near| groups.note(near));
+        groups.note(far(1000));
+        assert!(!groups.has(far(1000)));
+        assert!((0..MAX_FAR_SPANS as u64).all(|index| groups.has(far(index))));
+        assert!((0..NEAR_GROUPS).all(|near| groups.has(near) == near.is_multiple_of(2)));
+    }
+}

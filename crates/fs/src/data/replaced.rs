@@ -1,0 +1,55 @@
+//! Datafiles that something else has replaced or removed while they were open.
+//!
+//! What was written to the old file meanwhile is lost, and nothing in the new one tells: it may be a whole copy. So this is
+//! remembered until an operator has been told, by a scrub or a repair, or the content is given up.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use causeway_wire::fs::ObjectId;
+
+use super::fault::{Fault, Result};
+
+/// Most that are remembered. Of what comes beyond, each is reported once and logged.
+const MAX_REPLACED: usize = 1 << 16;
+
+/// Replaced datafiles that have not been accepted.
+#[derive(Debug, Default)]
+pub(super) struct Replaced(Mutex<BTreeSet<ObjectId>>);
+
+impl Replaced {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<ObjectId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers an object's datafile, and says what is wrong with it.
+    pub(super) fn note(&self, object: ObjectId) -> Fault {
+        tracing::error!(
+            object = object.0,
+            "a datafile was replaced or removed by something else while the server had it open"
+        );
+        let mut objects = self.lock();
+        if objects.len() < MAX_REPLACED {
+            objects.insert(object);
+        }
+        Fault::Replaced
+    }
+
+    /// Fails if an object's datafile was replaced.
+    pub(super) fn check(&self, object: ObjectId) -> Result<()> {
+        match self.lock().contains(&object) {
+            true => Err(Fault::Replaced),
+            false => Ok(()),
+        }
+    }
+
+    /// From now on the object's datafile is taken for the right one.
+    pub(super) fn accept(&self, object: ObjectId) {
+        if self.lock().remove(&object) {
+            tracing::warn!(
+                object = object.0,
+                "the datafile that has taken another one's place is accepted"
+            );
+        }
+    }
+}
