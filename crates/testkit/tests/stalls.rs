@@ -372,7 +372,9 @@ fn a_process_can_be_looked_at_while_it_is_stopped_and_leaves_nothing() {
     let (row, line) = pair.stall();
     assert!(row.waiting.is_some() && line.starts_with("stalled "));
     let page = pair.page();
-    let asked = page.ask("off,engine=error/trace").expect("a wish can be left");
+    let asked = page
+        .ask("off,engine=error/trace")
+        .expect("a wish can be left");
     assert!(page.is_there() && !page.has_answered(asked));
     pair.waiter.resume();
     eventually("the wish is fulfilled", || {
