@@ -2,10 +2,12 @@
 
 use causeway_firmware::Settings;
 
+mod payload;
+
 use super::{
     About, Effort, FigureError, Row, Rows, Traced, Verdict, Verdicts, microseconds, prefix_of,
 };
-use crate::engine::{MICROSECOND, Time};
+use crate::engine::Time;
 use crate::profile::Profile;
 use crate::workloads::Keep;
 use crate::workloads::design::Design;
@@ -149,22 +151,7 @@ pub(super) fn curves(figure: &str) -> Vec<Curve> {
     match figure {
         "4.4" => vec![Curve::new(Base, 8, 128).payload(128).with_wait()],
         "4.5" => vec![Curve::new(Base, 60, 4_096).with_wait()],
-        "4.6" => {
-            let own = [8, 32, 64, 128].map(payload_curve);
-            let slower = POSTINGS_US.iter().flat_map(|&posting| {
-                [8, 32, 64].map(|bytes| Curve {
-                    posting: Some(posting * MICROSECOND),
-                    ..payload_curve(bytes).assuming(&slow_posting(posting))
-                })
-            });
-            let orders = ORDERS.iter().flat_map(|&(order, assumed)| {
-                [8, 32, 64].map(|bytes| Curve {
-                    order,
-                    ..payload_curve(bytes).assuming(assumed)
-                })
-            });
-            own.into_iter().chain(slower).chain(orders).collect()
-        }
+        "4.6" => payload::curves(),
         "4.7" => [false, true]
             .map(|queue| {
                 let name = if queue { "with CQ" } else { "without CQ" };
@@ -220,40 +207,6 @@ pub(super) fn curves(figure: &str) -> Vec<Curve> {
         }
         _ => Vec::new(),
     }
-}
-
-/// What posting is assumed to take in microseconds, to see on what fig. 4.6 depends: up to more than the card takes to send.
-const POSTINGS_US: [u64; 8] = [8, 12, 14, 15, 16, 17, 18, 20];
-
-/// In which other orders processes are assumed to use their interfaces (§4.2.5).
-const ORDERS: [(Order, &str); 4] = [
-    (
-        Order::Descending,
-        "processes use their VIs in descending order",
-    ),
-    (
-        Order::Strided(2),
-        "processes use every second VI, then the others",
-    ),
-    (
-        Order::Strided(8),
-        "processes use every eighth VI, then the next of each eight",
-    ),
-    (
-        Order::Random,
-        "processes use their VIs in an order of chance",
-    ),
-];
-
-fn slow_posting(microseconds: u64) -> String {
-    format!("posting takes {microseconds} µs")
-}
-
-fn payload_curve(bytes: u32) -> Curve {
-    Curve::new(Design::Base, ALL, bytes)
-        .payload(128)
-        .shadow()
-        .named(format!("{bytes} bytes"))
 }
 
 /// What fig. 4.14 depends on.
@@ -398,7 +351,7 @@ pub(super) fn judge(figure: &str, rows: Rows<'_>) -> Vec<Verdict> {
     match figure {
         "4.4" => judge_base(rows, &mut verdicts),
         "4.5" => judge_knee(rows, &mut verdicts),
-        "4.6" => judge_payload(rows, &mut verdicts),
+        "4.6" => payload::judge(rows, &mut verdicts),
         "4.7" => judge_queues(rows, &mut verdicts),
         "4.8" => {
             let claim =
@@ -508,26 +461,6 @@ fn judge_knee(rows: Rows<'_>, verdicts: &mut Verdicts) {
             before > 2.0 * after && after > 0.0,
             format!("{series}: slopes {before:.2} and {after:.2} µs per VI"),
         );
-    }
-}
-
-fn judge_payload(rows: Rows<'_>, verdicts: &mut Verdicts) {
-    let judge = |prefix: &str| {
-        let at = |bytes: u32| rows.at(&format!("{prefix}{bytes} bytes"), 508.0);
-        let mut verdicts = Verdicts::default();
-        verdicts.add(
-            "with 508 VIs a message of 32 or 64 bytes can have a lower latency than one of 8",
-            at(32) < at(8) || at(64) < at(8),
-            format!("8: {:.0}, 32: {:.0}, 64: {:.0} µs", at(8), at(32), at(64)),
-        );
-        verdicts
-    };
-    *verdicts = judge("");
-    for assumed in POSTINGS_US.map(slow_posting) {
-        verdicts.otherwise(&assumed, judge(&prefix_of(&assumed)));
-    }
-    for (_, assumed) in ORDERS {
-        verdicts.otherwise(assumed, judge(&prefix_of(assumed)));
     }
 }
 
