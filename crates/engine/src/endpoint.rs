@@ -225,7 +225,7 @@ impl<M: Matcher> Endpoint<M> {
             let theirs = slot.method.report(handle).unwrap_or_default();
             report.facts.extend(theirs.facts);
         }
-        let notes = self.connections.ends[peer as usize].notes.iter();
+        let notes = self.connections.notes(peer).iter();
         report
             .facts
             .extend(notes.map(|note| ("passed over", note.clone())));

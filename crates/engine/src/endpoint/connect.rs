@@ -100,8 +100,9 @@ impl<M: Matcher> Endpoint<M> {
     /// A connection is lost: falls back to the peer's next address if this one was never reached.
     pub(super) fn lost(&mut self, peer: u32, cause: PeerError) {
         let entry = &self.conversations.peers[peer];
+        let link = self.connections.link(peer);
         let end = self.connections.end(peer);
-        if let Some((method, _)) = end.link
+        if let Some((method, _)) = link
             && end.outbound
             && !entry.was_up
         {

@@ -12,26 +12,28 @@ use super::watch::Watched;
 use crate::conversation::LinkLimits;
 use crate::conversations::Conversations;
 use crate::matcher::Matcher;
-use crate::slab::NONE;
 
 /// The connections of an instance.
 #[derive(Default)]
 pub(crate) struct Connections {
+    /// By number of the peer: the method, by index, and its handle.
+    routes: Vec<Option<Link>>,
     /// By number of the peer.
-    pub(super) ends: Vec<End>,
-    /// By method and the method's table index: the peer's number, or [`NONE`].
-    pub(super) links: Vec<Vec<u32>>,
+    ends: Vec<End>,
+    /// By method and the method's table index: the whole handle, and the peer's number.
+    pub(super) links: Vec<Vec<Option<(Handle, u32)>>>,
     /// Looked-up addresses by text.
     pub(super) by_text: HashMap<String, u32>,
     /// The addresses that we listen at: messages to them stay inside.
     pub(super) listening: Vec<String>,
 }
 
-/// Our end of what connects us with one peer.
+/// A method, by index, and its handle of a peer.
+pub(super) type Link = (usize, Handle);
+
+/// How we came to be connected with one peer.
 #[derive(Default)]
 pub(crate) struct End {
-    /// The method, by index, and its handle.
-    pub(super) link: Option<(usize, Handle)>,
     /// We looked it up; otherwise it connected to us.
     pub(super) outbound: bool,
     /// How many of the candidate addresses have failed in this attempt.
@@ -55,7 +57,9 @@ impl Connections {
         let index = peer as usize;
         if self.ends.len() <= index {
             self.ends.resize_with(index + 1, End::default);
+            self.routes.resize(index + 1, None);
         }
+        self.routes[index] = None;
         self.ends[index] = End {
             outbound,
             ..End::default()
@@ -68,39 +72,43 @@ impl Connections {
         &mut self.ends[peer as usize]
     }
 
+    /// Why addresses of a peer were passed over.
+    pub(super) fn notes(&self, peer: u32) -> &[String] {
+        &self.ends[peer as usize].notes
+    }
+
     /// A peer's method and handle.
     #[inline]
-    pub(super) fn link(&self, peer: u32) -> Option<(usize, Handle)> {
-        self.ends[peer as usize].link
+    pub(super) fn link(&self, peer: u32) -> Option<Link> {
+        self.routes[peer as usize]
     }
 
     /// A peer is behind this handle from now on.
-    pub(super) fn set_link(&mut self, peer: u32, link: (usize, Handle)) {
+    pub(super) fn set_link(&mut self, peer: u32, link: Link) {
         let (method, handle) = link;
         let table = &mut self.links[method];
         if table.len() <= handle.index() {
-            table.resize(handle.index() + 1, NONE);
+            table.resize(handle.index() + 1, None);
         }
-        table[handle.index()] = peer;
-        self.end(peer).link = Some(link);
+        table[handle.index()] = Some((handle, peer));
+        self.routes[peer as usize] = Some(link);
     }
 
     /// A peer is behind no handle any more.
     pub(super) fn clear_link(&mut self, peer: u32) {
-        if let Some((method, handle)) = self.end(peer).link.take()
+        if let Some((method, handle)) = self.routes[peer as usize].take()
             && let Some(entry) = self.links[method].get_mut(handle.index())
-            && *entry == peer
+            && *entry == Some((handle, peer))
         {
-            *entry = NONE;
+            *entry = None;
         }
     }
 
     /// The peer behind a handle.
     #[inline]
     fn peer(&self, method: usize, handle: Handle) -> Option<u32> {
-        let peer = *self.links[method].get(handle.index())?;
-        let end = self.ends.get(peer as usize)?;
-        (end.link == Some((method, handle))).then_some(peer)
+        let (known, peer) = (*self.links[method].get(handle.index())?)?;
+        (known == handle).then_some(peer)
     }
 
     /// Puts the addresses that we listen at into the order in which others try them.

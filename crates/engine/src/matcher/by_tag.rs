@@ -42,15 +42,37 @@ struct Waiting {
     recent: List,
 }
 
-/// What waits under a peer and a tag.
+/// What waits under a peer and a tag: half a cache line.
 #[derive(Clone)]
+#[repr(align(32))]
 struct Node {
-    key: FromTag,
+    tag: u64,
+    peer: u32,
     is_filed: bool,
     /// In one of the lists of [`Waiting`].
     links: Links,
     /// In the table.
     bucket: Links,
+}
+
+impl Node {
+    fn new(key: FromTag) -> Self {
+        Self {
+            tag: key.tag,
+            peer: key.peer,
+            is_filed: false,
+            links: Links::default(),
+            bucket: Links::default(),
+        }
+    }
+
+    #[inline(always)]
+    fn key(&self) -> FromTag {
+        FromTag {
+            peer: self.peer,
+            tag: self.tag,
+        }
+    }
 }
 
 impl Linked for Node {
@@ -91,7 +113,9 @@ impl Nodes {
     #[inline(always)]
     fn renew(&mut self, index: u32, key: FromTag) {
         match self.0.get_mut(index as usize) {
-            Some(node) => (node.key, node.is_filed) = (key, false),
+            Some(node) => {
+                (node.tag, node.peer, node.is_filed) = (key.tag, key.peer, false);
+            }
             None => self.add(index, key),
         }
     }
@@ -99,13 +123,7 @@ impl Nodes {
     #[cold]
     #[inline(never)]
     fn add(&mut self, index: u32, key: FromTag) {
-        let node = Node {
-            key,
-            is_filed: false,
-            links: Links::default(),
-            bucket: Links::default(),
-        };
-        self.0.resize(index as usize + 1, node);
+        self.0.resize(index as usize + 1, Node::new(key));
     }
 }
 
@@ -145,7 +163,7 @@ impl Table {
             self.grow();
         }
         self.len += 1;
-        self.bucket(self.nodes[index].key)
+        self.bucket(self.nodes[index].key())
     }
 
     /// Adds an entry behind all of the same key.
@@ -167,7 +185,7 @@ impl Table {
         let mut at = self.buckets[self.bucket(key)].first()?;
         loop {
             let node = &self.nodes[at];
-            if node.key == key {
+            if node.key() == key {
                 return Some(at);
             }
             at = node.bucket.next()?;
@@ -178,7 +196,7 @@ impl Table {
     #[inline]
     fn remove(&mut self, index: u32) {
         self.len -= 1;
-        let bucket = self.bucket(self.nodes[index].key);
+        let bucket = self.bucket(self.nodes[index].key());
         self.buckets[bucket].remove(&mut self.nodes, index);
     }
 
@@ -188,7 +206,7 @@ impl Table {
         for mut list in std::mem::replace(&mut self.buckets, doubled) {
             while let Some(index) = list.first() {
                 list.remove(&mut self.nodes, index);
-                let bucket = self.bucket(self.nodes[index].key);
+                let bucket = self.bucket(self.nodes[index].key());
                 self.buckets[bucket].push_back(&mut self.nodes, index);
             }
         }
@@ -214,7 +232,7 @@ impl ByTag {
         if found.is_none() {
             let recent = &mut self.peers[key.peer as usize].recent;
             let first = recent.first()?;
-            if self.receives.nodes[first].key.tag == key.tag {
+            if self.receives.nodes[first].tag == key.tag {
                 recent.remove(&mut self.receives.nodes, first);
                 return Some(first);
             }
@@ -227,7 +245,7 @@ impl ByTag {
     }
 
     fn unfile(&mut self, receive: u32) {
-        let peer = self.receives.nodes[receive].key.peer as usize;
+        let peer = self.receives.nodes[receive].peer as usize;
         self.receives.remove(receive);
         let filed = &mut self.peers[peer].filed;
         filed.remove(&mut self.receives.nodes, receive);
@@ -269,7 +287,7 @@ impl Matcher for ByTag {
     }
 
     fn post_again(&mut self, receive: u32) {
-        let peer = self.receives.nodes[receive].key.peer;
+        let peer = self.receives.nodes[receive].peer;
         self.file(peer);
         self.receives.nodes[receive].is_filed = true;
         self.receives.push_front(receive);
@@ -282,7 +300,7 @@ impl Matcher for ByTag {
         if node.is_filed {
             return self.unfile(receive);
         }
-        let recent = &mut self.peers[node.key.peer as usize].recent;
+        let recent = &mut self.peers[node.peer as usize].recent;
         recent.remove(&mut self.receives.nodes, receive);
     }
 
@@ -290,9 +308,7 @@ impl Matcher for ByTag {
     fn arrive(&mut self, peer: u32, tag: u64) -> Option<u32> {
         let waiting = self.peers.get_mut(peer as usize)?;
         match waiting.recent.first() {
-            Some(first)
-                if waiting.filed.is_empty() && self.receives.nodes[first].key.tag == tag =>
-            {
+            Some(first) if waiting.filed.is_empty() && self.receives.nodes[first].tag == tag => {
                 waiting.recent.remove(&mut self.receives.nodes, first);
                 Some(first)
             }
@@ -328,7 +344,7 @@ impl Matcher for ByTag {
     }
 
     fn take_for(&mut self, receive: u32) -> Option<u32> {
-        self.take(self.receives.nodes[receive].key)
+        self.take(self.receives.nodes[receive].key())
     }
 
     fn take(&mut self, pattern: FromTag) -> Option<u32> {
