@@ -3,7 +3,7 @@
 //! Everything is nonblocking: a `post_*` call starts an operation, a `test*` call makes progress and
 //! tells what has completed, sleeping at most as long as it is told. Addresses are connectionless
 //! text; tags name messages; messages that nobody asked for arrive through
-//! [`Bmi::testunexpected`]. The methods underneath (`shm`, `tcp`, …) are chosen by address.
+//! [`testunexpected`](causeway_engine::Endpoint::testunexpected). The methods underneath (`shm`, `tcp`, …) are chosen by address.
 //!
 //! Read [`types`] first, then [`Bmi`]. A [`Bmi`] belongs to one thread at a time; a process may have
 //! several.

@@ -261,7 +261,7 @@ impl<M: Matcher> Conversations<M> {
         }
     }
 
-    /// What to send to a peer next; see [`Conversation::poll_transmit`].
+    /// What to send to a peer next; until there is nothing, no room or no credit.
     pub fn poll_transmit(&mut self, peer: u32) -> Option<Transmit> {
         let Self { peers, shared } = self;
         peers[peer].poll_transmit(shared)
@@ -279,7 +279,8 @@ impl<M: Matcher> Conversations<M> {
         peers[peer].open(shared, limits);
     }
 
-    /// The connection to a peer is over; see [`Conversation::close`].
+    /// The connection to a peer is over, and exports of its operations have been ended: all of them fail. A peer that
+    /// `may_return` does so as another incarnation.
     pub fn close(&mut self, peer: u32, cause: PeerError, may_return: bool) {
         let Self { peers, shared } = self;
         peers[peer].close(shared, cause, may_return);

@@ -182,7 +182,7 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Drops the connection under an address at once, without waiting for the peer: for one that
-    /// hangs. Every operation in flight with it completes with [`PeerError::Disconnected`], its early
+    /// hangs. Every operation in flight with it completes with [`PeerError::Disconnected`](crate::PeerError::Disconnected), its early
     /// messages are discarded, exports to it end. References stay valid; the next operation on a
     /// looked-up address connects anew.
     pub fn disconnect(&mut self, addr: Addr) {
