@@ -56,6 +56,15 @@ fn broken(error: std::io::Error) -> PeerError {
     PeerError::of_system(&error)
 }
 
+/// Whether the other side has closed. What it said before can still be read.
+pub(super) fn is_closed(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind;
+    matches!(
+        error.kind(),
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+    )
+}
+
 fn without_descriptors() -> PeerError {
     PeerError::Full(NO_DESCRIPTORS.to_owned())
 }
@@ -130,9 +139,11 @@ impl Shm {
             return Err(PeerError::Disconnected);
         };
         let descriptors = [file.as_fd(), self.bell_file.as_fd()];
-        socket
-            .send(&hello.to_bytes(), &descriptors)
-            .map_err(broken)?;
+        match socket.send(&hello.to_bytes(), &descriptors) {
+            // It has closed already, and may have said why: that is read next.
+            Err(error) if is_closed(&error) => {}
+            sent => sent.map_err(broken)?,
+        }
         self.epoll.add(&socket, peer.0).map_err(broken)?;
         pair.credentials = Some(credentials);
         pair.socket = Some(Arc::new(socket));

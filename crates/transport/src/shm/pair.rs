@@ -20,6 +20,7 @@ use causeway_wire::shm::{
 use super::assist::{self, Assists, Offers};
 use super::bulk::Bulk;
 use super::doorbell;
+use super::handshake::is_closed;
 use super::limbo::{self, Held, Witness};
 use super::memory::{Bell, MappedRing, Parts};
 use super::objects::Objects;
@@ -328,6 +329,8 @@ impl Pair {
                     };
                     return Err(PeerError::Broken(what.to_owned()));
                 }
+                // Told once, before what it said: that it has closed with our greeting unread.
+                Err(error) if self.stage == Stage::Greeting && is_closed(&error) => {}
                 Err(error) => return Err(PeerError::Broken(error.to_string())),
             }
         }

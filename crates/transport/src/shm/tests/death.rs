@@ -4,8 +4,10 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 
 use causeway_sys::memory::Memory;
+use causeway_sys::socket::{Accepted, RecordListener};
 use causeway_wire::codec::Wire;
 use causeway_wire::region::RegionDescriptor;
+use causeway_wire::shm::{Record, Why};
 
 use super::*;
 use crate::error::SendError;
@@ -278,6 +280,37 @@ fn a_listener_killed_before_it_answers_is_reported() {
     victim.kill();
     host.until("its end is seen", |host| !host.log.down.is_empty());
     assert!(is_broken(&host, peer));
+}
+
+/// Some of the refusals come, and the socket is closed, before the greeting can be sent.
+#[test]
+fn a_refusal_is_heard_however_soon_it_comes() {
+    const CALLS: u32 = 300;
+    let (_folder, address) = place();
+    let path = std::path::PathBuf::from(address.rest());
+    let mut listener = RecordListener::bind(&path).unwrap();
+    let full = Record::Refused {
+        reason: "full".into(),
+        why: Why::Full,
+    };
+    let refuser = std::thread::spawn(move || {
+        let mut refused = 0;
+        while refused < CALLS {
+            if let Ok(Accepted::Connection(socket)) = listener.accept(&[]) {
+                // A caller that is gone already needs no answer.
+                let _ = socket.send(&full.to_bytes(), &[]);
+                refused += 1;
+            }
+        }
+    });
+    for _ in 0..CALLS {
+        let mut host = Host::new(ShmConfig::default());
+        let peer = host.shm.connect(&address).unwrap();
+        let _ = host.shm.send(peer, &[b"x"]);
+        host.until("its end is seen", |host| !host.log.down.is_empty());
+        assert_eq!(host.log.down, [(peer, PeerError::Full("full".into()))]);
+    }
+    refuser.join().unwrap();
 }
 
 #[test]
