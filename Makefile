@@ -79,7 +79,7 @@ loom: ## The shared queues under every interleaving
 waits: ## The suites of methods, messages and file system where only events end waits: a lost wake-up hangs
 	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-testkit \
 		--test conformance --test messages --test scale
-	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-bmi -p causeway-fs
+	CAUSEWAY_WAITS=events $(CARGO) test --locked --no-fail-fast -p causeway-engine -p causeway-fs
 
 fuzz: ## Fuzz every decoder, FUZZ_SECONDS each (default 60), as many at a time as there are processors
 	@command -v c++ >/dev/null || \
@@ -144,7 +144,7 @@ asan: ## The rooms with unsafe code, and conformance of methods and messages, un
 		LSAN_OPTIONS=suppressions=$(CURDIR)/tools/asan-leaks:print_suppressions=0 \
 		RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address" CARGO_TARGET_DIR=$(TARGET)/asan \
 		$(CARGO) test --locked --no-fail-fast --target $(HOST) --lib --test conformance --test messages \
-		-p causeway-sys -p causeway-transport -p causeway-bmi -p causeway-watch -p causeway-testkit
+		-p causeway-sys -p causeway-transport -p causeway-engine -p causeway-watch -p causeway-testkit
 
 valgrind: ## C programs, servers and clients over shm and tcp, under valgrind's memcheck, library included
 	@command -v valgrind >/dev/null || \

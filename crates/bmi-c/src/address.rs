@@ -88,7 +88,8 @@ pub unsafe extern "C" fn BMI_addr_rev_lookup(
 #[unsafe(no_mangle)]
 pub extern "C" fn BMI_addr_retain(bmi: *mut Handle, addr: u64) -> c_int {
     call(bmi, |instance| {
-        instance.bmi.retain(known(instance, addr)?);
+        let known = known(instance, addr)?;
+        instance.bmi.retain(known);
         Ok(0)
     })
 }
@@ -97,7 +98,8 @@ pub extern "C" fn BMI_addr_retain(bmi: *mut Handle, addr: u64) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn BMI_addr_release(bmi: *mut Handle, addr: u64) -> c_int {
     call(bmi, |instance| {
-        instance.bmi.release(known(instance, addr)?);
+        let known = known(instance, addr)?;
+        instance.bmi.release(known);
         Ok(0)
     })
 }
@@ -106,7 +108,8 @@ pub extern "C" fn BMI_addr_release(bmi: *mut Handle, addr: u64) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn BMI_addr_disconnect(bmi: *mut Handle, addr: u64) -> c_int {
     call(bmi, |instance| {
-        instance.bmi.disconnect(known(instance, addr)?);
+        let known = known(instance, addr)?;
+        instance.bmi.disconnect(known);
         Ok(0)
     })
 }

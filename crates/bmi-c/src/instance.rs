@@ -75,7 +75,7 @@ impl Instance {
 }
 
 /// What is printed and recorded unless `$CAUSEWAY_LOG` says otherwise: as by Causeway's own servers.
-const LOG_MASKS: &str = "warn,bmi.stall=info/debug";
+const LOG_MASKS: &str = "warn,engine.stall=info/debug";
 
 /// Starts the process's log with its first instance.
 fn start_log() -> Result<(), Failure> {

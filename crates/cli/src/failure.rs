@@ -19,6 +19,8 @@ pub(crate) struct Failure {
     pub(crate) fatal: bool,
     /// The file that was read has been removed meanwhile: its name may lead to another one.
     pub(crate) gone: bool,
+    /// The file or other item that it is about, where there are many.
+    pub(crate) item: Option<String>,
 }
 
 /// What every verb answers.
@@ -35,6 +37,7 @@ impl Failure {
             silent: false,
             fatal: false,
             gone: false,
+            item: None,
         }
     }
 
@@ -58,6 +61,15 @@ impl Failure {
     pub(crate) fn about(self, item: impl fmt::Display) -> Self {
         Self {
             what: format!("{item}: {}", self.what),
+            item: self.item.or_else(|| Some(item.to_string())),
+            ..self
+        }
+    }
+
+    /// The same, where what was being done names the item already.
+    pub(crate) fn of(self, item: impl Into<String>) -> Self {
+        Self {
+            item: self.item.or_else(|| Some(item.into())),
             ..self
         }
     }
@@ -93,6 +105,7 @@ impl From<causeway_fs::Error> for Failure {
         Self {
             hint,
             fatal: crate::fs::errors::is_fatal(error.errno),
+            item: Some(error.subject.clone()),
             ..Self::new(format!("{} {}", error.operation, error.subject), why)
         }
     }

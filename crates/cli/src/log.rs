@@ -22,13 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Look at the log of a running process, or change what it logs
 ///
 /// Without a process it lists those that there are. A mask is a level (off, error, warn, info, debug,
-/// trace) for everything, and others for parts of the program: warn,bmi=debug,shm=trace. Only what it
+/// trace) for everything, and others for parts of the program: warn,engine=debug,shm=trace. Only what it
 /// names is changed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway log
   causeway log 4242 --dump
-  causeway log 4242 --set bmi=debug,shm=trace
+  causeway log 4242 --set engine=debug,shm=trace
   causeway log 4242 --record trace
   CAUSEWAY_LOG=warn,tcp=debug causeway fs serve")]
 pub(crate) struct Arguments {

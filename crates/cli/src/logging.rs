@@ -6,18 +6,18 @@ use causeway_watch::log::{self, Mask, Masks, StartError};
 use crate::failure::{Failure, Outcome};
 
 /// What servers and workers print and record unless `$CAUSEWAY_LOG` says otherwise.
-const OF_SERVERS: &str = "warn,bmi.stall=info/debug";
+const OF_SERVERS: &str = "warn,engine.stall=info/debug";
 /// What every other command prints: its own words say what went wrong.
-const OF_COMMANDS: &str = "error,bmi.stall=info/debug";
+const OF_COMMANDS: &str = "error,engine.stall=info/debug";
 
 /// Parts of the program, for people: a mask may name these, parts of their names (`shm`), and
 /// modules in them (`shm.handshake`).
 pub(crate) const SUBSYSTEMS: &[(&str, &str)] = &[
     ("transport.shm", "shared memory between processes"),
     ("transport.tcp", "TCP connections"),
-    ("bmi", "messages"),
-    ("bmi.stall", "operations that do not get on"),
-    ("bmi.connect", "connections of the message layer"),
+    ("engine", "messages"),
+    ("engine.stall", "operations that make no progress"),
+    ("engine.connect", "connections of the message layer"),
     ("fs.server", "servers of the file system"),
     ("fs.client", "clients of the file system"),
     ("fs.meta", "the metadata store"),
@@ -47,7 +47,7 @@ pub(crate) fn start(is_server: bool) -> Outcome {
 }
 
 fn example() -> String {
-    "write it like warn,bmi=debug,shm=trace".to_owned()
+    "write it like warn,engine=debug,shm=trace".to_owned()
 }
 
 /// Refuses masks that name a part of the program that there is not.

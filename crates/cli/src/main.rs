@@ -48,7 +48,7 @@ use crate::failure::Outcome;
   causeway top                        what messages do on this machine, as it happens
 
 Environment:
-  CAUSEWAY_LOG                        what is logged: warn,bmi=debug,shm=trace (`causeway log --help`)
+  CAUSEWAY_LOG                        what is logged: warn,engine=debug,shm=trace (`causeway log --help`)
   CAUSEWAY_LOG_FILE                   a file to append the log to, instead of standard error")]
 struct Cli {
     #[command(subcommand)]

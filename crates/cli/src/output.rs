@@ -2,10 +2,22 @@
 //! as they are on a pipe and escaped on a terminal, and a quiet end when the reader goes away.
 
 use std::io::{IsTerminal, Write};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::shutdown;
+
+/// Most failures of items that the object of `--json` lists.
+const MAX_ERRORS: usize = 1000;
+
+/// Failures of items so far.
+static ITEM_ERRORS: Mutex<Vec<Value>> = Mutex::new(Vec::new());
+
+fn item_errors() -> MutexGuard<'static, Vec<Value>> {
+    ITEM_ERRORS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How this invocation presents itself.
 #[derive(Debug, Clone, Copy)]
@@ -79,11 +91,18 @@ impl Output {
         }
     }
 
-    /// Prints the one object of `--json`; nothing otherwise.
+    /// Prints the one object of `--json`; nothing otherwise. One that counts `failures` also gets the `errors` that
+    /// [`report_item`] has reported, the first [`MAX_ERRORS`].
     pub(crate) fn object(&self, value: &serde_json::Value) {
-        if self.json {
-            write_stdout(value.to_string().as_bytes(), b"\n");
+        if !self.json {
+            return;
         }
+        let mut value = value.clone();
+        if let Some(object) = value.as_object_mut().filter(|o| o.contains_key("failures")) {
+            let errors = std::mem::take(&mut *item_errors());
+            object.insert("errors".to_owned(), errors.into());
+        }
+        write_stdout(value.to_string().as_bytes(), b"\n");
     }
 
     /// Prints a name or path, as [`Output::name`] shows it, with text around it.
@@ -147,7 +166,7 @@ pub(crate) fn note(text: &str) {
 
 /// Prints a failure on standard error, and under `--json` as the one object on standard output.
 pub(crate) fn report_failure(failure: &Failure, json: bool) {
-    report_item(failure);
+    say(failure);
     if json && !failure.silent && !shutdown::is_ending() {
         report_object(&failure.what, &failure.why, failure.hint.as_deref());
     }
@@ -159,8 +178,18 @@ pub(crate) fn report_object(what: &str, why: &str, hint: Option<&str>) {
     write_stdout(object.to_string().as_bytes(), b"\n");
 }
 
-/// Prints one item's failure on standard error and lets the command go on.
+/// Prints one item's failure on standard error, keeps it for the object of `--json`, and lets the command go on.
 pub(crate) fn report_item(failure: &Failure) {
+    let mut errors = item_errors();
+    if !failure.silent && errors.len() < MAX_ERRORS {
+        errors.push(serde_json::json!({
+            "item": failure.item, "what": failure.what, "why": failure.why, "hint": failure.hint }));
+    }
+    drop(errors);
+    say(failure);
+}
+
+fn say(failure: &Failure) {
     if failure.silent || shutdown::is_ending() {
         return;
     }

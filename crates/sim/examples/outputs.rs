@@ -71,9 +71,7 @@ fn write_scenario(file: &str, out: &mut impl Write) -> Result<(), Box<dyn Error>
         for measure in measures {
             writeln!(out, "{} bytes: {measure:?}", step.size_bytes)?;
         }
-        if let Some(record) = record {
-            trace::write(&record, out)?;
-        }
+        trace::write(&record, out)?;
     }
     Ok(())
 }

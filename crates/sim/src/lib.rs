@@ -7,6 +7,7 @@
 //! | [`hardware`] | processors, memory, buses, DMA engines, links and switches: what takes time |
 //! | [`profile`] | parameter files: the hardware's figures with their units and sources |
 //! | [`node`] | nodes that run the card's program, and processes that use it |
+//! | [`statistics`] | distributions of latencies, what happened when, how much everything was used |
 //! | [`workloads`] | the experiments' processes, and the worlds they run in |
 //! | [`am`] | Active Messages, over any port |
 //! | [`programs`] | parallel programs that compute real results: pings, Fourier transform, product of matrices, sort |
@@ -31,6 +32,7 @@ pub mod node;
 pub mod profile;
 pub mod programs;
 pub mod scenario;
+pub mod statistics;
 pub mod substrates;
 pub mod trace;
 pub mod workloads;

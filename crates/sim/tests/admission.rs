@@ -45,6 +45,8 @@ fn missing(shape: Shape, channels: usize, message_bytes: u32) -> u64 {
         warm_up: 10 * MILLISECOND,
         measured: 60 * MILLISECOND,
         resolution: 0,
+        admission: false,
+        data_offset: 64,
         seed: 1,
     };
     let outcomes = quality::run(&profile, &Design::QosVia.roomy(16), &experiment);

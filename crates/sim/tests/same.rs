@@ -7,7 +7,7 @@ use causeway_sim::node::{Await, Completed, Do, Ended, Plan, Process, Queues, ViP
 use causeway_sim::profile::Profile;
 use causeway_sim::trace;
 use causeway_sim::workloads::design::Design;
-use causeway_sim::workloads::scaling::{self, Extent, Kind, Load, Peers};
+use causeway_sim::workloads::scaling::{self, Extent, Kind, Load, Order, Peers};
 
 use causeway_firmware::Side;
 
@@ -38,6 +38,7 @@ fn one_node_stands_for_all() {
             nodes: 8,
             peers,
             kind: Kind::Active(12),
+            order: Order::default(),
             bytes,
             burst: 1,
             completion_queue: false,

@@ -5,7 +5,7 @@ use causeway_sim::engine::MILLISECOND;
 use causeway_sim::profile::Profile;
 use causeway_sim::workloads::design::Design;
 use causeway_sim::workloads::quality::{self, Experiment, Flow, Shape};
-use causeway_sim::workloads::scaling::{self, Extent, Kind, Load, Peers};
+use causeway_sim::workloads::scaling::{self, Extent, Kind, Load, Order, Peers};
 
 /// What a node may take: then 4,096 of them take an eighth of 8 GiB at most.
 const BYTES_PER_NODE: u64 = (1 << 30) / 4_096;
@@ -25,6 +25,7 @@ fn exchange(nodes: usize) -> u64 {
         nodes,
         peers: Peers::Some(1),
         kind: Kind::Active(4),
+        order: Order::default(),
         bytes: 4_096,
         burst: 1,
         completion_queue: false,
@@ -54,6 +55,8 @@ fn star(nodes: usize) -> u64 {
         warm_up: 0,
         measured: 20 * MILLISECOND,
         resolution: 0,
+        admission: false,
+        data_offset: 64,
         seed: 1,
     };
     let settings = Design::QosVia.roomy(16);

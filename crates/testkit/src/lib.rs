@@ -6,7 +6,7 @@
 //! [`decoders`] (bodies that feed hostile bytes to every decoder, shared by `fuzz/` and by an
 //! ordinary test), [`process`] (tests that run a part of themselves in another process, to be
 //! killed for real), [`random`] (seeded, so that a failure can be run again), [`patience`]
-//! (bounded waiting), [`linear`] (is a recorded history one of a sequential object?), [`placing`]
+//! (bounded waiting), [`linear`] (is a recorded history one of a sequential object?), [`matching`] (matchers and their reference), [`placing`]
 //! (sinks that say where packets go), [`scripted`] (a file server that lies as a test wishes), [`power`] (what loss of power leaves of files) and [`directory`]
 //! (temporary directories with short names).
 //!
@@ -17,6 +17,7 @@ pub mod conformance;
 pub mod decoders;
 pub mod directory;
 pub mod linear;
+pub mod matching;
 pub mod messages;
 pub mod patience;
 pub mod placing;

@@ -120,14 +120,14 @@ impl Recorder<'_> {
         };
         let result = match call {
             NameCall::Create(name) => client
-                .create(&path(name), &options)
+                .create(path(name), &options)
                 .map(|file| NameReturn::Object(file.node.object.0)),
             NameCall::Lookup(name) => client
-                .stat(&path(name), false)
+                .stat(path(name), false)
                 .map(|node| NameReturn::Object(node.object.0)),
-            NameCall::Unlink(name) => client.unlink(&path(name)).map(|()| NameReturn::Done),
+            NameCall::Unlink(name) => client.unlink(path(name)).map(|()| NameReturn::Done),
             NameCall::Rename(from, to) => client
-                .rename(&path(from), &path(to), false)
+                .rename(path(from), path(to), false)
                 .map(|()| NameReturn::Done),
         };
         let returned = match result {

@@ -22,7 +22,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("cosched", &[]),
     ("sim", &["firmware", "cosched", "wire"]),
     ("watch", &["wire", "sys"]),
-    ("bmi", &["transport", "watch", "wire", "sys"]),
+    ("engine", &["transport", "watch", "wire", "sys"]),
+    ("bmi", &["engine", "transport"]),
     ("bmi-c", &["bmi", "transport", "wire", "sys"]),
     ("fs", &["bmi", "wire", "sys"]),
     (
@@ -31,7 +32,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "testkit",
-        &["fs", "bmi", "transport", "watch", "firmware", "wire", "sys"],
+        &[
+            "fs",
+            "bmi",
+            "engine",
+            "transport",
+            "watch",
+            "firmware",
+            "wire",
+            "sys",
+        ],
     ),
 ];
 

@@ -108,25 +108,25 @@ impl Operation {
                     content: content.to_vec(),
                     ..CreateOptions::default()
                 };
-                client.create(&path(name), &options).map(drop)
+                client.create(path(name), &options).map(drop)
             }
             Self::Large(name, content) => {
-                let mut file = client.create(&path(name), &CreateOptions::default())?;
+                let mut file = client.create(path(name), &CreateOptions::default())?;
                 client.write_at(&mut file, 0, content)?;
                 client.fsync(&mut file)
             }
             Self::Overwrite(name, offset, content) => {
-                let mut file = client.open(&path(name))?;
+                let mut file = client.open(path(name))?;
                 client.write_at(&mut file, *offset, content)?;
                 client.fsync(&mut file)
             }
             Self::Truncate(name, size) => {
-                let mut file = client.open(&path(name))?;
+                let mut file = client.open(path(name))?;
                 client.truncate(&mut file, *size)?;
                 client.fsync(&mut file)
             }
-            Self::Rename(from, to) => client.rename(&path(from), &path(to), true),
-            Self::Unlink(name) => client.unlink(&path(name)),
+            Self::Rename(from, to) => client.rename(path(from), path(to), true),
+            Self::Unlink(name) => client.unlink(path(name)),
         }?;
         match durability {
             Durability::Synced => Ok(()),

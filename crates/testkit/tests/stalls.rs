@@ -214,7 +214,7 @@ fn rows(page: &Onlooker) -> Vec<PeerRow> {
 
 fn lines(page: &Onlooker) -> Vec<String> {
     let events = page.events(usize::MAX).into_iter();
-    let told = events.filter(|(_, event)| event.target == "bmi.stall");
+    let told = events.filter(|(_, event)| event.target == "engine.stall");
     told.map(|(_, event)| event.text).collect()
 }
 
@@ -372,13 +372,15 @@ fn a_process_can_be_looked_at_while_it_is_stopped_and_leaves_nothing() {
     let (row, line) = pair.stall();
     assert!(row.waiting.is_some() && line.starts_with("stalled "));
     let page = pair.page();
-    let asked = page.ask("off,bmi=error/trace").expect("a wish can be left");
+    let asked = page
+        .ask("off,engine=error/trace")
+        .expect("a wish can be left");
     assert!(page.is_there() && !page.has_answered(asked));
     pair.waiter.resume();
     eventually("the wish is fulfilled", || {
         page.has_answered(asked).then_some(())
     });
-    assert_eq!(page.masks(), "off,bmi=error/trace");
+    assert_eq!(page.masks(), "off,engine=error/trace");
     let pid = pair.waiter.pid().cast_unsigned();
     pair.waiter.kill();
     assert!(!page.is_there());

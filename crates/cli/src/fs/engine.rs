@@ -80,6 +80,8 @@ impl Part<'_> {
 pub(crate) struct Worker {
     /// The thread's own client.
     pub(crate) client: Client,
+    /// What has failed of a job that consists of several items, to be reported.
+    pub(crate) failed: Vec<Failure>,
     buffer: Option<Memory>,
 }
 
@@ -88,6 +90,7 @@ impl Worker {
     pub(crate) fn new(session: &Session) -> Outcome<Self> {
         Ok(Self {
             client: session.client()?,
+            failed: Vec::new(),
             buffer: None,
         })
     }
@@ -441,7 +444,8 @@ fn serve_queue<J>(
                 }),
             },
         };
-        if let Err(failure) = result {
+        let failed = worker.iter_mut().flat_map(|worker| worker.failed.drain(..));
+        for failure in failed.chain(result.err()) {
             state.fail(&failure, progress);
         }
     }
@@ -546,4 +550,29 @@ pub(crate) fn jobs() -> impl clap::builder::TypedValueParser<Value = usize> {
 /// threads wait for servers.
 pub(crate) fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(4, |cores| cores.get().clamp(2, 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_parts_that_fail_one_says_why() {
+        let countdown = Countdown::new();
+        // Three more are found.
+        countdown.remaining.fetch_add(3, Ordering::AcqRel);
+        let gone = || Failure {
+            gone: true,
+            ..Failure::new("reading", "gone")
+        };
+        assert!(countdown.part(|| Ok(())).is_none());
+        assert!(countdown.part(|| Err(gone())).is_none());
+        let not_begun = || panic!("a part of a file that has failed is begun");
+        assert!(countdown.part(not_begun).is_none());
+        let ended = countdown.part(not_begun).unwrap();
+        assert!(ended.unwrap_err().gone);
+
+        let whole = Countdown::new();
+        assert!(whole.part(|| Ok(())).unwrap().is_ok());
+    }
 }

@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         format!("{left} findings are left"),
     );
     Err(match arguments.repair {
-        true if result.lost > 0 => failure.hint(
+        _ if result.lost >= left => failure.hint(
             "lost data cannot be mended: bring the server's disk or directory back, or remove the files \
              or write them anew",
         ),

@@ -58,6 +58,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Err(error) if is_missing(&error) => {}
         Err(error) => return Err(error.into()),
     }
+    if !arguments.symbolic && is_directory(&client.stat(&existing, false)?) {
+        return Err(Failure::new(
+            format!("linking {}", crate::output::printable(&existing)),
+            "it is a directory, which has one name only",
+        )
+        .hint("make a symbolic link with `causeway fs ln -s`"));
+    }
     let node = match arguments.symbolic {
         true => client.symbolic_link(&existing, &new)?,
         false => with_current(&existing, || client.hard_link(&existing, &new))?,

@@ -3,7 +3,7 @@
 //! [`session`] finds the configuration and connects; [`engine`] runs many transfers in parallel;
 //! [`tree`] walks directories there and [`local`] here, each held by what it is and not by its path;
 //! [`mod@source`] has files that others may replace while they are read;
-//! [`partial`] has what is not whole yet, [`store`] makes it whole, [`sparse`] finds holes; then one
+//! [`partial`] has what is not whole yet, [`store`] makes it whole, [`small`] many small files at once; [`sparse`] finds holes; then one
 //! module per verb.
 
 pub(crate) mod engine;
@@ -11,6 +11,7 @@ pub(crate) mod errors;
 mod local;
 mod partial;
 pub(crate) mod session;
+mod small;
 mod source;
 mod sparse;
 mod store;

@@ -15,6 +15,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::session::Session;
+use crate::fs::source::is_gone;
 use crate::fs::tree::RemoteName;
 use crate::output::{printable, warn};
 use crate::shutdown;
@@ -84,13 +85,7 @@ impl Partial {
             match made {
                 Ok(made) => return Ok((partial, made)),
                 Err(error) if error.errno == Errno::EEXIST => partial.forget(),
-                Err(error) => {
-                    // Unless the server has said so, it may have been made all the same.
-                    if !crate::fs::errors::is_fatal(error.errno) {
-                        partial.forget();
-                    }
-                    return Err(beside.failure(error));
-                }
+                Err(error) => return Err(partial.not_made(beside, error)),
             }
         }
         Err(Failure::new(
@@ -110,6 +105,43 @@ impl Partial {
         })
     }
 
+    /// Makes many files, each beside its own name, with many requests in flight.
+    pub(crate) fn create_many(
+        client: &mut Client,
+        files: &[(&RemoteName, CreateOptions)],
+    ) -> Vec<Outcome<(Self, File)>> {
+        let registered: Outcome<Vec<Self>> = files
+            .iter()
+            .map(|(beside, _)| Self::register(beside.directory))
+            .collect();
+        let partials = match registered {
+            Ok(partials) => partials,
+            Err(failure) => return files.iter().map(|_| Err(failure.clone())).collect(),
+        };
+        let places = partials.iter().map(Self::place);
+        let wanted: Vec<(Place, CreateOptions)> = places
+            .zip(files.iter().map(|(_, options)| options.clone()))
+            .collect();
+        let making = MAKING.read().unwrap_or_else(PoisonError::into_inner);
+        let made = client.create_many(&wanted);
+        drop(making);
+        let made = made.into_iter().zip(partials).zip(files);
+        made.map(|((made, partial), (beside, _))| match made {
+            Ok(file) => Ok((partial, file)),
+            Err(error) => Err(partial.not_made(beside, error)),
+        })
+        .collect()
+    }
+
+    /// The failure of making it.
+    fn not_made(&self, beside: &RemoteName, error: causeway_fs::Error) -> Failure {
+        // Unless the server has said so, it may have been made all the same.
+        if !crate::fs::errors::is_fatal(error.errno) {
+            self.forget();
+        }
+        beside.failure(error)
+    }
+
     fn register(directory: ObjectId) -> Outcome<Self> {
         let name = new_name()?;
         let mut unfinished = unfinished();
@@ -124,7 +156,8 @@ impl Partial {
         Ok(partial)
     }
 
-    fn forget(&self) {
+    /// It has got the name that it was made for, or is gone.
+    pub(crate) fn forget(&self) {
         unfinished().names.remove(&self.id);
     }
 
@@ -146,7 +179,7 @@ impl Partial {
     pub(crate) fn discard(&self, client: &mut Client) {
         match client.unlink(self.place()) {
             Ok(()) => self.forget(),
-            Err(error) if error.errno == Errno::ENOENT => self.forget(),
+            Err(error) if error.errno == Errno::ENOENT || is_gone(&error) => self.forget(),
             Err(_) => {}
         }
     }
@@ -182,7 +215,9 @@ fn clean_up(configuration: &Configuration, only_scheme: Option<String>) {
     let mut left = names.len();
     for place in names.into_values() {
         match client.unlink(place) {
-            Err(error) if error.errno != Errno::ENOENT => return tell_left(left, &error),
+            Err(error) if error.errno != Errno::ENOENT && !is_gone(&error) => {
+                return tell_left(left, &error);
+            }
             _ => left -= 1,
         }
     }
@@ -190,8 +225,8 @@ fn clean_up(configuration: &Configuration, only_scheme: Option<String>) {
 
 fn tell_left(count: usize, error: &causeway_fs::Error) {
     warn(&format!(
-        "{count} unfinished files are left in the file system: {}; remove them later with `causeway fs rm \
-         --partial`",
+        "up to {count} unfinished files may be left in the file system: {}; look for them later, and remove them, with \
+         `causeway fs rm --partial`",
         Failure::from(error.clone())
     ));
 }

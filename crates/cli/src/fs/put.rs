@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
-use causeway_fs::client::{Client, File};
+use causeway_fs::client::{Client, File, MANY};
 use causeway_wire::fs::{
     DistributionHint, MAX_STUFFED_BYTES, Node, ObjectId, Region, SetAttributes,
 };
@@ -23,6 +23,7 @@ use crate::fs::engine::{
 use crate::fs::local::{Known, Tree, has_extended_attributes};
 use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
+use crate::fs::small::{SmallFile, store_many};
 use crate::fs::sparse;
 use crate::fs::store::{
     Original, Storing, Writing, dress, is_foreign, store_hard_link, store_link,
@@ -83,11 +84,19 @@ enum Job {
         to: RemoteName,
         first: Option<Arc<FirstName>>,
     },
+    Small(Vec<Small>),
     Part {
         shared: Arc<Parts>,
         from: u64,
         to: u64,
     },
+}
+
+/// A file that was small when it was met.
+struct Small {
+    source: Source,
+    to: RemoteName,
+    first: Option<Arc<FirstName>>,
 }
 
 /// A large file whose parts are copied by several threads.
@@ -115,6 +124,8 @@ struct Later {
     directories: Vec<(Node, Known, Vec<u8>)>,
     first_names: HashMap<(u64, u64), Arc<FirstName>>,
     further_names: Vec<(Arc<FirstName>, RemoteName)>,
+    /// Small files that wait for more of them, which are stored together.
+    small: Vec<Small>,
 }
 
 struct Put<'a> {
@@ -170,6 +181,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                     queue.fail(&failure, &progress);
                 }
             }
+            queue.push(Job::Small(std::mem::take(&mut later.small)));
             Ok(())
         },
         |worker, job| put.job(worker, job),
@@ -425,7 +437,14 @@ impl Put<'_> {
         if self.parts && known.size >= 2 * PART_BYTES {
             return self.large_file(client, queue, &source, &to, first);
         }
-        queue.push(Job::Whole { source, to, first });
+        if known.size > MAX_STUFFED_BYTES as u64 || self.writing.inplace {
+            queue.push(Job::Whole { source, to, first });
+            return Ok(());
+        }
+        later.small.push(Small { source, to, first });
+        if later.small.len() >= MANY {
+            queue.push(Job::Small(std::mem::take(&mut later.small)));
+        }
         Ok(())
     }
 
@@ -434,6 +453,10 @@ impl Put<'_> {
             Job::Whole { source, to, first } => self
                 .whole_file(worker, &source, &to, first.as_deref())
                 .map_err(|failure| failure.about(source.shown())),
+            Job::Small(files) => {
+                self.small_files(worker, files);
+                Ok(())
+            }
             Job::Part { shared, from, to } => self
                 .part(worker, &shared, from, to)
                 .map_err(|failure| failure.about(printable(&shared.path))),
@@ -475,21 +498,74 @@ impl Put<'_> {
             }
         }
         storing.finish(&mut worker.client, &original, size, self.sync())?;
-        self.stored(&source, &storing, first);
+        self.stored(has_extended_attributes(&source), &storing, first);
         Ok(())
     }
 
-    /// Counts a file that has been stored.
-    fn stored(&self, source: &LocalFile, storing: &Storing, first: Option<&FirstName>) {
-        if has_extended_attributes(source) {
-            Lost::add(&self.lost.extended_attributes);
+    /// Stores small files together. What fails of them is left with the worker.
+    fn small_files(&self, worker: &mut Worker, files: Vec<Small>) {
+        let (mut small, mut their) = (Vec::new(), Vec::new());
+        for file in files {
+            let read = self.read_small(&file);
+            match read.map_err(|failure| failure.about(file.source.shown())) {
+                Err(failure) => worker.failed.push(failure),
+                Ok(Some((content, extended))) => {
+                    small.push(content);
+                    their.push((file, extended));
+                }
+                Ok(None) => {
+                    let stored =
+                        self.whole_file(worker, &file.source, &file.to, file.first.as_deref());
+                    let failed = stored
+                        .map_err(|failure| failure.about(file.source.shown()))
+                        .err();
+                    worker.failed.extend(failed);
+                }
+            }
         }
+        let stored = store_many(&mut worker.client, &small, self.distribution);
+        for ((stored, content), (file, extended)) in stored.into_iter().zip(&small).zip(their) {
+            match stored {
+                Ok(node) => {
+                    self.progress.advance(content.content.len() as u64, 0);
+                    self.stored_as(node.object, extended, file.first.as_deref());
+                }
+                Err(failure) => worker.failed.push(failure.about(file.source.shown())),
+            }
+        }
+    }
+
+    /// Reads a small file whole, and whether it has extended attributes; `None` if it has grown.
+    fn read_small(&self, file: &Small) -> Outcome<Option<(SmallFile, bool)>> {
+        let (source, known) = file.source.open()?;
+        let content =
+            read_up_to(&source, MAX_STUFFED_BYTES + 1).doing(|| "reading it".to_owned())?;
+        if content.len() > MAX_STUFFED_BYTES {
+            return Ok(None);
+        }
+        let small = SmallFile {
+            to: file.to.clone(),
+            original: self.original(&known),
+            content,
+        };
+        Ok(Some((small, has_extended_attributes(&source))))
+    }
+
+    /// Counts a file that has been stored.
+    fn stored(&self, extended: bool, storing: &Storing, first: Option<&FirstName>) {
         if storing.foreign {
             Lost::add(&self.lost.attributes);
         }
+        self.stored_as(storing.file.node.object, extended, first);
+    }
+
+    fn stored_as(&self, object: ObjectId, extended: bool, first: Option<&FirstName>) {
+        if extended {
+            Lost::add(&self.lost.extended_attributes);
+        }
         if let Some(first) = first {
             // Only the one job that stores the file does this.
-            let _ = first.stored.set(storing.file.node.object);
+            let _ = first.stored.set(object);
         }
         self.progress.advance(0, 1);
     }
@@ -570,7 +646,8 @@ impl Put<'_> {
         }
         let original = self.original(&shared.known);
         storing.finish(&mut worker.client, &original, shared.known.size, false)?;
-        self.stored(&shared.source, &storing, shared.first.as_deref());
+        let extended = has_extended_attributes(&shared.source);
+        self.stored(extended, &storing, shared.first.as_deref());
         Ok(())
     }
 

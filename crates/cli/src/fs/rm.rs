@@ -158,7 +158,7 @@ fn look(client: &mut Client, arguments: &Arguments) -> (Vec<(RemoteName, Node)>,
             Ok(Some(operand)) => operands.push(operand),
             Ok(None) => {}
             Err(failure) => {
-                report_item(&failure);
+                report_item(&failure.of(printable(&path.0)));
                 refused += 1;
             }
         }

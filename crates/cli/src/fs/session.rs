@@ -51,6 +51,9 @@ impl Session {
     pub(crate) fn open(target: &Target) -> Outcome<Self> {
         let file = find(target.config.as_deref())?;
         let configuration = load(&file)?;
+        if let Some(scheme) = &target.via {
+            check_scheme(&configuration, scheme, &file)?;
+        }
         Ok(Self {
             configuration: Arc::new(configuration),
             file,
@@ -67,6 +70,31 @@ impl Session {
         };
         Ok(Client::connect(&self.configuration, options)?)
     }
+}
+
+/// Refuses a scheme by which some server cannot be reached.
+fn check_scheme(configuration: &Configuration, scheme: &str, file: &Path) -> Outcome {
+    let scheme_of = |address: &String| {
+        let scheme = address.split_once("://").map(|(scheme, _)| scheme);
+        scheme.unwrap_or_default().to_owned()
+    };
+    for server in &configuration.servers {
+        let mut schemes: Vec<String> = server.addresses.iter().map(scheme_of).collect();
+        if schemes.iter().any(|known| known == scheme) {
+            continue;
+        }
+        schemes.dedup();
+        return Err(Failure::usage(
+            format!("reading --via {scheme}"),
+            format!("server {} has no address of this scheme", server.name),
+        )
+        .hint(format!(
+            "{} has it at {}: use one of these, or add an address there and restart the server",
+            file.display(),
+            schemes.join(", ")
+        )));
+    }
+    Ok(())
 }
 
 /// Reads and checks a configuration file.

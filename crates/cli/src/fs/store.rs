@@ -77,17 +77,25 @@ pub(crate) fn is_foreign(copy: &Attributes) -> bool {
     !caller.is_root() && caller.as_raw() != copy.uid
 }
 
+/// What a copy lacks of its original, if anything.
+pub(crate) fn missing_attributes(
+    original: &Original,
+    copy: &causeway_wire::fs::Node,
+) -> Option<SetAttributes> {
+    let mut set = original.set(&copy.attributes);
+    if copy.attributes.kind == Kind::SymbolicLink {
+        set.mode = None;
+    }
+    changes(&set, &copy.attributes).then_some(set)
+}
+
 /// Sets what a copy with this path lacks of its original.
 pub(crate) fn dress(
     client: &mut Client,
     (copy, path): (&causeway_wire::fs::Node, &[u8]),
     original: &Original,
 ) -> Outcome {
-    let mut set = original.set(&copy.attributes);
-    if copy.attributes.kind == Kind::SymbolicLink {
-        set.mode = None;
-    }
-    if changes(&set, &copy.attributes) {
+    if let Some(set) = missing_attributes(original, copy) {
         client
             .set_attributes(copy.object, set)
             .map_err(|error| reading(path, error))?;
@@ -206,7 +214,7 @@ fn beside(client: &mut Client, to: &RemoteName, options: &CreateOptions) -> Outc
     })
 }
 
-fn is_a_directory(to: &RemoteName) -> Failure {
+pub(crate) fn is_a_directory(to: &RemoteName) -> Failure {
     Failure::new(
         format!("storing {}", printable(&to.path)),
         "a directory has that name",

@@ -9,11 +9,13 @@
 //! | [`store`] | finished runs on disk, so that an interrupted command goes on |
 //! | [`found`] | what was found: verdicts, rows for JSON, files for spreadsheets |
 //! | [`page`] | the report of figures and tables |
+//! | [`experiment`] | what the runs of a scenario have found |
 //! | [`run_page`] | the report of an experiment of the user's own |
 //!
 //! What is printed and written depends on the program and its input only, not on the machine, the time, or how many threads
 //! there are.
 
+mod experiment;
 mod found;
 mod list;
 mod page;

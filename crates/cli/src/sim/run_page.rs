@@ -2,22 +2,30 @@
 
 use std::path::Path;
 
+use causeway_sim::profile::units::{self, Kind};
 use causeway_sim::scenario::Scenario;
+use causeway_sim::statistics::Resource;
 
+use super::experiment::{Experiment, RunRow, channel, microseconds, rows, table, value_text};
 use super::page::{colour, distinct, made_with, style};
-use super::scenario::{table, value_text};
 use crate::failure::Outcome;
 use crate::report::Page;
-use crate::report::page::{Extent, Figure};
+use crate::report::page::{Extent, Figure, Key};
 use crate::report::plots::{self, Axes, Bar, Line};
 use crate::report::svg::plain;
-use crate::rows::Row;
 
 /// More bars than this are no picture.
 const MOST_BARS: usize = 40;
+/// More curves than this are none either.
+const MOST_CURVES: usize = 12;
 
 /// Writes the report of `scenario`, whose file says `text`.
-pub(super) fn write(path: &Path, scenario: &Scenario, text: &str, rows: &[Row]) -> Outcome {
+pub(super) fn write(
+    path: &Path,
+    scenario: &Scenario,
+    text: &str,
+    experiments: &[Experiment],
+) -> Outcome {
     let lead = match scenario.is_reproducible() {
         true => {
             "An experiment, simulated. The same scenario gives the same values wherever and whenever it is run."
@@ -27,22 +35,66 @@ pub(super) fn write(path: &Path, scenario: &Scenario, text: &str, rows: &[Row]) 
              machine."
         }
     };
+    let rows = rows(experiments);
     let mut page = Page::new(&scenario.name, lead);
     let metrics = distinct(rows.iter().map(|row| row.metric.as_str()));
-    let of = |metric: &str| -> Vec<&Row> {
+    let of = |metric: &str| -> Vec<&RunRow> {
         let wanted = rows.iter().filter(|row| row.metric == metric);
         wanted.collect()
     };
     let cards = metrics.iter().map(|metric| card(metric, &of(metric)));
     page.cards(&cards.collect::<Vec<_>>());
     for metric in &metrics {
-        draw(&mut page, metric, &of(metric));
+        let rows = of(metric);
+        match &scenario.swept {
+            Some(key) => draw_sweep(&mut page, metric, key, &rows),
+            None => draw(&mut page, metric, &rows),
+        }
+        draw_channels(&mut page, metric, &rows);
     }
-    page.table("All values", "", &table(rows));
+    draw_latencies(&mut page, experiments);
+    if let Some(first) = experiments.first() {
+        draw_intervals(&mut page, first);
+    }
+    let swept = scenario.swept.as_deref();
+    page.table("Values", ABOUT_VALUES, &table(swept, &rows));
+    let channels: Vec<RunRow> = rows
+        .iter()
+        .filter(|row| channel(&row.case).is_some())
+        .cloned()
+        .collect();
+    if !channels.is_empty() {
+        page.table("Each channel", "", &each(&channels));
+    }
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     page.lines("The scenario", "", &lines);
     made_with(&mut page, &[]);
     page.write(path)
+}
+
+const ABOUT_VALUES: &str = "Median, p99, smallest and largest value are those of messages, of processors, engines and links \
+                            (use), or of runs. ± 95 % is the confidence interval of the mean over runs that differ in their seeds.";
+
+/// All channels, one below the other.
+fn each(rows: &[RunRow]) -> crate::rows::Table {
+    let mut table = crate::rows::Table::new(&["case", "what", "mean", "median", "p99"]);
+    table.align_right(&[2, 3, 4]);
+    for row in rows {
+        let text = |value: f64| value_text(&row.metric, value);
+        let case = match &row.sweep {
+            Some(value) => format!("{} ({value})", row.case),
+            None => row.case.clone(),
+        };
+        let p99 = row.p99.map(text).unwrap_or_default();
+        table.row(vec![
+            case,
+            row.metric.clone(),
+            text(row.mean),
+            text(row.median),
+            p99,
+        ]);
+    }
+    table
 }
 
 /// What a metric is called, and its unit.
@@ -51,6 +103,9 @@ fn named(metric: &str) -> (&str, &str) {
         "latency_us" => ("Latency", "µs"),
         "time_us" => ("Time", "µs"),
         "received_mb_s" => ("Received", "MB/s"),
+        "rate_mb_s" => ("Rates", "MB/s"),
+        "rate_per_s" => ("Messages", "for each second"),
+        "share" => ("Use", "share of the time"),
         "jitter_share" => ("Messages that are late after the one before", "share"),
         "jitter_theta" => ("Jitter fraction θ", "θ"),
         "count" => ("Counts", "how many"),
@@ -59,8 +114,8 @@ fn named(metric: &str) -> (&str, &str) {
 }
 
 /// The range of a metric's values.
-fn card(metric: &str, rows: &[&Row]) -> (String, String, Option<bool>) {
-    let values = rows.iter().map(|row| row.median);
+fn card(metric: &str, rows: &[&RunRow]) -> (String, String, Option<bool>) {
+    let values = rows.iter().map(|row| row.mean);
     let low = value_text(metric, values.clone().fold(f64::INFINITY, f64::min));
     let high = value_text(metric, values.fold(f64::NEG_INFINITY, f64::max));
     let range = match low == high {
@@ -71,8 +126,18 @@ fn card(metric: &str, rows: &[&Row]) -> (String, String, Option<bool>) {
     (range, format!("{name}, values: {}", rows.len()), None)
 }
 
+fn short(value: f64) -> String {
+    plain((value * 1e4).round() / 1e4)
+}
+
+/// A mean with its confidence interval, at a place.
+fn point(x: f64, row: &RunRow) -> (f64, f64, f64, f64) {
+    let half = row.ci95.unwrap_or(0.0);
+    (x, row.mean, row.mean - half, row.mean + half)
+}
+
 /// Curves where there are several sizes, bars otherwise.
-fn draw(page: &mut Page, metric: &str, rows: &[&Row]) {
+fn draw(page: &mut Page, metric: &str, rows: &[&RunRow]) {
     let mut sizes: Vec<u64> = rows.iter().map(|row| row.size_bytes).collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -84,7 +149,7 @@ fn draw(page: &mut Page, metric: &str, rows: &[&Row]) {
         legend,
     };
     if sizes.len() > 1 && sizes.first() != Some(&0) {
-        let lines = lines(rows);
+        let lines = lines(rows, |row| row.size_bytes as f64);
         let legend = lines.iter().map(Line::key).collect();
         let axes = Axes {
             x_title: "bytes of a message",
@@ -92,18 +157,27 @@ fn draw(page: &mut Page, metric: &str, rows: &[&Row]) {
             logarithmic_x: true,
             logarithmic_y: false,
         };
-        page.figure(&figure("By the size of messages.", legend), |width| {
-            plots::curves(width, &lines, &axes, plots::size_name, |value| {
-                plain((value * 1e4).round() / 1e4)
-            })
+        let caption = "Means by the size of messages.";
+        page.figure(&figure(caption, legend), |width| {
+            plots::curves(width, &lines, &axes, plots::size_name, short)
         });
-    } else if rows.len() <= MOST_BARS {
-        let bars: Vec<Bar> = rows
+    } else {
+        let shown: Vec<&&RunRow> = match rows.len() <= MOST_BARS {
+            true => rows.iter().collect(),
+            false => rows
+                .iter()
+                .filter(|row| channel(&row.case).is_none())
+                .collect(),
+        };
+        if shown.is_empty() || shown.len() > MOST_BARS {
+            return;
+        }
+        let bars: Vec<Bar> = shown
             .iter()
             .map(|row| Bar {
                 name: row.case.clone(),
-                parts: vec![(colour(0), row.median)],
-                note: value_text(metric, row.median),
+                parts: vec![(colour(0), row.mean)],
+                note: value_text(metric, row.mean),
             })
             .collect();
         page.figure(&figure("", Vec::new()), |width| {
@@ -112,14 +186,209 @@ fn draw(page: &mut Page, metric: &str, rows: &[&Row]) {
     }
 }
 
-fn lines(rows: &[&Row]) -> Vec<Line> {
+fn lines(rows: &[&RunRow], x: impl Fn(&RunRow) -> f64) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for row in rows {
-        let (x, value) = (row.size_bytes as f64, row.median);
-        plots::add_point(&mut lines, &row.case, (x, value, value, value), style);
+        plots::add_point(&mut lines, &row.case, point(x(row), row), style);
     }
     for line in &mut lines {
         line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
     }
     lines
+}
+
+/// The swept values as numbers, if all of them are ones of the same kind.
+fn numbers(values: &[&str]) -> Option<Vec<f64>> {
+    let all = |number: &dyn Fn(&str) -> Option<f64>| -> Option<Vec<f64>> {
+        values.iter().map(|value| number(value)).collect()
+    };
+    let quantity =
+        |kind: Kind| move |text: &str| units::parse(text, kind).ok().map(|value| value as f64);
+    all(&|text| text.replace('_', "").parse().ok())
+        .or_else(|| all(&quantity(Kind::Size)))
+        .or_else(|| all(&quantity(Kind::Rate)))
+        .or_else(|| all(&quantity(Kind::Time)))
+}
+
+/// A curve for each case over the swept values; where they are no numbers, they stand at equal distances.
+fn draw_sweep(page: &mut Page, metric: &str, key: &str, rows: &[&RunRow]) {
+    let values = distinct(rows.iter().filter_map(|row| row.sweep.as_deref()));
+    let places = numbers(&values).filter(|places| places.iter().all(|place| *place > 0.0));
+    let places = places.unwrap_or_else(|| (1..=values.len()).map(|place| place as f64).collect());
+    let place = |row: &RunRow| {
+        let value = row.sweep.as_deref().unwrap_or_default();
+        let at = values.iter().position(|known| *known == value);
+        at.and_then(|at| places.get(at)).copied().unwrap_or(0.0)
+    };
+    let sized: Vec<RunRow> = rows
+        .iter()
+        .filter(|row| channel(&row.case).is_none() || rows.len() <= MOST_CURVES * values.len())
+        .map(|row| match row.size_bytes {
+            0 => (*row).clone(),
+            bytes => RunRow {
+                case: format!("{}, {}", row.case, crate::units::bytes_text(bytes)),
+                ..(*row).clone()
+            },
+        })
+        .collect();
+    let mut lines = lines(&sized.iter().collect::<Vec<_>>(), place);
+    if lines.len() > MOST_CURVES {
+        lines.truncate(MOST_CURVES);
+    }
+    let (title, unit) = named(metric);
+    let axes = Axes {
+        x_title: key,
+        y_title: unit,
+        logarithmic_x: true,
+        logarithmic_y: false,
+    };
+    let name = |x: f64| {
+        let at = places.iter().position(|place| *place == x);
+        at.and_then(|at| values.get(at))
+            .map_or_else(|| plain(x), |value| (*value).to_owned())
+    };
+    let figure = Figure {
+        title,
+        caption: "Means over the values of the key that is swept, with their confidence intervals where there are several runs.",
+        extent: Extent::Wide,
+        legend: lines.iter().map(Line::key).collect(),
+    };
+    page.figure(&figure, |width| {
+        plots::curves(width, &lines, &axes, name, short)
+    });
+}
+
+/// The channels of each kind, beside each other.
+fn draw_channels(page: &mut Page, metric: &str, rows: &[&RunRow]) {
+    let mut lines: Vec<Line> = Vec::new();
+    for row in rows {
+        if let (Some((kind, number)), true) = (
+            channel(&row.case),
+            row.sweep.is_none() || row.sweep == rows[0].sweep,
+        ) {
+            let place = (number as f64, row.mean, row.mean, row.mean);
+            plots::add_point(&mut lines, kind, place, style);
+        }
+    }
+    if lines.iter().all(|line| line.points.len() < 3) {
+        return;
+    }
+    let (title, unit) = named(metric);
+    let title = format!("{title} of each channel");
+    let axes = Axes {
+        x_title: "number of the channel",
+        y_title: unit,
+        logarithmic_x: false,
+        logarithmic_y: false,
+    };
+    let figure = Figure {
+        title: &title,
+        caption: "Channels in the order of the file.",
+        extent: Extent::Wide,
+        legend: lines.iter().map(Line::key).collect(),
+    };
+    page.figure(&figure, |width| {
+        plots::curves(width, &lines, &axes, plain, short)
+    });
+}
+
+/// How many of all messages took at most how long.
+fn draw_latencies(page: &mut Page, experiments: &[Experiment]) {
+    let mut lines: Vec<Line> = Vec::new();
+    for one in experiments.iter().take(MOST_CURVES) {
+        let all = one.latencies.count().max(1) as f64;
+        let mut seen = 0;
+        for (_, to, count) in one.latencies.classes() {
+            seen += count;
+            let share = seen as f64 / all;
+            let end = microseconds(to.min(one.latencies.range().1)).max(1e-3);
+            plots::add_point(&mut lines, &one.name(), (end, share, share, share), style);
+        }
+    }
+    if lines.is_empty() {
+        return;
+    }
+    let axes = Axes {
+        x_title: "latency in µs, from posting to receipt, logarithmic",
+        y_title: "share of messages",
+        logarithmic_x: true,
+        logarithmic_y: false,
+    };
+    let figure = Figure {
+        title: "How many messages took at most how long",
+        caption: "",
+        extent: Extent::Wide,
+        legend: lines.iter().map(Line::key).collect(),
+    };
+    page.figure(&figure, |width| {
+        plots::curves(width, &lines, &axes, short, short)
+    });
+}
+
+/// What happened when.
+fn draw_intervals(page: &mut Page, of: &Experiment) {
+    if of.intervals.len() < 2 {
+        return;
+    }
+    let at = |line: usize, name: &str, value: &dyn Fn(usize) -> f64| Line {
+        name: name.to_owned(),
+        colour: colour(line),
+        dashed: false,
+        points: (0..of.intervals.len())
+            .map(|place| {
+                let interval = &of.intervals[place];
+                let middle = microseconds(interval.from / 2 + interval.to / 2) / 1e3;
+                let value = value(place);
+                (middle, value, value, value)
+            })
+            .collect(),
+    };
+    let received = |place: usize| {
+        let interval = &of.intervals[place];
+        interval.bytes as f64 / microseconds(interval.to - interval.from)
+    };
+    let latency = |place: usize| microseconds(of.intervals[place].latency);
+    let used: Vec<Line> = Resource::ALL
+        .into_iter()
+        .enumerate()
+        .map(|(line, resource)| {
+            at(line, resource.name(), &|place| {
+                of.intervals[place].busy[line]
+            })
+        })
+        .collect();
+    for (title, unit, lines) in [
+        (
+            "Received over time",
+            "MB/s",
+            vec![at(0, "received", &received)],
+        ),
+        (
+            "Latency over time",
+            "µs, mean",
+            vec![at(1, "latency", &latency)],
+        ),
+        ("Use over time", "share, mean of all", used),
+    ] {
+        let legend: Vec<Key> = match lines.len() {
+            1 => Vec::new(),
+            _ => lines.iter().map(Line::key).collect(),
+        };
+        let axes = Axes {
+            x_title: "ms",
+            y_title: unit,
+            logarithmic_x: false,
+            logarithmic_y: false,
+        };
+        let caption = format!("Of the first run ({}), interval by interval.", of.name());
+        let figure = Figure {
+            title,
+            caption: &caption,
+            extent: Extent::Wide,
+            legend,
+        };
+        page.figure(&figure, |width| {
+            plots::curves(width, &lines, &axes, short, short)
+        });
+    }
 }

@@ -3,19 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use causeway_sim::scenario::{self, Measure, Scenario, Step};
+use causeway_sim::statistics::Statistics;
 use causeway_sim::trace;
 use causeway_sim::workloads::Keep;
 use clap::Args;
 use serde_json::json;
 
-use super::found::line;
-use super::store::SIMULATOR;
+use super::experiment::{Experiment, csv, observed, rows, table};
+use super::store::{SIMULATOR, Store};
 use super::{Options, pool, run_page};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::machine::COMMIT;
 use crate::output::{Output, warn};
 use crate::progress::Progress;
-use crate::rows::{Row, Table, figure_text};
 use crate::{shutdown, whole_file};
 
 /// Larger files are no scenarios, profiles or traces.
@@ -25,26 +25,34 @@ const LARGEST_FILE: u64 = 64 << 20;
 ///
 /// A scenario names hardware (a profile that comes with the simulator, or a file), the card's program,
 /// a workload, sizes and a seed; examples/interfaces.toml is one. Whatever is unknown, has no meaning or
-/// cannot be is refused with its line.
+/// cannot be is refused with its line. Finished runs of a scenario that has several (sizes, values of a
+/// sweep, replications) are kept in NAME.unfinished, or where --results says, until all are through: when
+/// interrupted, give the same command again, and it goes on.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway sim run examples/interfaces.toml
-  causeway sim run examples/uplink.toml --html uplink.html
+  causeway sim run examples/sweep.toml --html sweep.html
   causeway sim run scenario.toml --trace timeline.json    # open it at ui.perfetto.dev
-  causeway sim run scenario.toml --json | jq '.rows[] | {case, size_bytes, median}'")]
+  causeway sim run scenario.toml --json | jq '.rows[] | {case, size_bytes, mean, p99}'")]
 pub(crate) struct Arguments {
     /// The scenario's file
     #[arg(value_name = "SCENARIO")]
     file: PathBuf,
-    /// Write a timeline of the first size, for Perfetto
+    /// Write a timeline of the first run, for Perfetto
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Write a report with plots
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Keep finished runs here, and take from here those that were finished before
+    #[arg(long, value_name = "DIR")]
+    results: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
 }
+
+/// What a run has found.
+type Found = (Vec<Measure>, Option<Box<Statistics>>);
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     shutdown::on_signals()?;
@@ -53,32 +61,21 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     if !scenario.is_reproducible() {
         warn("native time is charged: values differ from run to run, and from machine to machine");
     }
-    let steps: Vec<(usize, Step<'_>)> = scenario.steps().into_iter().enumerate().collect();
-    let progress = Progress::steps(&output, "simulating", steps.len() as u64);
-    let work = |(place, step): &(usize, Step<'_>)| -> Outcome<Vec<Measure>> {
-        progress.step(&crate::units::bytes_text(u64::from(step.size_bytes)));
-        let traced = arguments.trace.as_ref().filter(|_| *place == 0);
-        let keep = match traced {
-            Some(_) => Keep::Slices,
-            None => Keep::Sums,
-        };
-        let (measures, record) = step
-            .run(keep)
-            .map_err(|error| Failure::new(format!("simulating {}", scenario.name), error))?;
-        if let (Some(path), Some(record)) = (traced, record) {
-            whole_file::write_with(path, |mut out| trace::write(&record, &mut out))?;
-        }
-        Ok(measures)
-    };
-    let measures = pool::map(&steps, arguments.options.jobs(), work)?.concat();
-    progress.finish();
-    let rows: Vec<Row> = measures.iter().filter_map(row).collect();
-    output.line(&table(&rows).text());
+    let steps = scenario.steps();
+    let store = store(arguments, &scenario, steps.len())?;
+    let found = find(arguments, &output, &scenario, &steps, store.as_ref());
+    if let (Err(_), Some(store), None) = (&found, &store, &arguments.results) {
+        store.close();
+    }
+    let found = found?;
+    let experiments = Experiment::group(&steps, found);
+    let rows = rows(&experiments);
+    output.line(&table(scenario.swept.as_deref(), &rows).text());
     if let Some(directory) = &arguments.options.csv {
-        write_csv(directory, &arguments.file, &measures)?;
+        write_csv(directory, &arguments.file, &scenario, &experiments)?;
     }
     if let Some(path) = &arguments.html {
-        run_page::write(path, &scenario, &text, &rows)?;
+        run_page::write(path, &scenario, &text, &experiments)?;
         output.line(&format!("report: {}", path.display()));
     }
     if let Some(path) = &arguments.trace {
@@ -86,8 +83,88 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
     output.object(&json!({
         "sim": "run", "scenario": scenario.name, "commit": COMMIT, "simulator": SIMULATOR,
-        "reproducible": scenario.is_reproducible(), "rows": rows }));
+        "reproducible": scenario.is_reproducible(), "sweep": scenario.swept, "rows": rows,
+        "observed": experiments.iter().map(observed).collect::<Vec<_>>() }));
+    if let (Some(store), None) = (store, &arguments.results) {
+        store.clear();
+    }
     Ok(())
+}
+
+/// Where finished runs are kept: where the user says, or beside if there are several. Native time is another in each run.
+fn store(arguments: &Arguments, scenario: &Scenario, steps: usize) -> Outcome<Option<Store>> {
+    if !scenario.is_reproducible() {
+        return Ok(None);
+    }
+    if let Some(directory) = &arguments.results {
+        return Store::open(directory).map(Some);
+    }
+    let directory = named_after(&arguments.file, "unfinished");
+    match steps {
+        // Nothing could be taken up again; and who cannot write here can still run.
+        0 | 1 => Ok(None),
+        _ => Ok(Store::open(&directory).ok()),
+    }
+}
+
+/// The scenario's name with another ending.
+fn named_after(file: &Path, end: &str) -> PathBuf {
+    let mut name = file.file_stem().unwrap_or(file.as_os_str()).to_owned();
+    name.push(".");
+    name.push(end);
+    PathBuf::from(name)
+}
+
+/// Runs what has not been run before.
+fn find(
+    arguments: &Arguments,
+    output: &Output,
+    scenario: &Scenario,
+    steps: &[Step<'_>],
+    store: Option<&Store>,
+) -> Outcome<Vec<Found>> {
+    let numbered: Vec<(usize, &Step<'_>)> = steps.iter().enumerate().collect();
+    let progress = Progress::steps(output, "simulating", steps.len() as u64);
+    let work = |(place, step): &(usize, &Step<'_>)| -> Outcome<Found> {
+        progress.step(&name(step));
+        let traced = arguments.trace.as_ref().filter(|_| *place == 0);
+        let keep = match traced {
+            Some(_) => Keep::Slices,
+            None => Keep::Statistics,
+        };
+        let known = store
+            .filter(|_| traced.is_none())
+            .and_then(|store| store.find_run(step));
+        if let Some(found) = known {
+            return Ok(found);
+        }
+        let (measures, mut record) = step
+            .run(keep)
+            .map_err(|error| Failure::new(format!("simulating {}", scenario.name), error))?;
+        if let Some(path) = traced {
+            whole_file::write_with(path, |mut out| trace::write(&record, &mut out))?;
+        }
+        let found = (measures, record.statistics.take());
+        if let Some(store) = store {
+            store.keep_run(step, &found)?;
+        }
+        Ok(found)
+    };
+    let found = pool::map(&numbered, arguments.options.jobs(), work)?;
+    progress.finish();
+    Ok(found)
+}
+
+/// What a run is called while it goes on.
+fn name(step: &Step<'_>) -> String {
+    let mut parts: Vec<String> = step.value.map(str::to_owned).into_iter().collect();
+    if step.size_bytes > 0 {
+        parts.push(crate::units::bytes_text(u64::from(step.size_bytes)));
+    }
+    if step.replication > 0 {
+        parts.push(format!("run {}", step.replication + 1));
+    }
+    parts.join(", ")
 }
 
 /// Reads a file whose text is expected to be small.
@@ -102,7 +179,7 @@ fn text_of(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| error.to_string())
 }
 
-/// Reads a scenario, and answers its text too.
+/// Reads a scenario, and returns its text too.
 fn read(path: &Path) -> Outcome<(Scenario, String)> {
     let name = path.display().to_string();
     let what = || format!("reading the scenario {name}");
@@ -116,56 +193,23 @@ fn read(path: &Path) -> Outcome<(Scenario, String)> {
     Ok((scenario, text))
 }
 
-fn row(measure: &Measure) -> Option<Row> {
-    let Measure {
-        case,
-        size_bytes,
-        metric,
-        value,
-    } = measure;
-    Row::new(
-        case.clone(),
-        "causeway",
-        u64::from(*size_bytes),
-        metric,
-        &[*value],
-    )
-}
-
-pub(super) fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new(&["case", "size", "what", "value"]);
-    table.align_right(&[1, 3]);
-    for row in rows {
-        let size = match row.size_bytes {
-            0 => String::new(),
-            bytes => crate::units::bytes_text(bytes),
-        };
-        let value = value_text(&row.metric, row.median);
-        table.row(vec![row.case.clone(), size, row.metric.clone(), value]);
-    }
-    table
-}
-
-/// A value with its unit.
-pub(super) fn value_text(metric: &str, value: f64) -> String {
-    match metric {
-        "latency_us" | "time_us" => figure_text("latency_us", value),
-        "received_mb_s" => figure_text("bandwidth_mb_s", value),
-        "count" => crate::units::count_text(value as u64),
-        _ => format!("{value:.4}"),
-    }
-}
-
-fn write_csv(directory: &Path, scenario: &Path, measures: &[Measure]) -> Outcome {
+/// Writes the values, how latencies are distributed, and what happened when.
+fn write_csv(
+    directory: &Path,
+    file: &Path,
+    scenario: &Scenario,
+    experiments: &[Experiment],
+) -> Outcome {
     std::fs::create_dir_all(directory)
         .doing(|| format!("making the directory {}", directory.display()))?;
-    let mut text = String::new();
-    line(&mut text, &["case", "size_bytes", "metric", "value"]);
-    for one in measures {
-        let (size, value) = (one.size_bytes.to_string(), one.value.to_string());
-        line(&mut text, &[&one.case, &size, one.metric, &value]);
+    let swept = scenario.swept.as_deref();
+    for (end, text) in [
+        ("csv", csv::values(swept, experiments)),
+        ("latencies.csv", csv::latencies(swept, experiments)),
+        ("intervals.csv", csv::intervals(swept, experiments)),
+    ] {
+        let path = directory.join(named_after(file, end));
+        whole_file::write(&path, text.as_bytes())?;
     }
-    let stem = scenario.file_stem().unwrap_or(scenario.as_os_str());
-    let path = directory.join(Path::new(stem).with_extension("csv"));
-    whole_file::write(&path, text.as_bytes())
+    Ok(())
 }

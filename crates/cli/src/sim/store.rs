@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use causeway_sim::catalogue::{Found, Task};
 use causeway_sim::figures::Row;
 use causeway_sim::figures::table::Cell;
+use causeway_sim::scenario::Step;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -22,9 +24,9 @@ const DIGEST: usize = 64;
 
 /// A run with what it found. Numbers are kept as their bits, so that none is rounded.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct Kept<T> {
     parameters: String,
-    found: KeptFound,
+    found: T,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -83,6 +85,13 @@ impl KeptFound {
     }
 }
 
+/// The parameters of a run of a scenario, which may hold a trace of any length, by their digest.
+fn run_parameters(step: &Step<'_>) -> String {
+    let digest = Sha256::digest(step.parameters());
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("run {digest}")
+}
+
 /// A directory of finished runs.
 pub(super) struct Store {
     directory: PathBuf,
@@ -112,24 +121,44 @@ impl Store {
         self.directory.join(format!("{name}.json"))
     }
 
-    /// What this run has found when it was run before. A file that is no such thing counts as none.
+    /// What a run with these parameters has found when it was run before. A file that is no such thing counts as none.
+    fn read<T: DeserializeOwned>(&self, parameters: &str) -> Option<T> {
+        let bytes = std::fs::read(self.path(parameters)).ok()?;
+        let kept: Kept<T> = serde_json::from_slice(&bytes).ok()?;
+        (kept.parameters == parameters).then_some(kept.found)
+    }
+
+    fn write<T: Serialize>(&self, parameters: String, found: T) -> Outcome {
+        let path = self.path(&parameters);
+        let bytes = serde_json::to_vec(&Kept { parameters, found });
+        let bytes = bytes.doing(|| format!("writing {}", path.display()))?;
+        whole_file::write(&path, &bytes)
+    }
+
+    /// What this run has found when it was run before.
     pub(super) fn find(&self, task: &Task) -> Option<Found> {
-        let parameters = task.parameters();
-        let bytes = std::fs::read(self.path(&parameters)).ok()?;
-        let kept: Kept = serde_json::from_slice(&bytes).ok()?;
-        (kept.parameters == parameters).then(|| kept.found.found())
+        self.read(&task.parameters()).map(KeptFound::found)
     }
 
     /// Keeps what this run has found.
     pub(super) fn keep(&self, task: &Task, found: &Found) -> Outcome {
-        let parameters = task.parameters();
-        let path = self.path(&parameters);
-        let kept = Kept {
-            parameters,
-            found: KeptFound::new(found),
-        };
-        let bytes = serde_json::to_vec(&kept).doing(|| format!("writing {}", path.display()))?;
-        whole_file::write(&path, &bytes)
+        self.write(task.parameters(), KeptFound::new(found))
+    }
+
+    /// What this run of a scenario has found when it was run before.
+    pub(super) fn find_run<T: DeserializeOwned>(&self, step: &Step<'_>) -> Option<T> {
+        self.read(&run_parameters(step))
+    }
+
+    /// Keeps what this run of a scenario has found.
+    pub(super) fn keep_run<T: Serialize>(&self, step: &Step<'_>, found: &T) -> Outcome {
+        self.write(run_parameters(step), found)
+    }
+
+    /// Removes the directory if no run was finished.
+    pub(super) fn close(&self) {
+        // Fails if something is in it, as it should.
+        let _ = std::fs::remove_dir(&self.directory);
     }
 
     /// Removes all finished runs, and the directory if nothing else is in it.

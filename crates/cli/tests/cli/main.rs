@@ -14,6 +14,7 @@ mod safety;
 mod scrub;
 mod servers;
 mod sim;
+mod small;
 mod stand;
 mod top;
 mod users;

@@ -225,7 +225,12 @@ fn the_examples_run_and_are_traced() {
     for kind in ["M", "X", "s", "t", "i"] {
         assert!(events.iter().any(|event| event["ph"] == kind), "{kind}");
     }
-    assert_eq!(names(&here.join("csv")), ["interfaces.csv"]);
+    let files = [
+        "interfaces.csv",
+        "interfaces.intervals.csv",
+        "interfaces.latencies.csv",
+    ];
+    assert_eq!(names(&here.join("csv")), files);
     let channels = example("channels.toml");
     let said = sim(here, &format!("run {} --json", channels.to_str().unwrap())).json();
     assert!(median(&said, "qosvia/constant/0", "causeway", 4096).is_some());
@@ -357,7 +362,12 @@ fn programs_figures_and_tables_are_traced() {
 fn a_run_has_a_report() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
-    for file in ["interfaces.toml", "uplink.toml", "channels.toml"] {
+    for file in [
+        "interfaces.toml",
+        "uplink.toml",
+        "channels.toml",
+        "sweep.toml",
+    ] {
         let path = example(file);
         let said = sim(
             here,
@@ -375,6 +385,87 @@ fn a_run_has_a_report() {
 }
 
 #[test]
+fn rows_say_what_their_fields_are_called() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let file = example("channels.toml");
+    let said = sim(here, &format!("run {} --json", file.display())).json();
+    let rows = said["rows"].as_array().unwrap();
+    let number = |row: &Value, field: &str| row[field].as_f64().unwrap();
+    let row = |case: &str, metric: &str| {
+        let found = rows
+            .iter()
+            .find(|row| row["case"] == case && row["metric"] == metric);
+        found.unwrap_or_else(|| panic!("{case} {metric}"))
+    };
+    let latency = row("qosvia/messages", "latency_us");
+    let order = ["min", "median", "p90", "p99", "p999", "max"].map(|field| number(latency, field));
+    assert!(
+        order.is_sorted() && order[0] < order[1] && order[1] < order[5],
+        "{order:?}"
+    );
+    assert!(number(latency, "count") > 100.0 && latency["runs"] == 1);
+    let used = row("qosvia/use/link", "share");
+    assert!(
+        number(used, "min") < number(used, "mean") && number(used, "mean") < number(used, "max")
+    );
+    // Of the three nodes' links, both ways.
+    assert_eq!(number(used, "count"), 6.0);
+    let observed = &said["observed"][0];
+    let classes = observed["latency_classes_us"].as_array().unwrap();
+    let counted: u64 = classes.iter().map(|class| class[2].as_u64().unwrap()).sum();
+    assert_eq!(counted as f64, number(latency, "count"));
+    let intervals = observed["intervals"].as_array().unwrap();
+    assert!(intervals.len() > 40, "{}", intervals.len());
+    let middle = &intervals[intervals.len() / 2];
+    assert!(number(&middle["use"], "card-processor") > 0.01, "{middle}");
+}
+
+/// Interrupted, `run` goes on where it was, and says in the end what it says without interruption.
+#[test]
+fn an_interrupted_run_goes_on_and_finds_the_same() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path();
+    let text = std::fs::read_to_string(example("sweep.toml")).unwrap();
+    std::fs::write(here.join("s.toml"), &text).unwrap();
+    let whole = sim(here, "run s.toml --json --jobs 2").ok();
+    assert_eq!(names(here), ["s.toml"], "what was kept meanwhile is gone");
+    let mut child = sim(here, "run s.toml --json --jobs 1").start();
+    let kept = here.join("s.unfinished");
+    let finished = || std::fs::read_dir(&kept).map_or(0, Iterator::count);
+    until("two runs are finished", || finished() >= 2);
+    send(child.id() as i32, Signal::INT);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let said = sim(here, "run s.toml --json --results s.unfinished").ok();
+    assert_eq!(said, whole);
+    let said: Value = serde_json::from_slice(&said).unwrap();
+    let rows = said["rows"].as_array().unwrap();
+    for value in ["2", "6", "10", "14"] {
+        let row = rows
+            .iter()
+            .find(|row| row["sweep"] == value && row["case"] == "qosvia/messages");
+        let row = row.unwrap();
+        assert_eq!(row["runs"], 3);
+        assert!(row["ci95"].as_f64().unwrap() > 0.0, "{row}");
+    }
+    let file = names(&kept)
+        .into_iter()
+        .find(|name| name.ends_with(".json"))
+        .unwrap();
+    let text = std::fs::read_to_string(kept.join(&file)).unwrap();
+    std::fs::write(
+        kept.join(&file),
+        text.replace("qosvia/messages", "qosvia/other"),
+    )
+    .unwrap();
+    let altered = String::from_utf8(sim(here, "run s.toml --json --results s.unfinished").ok());
+    assert!(
+        altered.unwrap().contains("qosvia/other"),
+        "it is taken from there"
+    );
+}
+
+#[test]
 fn the_uplink_of_the_example_limits_it() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
@@ -383,6 +474,7 @@ fn the_uplink_of_the_example_limits_it() {
         let said = sim(here, "run u.toml --json").json();
         let rows = said["rows"].as_array().unwrap().iter();
         let rates = rows.filter(|row| row["metric"] == "received_mb_s");
+        let rates = rates.filter(|row| !row["case"].as_str().unwrap().ends_with("/all"));
         rates
             .map(|row| row["median"].as_f64().unwrap())
             .sum::<f64>()

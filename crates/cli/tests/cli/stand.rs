@@ -224,15 +224,10 @@ impl Stand {
         if user.is_some() {
             std::os::unix::fs::chown(directory.path(), user, user).unwrap();
         }
-        let mut arguments = vec![
-            "fs",
-            "dev",
-            "--servers",
-            "2",
-            "--durability",
-            "relaxed",
-            "--json",
-        ];
+        let mut arguments = vec!["fs", "dev", "--servers", "2", "--json"];
+        if !options.contains(&"--durability") {
+            arguments.extend(["--durability", "relaxed"]);
+        }
         arguments.extend(options);
         let run = Run::new(directory.path(), &arguments).user(user);
         let mut child = run.command().stderr(Stdio::inherit()).spawn().unwrap();

@@ -72,7 +72,7 @@ fn servers_and_what_they_do_can_be_seen_without_their_help() {
         "log",
         &server.to_string(),
         "--set",
-        "bmi=debug",
+        "engine=debug",
         "--record",
         "trace",
     ];
@@ -82,7 +82,7 @@ fn servers_and_what_they_do_can_be_seen_without_their_help() {
     stand.fs(&["ping"]).ok();
     until("the wish is fulfilled", || {
         let log = Run::new(here(), &["log", &server.to_string(), "--json"]).json();
-        log["masks"] == "warn,bmi.stall=info,bmi=debug/trace"
+        log["masks"] == "warn,engine.stall=info,engine=debug/trace"
     });
 }
 
@@ -151,12 +151,12 @@ fn masks_come_from_the_environment_and_nonsense_is_refused() {
     let file = stand.directory.path().join("log");
     stand
         .fs(&["ping"])
-        .variable("CAUSEWAY_LOG", "off,bmi.connect=debug/off")
+        .variable("CAUSEWAY_LOG", "off,engine.connect=debug/off")
         .variable("CAUSEWAY_LOG_FILE", file.to_str().unwrap())
         .ok();
     let log = std::fs::read_to_string(&file).unwrap();
     assert!(
-        log.contains("DEBUG bmi.connect: connected peer=shm://"),
+        log.contains("DEBUG engine.connect: connected peer=shm://"),
         "{log}"
     );
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::stand::Run;
+use super::stand::{Run, Stand, one_object};
 
 fn fails(arguments: &[&str]) -> String {
     let directory = tempfile::tempdir().unwrap();
@@ -150,5 +150,52 @@ fn a_closed_pipe_ends_the_output_quietly() {
         let said = String::from_utf8_lossy(&left.stderr).into_owned();
         assert_eq!(left.status.code(), Some(0), "{arguments:?}: {said}");
         assert!(said.is_empty(), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn errors_name_what_failed_and_what_to_do() {
+    let stand = Stand::new();
+    stand.fs(&["mkdir", "/dir"]).ok();
+    let said = stand.fs(&["get", "/dir", "-"]).fails(1);
+    assert!(said.contains("/dir") && !said.contains("object"), "{said}");
+    let said = stand.fs(&["ln", "/dir", "/z"]).fails(1);
+    assert!(
+        said.contains("fs ln -s") && !said.contains("permission"),
+        "{said}"
+    );
+    for verb in [&["ls", "--via", "udp"][..], &["ping", "--via", "udp"]] {
+        let said = stand.fs(verb).fails(2);
+        assert!(said.contains("udp") && said.contains("shm"), "{said}");
+    }
+}
+
+#[test]
+fn under_json_each_file_that_failed_is_listed() {
+    let stand = Stand::new();
+    stand.fs(&["put", "-", "/there"]).input(b"x").ok();
+    for arguments in [
+        &["stat", "/there", "/missing"][..],
+        &["ls", "/there", "/missing"],
+        &["du", "/there", "/missing"],
+        &["chmod", "644", "/there", "/missing"],
+        &["touch", "/there", "/missing/x"],
+        &["truncate", "-c", "-s", "1", "/there", "/missing"],
+        &["mkdir", "/new", "/missing/x"],
+        &["get", "/there", "/missing", "."],
+        &["cp", "/there", "/missing", "/new"],
+        &["rm", "/there", "/missing"],
+    ] {
+        let mut all = arguments.to_vec();
+        all.push("--json");
+        let left = stand.fs(&all).left();
+        let said = one_object(&left.out);
+        assert_eq!(left.code, Some(1), "{arguments:?}: {said}");
+        assert_eq!(said["failures"], 1, "{arguments:?}: {said}");
+        let errors = said["errors"].as_array().unwrap();
+        assert_eq!(errors.len(), 1, "{arguments:?}: {said}");
+        let item = errors[0]["item"].as_str().unwrap();
+        assert!(item.contains("missing"), "{arguments:?}: {said}");
+        assert!(!errors[0]["why"].as_str().unwrap().is_empty(), "{said}");
     }
 }

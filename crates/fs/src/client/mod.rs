@@ -31,10 +31,12 @@ use causeway_wire::fs::{Caller, DistributionHint, Errno, Node};
 
 pub use identity::Layout;
 pub use maintain::{Checked, CheckedFiles, Orphans, OrphansGone, Scrubbed, ServerFault};
+pub use names::MANY;
 pub use stages::Stage;
 
 use crate::Error;
 use crate::config::Configuration;
+pub(crate) use rpc::Interrupter;
 use rpc::{Rpc, Trouble};
 
 /// A connection to a file system.
@@ -135,6 +137,11 @@ impl Client {
     /// Which method was chosen for a server (an index into the configuration), and why.
     pub fn report(&self, server: usize) -> Option<PeerReport> {
         self.rpc.report(server)
+    }
+
+    /// Ends calls from another thread.
+    pub(crate) fn interrupter(&self) -> Interrupter {
+        self.rpc.interrupter()
     }
 
     /// Stages recorded since the last call.

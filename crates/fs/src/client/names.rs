@@ -10,8 +10,9 @@ use super::{Client, CreateOptions, File};
 use crate::Error;
 use crate::distribution::MAX_FILE_BYTES;
 
-/// Mutations that [`Client::create_many`] keeps in flight, each in a session slot of its own.
-const SLOTS: usize = 32;
+/// Changes that [`Client::create_many`] and its likes keep in flight, each in a session slot of its own: the metadata
+/// server commits what comes together with one sync.
+pub const MANY: usize = 32;
 
 /// The answer to an operation that answers a node.
 pub(super) fn node(answer: Answer) -> Result<Node, Trouble> {
@@ -183,18 +184,60 @@ impl Client {
 
     /// Makes many files with as many requests in flight as the session has slots; the results stand in
     /// the order of the paths.
-    pub fn create_many(&mut self, files: &[(Vec<u8>, CreateOptions)]) -> Vec<Result<File, Error>> {
-        let operations = files
-            .iter()
-            .map(|(path, options)| create(path.into(), options))
-            .collect();
-        self.mutate_many(operations)
-            .into_iter()
-            .zip(files)
-            .map(|(result, (path, _))| {
+    pub fn create_many<P: Into<Place> + Clone>(
+        &mut self,
+        files: &[(P, CreateOptions)],
+    ) -> Vec<Result<File, Error>> {
+        let places: Vec<Place> = files.iter().map(|(at, _)| at.clone().into()).collect();
+        let options = files.iter().map(|(_, options)| options);
+        let operations = places.iter().zip(options);
+        let operations = operations.map(|(place, options)| create(place.clone(), options));
+        let results = self.mutate_many(operations.collect());
+        let results = results.into_iter().zip(&places);
+        results
+            .map(|(result, place)| {
                 let node = result.and_then(node);
                 node.map(File::new)
-                    .map_err(|trouble| trouble.during("create", path))
+                    .map_err(|trouble| trouble.during("create", &place.path))
+            })
+            .collect()
+    }
+
+    /// Changes attributes of many objects, as [`Client::create_many`] makes files.
+    pub fn set_attributes_many(
+        &mut self,
+        sets: Vec<(ObjectId, SetAttributes)>,
+    ) -> Vec<Result<Attributes, Error>> {
+        let objects: Vec<ObjectId> = sets.iter().map(|(object, _)| *object).collect();
+        let operations = sets.into_iter();
+        let operations = operations.map(|(object, set)| Operation::SetAttributes { object, set });
+        let results = self.mutate_many(operations.collect());
+        let results = results.into_iter().zip(objects);
+        results
+            .map(|(result, object)| {
+                let node = result.and_then(node).and_then(|node| node_of(object, node));
+                node.map(|node| node.attributes)
+                    .map_err(|trouble| trouble.during("setattr", &object_name(object)))
+            })
+            .collect()
+    }
+
+    /// Renames many names, from where to where each, as [`Client::create_many`] makes files: each atomically, in the
+    /// place of what has the new name.
+    pub fn rename_many(&mut self, names: Vec<(Place, Place)>) -> Vec<Result<(), Error>> {
+        let subjects: Vec<Vec<u8>> = names.iter().map(|(from, _)| from.path.clone()).collect();
+        let operations = names.into_iter();
+        let operations = operations.map(|(from, to)| Operation::Rename {
+            from,
+            to,
+            no_replace: false,
+        });
+        let results = self.mutate_many(operations.collect());
+        let results = results.into_iter().zip(subjects);
+        results
+            .map(|(result, subject)| {
+                let renamed = result.and_then(done);
+                renamed.map_err(|trouble| trouble.during("rename", &subject))
             })
             .collect()
     }
@@ -225,7 +268,7 @@ impl Client {
         while operations.peek().is_some() {
             let calls = operations
                 .by_ref()
-                .take(SLOTS)
+                .take(MANY)
                 .enumerate()
                 .map(|(slot, operation)| Call::mutation(self.metadata, operation, slot as u16))
                 .collect();

@@ -6,11 +6,13 @@
 //! out once (see [`Request`]), until the time-out of the whole call has passed. A server that is
 //! connected but silent is disconnected at that moment, which also ends its access to our memory.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{
     Access, Addr, Bmi, Completion, Config, Context, Memory, OpError, PeerError, Posted,
-    RegionDescriptor,
+    RegionDescriptor, Waker,
 };
 use causeway_wire::codec::{Wire, Writer};
 use causeway_wire::datafile::Binding;
@@ -132,6 +134,21 @@ impl Trouble {
     }
 }
 
+/// Ends a client's calls, the present one and all that follow, from another thread: each fails as if its time were over.
+#[derive(Debug, Clone)]
+pub(crate) struct Interrupter {
+    interrupted: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl Interrupter {
+    /// Ends them.
+    pub(crate) fn interrupt(&self) {
+        self.interrupted.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+}
+
 /// The engine behind a client.
 pub(crate) struct Rpc {
     bmi: Bmi,
@@ -153,6 +170,8 @@ pub(crate) struct Rpc {
     /// A change was given up without a reply, or repeated: a server may still meet a copy of it.
     pub(super) in_doubt: bool,
     next_tag: u64,
+    /// Set when calls are to end at once.
+    interrupted: Arc<AtomicBool>,
     spare_replies: Vec<Memory>,
 }
 
@@ -196,6 +215,7 @@ impl Rpc {
             sequences: Vec::new(),
             in_doubt: false,
             next_tag: 1,
+            interrupted: Arc::default(),
             spare_replies: Vec::new(),
         })
     }
@@ -249,6 +269,14 @@ impl Rpc {
         Trouble {
             server: self.links.get(server).map(Link::describe),
             ..trouble
+        }
+    }
+
+    /// Ends calls from elsewhere.
+    pub(crate) fn interrupter(&self) -> Interrupter {
+        Interrupter {
+            interrupted: Arc::clone(&self.interrupted),
+            waker: self.bmi.waker(),
         }
     }
 
@@ -355,7 +383,7 @@ impl Rpc {
         let mut completions = Vec::new();
         loop {
             let now = Instant::now();
-            if now >= deadline {
+            if now >= deadline || self.interrupted.load(Ordering::Acquire) {
                 return self.give_up(flights);
             }
             let mut next = deadline;

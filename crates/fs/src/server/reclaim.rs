@@ -12,7 +12,7 @@ use causeway_sys::waits;
 use causeway_wire::fs::ObjectId;
 
 use super::metadata::{SharedService, lock};
-use crate::client::{Client, ClientOptions, Layout};
+use crate::client::{Client, ClientOptions, Interrupter, Layout};
 use crate::config::Configuration;
 use crate::meta::Removal;
 
@@ -34,6 +34,8 @@ pub(super) struct Bell(Arc<(Mutex<BellState>, Condvar)>);
 struct BellState {
     rung: bool,
     stopping: bool,
+    /// The thread's client, which may be waiting for a server that is down when the thread is to end.
+    client: Option<Interrupter>,
 }
 
 /// What ended a wait for the bell.
@@ -51,7 +53,21 @@ impl Bell {
     }
 
     fn stop(&self) {
-        self.set(|state| state.stopping = true);
+        self.set(|state| {
+            state.stopping = true;
+            state.client.iter().for_each(Interrupter::interrupt);
+        });
+    }
+
+    /// From now on a stop ends the calls of this client.
+    pub(super) fn interrupts(&self, client: &Client) {
+        self.set(|state| {
+            let interrupter = client.interrupter();
+            if state.stopping {
+                interrupter.interrupt();
+            }
+            state.client = Some(interrupter);
+        });
     }
 
     fn set(&self, change: impl FnOnce(&mut BellState)) {
@@ -187,6 +203,8 @@ impl Work {
             match self.batch() {
                 Ok(false) => {}
                 Ok(true) => self.bell.ring(),
+                // A call that the end has cut short says nothing.
+                Err(_) if !self.bell.pause(Duration::ZERO) => return,
                 Err(reason) => {
                     tracing::warn!(reason, "datafiles of removed files stay for now");
                     if !self.bell.pause(PATIENCE) {
@@ -250,9 +268,11 @@ impl Work {
     fn remove(&mut self, server: u16, objects: Vec<ObjectId>) -> Result<(), String> {
         let client = match &mut self.client {
             Some(client) => client,
-            None => self
-                .client
-                .insert(connect(&self.configuration, &self.service)?),
+            None => {
+                let client = connect(&self.configuration, &self.service)?;
+                self.bell.interrupts(&client);
+                self.client.insert(client)
+            }
         };
         client
             .server_of(server)

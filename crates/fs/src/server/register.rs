@@ -77,6 +77,8 @@ impl Work {
                 self.meet(client, server, &found, index, &record, incarnation)
             });
             match met {
+                // A call that the end has cut short says nothing.
+                Err(_) if !self.bell.pause(Duration::ZERO) => return true,
                 Ok(()) => {
                     tracing::info!("I/O server {} is number {index} of the layout", record.name);
                     self.told.remove(&index);
@@ -131,6 +133,7 @@ impl Work {
         };
         let made = Client::connect(&configuration, ClientOptions::default())
             .map_err(|error| error.to_string())?;
+        self.bell.interrupts(&made);
         Ok(client.insert(made))
     }
 

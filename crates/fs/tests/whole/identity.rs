@@ -295,6 +295,24 @@ fn a_replaced_io_server_is_refused_until_it_is_accepted() {
 }
 
 #[test]
+fn a_metadata_server_ends_at_once_though_an_io_server_is_down() {
+    // Fast once is enough: the machine may be busy. The calls that must be cut short take 3 s.
+    let fast = (0..3).any(|_| {
+        let mut rig = Rig::start();
+        let mut client = rig.client();
+        store(&mut client, b"/file", 1);
+        rig.stop("io1");
+        client.unlink(&b"/file"[..]).unwrap();
+        // By then the removal of its datafiles is tried.
+        std::thread::sleep(Duration::from_millis(300));
+        let begun = Instant::now();
+        rig.stop("meta");
+        begun.elapsed() < Duration::from_millis(1500)
+    });
+    assert!(fast);
+}
+
+#[test]
 fn an_io_server_that_has_lost_its_enrollment_is_refused_until_it_is_accepted() {
     let mut rig = Rig::start();
     let mut client = rig.client();

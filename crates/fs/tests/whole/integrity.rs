@@ -375,7 +375,7 @@ fn names_may_have_every_byte_and_bad_ones_are_refused() {
     let found: Vec<Vec<u8>> = entries.into_iter().map(|entry| entry.name).collect();
     assert_eq!(found, sorted);
     for (number, name) in names.iter().enumerate() {
-        let mut file = client.open(&[b"/", &name[..]].concat()).unwrap();
+        let mut file = client.open([b"/", &name[..]].concat()).unwrap();
         let mut bytes = [0; 20];
         assert_eq!(client.read_at(&mut file, 0, &mut bytes).unwrap(), 10);
         assert_eq!(bytes[..10], pattern(number as u64, 10));

@@ -11,6 +11,7 @@ use crate::engine::{MICROSECOND, MILLISECOND};
 use crate::profile::Profile;
 use crate::workloads::Keep;
 use crate::workloads::design::Design;
+use crate::workloads::ping::DATA_OFFSET;
 use crate::workloads::quality::{self, ChannelOutcome, Experiment, Flow, Shape};
 
 const X: &str = "injected load in MB/s";
@@ -181,6 +182,15 @@ fn constant(classes: [u64; 3], counts: [usize; 3]) -> Vec<Flow> {
     flows
 }
 
+/// Channels of so many classes, as many of each, in turn: each receiver then has the channels of one class (§5.4.1.2).
+fn in_turn(channels: &[Flow], classes: usize) -> Vec<Flow> {
+    let each = channels.len() / classes;
+    let place = |number: usize| (number % classes) * each + number / classes;
+    (0..channels.len())
+        .map(|number| channels[place(number)].clone())
+        .collect()
+}
+
 fn best_effort(rate: u64) -> Flow {
     Flow::BestEffort {
         rate,
@@ -223,7 +233,7 @@ pub(super) fn settings(figure: &'static str, effort: Effort) -> Vec<Setting> {
             &[[1; 3], [3; 3], [5; 3]],
         )
         .iter()
-        .map(|counts| constant([1, 2, 3], *counts))
+        .map(|counts| in_turn(&constant([1, 2, 3], *counts), 3))
         .collect(),
         "5.4" | "5.5" | "5.6" => pick(
             MIXES,
@@ -341,7 +351,12 @@ fn otherwise(figure: &str) -> Vec<(Assumption, Vec<Flow>)> {
         }
     }
     if figure == "5.3" {
-        let begin = |seed| (Assumption::Begin(seed), constant([1, 2, 3], [5; 3]));
+        let begin = |seed| {
+            (
+                Assumption::Begin(seed),
+                in_turn(&constant([1, 2, 3], [5; 3]), 3),
+            )
+        };
         all.extend((2..2 + BEGINNINGS).map(begin));
     }
     all
@@ -395,6 +410,12 @@ fn experiment(setting: &Setting, effort: Effort) -> Experiment {
         },
         // What a program that reads a clock for each message can tell apart.
         resolution: 10 * MICROSECOND,
+        admission: false,
+        data_offset: match setting.figure {
+            // One piece each, as each of the receivers has one class: the experiment of §5.4.1.2.
+            "5.2" | "5.3" => 0,
+            _ => DATA_OFFSET,
+        },
         seed: match setting.assumption {
             Assumption::Begin(seed) => seed,
             _ => 1,
@@ -406,12 +427,12 @@ fn rows_of(setting: &Setting, outcomes: &[ChannelOutcome]) -> Vec<Row> {
     let x = load(&setting.channels);
     let prefix = setting.assumption.prefix();
     let program = format!("{prefix}{}{}", setting.program.name(), setting.suffix);
-    let mut classes: Vec<&Flow> = setting
-        .channels
-        .iter()
-        .filter(|flow| !matches!(flow, Flow::BestEffort { .. }))
-        .collect();
-    classes.dedup();
+    let mut classes: Vec<&Flow> = Vec::new();
+    for flow in &setting.channels {
+        if !matches!(flow, Flow::BestEffort { .. }) && !classes.contains(&flow) {
+            classes.push(flow);
+        }
+    }
     let mut rows = Vec::new();
     for class in classes {
         let members: Vec<&ChannelOutcome> = setting

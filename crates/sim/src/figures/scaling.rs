@@ -2,14 +2,16 @@
 
 use causeway_firmware::Settings;
 
+mod payload;
+
 use super::{
     About, Effort, FigureError, Row, Rows, Traced, Verdict, Verdicts, microseconds, prefix_of,
 };
-use crate::engine::{MICROSECOND, Time};
+use crate::engine::Time;
 use crate::profile::Profile;
 use crate::workloads::Keep;
 use crate::workloads::design::Design;
-use crate::workloads::scaling::{self, Extent, Kind, Load, PROCESSES, Peers};
+use crate::workloads::scaling::{self, Extent, Kind, Load, Order, PROCESSES, Peers};
 
 const X: &str = "declared VIs on a node";
 const LATENCY: &str = "latency in µs";
@@ -75,6 +77,8 @@ pub struct Curve {
     latency: bool,
     /// What the host takes to post a descriptor, if not what the profile says.
     posting: Option<Time>,
+    /// In which order processes use their interfaces.
+    order: Order,
 }
 
 impl Curve {
@@ -89,6 +93,7 @@ impl Curve {
             wait: false,
             latency: true,
             posting: None,
+            order: Order::default(),
         }
     }
 
@@ -146,16 +151,7 @@ pub(super) fn curves(figure: &str) -> Vec<Curve> {
     match figure {
         "4.4" => vec![Curve::new(Base, 8, 128).payload(128).with_wait()],
         "4.5" => vec![Curve::new(Base, 60, 4_096).with_wait()],
-        "4.6" => {
-            let own = [8, 32, 64, 128].map(payload_curve);
-            let slower = POSTINGS_US.iter().flat_map(|&posting| {
-                [8, 32, 64].map(|bytes| Curve {
-                    posting: Some(posting * MICROSECOND),
-                    ..payload_curve(bytes).assuming(&slow_posting(posting))
-                })
-            });
-            own.into_iter().chain(slower).collect()
-        }
+        "4.6" => payload::curves(),
         "4.7" => [false, true]
             .map(|queue| {
                 let name = if queue { "with CQ" } else { "without CQ" };
@@ -213,20 +209,6 @@ pub(super) fn curves(figure: &str) -> Vec<Curve> {
     }
 }
 
-/// What posting is assumed to take in microseconds, to see on what fig. 4.6 depends: up to more than the card takes to send.
-const POSTINGS_US: [u64; 8] = [8, 12, 14, 15, 16, 17, 18, 20];
-
-fn slow_posting(microseconds: u64) -> String {
-    format!("posting takes {microseconds} µs")
-}
-
-fn payload_curve(bytes: u32) -> Curve {
-    Curve::new(Design::Base, ALL, bytes)
-        .payload(128)
-        .shadow()
-        .named(format!("{bytes} bytes"))
-}
-
 /// What fig. 4.14 depends on.
 const DOORBELLS_LAST: &str =
     "the card looks at doorbells only when no engine has finished anything";
@@ -252,7 +234,7 @@ pub(super) fn nodes(curve: &Curve, effort: Effort) -> Vec<usize> {
     let all = curve.kind == Kind::Active(ALL);
     match effort {
         // The cluster that the text speaks of.
-        _ if curve.posting.is_some() => vec![128],
+        _ if curve.posting.is_some() || curve.order != Order::default() => vec![128],
         Effort::Full => NODES.to_vec(),
         // With all VIs active the largest cluster is long to run, but it is the one that the text speaks of.
         Effort::Quick if all => vec![2, 16, 128],
@@ -271,11 +253,14 @@ fn load(curve: &Curve, nodes: usize, effort: Effort) -> Load {
         nodes,
         peers: Peers::All,
         kind: curve.kind,
+        order: curve.order,
         bytes: curve.bytes,
         burst: curve.burst,
         completion_queue: curve.completion_queue,
         rounds: match (effort, all) {
-            (Effort::Quick, true) if curve.posting.is_none() => 6,
+            (Effort::Quick, true) if curve.posting.is_none() && curve.order == Order::default() => {
+                6
+            }
             // What tailgating gains for wait and latency is so alike that few rounds do not tell which is more.
             (Effort::Quick, false) if curve.burst > 1 => 60,
             (Effort::Quick, false) => 20,
@@ -366,7 +351,7 @@ pub(super) fn judge(figure: &str, rows: Rows<'_>) -> Vec<Verdict> {
     match figure {
         "4.4" => judge_base(rows, &mut verdicts),
         "4.5" => judge_knee(rows, &mut verdicts),
-        "4.6" => judge_payload(rows, &mut verdicts),
+        "4.6" => payload::judge(rows, &mut verdicts),
         "4.7" => judge_queues(rows, &mut verdicts),
         "4.8" => {
             let claim =
@@ -476,23 +461,6 @@ fn judge_knee(rows: Rows<'_>, verdicts: &mut Verdicts) {
             before > 2.0 * after && after > 0.0,
             format!("{series}: slopes {before:.2} and {after:.2} µs per VI"),
         );
-    }
-}
-
-fn judge_payload(rows: Rows<'_>, verdicts: &mut Verdicts) {
-    let judge = |prefix: &str| {
-        let at = |bytes: u32| rows.at(&format!("{prefix}{bytes} bytes"), 508.0);
-        let mut verdicts = Verdicts::default();
-        verdicts.add(
-            "with 508 VIs a message of 32 or 64 bytes can have a lower latency than one of 8",
-            at(32) < at(8) || at(64) < at(8),
-            format!("8: {:.0}, 32: {:.0}, 64: {:.0} µs", at(8), at(32), at(64)),
-        );
-        verdicts
-    };
-    *verdicts = judge("");
-    for assumed in POSTINGS_US.map(slow_posting) {
-        verdicts.otherwise(&assumed, judge(&prefix_of(&assumed)));
     }
 }
 

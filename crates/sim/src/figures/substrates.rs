@@ -13,6 +13,7 @@ use crate::substrates::one_way::{self, SHORT_BYTES};
 use crate::substrates::{
     Combination, Costs, Done, Outcome, Setup, SimError, run as simulate, timeline,
 };
+use crate::workloads::Keep;
 
 use Combination::{C1Ni1, C1Ni2, C2Ni3, C3Ni3};
 
@@ -298,7 +299,7 @@ pub(super) fn traced(setting: Setting) -> Result<Traced, FigureError> {
     let costs = Costs::psnow()?;
     let record = match work(setting, costs) {
         Work::Bare(one, bytes) => timeline::record(&one_way::ways(one, costs, bytes)?, 1),
-        Work::Program(program) => program.traced()?.1,
+        Work::Program(program) => program.run(Keep::Slices)?.1,
     };
     Ok(Traced {
         of: format!("{setting:?}"),

@@ -117,7 +117,8 @@ pub struct HostDma {
     channels: Vec<Option<Active>>,
     queue: VecDeque<Job>,
     jobs: u64,
-    busy: Time,
+    /// How long each channel has been busy.
+    busy: Vec<Time>,
 }
 
 impl HostDma {
@@ -125,11 +126,11 @@ impl HostDma {
     pub fn new(spec: HostDmaSpec) -> Self {
         let channels = vec![None; spec.channels.count()];
         Self {
+            busy: vec![0; channels.len()],
             spec,
             channels,
             queue: VecDeque::new(),
             jobs: 0,
-            busy: 0,
         }
     }
 
@@ -227,7 +228,7 @@ impl HostDma {
                 self.put_away(&mut active, asked, end, bytes, end)
             }
         };
-        self.busy += at - now;
+        self.busy[channel] += at - now;
         self.channels[channel] = Some(active);
         Advance {
             finished: None,
@@ -273,6 +274,11 @@ impl HostDma {
 
     /// How long the channels have been busy, taken together.
     pub fn busy(&self) -> Time {
-        self.busy
+        self.busy.iter().sum()
+    }
+
+    /// How long each channel has been busy.
+    pub fn channels_busy(&self) -> impl Iterator<Item = Time> + '_ {
+        self.busy.iter().copied()
     }
 }

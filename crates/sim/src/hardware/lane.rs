@@ -47,6 +47,11 @@ impl Lane {
         }
     }
 
+    /// From when on nothing has reserved it.
+    pub(super) fn free_at(&self) -> Time {
+        self.taken.back().map_or(self.forgotten, |(_, end)| *end)
+    }
+
     /// Takes a gap that has just been found.
     pub(super) fn take(&mut self, gap: Gap) {
         self.taken.insert(gap.place, (gap.start, gap.end));

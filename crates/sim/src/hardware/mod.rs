@@ -32,7 +32,7 @@ pub use bus::{IoBus, IoBusSpec, Posted};
 pub use dma::{Advance, Channels, Direction, DmaFull, HostDma, HostDmaSpec, Job, Wake};
 pub use host::{HostCpu, HostSpec};
 pub use memory::{Memory, MemorySpec};
-pub use network::{LinkSpec, Network, NodeId, Sent, SwitchSpec, WhenFull};
+pub use network::{Broken, LinkSpec, Network, NodeId, Outage, Routing, Sent, SwitchSpec, WhenFull};
 pub use shared::{Shared, Span};
 pub use topology::{LinkChange, SwitchChange, Topology, TopologyError};
 

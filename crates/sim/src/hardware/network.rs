@@ -6,8 +6,16 @@
 //! link behind is held) or the frame is lost ([`WhenFull::Drop`]). A link that is faster than the one before begins
 //! a frame when it will not run dry, and the buffer holds what has come until then.
 //!
+//! With credits ([`WhenFull::Credit`]) a sender has as many as the output's buffer has room, and gets one back when its bytes
+//! have left that buffer and word of it has come back over the link: a buffer that is small for this round trip limits the rate.
+//!
+//! A link that is out of order loses what is on it ([`Outage`]). Where there are several ways of equal length
+//! ([`Topology::fat`]), frames take the one that [`Routing`] says.
+//!
 //! A frame's whole way is reserved when it is sent. Two frames that are to meet at an output far from
 //! both senders may therefore be served in the order of their sending where that of their coming differs by less than a frame.
+
+use std::collections::{BTreeMap, VecDeque};
 
 use super::lane::Lane;
 use super::topology::{LinkChange, Topology};
@@ -32,15 +40,17 @@ pub struct LinkSpec {
 pub enum WhenFull {
     /// Its sender is stopped until there is room.
     Stop,
+    /// Its sender has to have a credit for it, which takes time to come back.
+    Credit,
     /// It is lost.
     Drop,
 }
 
 impl WhenFull {
-    /// How files say it. Credits and stop signals differ in who counts the room, and not in when there is none.
+    /// How files say it.
     pub const WORDS: &'static [(&'static str, Self)] = &[
         ("stop", Self::Stop),
-        ("credit", Self::Stop),
+        ("credit", Self::Credit),
         ("drop", Self::Drop),
     ];
 }
@@ -54,6 +64,52 @@ pub struct SwitchSpec {
     pub buffer_bytes: u64,
     /// What happens when it is full.
     pub when_full: WhenFull,
+    /// With credits: from a byte's leaving the buffer to its credit's being counted, besides the link's latency.
+    pub credit_time: Time,
+}
+
+/// Which of several ways of equal length a frame takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Routing {
+    /// Always the same one to the same node.
+    #[default]
+    Destination,
+    /// Always the same one from the same node to the same node, chosen by their numbers' hash.
+    Pair,
+    /// The one whose first link is free first, chosen anew when nothing of the sender's to this receiver is under way, so that
+    /// frames stay in order.
+    LeastBusy,
+}
+
+impl Routing {
+    /// How files say it.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("destination", Self::Destination),
+        ("pair", Self::Pair),
+        ("least busy", Self::LeastBusy),
+    ];
+}
+
+/// What is out of order in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Broken {
+    /// A node's link.
+    Node(NodeId),
+    /// A switch with all its links.
+    Switch(usize),
+    /// The cable between two switches that are joined.
+    Cable(usize, usize),
+}
+
+/// A time in which something is out of order. What is on a link then, or would begin on it, is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// What.
+    pub what: Broken,
+    /// From.
+    pub from: Time,
+    /// Until.
+    pub to: Time,
 }
 
 /// What became of a frame.
@@ -77,6 +133,43 @@ struct Leg {
     slack: Time,
     when_full: WhenFull,
     lane: Lane,
+    /// How long it has been in use, reservations included.
+    busy: Time,
+    buffer_bytes: u64,
+    credit_time: Time,
+    /// With credits: bytes that have been sent to its buffer, and when their credits are back.
+    owed: VecDeque<(Time, u64)>,
+    /// When it is out of order.
+    outages: Vec<(Time, Time)>,
+}
+
+impl Leg {
+    /// When a sender over a link of this latency has credits for a frame of `bytes`. Each time that a frame longer than the buffer
+    /// fills it, a credit has to come back.
+    fn room_at(&mut self, now: Time, bytes: u64, latency: Time) -> Time {
+        while self.owed.front().is_some_and(|(back, _)| *back <= now) {
+            self.owed.pop_front();
+        }
+        let room = self.buffer_bytes;
+        let mut owed: u64 = self.owed.iter().map(|(_, bytes)| bytes).sum();
+        let mut at = now;
+        for &(back, freed) in &self.owed {
+            if owed.saturating_add(bytes.min(room)) <= room {
+                break;
+            }
+            at = at.max(back);
+            owed -= freed;
+        }
+        let refills = bytes.div_ceil(room.max(1)).saturating_sub(1);
+        let round_trip = latency.saturating_mul(2).saturating_add(self.credit_time);
+        at.saturating_add(refills.saturating_mul(round_trip))
+    }
+
+    /// Whether it is out of order at some time of these.
+    fn is_out(&self, from: Time, to: Time) -> bool {
+        let meets = |&(begin, end): &(Time, Time)| from < end && begin <= to;
+        self.outages.iter().any(meets)
+    }
 }
 
 /// What a frame does on a leg.
@@ -99,6 +192,9 @@ pub struct Network {
     /// Those of its legs that lead down, last first.
     descents: Vec<usize>,
     lost: u64,
+    routing: Routing,
+    /// With [`Routing::LeastBusy`]: which way frames of a pair of nodes take, and when the last of them has come.
+    chosen: BTreeMap<(NodeId, NodeId), (usize, Time)>,
 }
 
 impl Network {
@@ -118,23 +214,60 @@ impl Network {
                 slack: duration_at(buffer, rate),
                 when_full: changed.when_full.unwrap_or(switch.when_full),
                 lane: Lane::default(),
+                busy: 0,
+                buffer_bytes: buffer,
+                credit_time: switch.credit_time,
+                owed: VecDeque::new(),
+                outages: Vec::new(),
             }
         };
         let nodes = (0..topology.nodes()).map(|node| topology.node(node));
-        let cables = (0..topology.switches()).map(|switch| topology.above(switch));
+        let cables = (0..topology.cables()).map(|cable| topology.cable(cable));
         let out = nodes.clone().map(|(_, link)| leg(link, None));
         let to_nodes = nodes.map(|(switch, link)| leg(link, Some(switch)));
-        let up = cables.clone().enumerate();
-        let up = up.map(|(switch, (.., link))| leg(link, Some(switch)));
-        let down = cables.map(|(above, _, link)| leg(link, Some(above)));
+        let up = cables.clone();
+        let up = up.map(|(below, _, link)| leg(link, Some(below)));
+        let down = cables.map(|(_, above, link)| leg(link, Some(above)));
         let legs = out.chain(to_nodes).chain(up).chain(down).collect();
-        Self {
+        let mut network = Self {
             framing_bytes: link.framing_bytes,
             legs,
+            routing: topology.routing(),
             topology,
             way: Vec::new(),
             descents: Vec::new(),
             lost: 0,
+            chosen: BTreeMap::new(),
+        };
+        for outage in network.topology.outages().to_vec() {
+            network.put_out(outage);
+        }
+        network
+    }
+
+    /// Puts the legs that an outage concerns out of order.
+    fn put_out(&mut self, outage: Outage) {
+        let (nodes, cables) = (self.nodes(), self.topology.cables());
+        let mut concerned = Vec::new();
+        for node in 0..nodes {
+            let of_switch = Broken::Switch(self.topology.node(node).0);
+            if outage.what == Broken::Node(node) || outage.what == of_switch {
+                concerned.extend([node, nodes + node]);
+            }
+        }
+        for cable in 0..cables {
+            let (a, b, _) = self.topology.cable(cable);
+            let is_it = match outage.what {
+                Broken::Node(_) => false,
+                Broken::Switch(switch) => switch == a || switch == b,
+                Broken::Cable(one, other) => (one, other) == (a, b) || (other, one) == (a, b),
+            };
+            if is_it {
+                concerned.extend([2 * nodes + cable, 2 * nodes + cables + cable]);
+            }
+        }
+        for leg in concerned {
+            self.legs[leg].outages.push((outage.from, outage.to));
         }
     }
 
@@ -148,6 +281,12 @@ impl Network {
         self.lost
     }
 
+    /// How long each direction of each link has been in use, frames that are stopped on it included: from each node, to each
+    /// node, and between switches.
+    pub fn links_busy(&self) -> Vec<Time> {
+        self.legs.iter().map(|leg| leg.busy).collect()
+    }
+
     /// How long a frame of `bytes` takes to leave `from`, if nothing stops it.
     pub fn leaving_time(&self, from: NodeId, bytes: u64) -> Time {
         let bytes = bytes.saturating_add(self.framing_bytes);
@@ -156,10 +295,36 @@ impl Network {
             .map_or(0, |leg| duration_at(bytes, leg.bytes_per_second))
     }
 
+    /// Which of the switches at the top a frame goes through.
+    fn choose(&mut self, now: Time, from: NodeId, to: NodeId) -> usize {
+        let tops = self.topology.tops();
+        match self.routing {
+            Routing::Destination => to % tops,
+            Routing::Pair => {
+                let pair = (from as u64) << 32 | to as u64;
+                (pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as usize % tops
+            }
+            Routing::LeastBusy => {
+                if let Some(&(top, until)) = self.chosen.get(&(from, to))
+                    && until > now
+                {
+                    return top;
+                }
+                let (leaf, _) = self.topology.node(from);
+                let up = 2 * self.nodes() + leaf * tops;
+                // From another one on for each sender, or those that find all alike would take the same.
+                let turned = (0..tops).map(|ahead| (from + ahead) % tops);
+                turned
+                    .min_by_key(|top| self.legs[up + top].lane.free_at().max(now))
+                    .unwrap_or_default()
+            }
+        }
+    }
+
     /// Collects the legs from `from` to `to`, which both exist.
-    fn find_way(&mut self, from: NodeId, to: NodeId) {
+    fn find_way(&mut self, now: Time, from: NodeId, to: NodeId) {
         let nodes = self.nodes();
-        let (up, down) = (2 * nodes, 2 * nodes + self.topology.switches());
+        let (up, down) = (2 * nodes, 2 * nodes + self.topology.cables());
         let hop = |leg| Hop {
             leg,
             start: 0,
@@ -170,14 +335,20 @@ impl Network {
         let (mut here, _) = self.topology.node(from);
         let (mut there, _) = self.topology.node(to);
         self.descents.clear();
+        if here != there && self.topology.tops() > 0 {
+            let (top, tops) = (self.choose(now, from, to), self.topology.tops());
+            self.way.push(hop(up + here * tops + top));
+            self.descents.push(down + there * tops + top);
+            there = here;
+        }
         while here != there {
             let (here_above, here_depth, _) = self.topology.above(here);
             let (there_above, there_depth, _) = self.topology.above(there);
             if here_depth >= there_depth {
-                self.way.push(hop(up + here));
+                self.way.push(hop(up + here - 1));
                 here = here_above;
             } else {
-                self.descents.push(down + there);
+                self.descents.push(down + there - 1);
                 there = there_above;
             }
         }
@@ -201,16 +372,18 @@ impl Network {
                 arrives: None,
             };
         }
-        self.find_way(from, to);
+        self.find_way(now, from, to);
         // When the frame's head and tail come to the present leg's beginning.
         let (mut head, mut tail) = (now, now);
         let mut left = now;
         for place in 0..self.way.len() {
+            let room_at = self.room_at(now, place, bytes);
             let hop = &mut self.way[place];
             let leg = &mut self.legs[hop.leg];
             let length = duration_at(bytes, leg.bytes_per_second);
             let ready = head.max(tail.saturating_sub(length));
             let ready = ready.saturating_add(leg.switch_latency);
+            let ready = ready.max(room_at.saturating_sub(length));
             let gap = leg.lane.gap(now, ready, length);
             let queued = (gap.start - ready).saturating_add(length);
             if place > 0 && leg.when_full == WhenFull::Drop && queued > leg.slack.max(length) {
@@ -221,6 +394,14 @@ impl Network {
                 };
             }
             leg.lane.take(gap);
+            if leg.is_out(gap.start, gap.end) {
+                self.lost += 1;
+                return Sent {
+                    left: if place == 0 { gap.end } else { left },
+                    arrives: None,
+                };
+            }
+            leg.busy += gap.end - gap.start;
             (hop.start, hop.end) = (gap.start, gap.end);
             head = gap.start.saturating_add(leg.latency);
             tail = gap.end.saturating_add(leg.latency);
@@ -228,9 +409,43 @@ impl Network {
                 left = gap.end;
             }
         }
+        self.owe(bytes);
+        if self.routing == Routing::LeastBusy
+            && let Some(&first) = self.way.get(1)
+        {
+            let tops = self.topology.tops().max(1);
+            let top = (first.leg.saturating_sub(2 * self.nodes())) % tops;
+            self.chosen.insert((from, to), (top, tail));
+        }
         Sent {
             left: self.hold_back().unwrap_or(left),
             arrives: Some(tail),
+        }
+    }
+
+    /// When the sender on leg `place` of the way has credits for the next output's buffer.
+    fn room_at(&mut self, now: Time, place: usize, bytes: u64) -> Time {
+        let Some(next) = self.way.get(place + 1) else {
+            return 0;
+        };
+        let latency = self.legs[self.way[place].leg].latency;
+        match &mut self.legs[next.leg] {
+            leg if leg.when_full == WhenFull::Credit => leg.room_at(now, bytes, latency),
+            _ => 0,
+        }
+    }
+
+    /// Notes when the credits for the frame are back on each leg of its way.
+    fn owe(&mut self, bytes: u64) {
+        for place in 1..self.way.len() {
+            let latency = self.legs[self.way[place - 1].leg].latency;
+            let end = self.way[place].end;
+            let leg = &mut self.legs[self.way[place].leg];
+            if leg.when_full == WhenFull::Credit {
+                let back = end.saturating_add(latency).saturating_add(leg.credit_time);
+                let at = leg.owed.partition_point(|(other, _)| *other <= back);
+                leg.owed.insert(at, (back, bytes.min(leg.buffer_bytes)));
+            }
         }
     }
 
@@ -250,6 +465,7 @@ impl Network {
                 .saturating_add(switch_latency)
                 .saturating_add(leg.latency);
             end = hop.end.max(end.saturating_sub(before));
+            leg.busy += end - hop.end;
             leg.lane.hold(hop.start, end);
             next = hop.leg;
         }
@@ -272,6 +488,7 @@ mod tests {
             latency: 100_000,
             buffer_bytes: 1_500,
             when_full,
+            credit_time: 0,
         };
         Network::new(link, switch, topology)
     }

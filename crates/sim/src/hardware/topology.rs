@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::network::{NodeId, WhenFull};
+use super::network::{NodeId, Outage, Routing, WhenFull};
 use crate::engine::Time;
 
 /// What differs from the usual link.
@@ -79,6 +79,10 @@ pub struct Topology {
     uplinks: Vec<LinkChange>,
     /// How each switch differs.
     switches: Vec<SwitchChange>,
+    /// In a fat tree: how many switches there are at the top, behind those that nodes hang on; 0 in a tree.
+    tops: usize,
+    routing: Routing,
+    outages: Vec<Outage>,
 }
 
 impl Topology {
@@ -140,6 +144,81 @@ impl Topology {
             above,
             uplinks: vec![LinkChange::default(); switches],
             switches: vec![SwitchChange::default(); switches],
+            tops: 0,
+            routing: Routing::default(),
+            outages: Vec::new(),
+        })
+    }
+
+    /// A fat tree of two levels: up to `fan_out` nodes on each lower switch, and a cable from each of these to each of `tops`
+    /// upper ones, so that there are so many ways between nodes of different switches. Lower switches come first.
+    pub fn fat(
+        nodes: usize,
+        fan_out: usize,
+        tops: usize,
+        uplink: LinkChange,
+        routing: Routing,
+    ) -> Result<Self, TopologyError> {
+        let (fan_out, tops) = (fan_out.max(1), tops.max(1));
+        let leaves = nodes.div_ceil(fan_out);
+        let star = Self::star(nodes)?;
+        Ok(Self {
+            switch_of: (0..nodes).map(|node| node / fan_out).collect(),
+            above: vec![(0, 0); leaves + tops],
+            uplinks: vec![uplink; leaves * tops],
+            switches: vec![SwitchChange::default(); leaves + tops],
+            tops,
+            routing,
+            ..star
+        })
+    }
+
+    /// Adds a time in which something is out of order.
+    pub fn add_outage(&mut self, outage: Outage) {
+        self.outages.push(outage);
+    }
+
+    pub(super) fn outages(&self) -> &[Outage] {
+        &self.outages
+    }
+
+    pub(super) fn routing(&self) -> Routing {
+        self.routing
+    }
+
+    /// How many switches there are at the top of a fat tree; 0 in a tree.
+    pub(super) fn tops(&self) -> usize {
+        self.tops
+    }
+
+    /// How many cables there are between switches.
+    pub(super) fn cables(&self) -> usize {
+        match self.tops {
+            0 => self.above.len() - 1,
+            tops => (self.above.len() - tops) * tops,
+        }
+    }
+
+    /// A cable: the switch below, the one above, and how the cable differs. In a tree they are in the order of the switches
+    /// below, from 1, in a fat tree in that of the switches below and then those above.
+    pub(super) fn cable(&self, cable: usize) -> (usize, usize, LinkChange) {
+        match self.tops {
+            0 => {
+                let (above, _, link) = self.above(cable + 1);
+                (cable + 1, above, link)
+            }
+            tops => {
+                let leaves = self.above.len() - tops;
+                (cable / tops, leaves + cable % tops, self.uplinks[cable])
+            }
+        }
+    }
+
+    /// Whether a cable joins these two switches.
+    pub fn joins(&self, a: usize, b: usize) -> bool {
+        (0..self.cables()).any(|cable| {
+            let (below, above, _) = self.cable(cable);
+            (below, above) == (a, b) || (below, above) == (b, a)
         })
     }
 
@@ -201,10 +280,10 @@ impl Topology {
         self.switch_of.len()
     }
 
-    /// Whether a switch has been changed to drop frames.
+    /// Whether a switch has been changed to drop frames, or something is out of order at some time.
     pub fn drops(&self) -> bool {
         let drop = Some(WhenFull::Drop);
-        self.switches.iter().any(|one| one.when_full == drop)
+        self.switches.iter().any(|one| one.when_full == drop) || !self.outages.is_empty()
     }
 
     /// A node's switch, and how its link differs.

@@ -14,6 +14,7 @@ use causeway_firmware::{
 };
 use causeway_wire::vi::{Completion, FRAME_HEADER_BYTES};
 
+use super::host::Armed;
 use super::record::{Mark, Record, Slice, Stage, Track, Unnoticed};
 use super::{Event, Events, Slab, engine_name};
 use crate::engine::{Time, duration_at};
@@ -108,6 +109,8 @@ struct ProcessorState {
     busy_until: Time,
     /// Turns of earlier generations have become void.
     generation: u32,
+    /// How long it has worked.
+    worked: Time,
 }
 
 /// The driver's side of a card.
@@ -143,6 +146,8 @@ pub(crate) struct CardState {
     /// For timelines: messages that have come in on each interface, and what fills which receive.
     pub(crate) incoming: BTreeMap<u32, VecDeque<(u32, u64)>>,
     filled_by: BTreeMap<u64, (u32, u64)>,
+    /// What the program has told the driver of sleepers, in its last turn.
+    pub(crate) ready: Vec<Armed>,
 }
 
 impl CardState {
@@ -158,6 +163,7 @@ impl CardState {
             doing: Doing::Idle(0),
             busy_until: 0,
             generation: 0,
+            worked: 0,
         };
         Self {
             node,
@@ -187,7 +193,13 @@ impl CardState {
             noticed: 0,
             incoming: BTreeMap::new(),
             filled_by: BTreeMap::new(),
+            ready: Vec::new(),
         }
+    }
+
+    /// How long each of its processors has worked.
+    pub(crate) fn processors_busy(&self) -> impl Iterator<Item = Time> + '_ {
+        self.processors.iter().map(|processor| processor.worked)
     }
 
     /// How long one poll of a doorbell takes.
@@ -297,6 +309,7 @@ impl CardState {
         });
         let index = usize::from(processor);
         self.processors[index].busy_until = end;
+        self.processors[index].worked += charged;
         match outcome {
             // A turn that cost nothing still lets time go on.
             Outcome::Worked => self.schedule(events, index, end.max(now + 1), Doing::Due),
@@ -713,6 +726,13 @@ impl Card for TurnCard<'_> {
     }
 
     fn report(&mut self, report: Report) {
+        match report {
+            Report::WorkQueueReady(vi, side) => {
+                self.card.ready.push(Armed::WorkQueue(vi.0, side));
+            }
+            Report::CompletionQueueReady(queue) => self.card.ready.push(Armed::Queue(queue)),
+            _ => {}
+        }
         if matches!(report, Report::Broken(..) | Report::Unreachable { .. }) {
             self.record.sums.errors += 1;
         }

@@ -8,7 +8,9 @@
 use std::collections::VecDeque;
 
 use causeway_firmware::{QueueId, Side};
-use causeway_wire::vi::{Control, STATUS_BYTES, STATUS_OFFSET, Segment, Status, control, status};
+use causeway_wire::vi::{
+    Control, Operation, STATUS_BYTES, STATUS_OFFSET, Segment, Status, control, status,
+};
 
 use super::plan::{DESCRIPTORS_AT, ViPlan};
 use super::side_index;
@@ -37,7 +39,16 @@ pub enum Do {
         /// Bytes of the message, or of the buffer for one.
         bytes: u32,
     },
-    /// Polls until something is complete.
+    /// Writes to the peer's memory, or reads it, and rings the doorbell of sends.
+    Remote {
+        /// Which of the process's virtual interfaces.
+        vi: u32,
+        /// [`Operation::RdmaWrite`] or [`Operation::RdmaRead`].
+        operation: Operation,
+        /// How many bytes.
+        bytes: u32,
+    },
+    /// Waits until something is complete.
     Await(Await),
     /// Computes.
     Compute(Time),
@@ -56,6 +67,15 @@ pub enum Await {
     AnyReceive,
     /// The next entry of its completion queue.
     Queue,
+    /// The same, but no longer than until then: the process goes on without a completion.
+    QueueUntil(Time),
+}
+
+impl Await {
+    /// Whether it is for the completion queue.
+    fn is_queue(self) -> bool {
+        matches!(self, Self::Queue | Self::QueueUntil(_))
+    }
 }
 
 /// A descriptor that is complete.
@@ -120,8 +140,46 @@ pub(crate) struct Vi {
     /// Nobody waits for completions of this side.
     counted: [bool; 2],
     sides: [WorkQueue; 2],
-    /// The node at the other end.
-    pub(crate) peer: Option<u32>,
+    /// The node at the other end, and its virtual interface.
+    pub(crate) peer: Option<(u32, u32)>,
+    /// When each message was posted that has not been received, if statistics are kept, and the number of the first.
+    posted_at: VecDeque<(Time, Remote)>,
+    first_posted: u32,
+}
+
+/// Most messages of an interface of which it is remembered when they were posted: what is lost may never be received.
+const MOST_REMEMBERED: usize = 1 << 14;
+
+/// Of an RDMA, its bytes.
+type Remote = Option<u32>;
+
+impl Vi {
+    /// Remembers when a message was posted.
+    fn remember(&mut self, at: Time, remote: Remote) {
+        if self.posted_at.len() == MOST_REMEMBERED {
+            self.posted_at.pop_front();
+            self.first_posted += 1;
+        }
+        self.posted_at.push_back((at, remote));
+    }
+
+    /// When the earliest of those that are remembered was posted, and its bytes, if it is an RDMA.
+    pub(crate) fn next_remote(&mut self) -> Option<(Time, u32)> {
+        let &(at, remote) = self.posted_at.front()?;
+        let bytes = remote?;
+        self.posted_at.pop_front();
+        self.first_posted += 1;
+        Some((at, bytes))
+    }
+
+    /// When the message of this number was posted. Those before it will not be received any more.
+    pub(crate) fn posted_at(&mut self, number: u32) -> Option<Time> {
+        let ahead = number.checked_sub(self.first_posted)? as usize;
+        let (at, _) = *self.posted_at.get(ahead)?;
+        self.posted_at.drain(..=ahead);
+        self.first_posted = number + 1;
+        Some(at)
+    }
 }
 
 impl Vi {
@@ -140,6 +198,8 @@ impl Vi {
                 taken: 0,
             }),
             peer: None,
+            posted_at: VecDeque::new(),
+            first_posted: 0,
         }
     }
 }
@@ -174,6 +234,12 @@ pub(crate) struct ProcessState {
     found: Option<Completed>,
     /// Where polling of all interfaces goes on.
     scan: u32,
+    /// How long it has polled.
+    pub(crate) polled: Time,
+    /// The number of the present wait.
+    pub(crate) waits: u32,
+    /// It sleeps until the card wakes it.
+    pub(crate) sleeps: bool,
 }
 
 impl ProcessState {
@@ -187,6 +253,9 @@ impl ProcessState {
             entries: VecDeque::new(),
             found: None,
             scan: 0,
+            polled: 0,
+            waits: 0,
+            sleeps: false,
         }
     }
 }
@@ -198,7 +267,7 @@ impl Host {
             let mine = self.processes.get(process);
             let vi = mine.and_then(|mine| mine.vis.get(vi as usize));
             let peer = vi.and_then(|&vi| self.vis.get(vi as usize)?.peer);
-            peer.map_or_else(String::new, |peer| format!(" node {peer}"))
+            peer.map_or_else(String::new, |(peer, _)| format!(" node {peer}"))
         };
         match what {
             Await::One(vi, Side::Receive) => {
@@ -208,7 +277,7 @@ impl Host {
                 format!("its message to{} on its interface {vi} to leave", peer(vi))
             }
             Await::AnyReceive => "a message on any of its interfaces".to_owned(),
-            Await::Queue => "an entry of its completion queue".to_owned(),
+            Await::Queue | Await::QueueUntil(_) => "an entry of its completion queue".to_owned(),
         }
     }
 }
@@ -226,13 +295,30 @@ pub(crate) struct Host {
     pub(crate) data: (u64, u32),
     pub(crate) payload_bytes: u32,
     pub(crate) shadow_queues: bool,
+    /// Whether it is remembered when messages were posted.
+    pub(crate) remembers: bool,
 }
+
+/// What the card is to tell of when it has something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Armed {
+    /// One side of an interface.
+    WorkQueue(u32, Side),
+    /// A completion queue.
+    Queue(QueueId),
+}
+
+/// How descriptors say that they are RDMA.
+const REMOTE_WRITE: u16 = 1;
+const REMOTE_READ: u16 = 2;
 
 /// What polling costs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Polling {
     pub(crate) poll: Time,
     pub(crate) complete: Time,
+    /// Of processes that sleep instead: from the interrupt to going on.
+    pub(crate) wake: Option<Time>,
 }
 
 /// What [`Host::go_on`] came to.
@@ -263,7 +349,12 @@ impl Host {
         };
         let found = state.found.take();
         match state.program.next(state.clock, found) {
-            Do::Post { vi, side, bytes } => self.build(process, vi, side, bytes),
+            Do::Post { vi, side, bytes } => self.build(process, vi, (side, Operation::Send), bytes),
+            Do::Remote {
+                vi,
+                operation,
+                bytes,
+            } => self.build(process, vi, (Side::Send, operation), bytes),
             Do::Compute(time) => Next::Compute(time),
             Do::SleepUntil(time) => {
                 state.clock = state.clock.max(time);
@@ -280,6 +371,8 @@ impl Host {
                     from: state.scan,
                 };
                 let since = state.clock;
+                state.waits = state.waits.wrapping_add(1);
+                state.sleeps = false;
                 match self.find(process, since, polling) {
                     Some(at) => Next::At(at),
                     None => Next::Nothing,
@@ -289,7 +382,13 @@ impl Host {
     }
 
     /// Builds a descriptor for a message.
-    fn build(&mut self, process: u32, local: u32, side: Side, bytes: u32) -> Next {
+    fn build(
+        &mut self,
+        process: u32,
+        local: u32,
+        (side, operation): (Side, Operation),
+        bytes: u32,
+    ) -> Next {
         let state = &mut self.processes[process as usize];
         let Some(&vi) = state.vis.get(local as usize) else {
             state.state = State::Overrun;
@@ -302,16 +401,23 @@ impl Host {
             return Next::Nothing;
         }
         let slot = queue.posted % there.depth;
+        let number = queue.posted;
         // A receive names a buffer all the same: it does not know yet what will come.
-        let inside = side == Side::Send && bytes <= self.payload_bytes;
-        let mut bits = control::IMMEDIATE;
+        let is_remote = operation != Operation::Send;
+        let inside = side == Side::Send && !is_remote && bytes <= self.payload_bytes;
+        let mut bits = match operation {
+            Operation::Send => control::IMMEDIATE,
+            Operation::RdmaWrite => REMOTE_WRITE,
+            Operation::RdmaRead => REMOTE_READ,
+        };
         if inside {
             bits |= control::PAYLOAD;
         }
         let control = Control {
-            segments: u16::from(!inside),
+            segments: u16::from(!inside) + u16::from(is_remote),
+            remote_segments: u32::from(is_remote),
             bits,
-            immediate: queue.posted,
+            immediate: number,
             length: bytes,
             ..Control::default()
         };
@@ -322,6 +428,9 @@ impl Host {
         };
         let at = (queue.at + u64::from(slot) * self.stride - DESCRIPTORS_AT) as usize;
         queue.posted += 1;
+        if self.remembers && side == Side::Send {
+            there.remember(state.clock, is_remote.then_some(bytes));
+        }
         state.state = State::Ringing { vi, side, slot };
         let control = control.to_bytes();
         let segment = segment.to_bytes();
@@ -330,13 +439,19 @@ impl Host {
         } else {
             segment.len()
         };
-        if let Some(place) = self.memory.get_mut(at..at + control.len() + segment.len()) {
-            place[..control.len()].copy_from_slice(&control);
+        // All nodes are set up alike: the peer's memory has the same address and handle as one's own.
+        let count = 1 + usize::from(is_remote);
+        let end = at + control.len() + count * segment.len();
+        if let Some(place) = self.memory.get_mut(at..end) {
+            let (head, segments) = place.split_at_mut(control.len());
+            head.copy_from_slice(&control);
             if !inside {
-                place[control.len()..].copy_from_slice(&segment);
+                segments
+                    .chunks_exact_mut(segment.len())
+                    .for_each(|place| place.copy_from_slice(&segment));
             }
         }
-        let on_card = control.len() + body;
+        let on_card = control.len() + body * count;
         Next::Build {
             side,
             on_card_bytes: if self.shadow_queues {
@@ -386,11 +501,11 @@ impl Host {
             State::Awaiting { what, .. } => match what {
                 Await::One(local, wanted) => local == completed.vi && wanted == side,
                 Await::AnyReceive => side == Side::Receive,
-                Await::Queue => false,
+                Await::Queue | Await::QueueUntil(_) => false,
             },
             _ => false,
         };
-        if counted || !(waits && looks_at_descriptors) {
+        if counted || state.sleeps || !(waits && looks_at_descriptors) {
             return None;
         }
         self.find(process, now, polling).map(|at| (process, at))
@@ -408,9 +523,9 @@ impl Host {
         let state = self.processes.get_mut(process as usize)?;
         state.entries.push_back((vi, side));
         match state.state {
-            State::Awaiting {
-                what: Await::Queue, ..
-            } => self.find(process, now, polling).map(|at| (process, at)),
+            State::Awaiting { what, .. } if what.is_queue() && !state.sleeps => {
+                self.find(process, now, polling).map(|at| (process, at))
+            }
             _ => None,
         }
     }
@@ -428,7 +543,7 @@ impl Host {
                 let vi = *state.vis.get(local as usize)?;
                 (round, vi, side)
             }
-            Await::Queue => {
+            Await::Queue | Await::QueueUntil(_) => {
                 let (vi, side) = state.entries.pop_front()?;
                 (round, vi, side)
             }
@@ -456,7 +571,100 @@ impl Host {
         queue.taken += 1;
         state.found = Some(Completed::new(there.local, side, status));
         state.state = State::Running;
-        state.clock = since + (polls + 1) * polling.poll + polling.complete;
+        let found = match (state.sleeps, polling.wake) {
+            (true, Some(wake)) => now + wake,
+            _ => {
+                state.polled += (polls + 1) * polling.poll;
+                since + (polls + 1) * polling.poll
+            }
+        };
+        state.sleeps = false;
+        state.clock = found + polling.complete;
         Some(state.clock)
+    }
+
+    /// When a process that waits gives up waiting, if it does.
+    pub(crate) fn waits_until(&self, process: u32) -> Option<(Time, u32)> {
+        let state = self.processes.get(process as usize)?;
+        match state.state {
+            State::Awaiting {
+                what: Await::QueueUntil(at),
+                ..
+            } => Some((at.max(state.clock), state.waits)),
+            _ => None,
+        }
+    }
+
+    /// A process gives up its wait, if that is the one of this number; tells whether.
+    pub(crate) fn give_up(&mut self, process: u32, wait: u32, now: Time) -> bool {
+        let Some(state) = self.processes.get_mut(process as usize) else {
+            return false;
+        };
+        let State::Awaiting { since, .. } = state.state else {
+            return false;
+        };
+        if state.waits != wait {
+            return false;
+        }
+        if !state.sleeps {
+            state.polled += now.saturating_sub(since);
+        }
+        state.sleeps = false;
+        state.state = State::Running;
+        state.clock = state.clock.max(now);
+        true
+    }
+
+    /// A process that waits goes to sleep: what it has to arm on the card.
+    pub(crate) fn sleep(&mut self, process: u32) -> Vec<Armed> {
+        let Some(state) = self.processes.get_mut(process as usize) else {
+            return Vec::new();
+        };
+        let State::Awaiting { what, .. } = state.state else {
+            return Vec::new();
+        };
+        state.sleeps = true;
+        match what {
+            Await::One(local, side) => {
+                let vi = state.vis.get(local as usize);
+                vi.map(|vi| Armed::WorkQueue(*vi, side))
+                    .into_iter()
+                    .collect()
+            }
+            Await::AnyReceive => {
+                let vis = state.vis.iter();
+                vis.map(|vi| Armed::WorkQueue(*vi, Side::Receive)).collect()
+            }
+            Await::Queue | Await::QueueUntil(_) => {
+                state.queue.map(Armed::Queue).into_iter().collect()
+            }
+        }
+    }
+
+    /// Whether a process sleeps until the card wakes it.
+    pub(crate) fn sleeps(&self, process: u32) -> bool {
+        let state = self.processes.get(process as usize);
+        state.is_some_and(|state| state.sleeps)
+    }
+
+    /// The card has woken a process. Returns when it goes on, if what it waits for is there.
+    pub(crate) fn woken(&mut self, process: u32, now: Time, polling: Polling) -> Option<Time> {
+        let state = self.processes.get(process as usize)?;
+        match state.sleeps {
+            true => self.find(process, now, polling),
+            false => None,
+        }
+    }
+
+    /// The process that a report of the card concerns.
+    pub(crate) fn process_of(&self, armed: Armed) -> Option<u32> {
+        match armed {
+            Armed::WorkQueue(vi, _) => self.vis.get(vi as usize).map(|vi| vi.process),
+            Armed::Queue(queue) => {
+                let mut processes = self.processes.iter();
+                let found = processes.position(|process| process.queue == Some(queue));
+                found.map(|process| process as u32)
+            }
+        }
     }
 }

@@ -68,6 +68,10 @@ pub(crate) enum Event {
     Process { node: u32, process: u32 },
     /// The program asked to be called by now.
     Deadline { node: u32 },
+    /// A process has waited long enough, if this is the wait that it is in.
+    Timeout { node: u32, process: u32, wait: u32 },
+    /// The card has something for a process that sleeps: its completion queue, or one of its work queues.
+    Interrupt { node: u32, process: u32 },
 }
 
 /// An event as the queue keeps it: two words that are made and taken apart in registers. (An `Event` is written
@@ -117,6 +121,12 @@ impl From<Event> for Packed {
             } => Self::new(8, 0, node, frame, buffer),
             Event::Process { node, process } => Self::new(9, 0, node, process, 0),
             Event::Deadline { node } => Self::new(10, 0, node, 0, 0),
+            Event::Timeout {
+                node,
+                process,
+                wait,
+            } => Self::new(11, 0, node, process, wait),
+            Event::Interrupt { node, process } => Self::new(12, 0, node, process, 0),
         }
     }
 }
@@ -161,7 +171,13 @@ impl From<Packed> for Event {
                 buffer: b,
             },
             9 => Self::Process { node, process: a },
-            _ => Self::Deadline { node },
+            10 => Self::Deadline { node },
+            11 => Self::Timeout {
+                node,
+                process: a,
+                wait: b,
+            },
+            _ => Self::Interrupt { node, process: a },
         }
     }
 }

@@ -228,7 +228,7 @@ impl Plan {
         for &(a, b) in &self.connections {
             for (here, there) in [(a, b), (b, a)] {
                 let vis = &mut built[self.vis[here].node].host.vis;
-                vis[ids[here].0 as usize].peer = Some(self.vis[there].node as u32);
+                vis[ids[here].0 as usize].peer = Some((self.vis[there].node as u32, ids[there].0));
             }
         }
         Ok((self.profile, network, built))
@@ -301,9 +301,11 @@ impl NodeBuild<'_> {
             let queue = processes[plan.process].queue;
             let id = firmware.create_vi(ViAttributes {
                 tag: TAG,
+                reliability: self.profile.library.reliability,
+                rdma_write: true,
+                rdma_read: true,
                 send_queue: queue.filter(|_| plan.queues == Queues::Both),
                 receive_queue: queue.filter(|_| plan.queues != Queues::None),
-                ..ViAttributes::default()
             })?;
             if let Some((direction, traffic)) = plan.reserved {
                 firmware.reserve(id, direction, traffic)?;
@@ -335,6 +337,7 @@ impl NodeBuild<'_> {
             data: (DATA_AT + u64::from(self.data_offset), data_handle),
             payload_bytes: self.settings.payload_bytes,
             shadow_queues: self.settings.shadow_queues,
+            remembers: false,
         };
         Ok(Built { firmware, host })
     }
@@ -350,8 +353,9 @@ fn register(firmware: &mut Firmware, base: u64, bytes: u64, page: u64) -> Result
         base,
         bytes,
         tag: TAG,
-        rdma_write: false,
-        rdma_read: false,
+        // Of descriptors, too; no process makes use of it.
+        rdma_write: true,
+        rdma_read: true,
         pages: pages.get(..needed).unwrap_or(&pages),
     })
 }

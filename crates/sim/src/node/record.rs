@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use causeway_firmware::{Side, Step};
 
 use crate::engine::Time;
+use crate::statistics::Statistics;
 
 /// What a message has come to (the rows of Table 5.1, and of fig. 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -148,6 +149,8 @@ pub struct Record {
     pub marks: Option<Vec<Mark>>,
     /// Slices, if wanted.
     pub slices: Option<Vec<Slice>>,
+    /// How latencies are distributed, what happened when, and how much everything was used, if wanted.
+    pub statistics: Option<Box<Statistics>>,
     /// How often each step was charged, if wanted.
     pub steps: Option<Box<[u64; Step::ALL.len()]>>,
 }
@@ -162,6 +165,12 @@ impl Record {
     pub fn keep_slices(&mut self) {
         self.keep_marks();
         self.slices.get_or_insert_default();
+    }
+
+    /// Also notes distributions and use from `from` on.
+    pub fn keep_statistics(&mut self, from: Time) {
+        self.statistics
+            .get_or_insert_with(|| Box::new(Statistics::new(from)));
     }
 
     /// Also counts steps.

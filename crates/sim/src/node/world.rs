@@ -1,18 +1,20 @@
 //! The loop over events.
 
+mod observe;
+
 use std::fmt;
 
 use causeway_firmware::{BufferId, Engine as DmaEngine, Firmware, Input, Processor, Side};
 use causeway_wire::vi::{Completion, FrameHeader};
 
 use super::card::{Begun, CardState, Frame, HostTransfer, Purpose};
-use super::host::{Host, Next, Polling, State};
+use super::host::{Armed, Host, Next, Polling, State, Vi};
 use super::plan::{BuildError, Plan};
 use super::record::{Mark, Record, Slice, Stage, Track};
 use super::{Event, Events, Slab};
 use crate::engine::Time;
 use crate::hardware::{HostCpu, Network};
-use crate::profile::Profile;
+use crate::profile::{Profile, Waits};
 
 /// Bytes that ring a doorbell: a descriptor's address and its memory's handle.
 const DOORBELL_BYTES: u64 = 8;
@@ -95,6 +97,8 @@ impl World {
         let polling = Polling {
             poll: profile.library.poll,
             complete: profile.library.complete,
+            wake: (profile.library.waits == Waits::Block)
+                .then(|| profile.host.interrupt + profile.host.context_switch),
         };
         let mut world = Self {
             profile,
@@ -145,9 +149,19 @@ impl World {
 
     /// Lets things happen until `end`, or until nothing is left.
     pub fn run(&mut self, end: Time) -> Ended {
-        while let Some(event) = self.events.next_by(end) {
-            self.handle(event);
+        if self.record.statistics.is_some() {
+            self.run_observed(end);
+            self.close_statistics();
+        } else {
+            while let Some(event) = self.events.next_by(end) {
+                self.handle(event);
+            }
         }
+        self.ended()
+    }
+
+    /// How it ended.
+    fn ended(&self) -> Ended {
         if self.events.pending() > 0 {
             return Ended::TimeUp;
         }
@@ -222,6 +236,28 @@ impl World {
                 frame,
                 buffer,
             } => self.received(node, frame, buffer),
+            Event::Timeout {
+                node,
+                process,
+                wait,
+            } => {
+                let now = self.events.now();
+                if self.nodes[node as usize].host.give_up(process, wait, now) {
+                    self.process(node, process);
+                }
+            }
+            Event::Interrupt { node, process } => {
+                let now = self.events.now();
+                let place = &mut self.nodes[node as usize];
+                if let Some(at) = place.host.woken(process, now, self.polling) {
+                    let cpu = process as usize % place.cpus.len().max(1);
+                    place.cpus[cpu].interrupt(now, self.profile.host.context_switch);
+                    self.events.at(at, Event::Process { node, process });
+                } else if place.host.sleeps(process) {
+                    // Told of something that it had found before.
+                    self.arm(node, process);
+                }
+            }
             Event::Deadline { node } => {
                 let Self { nodes, events, .. } = self;
                 let node = &mut nodes[node as usize];
@@ -264,6 +300,7 @@ impl World {
         let Node {
             firmware,
             card,
+            host,
             deadline,
             ..
         } = &mut nodes[node as usize];
@@ -271,6 +308,11 @@ impl World {
             return;
         }
         card.turn(firmware, events, frames, record, processor);
+        for armed in std::mem::take(&mut card.ready) {
+            if let Some(process) = host.process_of(armed) {
+                events.after(0, Event::Interrupt { node, process });
+            }
+        }
         if let Some(at) = firmware.deadline()
             && deadline.is_none_or(|known| at < known)
         {
@@ -376,9 +418,20 @@ impl World {
                     stage: Stage::StatusLanded,
                     ..mark
                 });
-                place
-                    .host
-                    .status_landed(now, transfer.vi, transfer.side, written, self.polling)
+                let found = place.host.status_landed(
+                    now,
+                    transfer.vi,
+                    transfer.side,
+                    written,
+                    self.polling,
+                );
+                if self.record.statistics.is_some() {
+                    match transfer.side {
+                        Side::Receive => self.message_received(node, transfer.vi, written),
+                        Side::Send => self.remote_done(node, transfer.vi, written),
+                    }
+                }
+                found
             }
             Purpose::WriteCompletion => Completion::decode(written).ok().and_then(|entry| {
                 let side = match entry.receive {
@@ -593,6 +646,43 @@ impl World {
         self.input(node, Some(DmaEngine::NetReceive), arrived);
     }
 
+    /// A process waits, for which it sleeps if it is to, and no longer than it says.
+    fn wait(&mut self, node: u32, process: u32) {
+        let place = &mut self.nodes[node as usize];
+        if let Some((at, wait)) = place.host.waits_until(process) {
+            let timeout = Event::Timeout {
+                node,
+                process,
+                wait,
+            };
+            self.events.at(at, timeout);
+        }
+        if self.polling.wake.is_none() {
+            return;
+        }
+        let cpu = process as usize % place.cpus.len().max(1);
+        if let Some(state) = place.host.processes.get_mut(process as usize)
+            && matches!(state.state, State::Awaiting { .. })
+        {
+            let span = place.cpus[cpu].system_call(state.clock, process, 0);
+            state.clock = span.end;
+        }
+        self.arm(node, process);
+    }
+
+    /// Has the card tell of what a process sleeps for.
+    fn arm(&mut self, node: u32, process: u32) {
+        for armed in self.nodes[node as usize].host.sleep(process) {
+            let input = match armed {
+                Armed::WorkQueue(vi, side) => {
+                    Input::ArmWorkQueue(causeway_firmware::ViId(vi), side)
+                }
+                Armed::Queue(queue) => Input::ArmCompletionQueue(queue),
+            };
+            self.input(node, None, input);
+        }
+    }
+
     /// A process goes on: it rings the doorbell that it came to ring, or does the next thing.
     fn process(&mut self, node: u32, process: u32) {
         let now = self.events.now();
@@ -617,7 +707,10 @@ impl World {
         let next = place.host.go_on(process, self.polling);
         let state = &mut place.host.processes[process as usize];
         let (work, name) = match next {
-            Next::Nothing => return,
+            Next::Nothing => {
+                self.wait(node, process);
+                return;
+            }
             Next::At(at) => {
                 self.events.at(at, Event::Process { node, process });
                 return;

@@ -13,9 +13,9 @@ mod tests;
 pub mod units;
 
 pub use reader::FileError;
-pub(crate) use reader::{Section, Source};
+pub(crate) use reader::{Found, Section, Source};
 
-use causeway_firmware::Step;
+use causeway_firmware::{Reliability, Step};
 
 use crate::engine::{Time, duration_at};
 use crate::hardware::{
@@ -60,6 +60,20 @@ pub struct LibrarySpec {
     pub poll: Time,
     /// Taking a completion that was found.
     pub complete: Time,
+    /// How processes wait.
+    pub waits: Waits,
+    /// What they ask of connections.
+    pub reliability: Reliability,
+}
+
+/// How a process waits for a completion (§4.2.5). Not a value of profiles: scenarios say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waits {
+    /// It polls, and holds a processor.
+    #[default]
+    Poll,
+    /// It tells the card by a system call, sleeps, and is woken by an interrupt.
+    Block,
 }
 
 /// The card's processor and memory.

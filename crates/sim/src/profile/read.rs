@@ -1,10 +1,10 @@
 //! Turns a profile's text into a [`Profile`], and refuses hardware that cannot exist.
 
-use causeway_firmware::Step;
+use causeway_firmware::{Reliability, Step};
 
 use super::reader::{FileError, Section, Source};
 use super::units::Kind;
-use super::{CardSpec, LibrarySpec, NetDmaSpec, Profile, StepCosts};
+use super::{CardSpec, LibrarySpec, NetDmaSpec, Profile, StepCosts, Waits};
 use crate::engine::{Time, duration_at};
 use crate::hardware::{
     Channels, HostDmaSpec, HostSpec, IoBusSpec, LinkSpec, MemorySpec, SwitchSpec, WhenFull,
@@ -51,6 +51,7 @@ pub(super) fn profile(text: &str, file: &str) -> Result<Profile, FileError> {
         latency: switch_section.quantity("latency", Kind::Time)?.value,
         buffer_bytes: switch_section.positive("buffer", Kind::Size)?.value,
         when_full: switch_section.word("when_full", WhenFull::WORDS)?.value,
+        credit_time: 0,
     };
     switch_section.finish()?;
     root.finish()?;
@@ -105,6 +106,8 @@ fn host(section: &mut Section<'_>) -> Result<HostSpec, FileError> {
 
 fn library(section: &mut Section<'_>, clock_hz: u64) -> Result<LibrarySpec, FileError> {
     Ok(LibrarySpec {
+        waits: Waits::default(),
+        reliability: Reliability::default(),
         post: cycles(section, "post", clock_hz)?,
         poll: cycles(section, "poll", clock_hz)?,
         complete: cycles(section, "complete", clock_hz)?,

@@ -451,6 +451,37 @@ impl<'a> Section<'a> {
             .collect()
     }
 
+    /// A list of single values of the user's own, as they are written, texts without their quotes; with at least one.
+    pub(crate) fn own_values(&mut self, key: &str) -> Result<Vec<Found<String>>, FileError> {
+        let value = self.need(key)?;
+        let wrong = format!(
+            "`{}` must be a list of values with at least one entry",
+            self.path(key)
+        );
+        let list = value.get_ref().as_array().filter(|list| !list.is_empty());
+        let Some(list) = list else {
+            return Err(self.error(&value.span(), wrong));
+        };
+        list.iter()
+            .map(|entry| {
+                let value = match entry.get_ref() {
+                    DeValue::String(text) => text.to_string(),
+                    DeValue::Table(_) => return Err(self.error(&entry.span(), wrong.clone())),
+                    _ => self
+                        .source
+                        .text
+                        .get(entry.span())
+                        .unwrap_or_default()
+                        .to_owned(),
+                };
+                Ok(Found {
+                    value,
+                    span: entry.span(),
+                })
+            })
+            .collect()
+    }
+
     /// The line on which something is.
     pub(crate) fn line(&self, span: &Range<usize>) -> usize {
         self.source.line(span)

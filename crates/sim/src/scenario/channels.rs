@@ -3,21 +3,22 @@
 use crate::engine::MILLISECOND;
 use crate::profile::units::Kind as Unit;
 use crate::profile::{FileError, Section};
-use crate::workloads::mpeg;
 use crate::workloads::quality::{Experiment, Flow, Shape};
+use crate::workloads::{mpeg, ping};
 
 /// Most channels of a node; each has an interface and 64 posted receives.
 const MOST_CHANNELS: u64 = 256;
 /// How long may be measured.
-const MEASURED: (u64, u64, &str) = (
+pub(super) const MEASURED: (u64, u64, &str) = (
     MILLISECOND,
     100_000 * MILLISECOND,
     "must be from 1 ms to 100 s",
 );
 /// How long may pass before measuring, and how short jitter may be that counts.
-const SPANS: (u64, u64, &str) = (0, 100_000 * MILLISECOND, "must be at most 100 s");
+pub(super) const SPANS: (u64, u64, &str) = (0, 100_000 * MILLISECOND, "must be at most 100 s");
 /// Slowest and fastest channel.
-const RATES: (u64, u64, &str) = (1_000, 1_000_000_000_000, "must be from 1 kB/s to 1000 GB/s");
+pub(super) const RATES: (u64, u64, &str) =
+    (1_000, 1_000_000_000_000, "must be from 1 kB/s to 1000 GB/s");
 /// Bytes of a message on a channel.
 const SIZES: (u64, u64, &str) = (1, 16_384, "must be from 1 B to 16 KiB");
 
@@ -62,6 +63,7 @@ pub(super) fn read(
         true => workload.own_within("resolution", Unit::Time, SPANS)?,
         false => 0,
     };
+    let admission = workload.has("admission") && workload.own_flag("admission")?.value;
     let trace = match workload.has("trace") {
         false => None,
         true => {
@@ -93,6 +95,8 @@ pub(super) fn read(
         warm_up,
         measured,
         resolution,
+        admission,
+        data_offset: ping::DATA_OFFSET,
         seed,
     })
 }

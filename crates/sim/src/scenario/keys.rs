@@ -32,7 +32,9 @@ const fn key(
 }
 
 const CARDS: &str = "all but program";
-const SIZED: &str = "all but channels, program";
+const SIZED: &str = "all but channels, program; traffic without [workload.sizes]";
+const ROUNDS: &str = "all but channels, traffic, program";
+const CHANCE: &str = "one-of-all, channels, traffic";
 const INTERFACES: &str = "one-of-all, exchange";
 
 /// All of them, table by table.
@@ -59,7 +61,22 @@ pub const KEYS: &[Key] = &[
         "list of up to 256 sizes, 1 B to 64 KiB: [\"128 B\", \"4 KiB\"]",
         "",
     ),
-    key("", "one-of-all, channels", "seed", "whole number", "1"),
+    key("", CHANCE, "seed", "whole number", "1"),
+    key(
+        "",
+        CHANCE,
+        "replications",
+        "1 to 1000 runs, each with a seed of its own",
+        "1",
+    ),
+    key(
+        "sweep",
+        "",
+        "key",
+        "a key of the file, \"workload.channel.0.rate\", or of the profile, \"profile.host_dma.rate\"",
+        "",
+    ),
+    key("sweep", "", "values", "list of 1 to 256 values", ""),
     key(
         "settings",
         CARDS,
@@ -90,48 +107,69 @@ pub const KEYS: &[Key] = &[
         "the design's",
     ),
     key(
-        "network",
+        "library",
         CARDS,
+        "waits",
+        "poll, block (sleep until the card interrupts)",
+        "poll",
+    ),
+    key(
+        "library",
+        CARDS,
+        "reliability",
+        "unreliable, delivery, reception",
+        "unreliable",
+    ),
+    key(
+        "network",
+        "",
         "topology",
-        "star, tree, switches",
+        "star, tree, \"fat tree\", switches",
         "star; switches if some are named",
     ),
     key(
         "network",
-        CARDS,
+        "",
         "rate",
         "rate of links, 100 kB/s to 1000 GB/s",
         "the profile's",
     ),
     key(
         "network",
-        CARDS,
+        "",
         "latency",
         "time over a link, up to 1 s",
         "the profile's",
     ),
     key(
         "network",
-        CARDS,
+        "",
         "switch_latency",
         "time through a switch, up to 1 s",
         "the profile's",
     ),
     key(
         "network",
-        CARDS,
+        "",
         "buffer",
         "size of a switch's output buffer, 1 B to 1 GiB",
         "the profile's",
     ),
     key(
         "network",
-        CARDS,
+        "",
         "when_full",
         "stop, credit (the same), drop",
         "the profile's",
     ),
-    key("network", CARDS, "source", "text, for readers", "none"),
+    key(
+        "network",
+        "credit",
+        "credit_time",
+        "time until a credit counts, besides the link's latency",
+        "0 ns",
+    ),
+    key("network", "", "source", "text, for readers", "none"),
     key(
         "network",
         "star",
@@ -141,27 +179,65 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "network",
-        "tree",
+        "tree, fat tree",
         "fan_out",
         "2 to 4096 nodes or switches below each switch",
         "",
     ),
     key(
         "network",
-        "tree",
+        "fat tree",
+        "spines",
+        "1 to 4096 switches above",
+        "",
+    ),
+    key(
+        "network",
+        "fat tree",
+        "routing",
+        "destination, pair (each always one way), \"least busy\"",
+        "destination",
+    ),
+    key(
+        "network",
+        "tree, fat tree",
         "uplink_rate",
         "rate of links between switches",
         "rate",
     ),
     key(
         "network",
-        "tree",
+        "tree, fat tree",
         "uplink_latency",
         "time over links between switches",
         "latency",
     ),
     key("network", "switches", "switch", "tables, see below", ""),
     key("network", "switches", "link", "tables, see below", "none"),
+    key("network", "", "failure", "tables, see below", "none"),
+    key(
+        "network.failure",
+        "",
+        "node",
+        "a node, whose link fails; or",
+        "",
+    ),
+    key(
+        "network.failure",
+        "",
+        "switch",
+        "a switch: [\"left\"], [2]; or",
+        "",
+    ),
+    key(
+        "network.failure",
+        "",
+        "link",
+        "two switches that are joined: [\"left\", \"right\"]",
+        "",
+    ),
+    key("network.failure", "", "from", "time", ""),
+    key("network.failure", "", "to", "time", ""),
     key(
         "network.switch",
         "switches",
@@ -234,7 +310,7 @@ pub const KEYS: &[Key] = &[
         "none",
     ),
     key("workload", "", "kind", "a workload", ""),
-    key("workload", SIZED, "rounds", "1 to 100000", ""),
+    key("workload", ROUNDS, "rounds", "1 to 100000", ""),
     key("workload", "ping-bulk", "window", "1 to 128 messages", ""),
     key("workload", INTERFACES, "nodes", "2 to 4096, even", ""),
     key(
@@ -266,6 +342,13 @@ pub const KEYS: &[Key] = &[
         "all",
     ),
     key("workload", "exchange", "burst", "1 to 64 messages", "1"),
+    key(
+        "workload",
+        "exchange",
+        "order",
+        "of interfaces: ascending, descending, \"every second\", \"every eighth\", random",
+        "ascending",
+    ),
     key(
         "workload",
         "channels",
@@ -302,6 +385,13 @@ pub const KEYS: &[Key] = &[
         "a file: bits of a picture on each line",
         "a model of MPEG-1",
     ),
+    key(
+        "workload",
+        "channels",
+        "admission",
+        "true or false: only channels that admission control takes are run",
+        "false",
+    ),
     key("workload", "channels", "channel", "tables, see below", ""),
     key(
         "workload.channel",
@@ -336,6 +426,99 @@ pub const KEYS: &[Key] = &[
         "channels",
         "streams",
         "1 to 10000; with video only",
+        "",
+    ),
+    key("workload", "traffic", "nodes", "2 to 4096", ""),
+    key(
+        "workload",
+        "traffic",
+        "pattern",
+        "\"all to all\", uniform, neighbour, permutation, hotspot, zipf",
+        "",
+    ),
+    key(
+        "workload",
+        "hotspot",
+        "share",
+        "0 to 1 of the messages that go to node 0",
+        "",
+    ),
+    key(
+        "workload",
+        "zipf",
+        "exponent",
+        "0.25 to 4, a multiple of 0.25",
+        "",
+    ),
+    key("workload", "traffic", "loop", "open, closed", ""),
+    key("workload", "open", "rate", "rate of each node", ""),
+    key(
+        "workload",
+        "open",
+        "arrivals",
+        "exponential, constant",
+        "exponential",
+    ),
+    key(
+        "workload",
+        "closed",
+        "outstanding",
+        "1 to 64 requests of each node",
+        "",
+    ),
+    key(
+        "workload",
+        "closed",
+        "think",
+        "time from a reply to the next request",
+        "0 ns",
+    ),
+    key(
+        "workload",
+        "closed",
+        "thinking",
+        "exponential, constant",
+        "constant",
+    ),
+    key(
+        "workload",
+        "closed",
+        "reply",
+        "size of a reply; not with RDMA",
+        "64 B",
+    ),
+    key(
+        "workload",
+        "traffic",
+        "operation",
+        "send, \"rdma write\", \"rdma read\"",
+        "send",
+    ),
+    key("workload", "traffic", "warm_up", "time, up to 100 s", ""),
+    key("workload", "traffic", "measured", "time, 1 ms to 100 s", ""),
+    key(
+        "workload.sizes",
+        "traffic",
+        "distribution",
+        "uniform, log-uniform, exponential, weighted",
+        "",
+    ),
+    key("workload.sizes", "uniform, log-uniform", "from", "size", ""),
+    key("workload.sizes", "uniform, log-uniform", "to", "size", ""),
+    key("workload.sizes", "exponential", "mean", "size", ""),
+    key(
+        "workload.sizes",
+        "weighted",
+        "size",
+        "tables, see below",
+        "",
+    ),
+    key("workload.sizes.size", "weighted", "bytes", "size", ""),
+    key(
+        "workload.sizes.size",
+        "weighted",
+        "weight",
+        "1 to 1000000",
         "",
     ),
     key(
@@ -448,6 +631,15 @@ mod tests {
                 "{sized}{switches}[[network.switch]]\nname = \"b\"\n[[network.link]]\nends = [\"a\", \"b\"]\nzzz = 1\n{pong}"
             ),
             format!("{sized}{pong}zzz = 1\n"),
+            format!("{sized}{pong}[sweep]\nkey = \"design\"\nvalues = [\"SVIA\"]\nzzz = 1\n"),
+            format!("{sized}{network}when_full = \"credit\"\nzzz = 1\n{pong}"),
+            format!(
+                "{sized}{network}topology = \"fat tree\"\nfan_out = 2\nspines = 2\nrouting = \"pair\"\nzzz = 1\n{pong}"
+            ),
+            format!(
+                "{sized}[network]\ntopology = \"fat tree\"\nfan_out = 1\nspines = 2\n[[network.failure]]\n\
+                 link = [0, 2]\nfrom = \"0 s\"\nto = \"1 s\"\nzzz = 1\n{pong}"
+            ),
             format!("{sized}[workload]\nkind = \"ping-bulk\"\nrounds = 1\nwindow = 1\nzzz = 1\n"),
             format!("{cards}{channels}zzz = 1\n{constant}"),
             format!("{cards}{channels}{constant}zzz = 1\n"),
@@ -458,6 +650,23 @@ mod tests {
             program("processes = 2\nprogram = \"replay\"\nfile = \"a.trace\""),
             program("processes = 4\nprogram = \"is\"\nkeys = 64\nbuckets = 8"),
         ];
+        let traffic = |rest: &str| {
+            format!(
+                "{cards}[workload]\nkind = \"traffic\"\nnodes = 4\nwarm_up = \"0 s\"\nmeasured = \"1 ms\"\n{rest}\n"
+            )
+        };
+        let open = "loop = \"open\"\nrate = \"1 MB/s\"";
+        let closed = "loop = \"closed\"\noutstanding = 1";
+        let sizes = |rest: &str| format!("pattern = \"uniform\"\n{open}\n[workload.sizes]\n{rest}");
+        texts.extend([
+            traffic(&format!("pattern = \"hotspot\"\nshare = 0.5\n{open}\nzzz = 1\n[workload.sizes]\ndistribution = \"exponential\"\nmean = \"1 B\"")),
+            traffic(&format!("pattern = \"zipf\"\nexponent = 1\n{closed}\nzzz = 1\n[workload.sizes]\ndistribution = \"exponential\"\nmean = \"1 B\"")),
+            traffic(&sizes("distribution = \"uniform\"\nfrom = \"1 B\"\nto = \"2 B\"\nzzz = 1")),
+            traffic(&sizes("distribution = \"exponential\"\nmean = \"1 B\"\nzzz = 1")),
+            traffic(&sizes("distribution = \"weighted\"\nzzz = 1\n[[workload.sizes.size]]\nbytes = \"1 B\"\nweight = 1")),
+            traffic(&sizes("distribution = \"weighted\"\n[[workload.sizes.size]]\nbytes = \"1 B\"\nweight = 1\nzzz = 1")),
+            format!("{sized}[library]\nzzz = 1\n{pong}"),
+        ]);
         for kind in ["exchange", "one-of-all"] {
             texts.push(format!(
                 "{sized}[workload]\nkind = \"{kind}\"\nnodes = 2\nrounds = 1\nzzz = 1\n"
@@ -467,9 +676,14 @@ mod tests {
         for text in &texts {
             let (table, keys) = known(text);
             // The file's tables have keys of their own.
-            let tables = ["workload", "settings", "network"];
+            let tables = ["workload", "settings", "network", "sweep", "library"];
             let names = keys.into_iter();
-            for name in names.filter(|name| !table.is_empty() || !tables.contains(&name.as_str())) {
+            let is_table = |name: &str| match table.as_str() {
+                "" => tables.contains(&name),
+                "workload" => name == "sizes",
+                _ => false,
+            };
+            for name in names.filter(|name| !is_table(name)) {
                 let is_listed = KEYS
                     .iter()
                     .any(|key| key.table == table && key.name == name);

@@ -17,18 +17,24 @@
 
 mod channels;
 mod keys;
+mod measure;
 mod network;
 #[cfg(test)]
 mod network_tests;
 mod program;
 mod read;
 mod run;
+mod sweep;
 #[cfg(test)]
 mod tests;
+mod traffic;
+#[cfg(test)]
+mod traffic_tests;
 
 use causeway_firmware::Settings;
 
 pub use keys::{KEYS, Key};
+pub use measure::{Measure, Parts, Summary, summarize};
 pub use program::{ProgramSetup, Runnable};
 pub use read::{WORKLOADS, read};
 
@@ -37,7 +43,8 @@ use crate::profile::Profile;
 use crate::substrates::SimError;
 use crate::workloads::design::Design;
 use crate::workloads::quality::Experiment;
-use crate::workloads::scaling::{Extent, Kind, Peers};
+use crate::workloads::scaling::{Extent, Kind, Order, Peers};
+use crate::workloads::traffic::Traffic;
 use crate::workloads::{Keep, RunError};
 
 /// An experiment.
@@ -45,6 +52,19 @@ use crate::workloads::{Keep, RunError};
 pub struct Scenario {
     /// Its name, as in the file or the file's own.
     pub name: String,
+    /// The key that is swept.
+    pub swept: Option<String>,
+    /// What is run: for each value of the key that is swept.
+    pub variants: Vec<Variant>,
+    /// Runs that differ in their seeds, of each.
+    pub replications: u32,
+}
+
+/// The scenario with one value of the key that is swept.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// The value, as it is written.
+    pub value: Option<String>,
     /// What is run.
     pub what: What,
 }
@@ -95,6 +115,7 @@ impl Workload {
             Self::PingPong { .. } | Self::PingBulk { .. } => (2, true),
             Self::Interfaces { nodes, extent, .. } => (*nodes, *extent == Extent::Whole),
             Self::Channels(experiment) => (experiment.shape.nodes(), true),
+            Self::Traffic(traffic) => (traffic.nodes, true),
         }
     }
 }
@@ -143,6 +164,8 @@ pub enum Workload {
         peers: Peers,
         /// Pattern of use.
         kind: Kind,
+        /// In which order a process uses its interfaces.
+        order: Order,
         /// Messages on each interface before the process waits.
         burst: u32,
         /// Whether completions come through a completion queue.
@@ -156,19 +179,8 @@ pub enum Workload {
     },
     /// Channels with reserved rates beside best effort, of chapter 5.
     Channels(Experiment),
-}
-
-/// A value that was measured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Measure {
-    /// What it is of: `svia/oneway`.
-    pub case: String,
-    /// Bytes of the messages; 0 where there are several.
-    pub size_bytes: u32,
-    /// What is measured, with its unit at the end: `latency_us`.
-    pub metric: &'static str,
-    /// The value.
-    pub value: f64,
+    /// Traffic between all nodes.
+    Traffic(Box<Traffic>),
 }
 
 /// Why a scenario has no result.
@@ -185,51 +197,56 @@ pub enum ScenarioError {
 /// One independent run of a scenario.
 #[derive(Clone, Debug)]
 pub struct Step<'a> {
-    scenario: &'a Scenario,
+    what: &'a What,
+    /// The value of the key that is swept.
+    pub value: Option<&'a str>,
     /// Bytes of its messages; 0 where the workload decides.
     pub size_bytes: u32,
+    /// Which of the runs that differ in their seeds, from 0.
+    pub replication: u32,
 }
 
 impl Scenario {
     /// Whether the same file gives the same values wherever and whenever it is run.
     pub fn is_reproducible(&self) -> bool {
-        match &self.what {
+        self.variants.iter().all(|variant| match &variant.what {
             What::Cards(_) => true,
             What::Program(program) => program.setup.clocking.is_deterministic(),
-        }
+        })
     }
 
-    /// The runs: one for each size.
+    /// The runs: one for each value that is swept, each size, and each replication, in this order.
     pub fn steps(&self) -> Vec<Step<'_>> {
-        let sizes = match &self.what {
-            What::Cards(cards) if !cards.sizes.is_empty() => cards.sizes.clone(),
-            _ => vec![0],
-        };
-        sizes
-            .into_iter()
-            .map(|size_bytes| Step {
-                scenario: self,
-                size_bytes,
-            })
-            .collect()
+        let mut steps = Vec::new();
+        for variant in &self.variants {
+            let sizes: &[u32] = match &variant.what {
+                What::Cards(cards) if !cards.sizes.is_empty() => &cards.sizes,
+                _ => &[0],
+            };
+            for &size_bytes in sizes {
+                steps.extend((0..self.replications).map(|replication| Step {
+                    what: &variant.what,
+                    value: variant.value.as_deref(),
+                    size_bytes,
+                    replication,
+                }));
+            }
+        }
+        steps
     }
 }
 
 impl Step<'_> {
-    /// Runs it. Of programs there is a record only if a timeline is wanted.
-    pub fn run(&self, keep: Keep) -> Result<(Vec<Measure>, Option<Record>), ScenarioError> {
-        match &self.scenario.what {
-            What::Cards(cards) => {
-                let (measures, record) = run::cards(cards, self.size_bytes, keep)?;
-                Ok((measures, Some(record)))
-            }
-            What::Program(setup) => match keep {
-                Keep::Sums => Ok((setup.run()?, None)),
-                Keep::Slices => {
-                    let (measures, record) = setup.traced()?;
-                    Ok((measures, Some(record)))
-                }
-            },
+    /// Runs it.
+    pub fn run(&self, keep: Keep) -> Result<(Vec<Measure>, Record), ScenarioError> {
+        match self.what {
+            What::Cards(cards) => Ok(run::cards(cards, self, keep)?),
+            What::Program(setup) => Ok(setup.run(keep)?),
         }
+    }
+
+    /// Everything that decides what it finds, besides the code, in words that differ if and only if the runs do.
+    pub fn parameters(&self) -> String {
+        format!("{:?}", (self.what, self.size_bytes, self.replication))
     }
 }

@@ -8,9 +8,12 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::engine::{SECOND, Time};
-use crate::hardware::{LinkChange, SwitchChange, Topology, TopologyError, WhenFull};
+use crate::hardware::{
+    Broken, LinkChange, Outage, Routing, SwitchChange, Topology, TopologyError, WhenFull,
+};
 use crate::profile::units::Kind as Unit;
-use crate::profile::{FileError, Profile, Section};
+use crate::profile::{FileError, Found, Profile, Section};
+use crate::substrates::Links;
 
 /// Most ports of a switch, and most switches.
 const MOST: u64 = 4_096;
@@ -21,18 +24,22 @@ const RATES: (u64, u64, &str) = (
     "must be from 100 kB/s to 1000 GB/s",
 );
 const LATENCIES: (u64, u64, &str) = (0, SECOND, "must be at most 1 s");
+/// When something may fail.
+const MOMENTS: (u64, u64, &str) = (0, 1_000_000 * SECOND, "must be at most 1000000 s");
 const BUFFERS: (u64, u64, &str) = (1, 1 << 30, "must be from 1 B to 1 GiB");
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum Shape {
     Star,
     Tree,
+    FatTree,
     Switches,
 }
 
 const SHAPES: &[(&str, Shape)] = &[
     ("star", Shape::Star),
     ("tree", Shape::Tree),
+    ("fat tree", Shape::FatTree),
     ("switches", Shape::Switches),
 ];
 
@@ -44,13 +51,55 @@ pub(super) fn read(
     nodes: usize,
     whole: bool,
 ) -> Result<(), FileError> {
-    let Some(mut section) = root.optional_section("network")? else {
-        return Ok(());
+    let mut links = Links {
+        link: profile.link.clone(),
+        switch: profile.switch.clone(),
+        topology: profile.topology.take(),
     };
+    section(root, &mut links, nodes, whole)?;
+    profile.link = links.link;
+    profile.switch = links.switch;
+    profile.topology = links.topology;
+    Ok(())
+}
+
+/// Reads `[network]`, if it is there, for programs on so many hosts; tells whether it is.
+pub(super) fn read_links(
+    root: &mut Section<'_>,
+    links: &mut Links,
+    hosts: usize,
+) -> Result<bool, FileError> {
+    let Some(place) = section(root, links, hosts, true)? else {
+        return Ok(false);
+    };
+    let drops = links.switch.when_full == WhenFull::Drop;
+    if drops || links.topology.as_ref().is_some_and(Topology::drops) {
+        let wrong = "the substrates of programs do not send again what is lost; switches must stop senders, \
+                     \"stop\" or \"credit\"";
+        return Err(root.error(&place, wrong));
+    }
+    Ok(true)
+}
+
+/// Reads the section, and tells where it is.
+fn section(
+    root: &mut Section<'_>,
+    profile: &mut Links,
+    nodes: usize,
+    whole: bool,
+) -> Result<Option<Range<usize>>, FileError> {
+    let Some(mut section) = root.optional_section("network")? else {
+        return Ok(None);
+    };
+    let at = section.span();
     let link = link(&mut section, "rate", "latency")?;
     let switch = switch(&mut section, "switch_latency")?;
     source(&mut section)?;
     change(profile, link, switch);
+    if profile.switch.when_full == WhenFull::Credit {
+        let time = within(&mut section, "credit_time", Unit::Time, LATENCIES)?;
+        profile.switch.credit_time = time.unwrap_or(profile.switch.credit_time);
+    }
     let explicit = section.has("switch") || section.has("link");
     let (shape, place) = match section.has("topology") {
         true => {
@@ -65,6 +114,8 @@ pub(super) fn read(
                      `workload.simulate` must be \"all nodes\"";
         return Err(section.error(&place, wrong));
     }
+    // Switches that the file does not name have numbers for names.
+    let mut names = Vec::new();
     profile.topology = match shape {
         Shape::Star => {
             if section.has("ports") {
@@ -82,12 +133,113 @@ pub(super) fn read(
             let tree = Topology::regular(nodes, fan_out.value as usize, uplink);
             Some(tree.map_err(|error| section.error(&fan_out.span, error.to_string()))?)
         }
-        Shape::Switches => Some(switches(&mut section, nodes)?),
+        Shape::FatTree => Some(fat_tree(&mut section, nodes)?),
+        Shape::Switches => {
+            let (topology, known) = switches(&mut section, nodes)?;
+            names = known;
+            Some(topology)
+        }
     };
-    section.finish()
+    if section.has("failure") {
+        let topology = match profile.topology.take() {
+            Some(topology) => Ok(topology),
+            None => Topology::star(nodes),
+        };
+        let mut topology = topology.map_err(|error| section.error(&at, error.to_string()))?;
+        if !whole {
+            let wrong = "one node stands for all of them here, which cannot fail apart; `workload.simulate` must be \"all nodes\"";
+            return Err(section.error(&at, wrong));
+        }
+        for mut one in section.sections("failure")? {
+            let outage = failure(&mut one, &topology, &names)?;
+            one.finish()?;
+            topology.add_outage(outage);
+        }
+        profile.topology = Some(topology);
+    }
+    section.finish()?;
+    Ok(Some(at))
 }
 
-fn change(profile: &mut Profile, link: LinkChange, switch: SwitchChange) {
+/// Reads the keys of a fat tree.
+fn fat_tree(section: &mut Section<'_>, nodes: usize) -> Result<Topology, FileError> {
+    let fan_out = section.own_count("fan_out", 1, MOST)?;
+    let spines = section.own_count("spines", 1, MOST)?.value as usize;
+    let uplink = link(section, "uplink_rate", "uplink_latency")?;
+    let routing = match section.has("routing") {
+        true => section.own_word("routing", Routing::WORDS)?.value,
+        false => Routing::default(),
+    };
+    let tree = Topology::fat(nodes, fan_out.value as usize, spines, uplink, routing);
+    tree.map_err(|error| section.error(&fan_out.span, error.to_string()))
+}
+
+/// Reads `[[network.failure]]`: what is out of order, and when.
+fn failure(
+    section: &mut Section<'_>,
+    topology: &Topology,
+    names: &[String],
+) -> Result<Outage, FileError> {
+    let switch = |section: &Section<'_>, found: &Found<String>| {
+        let named = names.iter().position(|name| *name == found.value);
+        let number = || found.value.parse::<usize>().ok();
+        let number = named.or_else(|| number().filter(|_| names.is_empty()));
+        number
+            .filter(|number| *number < topology.switches())
+            .ok_or_else(|| {
+                let known = match names.is_empty() {
+                    true => format!(
+                        "the switches have the numbers 0 to {}",
+                        topology.switches() - 1
+                    ),
+                    false => format!("there are {}", names.join(", ")),
+                };
+                section.error(
+                    &found.span,
+                    format!("there is no switch `{}`; {known}", found.value),
+                )
+            })
+    };
+    let what = if section.has("node") {
+        let most = topology.nodes() as u64 - 1;
+        Broken::Node(section.own_count("node", 0, most)?.value as usize)
+    } else if section.has("switch") {
+        let found = section.own_texts("switch")?;
+        match found.as_slice() {
+            [one] => Broken::Switch(switch(section, one)?),
+            _ => {
+                return Err(
+                    section.error(&section.span(), "a failure is of one switch: [\"left\"]")
+                );
+            }
+        }
+    } else {
+        let found = section.own_texts("link")?;
+        let [one, other] = found.as_slice() else {
+            let wrong =
+                "a link has two ends: [\"left\", \"right\"]; a node's own fails with `node`";
+            return Err(section.error(&section.span(), wrong));
+        };
+        let (a, b) = (switch(section, one)?, switch(section, other)?);
+        if !topology.joins(a, b) {
+            let wrong = format!(
+                "no link joins switches `{}` and `{}`",
+                one.value, other.value
+            );
+            return Err(section.error(&one.span, wrong));
+        }
+        Broken::Cable(a, b)
+    };
+    let from = section.own_within("from", Unit::Time, MOMENTS)?;
+    let to = section.own_within("to", Unit::Time, MOMENTS)?;
+    if to <= from {
+        let wrong = "a failure must end after it has begun";
+        return Err(section.error(&section.span(), wrong));
+    }
+    Ok(Outage { what, from, to })
+}
+
+fn change(profile: &mut Links, link: LinkChange, switch: SwitchChange) {
     let set = |value: &mut u64, new: Option<u64>| *value = new.unwrap_or(*value);
     set(&mut profile.link.bytes_per_second, link.bytes_per_second);
     set(&mut profile.link.latency, link.latency);
@@ -160,7 +312,7 @@ enum End {
 }
 
 /// Reads `[[network.switch]]` and `[[network.link]]`.
-fn switches(section: &mut Section<'_>, nodes: usize) -> Result<Topology, FileError> {
+fn switches(section: &mut Section<'_>, nodes: usize) -> Result<(Topology, Vec<String>), FileError> {
     let mut joined = Joined {
         switches: Vec::new(),
         nodes: (0..nodes).map(|_| None).collect(),
@@ -191,7 +343,8 @@ fn switches(section: &mut Section<'_>, nodes: usize) -> Result<Topology, FileErr
             one.finish()?;
         }
     }
-    joined.finish(section)
+    let names = joined.switches.iter().map(|one| one.name.clone()).collect();
+    Ok((joined.finish(section)?, names))
 }
 
 impl Joined {

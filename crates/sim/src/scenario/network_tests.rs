@@ -43,6 +43,7 @@ fn run(scenario: &Scenario) -> Vec<Measure> {
 
 fn sum(measures: &[Measure], metric: &str) -> f64 {
     let wanted = measures.iter().filter(|one| one.metric == metric);
+    let wanted = wanted.filter(|one| !one.case.ends_with("/all"));
     wanted.map(|one| one.value).sum()
 }
 
@@ -251,6 +252,139 @@ fn shapes_have_keys_of_their_own() {
     refused(&star, "ports = 8", tree, 16, &["from 2 to 4096"]);
     let links = star.clone() + "[[network.link]]\nends = [\"a\", \"b\"]\n";
     refused(&links, "ports = 8", "", 14, &["lacks `switch`"]);
-    let program = "profile = \"substrates\"\n[workload]\nkind = \"program\"\n[network]\n";
-    refused(program, "[network]", "[network]", 4, &["one switch"]);
+}
+
+/// An FFT of eight processes; how long it takes in µs.
+fn fft(network: &str) -> f64 {
+    let text = format!(
+        "profile = \"substrates\"\n[workload]\nkind = \"program\"\nprogram = \"fft\"\nsubstrate = \"(C2,NI3)\"\n\
+         processes = 8\nprocesses_per_host = 2\npoints = 1024\n{network}"
+    );
+    run(&scenario(&text).unwrap_or_else(|error| panic!("{error}")))[0].value
+}
+
+#[test]
+fn programs_run_on_networks_too() {
+    let star = fft("");
+    assert_eq!(fft("[network]\n"), star, "the default is the same switch");
+    let tree = "[network]\ntopology = \"tree\"\nfan_out = 2\n";
+    let far = fft(&format!("{tree}uplink_latency = \"1 ms\"\n"));
+    assert!(far > star + 2_000.0, "{star} {far}");
+    let narrow = fft(&format!("{tree}uplink_rate = \"1 MB/s\"\n"));
+    assert!(narrow > 1.2 * star, "{star} {narrow}");
+    let fat = format!("{}spines = 2\n", tree.replace("tree", "fat tree"));
+    let fat = fft(&fat);
+    assert!((0.9 * star..1.1 * star).contains(&fat), "{star} {fat}");
+    let program = "profile = \"substrates\"\n[workload]\nkind = \"program\"\nprogram = \"fft\"\nsubstrate = \"(C2,NI3)\"\n\
+                   processes = 8\npoints = 1024\n[network]\nlatency = \"1 us\"\n";
+    refused(
+        program,
+        "latency = \"1 us\"",
+        "when_full = \"drop\"",
+        8,
+        &["do not send again"],
+    );
+    let four = "topology = \"tree\"\nfan_out = 2\n[[network.failure]]\nnode = 8\nfrom = \"0 s\"\nto = \"1 s\"";
+    refused(program, "latency = \"1 us\"", four, 12, &["from 0 to 7"]);
+}
+
+#[test]
+fn credits_limit_the_rate_to_a_buffer_for_each_round_trip() {
+    let with = |keys: &str| {
+        let text = format!("[network]\nbuffer = \"8 KiB\"\nlatency = \"100 us\"\n{keys}");
+        let text = many_to_one(&text)
+            .replace("others = 4", "others = 1")
+            .replace("count = 4", "count = 1");
+        let measures = run(&scenario(&text).unwrap_or_else(|error| panic!("{error}")));
+        sum(&measures, "received_mb_s")
+    };
+    let stopped = with("");
+    assert!((9.8..10.2).contains(&stopped), "{stopped}");
+    // One frame fits: 4 KiB for 100 µs there, 100 µs back, and its time on the link.
+    let credited = with("when_full = \"credit\"\n");
+    assert!(
+        (9.8..10.2).contains(&credited),
+        "18 MB/s would fit: {credited}"
+    );
+    let slow = with("when_full = \"credit\"\ncredit_time = \"600 us\"\n");
+    assert!((4.5..5.2).contains(&slow), "{slow}");
+    let text = many_to_one("[network]\ncredit_time = \"1 us\"\n");
+    refused(&text, "credit_time", "credit_time", 15, &["credit_time"]);
+}
+
+/// Channels from each of four nodes to node 0, which is behind the other switch of a fat tree.
+fn fat(keys: &str) -> String {
+    let keys = format!(
+        "[network]\ntopology = \"fat tree\"\nfan_out = 1\nuplink_rate = \"20 MB/s\"\n{keys}"
+    );
+    many_to_one(&keys)
+}
+
+#[test]
+fn a_fat_trees_ways_are_used_side_by_side() {
+    let carried = |keys: &str| {
+        let text = fat(keys);
+        let measures = run(&scenario(&text).unwrap_or_else(|error| panic!("{error}")));
+        sum(&measures, "received_mb_s")
+    };
+    // All to one node: those from the top switches to its leaf are what limits.
+    let one = carried("spines = 1\n");
+    assert!((19.4..20.0).contains(&one), "{one}");
+    let two = carried("spines = 2\nrouting = \"least busy\"\n");
+    assert!((35.0..40.5).contains(&two), "{two}");
+    let same = carried("spines = 2\nrouting = \"destination\"\n");
+    assert!((19.4..20.0).contains(&same), "one way to one node: {same}");
+    let text = fat("spines = 2\n");
+    refused(&text, "spines = 2", "spines = 0", 18, &["from 1"]);
+    refused(
+        &text,
+        "spines = 2",
+        "spines = 2\nrouting = \"x\"",
+        19,
+        &["\"least busy\""],
+    );
+}
+
+#[test]
+fn what_is_on_a_link_that_fails_is_lost() {
+    let lost = |network: &str| {
+        let text = many_to_one(network);
+        let measures = run(&scenario(&text).unwrap_or_else(|error| panic!("{error}")));
+        (sum(&measures, "received_mb_s"), sum(&measures, "count"))
+    };
+    let failure = |what: &str, from: &str, to: &str| {
+        format!("{TWO_SWITCHES}[[network.failure]]\n{what}\nfrom = \"{from}\"\nto = \"{to}\"\n")
+            .replace("20 MB/s", "100 MB/s")
+    };
+    let all = lost(&failure("node = 0", "10 s", "11 s"));
+    assert!((39.0..41.0).contains(&all.0) && all.1 == 0.0, "{all:?}");
+    // The last 20 of 50 ms.
+    for what in [
+        "node = 0",
+        "switch = [\"far\"]",
+        "link = [\"far\", \"near\"]",
+    ] {
+        let (received, frames) = lost(&failure(what, "41.4 ms", "1 s"));
+        assert!((23.0..25.0).contains(&received), "{what}: {received}");
+        assert!((180.0..210.0).contains(&frames), "{what}: {frames}");
+    }
+    let (received, _) = lost(&failure("node = 1", "0 s", "1 s"));
+    assert!((29.0..31.0).contains(&received), "{received}");
+    let text = many_to_one(&failure("node = 0", "1 s", "2 s"));
+    refused(&text, "node = 0", "node = 5", 25, &["from 0 to 4"]);
+    refused(
+        &text,
+        "node = 0",
+        "switch = [\"middle\"]",
+        25,
+        &["middle", "near, far"],
+    );
+    refused(
+        &text,
+        "node = 0",
+        "link = [\"near\", \"near\"]",
+        25,
+        &["no link joins"],
+    );
+    refused(&text, "to = \"2 s\"", "to = \"1 s\"", 24, &["end"]);
 }

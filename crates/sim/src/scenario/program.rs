@@ -1,6 +1,7 @@
 //! Parallel programs on the substrates of chapter 2.
 
-use super::Measure;
+use super::measure::of_statistics;
+use super::{Measure, network};
 use crate::am::AmError;
 use crate::am::port::Function;
 use crate::figures::microseconds;
@@ -12,7 +13,10 @@ use crate::programs::is::IntegerSort;
 use crate::programs::matmul::Matmul;
 use crate::programs::ping::Ping;
 use crate::programs::replay::{Replay, Trace};
-use crate::substrates::{Clocking, Combination, Costs, Outcome, Setup, SimError, run, timeline};
+use crate::substrates::{
+    Clocking, Combination, Costs, Links, Outcome, Setup, SimError, run, timeline,
+};
+use crate::workloads::Keep;
 
 /// A program and what it runs on.
 #[derive(Clone, Debug)]
@@ -73,6 +77,7 @@ const MOST_PROCESSES: u64 = 4_096;
 
 /// Reads the workload's section, whose kind is `program`. `open` reads a file that is named beside the scenario.
 pub(super) fn read(
+    root: &mut Section<'_>,
     workload: &mut Section<'_>,
     costs: Costs,
     open: &dyn Fn(&str) -> Result<String, String>,
@@ -86,6 +91,10 @@ pub(super) fn read(
     if workload.has("processes_per_host") {
         let count = workload.own_count("processes_per_host", 1, u64::from(ranks))?;
         setup.processes_per_host = count.value as u32;
+    }
+    let mut links = Links::new(&setup.costs);
+    if network::read_links(root, &mut links, setup.hosts())? {
+        setup.network = Some(Box::new(links));
     }
     let program = match name.value {
         Name::Ping => {
@@ -163,43 +172,43 @@ impl Runnable {
 }
 
 impl ProgramSetup {
-    /// Runs it: how long it took, and where the processes' time went on average.
-    pub(super) fn run(&self) -> Result<Vec<Measure>, SimError> {
-        Ok(self.measures(&self.program.run(&self.setup)?))
-    }
-
-    /// The same, with what a timeline needs.
-    pub(crate) fn traced(&self) -> Result<(Vec<Measure>, Record), SimError> {
+    /// Runs it: how long it took, where the processes' time went on average, and what is to be noted besides.
+    pub(crate) fn run(&self, keep: Keep) -> Result<(Vec<Measure>, Record), SimError> {
         let setup = Setup {
-            keeps_journeys: true,
-            ..self.setup
+            keeps_journeys: keep == Keep::Slices,
+            keeps_statistics: keep != Keep::Sums,
+            ..self.setup.clone()
         };
-        let outcome = self.program.run(&setup)?;
-        let record = timeline::record(&outcome.journeys, setup.processes_per_host);
-        Ok((self.measures(&outcome), record))
+        let mut outcome = self.program.run(&setup)?;
+        let mut measures = self.measures(&outcome);
+        let mut record = match keep {
+            Keep::Slices => timeline::record(&outcome.journeys, setup.processes_per_host),
+            Keep::Sums | Keep::Statistics => Record::default(),
+        };
+        record.statistics = outcome.statistics.take();
+        if let Some(statistics) = &record.statistics {
+            let (combination, name) = (self.setup.combination.name(), self.program.name());
+            measures.extend(of_statistics(
+                &format!("{combination}/{name}"),
+                0,
+                statistics,
+            ));
+        }
+        Ok((measures, record))
     }
 
     fn measures(&self, outcome: &Outcome<()>) -> Vec<Measure> {
         let (combination, name) = (self.setup.combination.name(), self.program.name());
         let case = |what: &str| format!("{combination}/{name}/{what}");
-        let time = |what: &str, value| Measure {
-            case: case(what),
-            size_bytes: 0,
-            metric: "time_us",
-            value: microseconds(value),
-        };
+        let time = |what: &str, value| Measure::one(case(what), 0, "time_us", microseconds(value));
         let count = (outcome.processes.len() as u64).max(1);
         let mut measures = vec![time("ended", outcome.ended)];
         for function in Function::ALL {
             let sum = outcome.processes.iter().map(|done| done.time_in(function));
             measures.push(time(function.name(), sum.sum::<u64>() / count));
         }
-        measures.push(Measure {
-            case: case("tlb-misses"),
-            size_bytes: 0,
-            metric: "count",
-            value: outcome.tlb_misses as f64,
-        });
+        let misses = outcome.tlb_misses as f64;
+        measures.push(Measure::one(case("tlb-misses"), 0, "count", misses));
         measures
     }
 }

@@ -1,11 +1,15 @@
 //! Reading a scenario's file.
 
-use super::{Cards, Changes, Scenario, What, Workload, channels, network, program};
+use super::sweep::{self, ProfileValue};
+use super::{
+    Cards, Changes, Scenario, Variant, What, Workload, channels, network, program, traffic,
+};
 use crate::profile::units::Kind as Unit;
-use crate::profile::{FileError, Profile, SHIPPED, Section, Source};
+use crate::profile::{FileError, Found, Profile, SHIPPED, Section, Source, Waits, edit};
 use crate::substrates::Costs;
 use crate::workloads::design::Design;
-use crate::workloads::scaling::{Extent, Kind, PROCESSES, Peers};
+use crate::workloads::scaling::{Extent, Kind, Order, PROCESSES, Peers};
+use causeway_firmware::Reliability;
 
 /// The kinds of workloads, and what each is.
 pub const WORKLOADS: &[(&str, &str)] = &[
@@ -27,6 +31,10 @@ pub const WORKLOADS: &[(&str, &str)] = &[
         "channels of constant rate and of video, beside best effort",
     ),
     (
+        "traffic",
+        "patterns of traffic between all nodes, in open or closed loops, of messages or RDMA",
+    ),
+    (
         "program",
         "ping, fft, matmul or is in Active Messages, on a substrate of chapter 2",
     ),
@@ -39,7 +47,15 @@ enum WorkloadName {
     OneOfAll,
     Exchange,
     Channels,
+    Traffic,
     Program,
+}
+
+impl WorkloadName {
+    /// Whether something is left to chance.
+    fn has_chance(self) -> bool {
+        matches!(self, Self::OneOfAll | Self::Channels | Self::Traffic)
+    }
 }
 
 const NAMES: &[(&str, WorkloadName)] = &[
@@ -48,6 +64,7 @@ const NAMES: &[(&str, WorkloadName)] = &[
     ("one-of-all", WorkloadName::OneOfAll),
     ("exchange", WorkloadName::Exchange),
     ("channels", WorkloadName::Channels),
+    ("traffic", WorkloadName::Traffic),
     ("program", WorkloadName::Program),
 ];
 
@@ -68,6 +85,8 @@ const LONGEST_MESSAGE: u64 = 64 << 10;
 const MOST_SIZES: usize = 256;
 /// Most rounds.
 const MOST_ROUNDS: u64 = 100_000;
+/// Most runs that differ in their seeds.
+const MOST_REPLICATIONS: u64 = 1_000;
 /// Most interfaces that are simulated: each has queues and buffers.
 const MOST_INTERFACES: usize = 1 << 16;
 
@@ -78,62 +97,137 @@ pub fn read(
     file: &str,
     open: &dyn Fn(&str) -> Result<String, String>,
 ) -> Result<Scenario, FileError> {
-    let mut root = Source { file, text }.document()?;
+    let source = Source { file, text };
+    let Some(swept) = sweep::read(&mut source.document()?)? else {
+        let files = Files {
+            open,
+            profile: None,
+        };
+        let (head, what) = one(source, files)?;
+        return Ok(head.scenario(None, vec![Variant { value: None, what }]));
+    };
+    let mut variants = Vec::new();
+    let mut first = None;
+    for value in &swept.values {
+        let (text, profile) = swept.apply(source, value)?;
+        let (head, what) =
+            one(Source { file, text: &text }, Files { open, profile }).map_err(|error| {
+                FileError {
+                    message: format!("with `{}` = {value}: {}", swept.key, error.message),
+                    ..error
+                }
+            })?;
+        first.get_or_insert(head);
+        variants.push(Variant {
+            value: Some(value.clone()),
+            what,
+        });
+    }
+    let head = first.unwrap_or_default();
+    Ok(head.scenario(Some(swept.key), variants))
+}
+
+/// What all variants of a scenario have in common.
+#[derive(Default)]
+struct Head {
+    name: String,
+    replications: u32,
+}
+
+impl Head {
+    fn scenario(self, swept: Option<String>, variants: Vec<Variant>) -> Scenario {
+        Scenario {
+            name: self.name,
+            swept,
+            variants,
+            replications: self.replications,
+        }
+    }
+}
+
+/// The files beside the scenario, and what is changed of the profile.
+#[derive(Clone, Copy)]
+struct Files<'a> {
+    open: &'a dyn Fn(&str) -> Result<String, String>,
+    profile: Option<ProfileValue<'a>>,
+}
+
+impl Files<'_> {
+    /// The text of the profile that `found` names, which is shipped as `shipped` or a file, with what is changed of it.
+    fn profile(
+        &self,
+        root: &Section<'_>,
+        found: &Found<String>,
+        shipped: Option<&str>,
+    ) -> Result<String, FileError> {
+        let name = &found.value;
+        let text = match shipped {
+            Some(text) => text.to_owned(),
+            None => (self.open)(name)
+                .map_err(|why| root.error(&found.span, format!("reading {name}: {why}")))?,
+        };
+        let Some(ProfileValue { key, value }) = self.profile else {
+            return Ok(text);
+        };
+        edit::with_value(&text, key, value).ok_or_else(|| {
+            let wrong = format!("the profile {name} has no `{key}` to be swept");
+            root.error(&found.span, wrong)
+        })
+    }
+}
+
+/// Reads one variant.
+fn one(source: Source<'_>, files: Files<'_>) -> Result<(Head, What), FileError> {
+    let mut root = source.document()?;
+    sweep::read(&mut root)?;
     let name = match root.has("name") {
         true => root.text("name")?.value,
-        false => file.to_owned(),
+        false => source.file.to_owned(),
     };
     let mut workload = root.section("workload")?;
     let kind = workload.own_word("kind", NAMES)?.value;
     let what = match kind {
         WorkloadName::Program => {
-            if let Some(section) = root.optional_section("network")? {
-                let wrong = "programs run on one switch without latency (thesis, §2.1), whose link is in their profile; \
-                             `[network]` goes with the other workloads";
-                return Err(section.error(&section.span(), wrong));
-            }
-            let costs = costs(&mut root, open)?;
-            What::Program(Box::new(program::read(&mut workload, costs, open)?))
+            let costs = costs(&mut root, files)?;
+            What::Program(Box::new(program::read(
+                &mut root,
+                &mut workload,
+                costs,
+                files.open,
+            )?))
         }
-        kind => What::Cards(Box::new(cards(&mut root, &mut workload, kind, open)?)),
+        kind => What::Cards(Box::new(cards(&mut root, &mut workload, kind, files)?)),
+    };
+    let replications = match kind.has_chance() && root.has("replications") {
+        true => root.own_count("replications", 1, MOST_REPLICATIONS)?.value as u32,
+        false => 1,
     };
     workload.finish()?;
     root.finish()?;
-    Ok(Scenario { name, what })
+    Ok((Head { name, replications }, what))
 }
 
 /// What programs on substrates cost: the table that comes with the simulator, or one's own.
-fn costs(
-    root: &mut Section<'_>,
-    open: &dyn Fn(&str) -> Result<String, String>,
-) -> Result<Costs, FileError> {
+fn costs(root: &mut Section<'_>, files: Files<'_>) -> Result<Costs, FileError> {
     let profile = root.text("profile")?;
-    match profile.value.as_str() {
-        "substrates" => Costs::psnow(),
-        path if path.ends_with(".toml") => {
-            let text = open(path)
-                .map_err(|why| root.error(&profile.span, format!("reading {path}: {why}")))?;
-            Costs::read(path, &text)
-        }
-        other => Err(root.error(
-            &profile.span,
-            format!(
+    let (name, shipped) = match profile.value.as_str() {
+        "substrates" => ("substrates.toml", Some(Costs::SHIPPED)),
+        path if path.ends_with(".toml") => (path, None),
+        other => {
+            let wrong = format!(
                 "`{other}`: programs run on \"substrates\", or on a file of that form, a path that ends in .toml"
-            ),
-        )),
-    }
+            );
+            return Err(root.error(&profile.span, wrong));
+        }
+    };
+    Costs::read(name, &files.profile(root, &profile, shipped)?)
 }
 
-fn profile(
-    root: &mut Section<'_>,
-    open: &dyn Fn(&str) -> Result<String, String>,
-) -> Result<Profile, FileError> {
+fn profile(root: &mut Section<'_>, files: Files<'_>) -> Result<Profile, FileError> {
     let found = root.text("profile")?;
-    let name = found.value;
-    if SHIPPED.iter().any(|(shipped, _)| *shipped == name) {
-        return Profile::shipped(&name);
-    }
-    if !name.ends_with(".toml") {
+    let name = &found.value;
+    let shipped = SHIPPED.iter().find(|(shipped, _)| shipped == name);
+    if shipped.is_none() && !name.ends_with(".toml") {
         let names: Vec<&str> = SHIPPED.iter().map(|(name, _)| *name).collect();
         let wrong = format!(
             "there is no profile `{name}`; there are {}, or a path that ends in .toml",
@@ -141,33 +235,35 @@ fn profile(
         );
         return Err(root.error(&found.span, wrong));
     }
-    let text =
-        open(&name).map_err(|why| root.error(&found.span, format!("reading {name}: {why}")))?;
-    Profile::parse(&text, &name)
+    let text = files.profile(root, &found, shipped.map(|(_, text)| *text))?;
+    match shipped {
+        Some((name, _)) => Profile::parse(&text, &format!("{name}.toml")),
+        None => Profile::parse(&text, name),
+    }
 }
 
 fn cards(
     root: &mut Section<'_>,
     workload: &mut Section<'_>,
     kind: WorkloadName,
-    open: &dyn Fn(&str) -> Result<String, String>,
+    files: Files<'_>,
 ) -> Result<Cards, FileError> {
-    let mut profile = profile(root, open)?;
+    let mut profile = profile(root, files)?;
     let design = root.own_word("design", DESIGNS)?;
     let settings = changes(root)?;
     settings
         .apply(design.value.settings())
         .check()
         .map_err(|error| root.error(&design.span, format!("this card cannot be: {error}")))?;
+    library(root, &mut profile)?;
     let sizes = match kind {
         WorkloadName::Channels => Vec::new(),
+        // Sizes may have a distribution instead.
+        WorkloadName::Traffic if workload.has("sizes") => Vec::new(),
         _ => sizes(root)?,
     };
     let seed = match kind {
-        // Only these leave something to chance.
-        WorkloadName::Channels | WorkloadName::OneOfAll if root.has("seed") => {
-            root.own_count("seed", 0, u64::MAX)?.value
-        }
+        kind if kind.has_chance() && root.has("seed") => root.own_count("seed", 0, u64::MAX)?.value,
         _ => 1,
     };
     let mut rounds = || -> Result<u32, FileError> {
@@ -179,7 +275,8 @@ fn cards(
             rounds: rounds()?.max(2),
             window: workload.own_count("window", 1, 128)?.value as u32,
         },
-        WorkloadName::Channels => Workload::Channels(channels::read(workload, seed, open)?),
+        WorkloadName::Channels => Workload::Channels(channels::read(workload, seed, files.open)?),
+        WorkloadName::Traffic => Workload::Traffic(Box::new(traffic::read(workload, seed)?)),
         kind => interfaces(workload, kind, seed)?,
     };
     let (nodes, whole) = workload.nodes();
@@ -191,6 +288,26 @@ fn cards(
         sizes,
         workload,
     })
+}
+
+/// Reads `[library]`, if it is there: how processes use the card.
+fn library(root: &mut Section<'_>, profile: &mut Profile) -> Result<(), FileError> {
+    let Some(mut section) = root.optional_section("library")? else {
+        return Ok(());
+    };
+    if section.has("waits") {
+        let words = [("poll", Waits::Poll), ("block", Waits::Block)];
+        profile.library.waits = section.own_word("waits", &words)?.value;
+    }
+    if section.has("reliability") {
+        let words = [
+            ("unreliable", Reliability::Unreliable),
+            ("delivery", Reliability::Delivery),
+            ("reception", Reliability::Reception),
+        ];
+        profile.library.reliability = section.own_word("reliability", &words)?.value;
+    }
+    section.finish()
 }
 
 fn changes(root: &mut Section<'_>) -> Result<Changes, FileError> {
@@ -291,6 +408,19 @@ fn interfaces(
         (Kind::Active(_), true) => workload.own_count("burst", 1, 64)?.value as u32,
         _ => 1,
     };
+    let order = match (kind, workload.has("order")) {
+        (Kind::Active(_), true) => {
+            let words = [
+                ("ascending", Order::Ascending),
+                ("descending", Order::Descending),
+                ("every second", Order::Strided(2)),
+                ("every eighth", Order::Strided(8)),
+                ("random", Order::Random),
+            ];
+            workload.own_word("order", &words)?.value
+        }
+        _ => Order::default(),
+    };
     let completion_queue =
         workload.has("completion_queue") && workload.own_flag("completion_queue")?.value;
     let rounds = workload.own_count("rounds", 1, MOST_ROUNDS)?.value as u32;
@@ -298,6 +428,7 @@ fn interfaces(
         nodes: count,
         peers,
         kind,
+        order,
         burst,
         completion_queue,
         rounds,

@@ -1,12 +1,15 @@
 //! Running a scenario on cards.
 
-use super::{Cards, Measure, Workload};
+use super::measure::of_statistics;
+use super::{Cards, Measure, Parts, Step, Workload};
 use crate::engine::{SECOND, Time};
 use crate::figures::microseconds;
 use crate::hardware::{Topology, WhenFull};
 use crate::node::Record;
+use crate::statistics::Histogram;
 use crate::workloads::quality::{self, ChannelOutcome, Experiment, Flow};
 use crate::workloads::scaling::{self, Load};
+use crate::workloads::traffic::{self, Sizes, Traffic};
 use crate::workloads::{Keep, RunError, ping};
 
 /// Depth of the work queues for ping-pongs.
@@ -14,29 +17,45 @@ const SHALLOW: u32 = 4;
 
 type Measured = (Vec<Measure>, Record);
 
-pub(super) fn cards(cards: &Cards, bytes: u32, keep: Keep) -> Result<Measured, RunError> {
+pub(super) fn cards(cards: &Cards, step: &Step<'_>, keep: Keep) -> Result<Measured, RunError> {
     let name = cards.design.name().to_lowercase();
-    let (mut measures, record) = workload(cards, &name, bytes, keep)?;
+    let bytes = step.size_bytes;
+    let (mut measures, record) = workload(cards, &name, step, keep)?;
+    if let Some(statistics) = &record.statistics {
+        measures.extend(of_statistics(&name, bytes, statistics));
+    }
     let profile = &cards.profile;
     let drops = profile.switch.when_full == WhenFull::Drop;
     if drops || profile.topology.as_ref().is_some_and(Topology::drops) {
-        measures.push(Measure {
-            case: format!("{name}/network/frames-lost"),
-            size_bytes: bytes,
-            metric: "count",
-            value: record.sums.frames_lost as f64,
-        });
+        let lost = record.sums.frames_lost as f64;
+        let case = format!("{name}/network/frames-lost");
+        measures.push(Measure::one(case, bytes, "count", lost));
     }
     Ok((measures, record))
 }
 
-fn workload(cards: &Cards, name: &str, bytes: u32, keep: Keep) -> Result<Measured, RunError> {
+/// What the workload itself has measured the times of.
+fn flow(record: &Record, number: usize) -> Option<&Histogram> {
+    record.statistics.as_ref()?.flows.get(number)
+}
+
+fn workload(cards: &Cards, name: &str, step: &Step<'_>, keep: Keep) -> Result<Measured, RunError> {
+    let bytes = step.size_bytes;
+    let replication = u64::from(step.replication);
     let roomy = |depth| cards.settings.apply(cards.design.roomy(depth));
-    let latency = |case: &str, time: Time| Measure {
-        case: format!("{name}/{case}"),
-        size_bytes: bytes,
-        metric: "latency_us",
-        value: microseconds(time),
+    let latency = |case: &str, time: Time| {
+        Measure::one(
+            format!("{name}/{case}"),
+            bytes,
+            "latency_us",
+            microseconds(time),
+        )
+    };
+    // With its distribution, if there is one.
+    let latencies = |case: &str, time: Time, record: &Record| {
+        let known = flow(record, 0);
+        let known = known.and_then(|of| Measure::latencies(format!("{name}/{case}"), bytes, of));
+        known.unwrap_or_else(|| latency(case, time))
     };
     let profile = &cards.profile;
     match &cards.workload {
@@ -48,19 +67,20 @@ fn workload(cards: &Cards, name: &str, bytes: u32, keep: Keep) -> Result<Measure
                 let rows = times.iter().enumerate();
                 measures.extend(rows.map(|(row, time)| latency(&format!("{side}/{row}"), *time)));
             }
-            measures.push(latency("oneway/0", found.one_way));
+            measures.push(latencies("oneway/0", found.one_way, &record));
             Ok((measures, record))
         }
         Workload::PingBulk { window, rounds } => {
             let settings = roomy(2 * window);
             let (time, record) =
                 ping::ping_bulk_recorded(profile, settings, bytes, *window, *rounds, keep)?;
-            Ok((vec![latency("bulk/0", time)], record))
+            Ok((vec![latencies("bulk/0", time, &record)], record))
         }
         Workload::Interfaces {
             nodes,
             peers,
             kind,
+            order,
             burst,
             completion_queue,
             rounds,
@@ -71,60 +91,181 @@ fn workload(cards: &Cards, name: &str, bytes: u32, keep: Keep) -> Result<Measure
                 nodes: *nodes,
                 peers: *peers,
                 kind: *kind,
+                order: *order,
                 bytes,
                 burst: *burst,
                 completion_queue: *completion_queue,
                 rounds: *rounds,
                 extent: *extent,
-                seed: *seed,
+                seed: seed.wrapping_add(replication),
             };
             let settings = cards.settings.apply(cards.design.settings());
             let (found, record) = scaling::recorded(profile, &settings, &load, keep)?;
             let vis = scaling::PROCESSES * load.interfaces();
             let measures = vec![
-                latency(&format!("vis-{vis}/latency"), found.latency),
+                latencies(&format!("vis-{vis}/latency"), found.latency, &record),
                 latency(&format!("vis-{vis}/wait"), found.wait),
             ];
             Ok((measures, record))
         }
+        Workload::Traffic(load) => {
+            let mut load = Traffic {
+                seed: load.seed.wrapping_add(replication),
+                ..(**load).clone()
+            };
+            if bytes > 0 {
+                load.sizes = Sizes::Fixed(bytes);
+            }
+            let (outcome, record) = traffic::recorded(profile, &roomy(SHALLOW), &load, keep)?;
+            Ok((
+                traffic_measures(name, bytes, &load, &outcome, &record),
+                record,
+            ))
+        }
         Workload::Channels(experiment) => {
             let settings = roomy(SHALLOW);
-            let (outcomes, record) = quality::recorded(profile, &settings, experiment, keep)?;
-            Ok((channel_measures(name, experiment, &outcomes), record))
+            let mut refused = Vec::new();
+            let mut experiment = experiment.clone();
+            if experiment.admission {
+                let found = quality::admit(&settings, &experiment)?;
+                let mut admitted = found.iter();
+                experiment
+                    .channels
+                    .retain(|_| admitted.next().is_some_and(Result::is_ok));
+                refused = found;
+            }
+            let experiment = Experiment {
+                seed: experiment.seed.wrapping_add(replication),
+                ..experiment
+            };
+            let (outcomes, record) = quality::recorded(profile, &settings, &experiment, keep)?;
+            let mut measures = channel_measures(name, &experiment, &outcomes, &record);
+            measures.extend(admission_measures(name, &refused));
+            Ok((measures, record))
         }
     }
 }
 
+/// How many channels were admitted, and what would have been of those that were not.
+fn admission_measures(name: &str, found: &[Result<(), u64>]) -> Vec<Measure> {
+    if found.is_empty() {
+        return Vec::new();
+    }
+    let refused = found.iter().filter(|one| one.is_err()).count();
+    let count = |what: &str, value: usize| {
+        Measure::one(format!("{name}/admission/{what}"), 0, "count", value as f64)
+    };
+    let mut measures = vec![
+        count("admitted", found.len() - refused),
+        count("refused", refused),
+    ];
+    let offers = found
+        .iter()
+        .enumerate()
+        .filter_map(|(number, one)| Some((number, (*one).err()?)));
+    measures.extend(offers.map(|(number, offer)| {
+        let case = format!("{name}/admission/offer/{number}");
+        Measure::one(case, 0, "rate_mb_s", offer as f64 / 1e6)
+    }));
+    measures
+}
+
+/// What is measured of traffic: latency or response time, what is carried, and how evenly.
+fn traffic_measures(
+    name: &str,
+    bytes: u32,
+    load: &Traffic,
+    outcome: &traffic::Outcome,
+    record: &Record,
+) -> Vec<Measure> {
+    let one = |what: &str, metric: &str, value| {
+        Measure::one(format!("{name}/{what}"), bytes, metric, value)
+    };
+    let rate = |bytes| traffic::megabytes_per_second(bytes, load.measured);
+    let mut measures = Vec::new();
+    let what = match load.when {
+        traffic::Loop::Open { .. } => "injection-to-receipt",
+        traffic::Loop::Closed { .. } => "response",
+    };
+    let latencies = flow(record, 0);
+    measures
+        .extend(latencies.and_then(|of| Measure::latencies(format!("{name}/{what}"), bytes, of)));
+    measures.push(one("all", "received_mb_s", rate(outcome.bytes)));
+    let each: Vec<f64> = outcome.received.iter().map(|bytes| rate(*bytes)).collect();
+    let mean = each.iter().sum::<f64>() / each.len().max(1) as f64;
+    measures.push(Measure {
+        of: Parts::Instances(each),
+        ..one("each-node", "received_mb_s", mean)
+    });
+    let seconds = load.measured as f64 / SECOND as f64;
+    measures.push(one("all", "rate_per_s", outcome.done as f64 / seconds));
+    let unfinished = outcome.sent.saturating_sub(outcome.done) as f64;
+    measures.push(one("all/unfinished", "count", unfinished));
+    measures
+}
+
+/// What is measured of channels: of each, and of all of a kind together.
 fn channel_measures(
     name: &str,
     experiment: &Experiment,
     outcomes: &[ChannelOutcome],
+    record: &Record,
 ) -> Vec<Measure> {
+    let seconds = experiment.measured as f64 / SECOND as f64;
+    let mut kinds: Vec<(&str, ChannelOutcome, Histogram, u64)> = Vec::new();
     let mut measures = Vec::new();
-    for (number, (flow, outcome)) in experiment.channels.iter().zip(outcomes).enumerate() {
-        let (kind, size_bytes) = match flow {
+    for (number, (flow_of, outcome)) in experiment.channels.iter().zip(outcomes).enumerate() {
+        let (kind, size_bytes) = match flow_of {
             Flow::Constant { message_bytes, .. } => ("constant", *message_bytes),
             Flow::Video { .. } => ("video", 0),
             Flow::BestEffort { message_bytes, .. } => ("best-effort", *message_bytes),
         };
-        let mut add = |metric, value| {
-            measures.push(Measure {
-                case: format!("{name}/{kind}/{number}"),
-                size_bytes,
-                metric,
-                value,
-            });
-        };
-        let seconds = experiment.measured as f64 / SECOND as f64;
-        add("received_mb_s", outcome.bytes as f64 / 1e6 / seconds);
-        if outcome.received > 0 {
-            add("latency_us", microseconds(outcome.mean_latency()));
-            if kind != "best-effort" {
-                let jittered = outcome.jittered as f64 / outcome.received as f64;
-                add("jitter_share", jittered);
-                add("jitter_theta", outcome.theta_millionths() as f64 / 1e6);
+        let none = Histogram::default();
+        let latencies = flow(record, number).unwrap_or(&none);
+        let case = format!("{name}/{kind}/{number}");
+        channel(
+            &mut measures,
+            &case,
+            size_bytes,
+            outcome,
+            latencies,
+            seconds,
+        );
+        match kinds.iter_mut().find(|(known, ..)| *known == kind) {
+            Some((_, sum, all, count)) => {
+                sum.add(outcome);
+                all.merge(latencies);
+                *count += 1;
             }
+            None => kinds.push((kind, *outcome, latencies.clone(), 1)),
         }
     }
+    for (kind, sum, latencies, _) in kinds.iter().filter(|(.., count)| *count > 1) {
+        let case = format!("{name}/{kind}/all");
+        channel(&mut measures, &case, 0, sum, latencies, seconds);
+    }
     measures
+}
+
+/// What is measured of a channel, or of several.
+fn channel(
+    measures: &mut Vec<Measure>,
+    case: &str,
+    bytes: u32,
+    outcome: &ChannelOutcome,
+    latencies: &Histogram,
+    seconds: f64,
+) {
+    let one = |metric: &str, value| Measure::one(case, bytes, metric, value);
+    measures.push(one("received_mb_s", outcome.bytes as f64 / 1e6 / seconds));
+    if outcome.received == 0 {
+        return;
+    }
+    let mean = || one("latency_us", microseconds(outcome.mean_latency()));
+    measures.push(Measure::latencies(case, bytes, latencies).unwrap_or_else(mean));
+    if !case.contains("/best-effort/") {
+        let jittered = outcome.jittered as f64 / outcome.received as f64;
+        measures.push(one("jitter_share", jittered));
+        measures.push(one("jitter_theta", outcome.theta_millionths() as f64 / 1e6));
+    }
 }

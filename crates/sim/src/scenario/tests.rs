@@ -1,6 +1,7 @@
 //! What a scenario's file may say, and what is made of it.
 
-use super::{Scenario, read};
+use super::{Measure, Parts, Scenario, read, summarize};
+use crate::node::Record;
 use crate::profile::FileError;
 use crate::workloads::Keep;
 
@@ -77,11 +78,51 @@ fn each_workload_runs_and_does_so_alike() {
         for step in scenario.steps() {
             let (found, record) = step.run(Keep::Sums).expect(text);
             assert!(found.iter().any(|one| one.metric == metric), "{found:?}");
-            assert!(record.is_none_or(|record| record.slices.is_none()));
-            assert_eq!(found, step.run(Keep::Slices).expect(text).0);
+            assert!(record.slices.is_none());
+            let (all, record) = step.run(Keep::Statistics).expect(text);
+            let means = |of: &[Measure]| -> Vec<(String, String)> {
+                let mean =
+                    |one: &Measure| (one.case.clone() + &one.metric, format!("{:.3}", one.value));
+                of.iter().map(mean).collect()
+            };
+            assert_eq!(means(&all)[..found.len()], means(&found), "{text}");
+            assert_eq!(all, step.run(Keep::Slices).expect(text).0);
+            every_run_has_distributions_and_use(&all, &record);
         }
     }
     assert_eq!(scenario(EXCHANGE).expect("it is right").steps().len(), 2);
+}
+
+fn every_run_has_distributions_and_use(measures: &[Measure], record: &Record) {
+    let all = measures.iter().find(|one| one.case.ends_with("/messages"));
+    let all = all.expect("latencies of all messages");
+    let Parts::Messages(latencies) = &all.of else {
+        panic!("{all:?}");
+    };
+    assert!(
+        latencies.count() > 3 && latencies.quantile(0.5) > 0,
+        "{all:?}"
+    );
+    let statistics = record.statistics.as_ref().expect("they are kept");
+    assert_eq!(statistics.latencies, **latencies);
+    for resource in ["host-processor", "link"] {
+        let name = format!("/use/{resource}");
+        let shares = measures.iter().find(|one| one.case.ends_with(&name));
+        let Some(Parts::Instances(shares)) = shares.map(|one| &one.of) else {
+            panic!("{resource} {measures:?}");
+        };
+        assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)));
+        assert!(
+            shares.iter().any(|share| *share > 0.001),
+            "{resource}: {shares:?}"
+        );
+    }
+    let sum: u64 = statistics
+        .timeline
+        .intervals()
+        .map(|one| one.messages)
+        .sum();
+    assert!(sum <= latencies.count());
 }
 
 /// What a scenario's first step measures, without and with cut-through.
@@ -102,7 +143,11 @@ fn frames_follow_their_data_if_the_file_says_so() {
     assert!(with.last() < without.last(), "{without:?} {with:?}");
     let crowd = CHANNELS.replace("count = 2", "count = 10");
     let [without, with] = with_cut_through(&crowd, "latency_us");
-    assert_eq!(without.len(), 12);
+    assert_eq!(
+        without.len(),
+        13,
+        "of each, and of those of constant rate together"
+    );
     for (without, with) in without.iter().zip(&with) {
         assert!(with < without, "{without} {with}");
     }
@@ -126,9 +171,12 @@ fn programs_have_timelines_too() {
     let (measures, record) = scenario.steps()[0].run(Keep::Slices).expect("it runs");
     assert_eq!(
         measures,
-        scenario.steps()[0].run(Keep::Sums).expect("it runs").0
+        scenario.steps()[0]
+            .run(Keep::Statistics)
+            .expect("it runs")
+            .0
     );
-    let slices = record.and_then(|record| record.slices).expect("slices");
+    let slices = record.slices.expect("slices");
     let wire = slices.iter().filter(|slice| slice.name == "wire").count();
     assert!(wire > 12, "each process sends to each other one");
     for one in &slices {
@@ -285,4 +333,107 @@ fn hardware_of_ones_own_is_read_as_strictly() {
     let broken = |_: &str| Ok(via.replacen("[host]", "[hosts]", 1));
     let error = read(&text, "mine.toml", &broken).expect_err("it lacks a section");
     assert_eq!(error.file, "mine/card.toml");
+}
+
+#[test]
+fn a_sweep_runs_each_value_of_a_key() {
+    let text = EXCHANGE.replace("active = 6", "active = 3")
+        + "[sweep]\nkey = \"workload.active\"\nvalues = [2, 6, 12]\n";
+    let found = scenario(&text).expect("it is right");
+    assert_eq!(found.swept.as_deref(), Some("workload.active"));
+    let steps = found.steps();
+    assert_eq!(steps.len(), 6, "two sizes each");
+    assert_eq!(steps[2].value, Some("6"));
+    let latency = |step: usize| steps[step].run(Keep::Sums).expect("it runs").0[0].value;
+    assert!(latency(0) < latency(2) && latency(2) < latency(4));
+    // Text, lists, truth values, and the profile's keys.
+    for (key, values, count) in [
+        ("design", "[\"Base\", \"Base+O\"]", 4),
+        ("sizes", "[[\"1 KiB\"], [\"2 KiB\"]]", 2),
+        ("profile.host_dma.rate", "[\"50 MB/s\", \"85 MB/s\"]", 4),
+    ] {
+        let text = format!("{EXCHANGE}[sweep]\nkey = \"{key}\"\nvalues = {values}\n");
+        let found = scenario(&text).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(found.steps().len(), count, "{key}");
+    }
+    let slow = format!(
+        "{EXCHANGE}[sweep]\nkey = \"profile.host_dma.rate\"\nvalues = [\"20 MB/s\", \"85 MB/s\"]\n"
+    );
+    let found = scenario(&slow).expect("it is right");
+    let steps = found.steps();
+    let latency = |step: usize| steps[step].run(Keep::Sums).expect("it runs").0[0].value;
+    assert!(latency(1) > latency(3), "4 KiB over a slower engine");
+}
+
+#[test]
+fn a_sweep_that_cannot_be_is_refused_with_the_line_of_its_key() {
+    let sweep = |key: &str, values: &str| {
+        let text = format!("{EXCHANGE}[sweep]\nkey = \"{key}\"\nvalues = {values}\n");
+        scenario(&text).expect_err("it is wrong")
+    };
+    let line = |error: &FileError| error.line;
+    let missing = sweep("workload.colour", "[1]");
+    assert_eq!(line(&missing), 11, "{missing}");
+    assert!(missing.message.contains("workload.colour"), "{missing}");
+    assert_eq!(line(&sweep("workload", "[1]")), 11);
+    assert_eq!(line(&sweep("sweep.key", "[1]")), 11);
+    assert_eq!(line(&sweep("workload.active", "[]")), 12);
+    let wrong = sweep("workload.active", "[1, 13]");
+    assert_eq!(line(&wrong), 8, "{wrong}");
+    assert!(
+        wrong.message.contains("= 13") && wrong.message.contains("from 1 to 12"),
+        "{wrong}"
+    );
+    let profile = sweep("profile.host_dma.colour", "[\"1 MB/s\"]");
+    assert!(profile.message.contains("host_dma.colour"), "{profile}");
+    assert_eq!(line(&profile), 1);
+}
+
+#[test]
+fn replications_differ_in_their_seeds_and_tell_how_sure_a_mean_is() {
+    let text = CHANNELS.replace("seed = 7", "seed = 7\nreplications = 4");
+    let found = scenario(&text).expect("it is right");
+    let steps = found.steps();
+    let runs: Vec<Vec<Measure>> = steps
+        .iter()
+        .map(|step| step.run(Keep::Statistics).expect("it runs").0)
+        .collect();
+    let later = scenario(&CHANNELS.replace("seed = 7", "seed = 9")).expect("it is right");
+    let third = later.steps()[0].run(Keep::Statistics).expect("it runs").0;
+    assert_eq!(runs[2], third);
+    let summaries = summarize(&runs);
+    let best = summaries
+        .iter()
+        .find(|one| one.case == "qosvia/best-effort/3" && one.metric == "latency_us")
+        .expect("it is measured");
+    assert_eq!(best.runs, 4);
+    let half = best.estimate.half_width.expect("of four runs");
+    assert!(
+        half > 0.0 && best.min < best.median && best.median < best.max,
+        "{best:?}"
+    );
+    let percentiles = best.percentiles.expect("of messages");
+    assert!(percentiles.is_sorted() && percentiles[0] == best.median);
+    let all = summaries
+        .iter()
+        .find(|one| one.case == "qosvia/constant/all");
+    let parts = summaries
+        .iter()
+        .filter(|one| one.case.starts_with("qosvia/constant/") && one.metric == "received_mb_s");
+    let parts: Vec<f64> = parts.map(|one| one.estimate.mean).collect();
+    assert_eq!(all.map(|one| one.estimate.mean), Some(parts[0] + parts[1]));
+    refused(
+        EXCHANGE,
+        "rounds = 5",
+        "rounds = 5\n[x]\nreplications = 2",
+        10,
+        &["x"],
+    );
+    refused(
+        EXCHANGE,
+        "design",
+        "replications = 2\ndesign",
+        2,
+        &["replications", "sizes"],
+    );
 }

@@ -211,11 +211,11 @@ pub struct Costs {
 impl Costs {
     /// The table that is shipped.
     pub fn psnow() -> Result<Self, FileError> {
-        Self::read(
-            "substrates.toml",
-            include_str!("../../profiles/substrates.toml"),
-        )
+        Self::read("substrates.toml", Self::SHIPPED)
     }
+
+    /// The table that comes with the simulator.
+    pub const SHIPPED: &'static str = include_str!("../../profiles/substrates.toml");
 
     /// Reads a table.
     pub fn read(file: &str, text: &str) -> Result<Self, FileError> {

@@ -8,6 +8,7 @@ use super::world::{Event, Journey, World};
 use crate::am::AmError;
 use crate::am::port::{Awaited, Function, Rank};
 use crate::engine::Time;
+use crate::statistics::Statistics;
 
 /// What a substrate does with a call whose first part has been computed.
 pub(super) enum Taken {
@@ -197,6 +198,7 @@ impl<R> Outcome<R> {
             journeys: self.journeys,
             interrupted: self.interrupted,
             tlb_misses: self.tlb_misses,
+            statistics: self.statistics,
         }
     }
 }
@@ -228,6 +230,8 @@ pub struct Outcome<R> {
     pub interrupted: Vec<Time>,
     /// How often the cards' TLBs lacked a translation.
     pub tlb_misses: u64,
+    /// Distributions and use, if they were asked for.
+    pub statistics: Option<Box<Statistics>>,
 }
 
 struct Slot<R> {
@@ -330,6 +334,9 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
             let Some(event) = self.world.engine.next() else {
                 return Err(self.deadlock());
             };
+            if self.world.settings.keeps_statistics {
+                self.world.observe();
+            }
             match event {
                 Event::Alarm(wakes) => self.alarm(wakes)?,
                 Event::Credit { from, to } => self.world.credit(from, to),
@@ -547,8 +554,9 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
         standing
     }
 
-    fn finish(self) -> Outcome<R> {
+    fn finish(mut self) -> Outcome<R> {
         let ended = self.world.now();
+        let statistics = self.world.take_statistics();
         let processes = self
             .slots
             .into_iter()
@@ -569,6 +577,7 @@ impl<S: Substrate, R: 'static> Machine<S, R> {
             events: self.world.engine.handled(),
             tlb_misses: self.substrate.tlb_misses(),
             journeys: self.world.journeys,
+            statistics,
             interrupted: self
                 .world
                 .hosts

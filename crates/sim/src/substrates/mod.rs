@@ -76,7 +76,7 @@ impl Combination {
 }
 
 /// What is simulated.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Setup {
     /// On what.
     pub combination: Combination,
@@ -96,6 +96,41 @@ pub struct Setup {
     pub limits: Limits,
     /// Whether each packet's way is kept.
     pub keeps_journeys: bool,
+    /// Whether distributions and use are kept.
+    pub keeps_statistics: bool,
+    /// Links and switches; one switch without latency (§2.1) if nothing is said.
+    pub network: Option<Box<Links>>,
+}
+
+/// Links, switches and how they join the hosts.
+#[derive(Debug, Clone)]
+pub struct Links {
+    /// What links are like, if the topology does not change one.
+    pub link: LinkSpec,
+    /// The same of switches.
+    pub switch: SwitchSpec,
+    /// How they are joined; all hosts on one switch if nothing is said.
+    pub topology: Option<Topology>,
+}
+
+impl Links {
+    /// One switch without latency and with room for everything, as §2.1 leaves switches out; links as the table says.
+    pub fn new(costs: &Costs) -> Self {
+        Self {
+            link: LinkSpec {
+                bytes_per_second: costs.hardware.link,
+                latency: costs.hardware.propagation / 2,
+                framing_bytes: 0,
+            },
+            switch: SwitchSpec {
+                latency: 0,
+                buffer_bytes: u64::from(u32::MAX),
+                when_full: WhenFull::Stop,
+                credit_time: 0,
+            },
+            topology: None,
+        }
+    }
 }
 
 impl Setup {
@@ -115,10 +150,13 @@ impl Setup {
                 stack_bytes: 64 << 10,
             },
             keeps_journeys: false,
+            keeps_statistics: false,
+            network: None,
         }
     }
 
-    fn hosts(&self) -> usize {
+    /// How many hosts there are.
+    pub fn hosts(&self) -> usize {
         self.ranks.div_ceil(self.processes_per_host.max(1)) as usize
     }
 
@@ -174,21 +212,18 @@ impl Setup {
             window: self.costs.room.window,
             credit_latency: self.costs.cell_time() + hardware.propagation,
             keeps_journeys: self.keeps_journeys,
+            keeps_statistics: self.keeps_statistics,
         };
-        let link = LinkSpec {
-            bytes_per_second: hardware.link,
-            latency: hardware.propagation / 2,
-            framing_bytes: 0,
+        let links = match &self.network {
+            Some(links) => (**links).clone(),
+            None => Links::new(&self.costs),
         };
-        // §2.1: switches are not simulated; this one has no latency and room for everything.
-        let switch = SwitchSpec {
-            latency: 0,
-            buffer_bytes: u64::from(u32::MAX),
-            when_full: WhenFull::Stop,
-        };
-        let topology =
-            Topology::star(self.hosts()).map_err(|error| SimError::Settings(error.to_string()))?;
-        Ok(World::new(settings, Network::new(link, switch, topology)))
+        let topology = links
+            .topology
+            .map_or_else(|| Topology::star(self.hosts()), Ok);
+        let topology = topology.map_err(|error| SimError::Settings(error.to_string()))?;
+        let network = Network::new(links.link, links.switch, topology);
+        Ok(World::new(settings, network))
     }
 }
 

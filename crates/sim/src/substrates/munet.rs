@@ -472,6 +472,7 @@ where
         host_clock_hz: settings.host.clock,
         window: settings.window,
         credit_latency: MICROSECOND,
+        keeps_statistics: false,
         keeps_journeys: true,
     };
     // The cards' own engines and the switch's latency are all that there is between them.
@@ -484,6 +485,7 @@ where
         latency: 0,
         buffer_bytes: 0,
         when_full: WhenFull::Stop,
+        credit_time: 0,
     };
     let star = Topology::star(2).map_err(|error| SimError::Settings(error.to_string()))?;
     let costs = PortCosts {

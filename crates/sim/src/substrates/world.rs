@@ -8,6 +8,7 @@ use super::processor::{Alarm, Clock, Host, HostTimes, Wakes};
 use crate::am::port::{Message, Rank};
 use crate::engine::{Engine, Time, duration_at};
 use crate::hardware::Network;
+use crate::statistics::{Busy, Resource, Statistics};
 
 /// What happens.
 #[derive(Debug, Clone, Copy)]
@@ -106,6 +107,7 @@ pub(super) struct WorldSettings {
     /// From consuming a packet to the sender's knowing.
     pub(super) credit_latency: Time,
     pub(super) keeps_journeys: bool,
+    pub(super) keeps_statistics: bool,
 }
 
 /// Everything outside the processes and the substrate.
@@ -117,6 +119,9 @@ pub(super) struct World<E> {
     pub(super) network: Network,
     pub(super) inboxes: Vec<VecDeque<Packet>>,
     pub(super) journeys: Vec<Journey>,
+    pub(super) statistics: Option<Box<Statistics>>,
+    /// How long each host's card and its DMA have worked for packets, if statistics are kept.
+    cards_busy: Vec<[Time; 2]>,
     packets: Vec<Option<Packet>>,
     free: Vec<u32>,
     in_flight: BTreeMap<(Rank, Rank), u32>,
@@ -138,6 +143,10 @@ impl<E: Copy> World<E> {
                 .map(|index| Host::new(index, settings.host))
                 .collect(),
             network,
+            statistics: settings
+                .keeps_statistics
+                .then(|| Box::new(Statistics::new(0))),
+            cards_busy: vec![[0; 2]; hosts as usize],
             inboxes: (0..ranks).map(|_| VecDeque::new()).collect(),
             journeys: Vec::new(),
             packets: Vec::new(),
@@ -229,11 +238,83 @@ impl<E: Copy> World<E> {
     /// Adds a stage that begins now, or when the one before is over, to a packet's journey.
     pub(super) fn stage(&mut self, id: PacketId, name: &'static str, time: Time) {
         let now = self.now();
+        if self.settings.keeps_statistics {
+            self.use_card(id, name, time);
+        }
         if self.settings.keeps_journeys
             && let Some(packet) = self.packet(id)
         {
             packet.stage(now, name, time);
         }
+    }
+
+    /// Counts a stage of a packet's way as use of a card, if it is.
+    fn use_card(&mut self, id: PacketId, name: &str, time: Time) {
+        let Some(packet) = self.packet(id) else {
+            return;
+        };
+        let (from, to) = (packet.from, packet.to);
+        let which = match name {
+            name if name.ends_with("network processor") => 0,
+            name if name.contains("DMA") => 1,
+            _ => return,
+        };
+        let host = self.host_of(if name.starts_with("receive") {
+            to
+        } else {
+            from
+        });
+        if let Some(card) = self.cards_busy.get_mut(host as usize) {
+            card[which] += time;
+        }
+    }
+
+    /// How long each instance of each resource has been in use so far.
+    fn busy(&self) -> Busy {
+        let mut busy = Busy::default();
+        for host in &self.hosts {
+            busy[Resource::HostProcessor as usize].push(host.interrupted());
+        }
+        for (rank, clock) in self.clocks.iter().enumerate() {
+            let host = self.host_of(rank as Rank) as usize;
+            let used: Time = clock.accounts.iter().sum();
+            if let Some(busy) = busy[Resource::HostProcessor as usize].get_mut(host) {
+                *busy += used;
+            }
+        }
+        if self.cards_busy.iter().any(|card| *card != [0; 2]) {
+            let cards = self.cards_busy.iter();
+            busy[Resource::CardProcessor as usize].extend(cards.clone().map(|card| card[0]));
+            busy[Resource::HostDma as usize].extend(cards.map(|card| card[1]));
+        }
+        busy[Resource::Link as usize] = self.network.links_busy();
+        busy
+    }
+
+    /// Takes the samples that are due.
+    pub(super) fn observe(&mut self) {
+        let now = self.now();
+        let due = self.statistics.as_ref().map(|of| of.timeline.due());
+        if due.is_none_or(|due| due > now) {
+            return;
+        }
+        let busy = self.busy();
+        let sums = busy.each_ref().map(|of| (of.len() as u64, of.iter().sum()));
+        if let Some(statistics) = &mut self.statistics {
+            while statistics.timeline.due() <= now {
+                let due = statistics.timeline.due();
+                statistics.timeline.sample(due, &sums);
+            }
+        }
+    }
+
+    /// Closes the statistics at the present.
+    pub(super) fn take_statistics(&mut self) -> Option<Box<Statistics>> {
+        let (now, busy) = (self.now(), self.busy());
+        let mut statistics = self.statistics.take()?;
+        statistics.busy = busy;
+        statistics.observed = now;
+        Some(statistics)
     }
 
     /// Whether `from` may send another packet to `to`.
@@ -360,6 +441,10 @@ impl<E: Copy> World<E> {
 
     /// Notes that `packet` has been received by a call that returns at `returned`.
     fn arrived(&mut self, packet: &mut Packet, returned: Time) {
+        if let Some(statistics) = &mut self.statistics {
+            let latency = returned.saturating_sub(packet.called);
+            statistics.message(returned, latency, packet.message.bytes() as u64);
+        }
         if self.settings.keeps_journeys {
             self.journeys.push(Journey {
                 from: packet.from,

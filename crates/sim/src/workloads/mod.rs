@@ -6,6 +6,7 @@
 //! | [`ping`] | ping-pong and ping-bulk of two nodes (tables 5.1 and 5.2) |
 //! | [`scaling`] | types I to IV on many virtual interfaces (chapter 4) |
 //! | [`quality`] | channels of constant and variable rate beside best effort (chapter 5) |
+//! | [`traffic`] | patterns of traffic between all nodes, in open and closed loops |
 //! | [`mpeg`] | sizes of video frames, from a model or from a file |
 //! | [`random`] | random numbers that are the same everywhere |
 
@@ -15,12 +16,13 @@ pub mod ping;
 pub mod quality;
 pub mod random;
 pub mod scaling;
+pub mod traffic;
 
 use std::fmt;
 
 use crate::engine::{SECOND, Time};
 use crate::hardware::TopologyError;
-use crate::node::{BuildError, Ended, Record};
+use crate::node::{BuildError, Ended, Record, World};
 
 /// When an experiment is given up, in virtual time: long before times no longer fit.
 const LONGEST: Time = 1_000_000 * SECOND;
@@ -30,15 +32,20 @@ const LONGEST: Time = 1_000_000 * SECOND;
 pub enum Keep {
     /// Sums only.
     Sums,
-    /// Everything that a timeline needs, which takes memory with each message.
+    /// Also how latencies are distributed, what happens when, and how much everything is used.
+    Statistics,
+    /// That, and everything that a timeline needs, which takes memory with each message.
     Slices,
 }
 
 impl Keep {
-    fn begin(self, record: &mut Record) {
-        match self {
-            Self::Sums => {}
-            Self::Slices => record.keep_slices(),
+    /// Tells `world` what to note. What happens before `from` prepares the experiment and is not in its statistics.
+    fn begin(self, world: &mut World, from: Time) {
+        if self != Self::Sums {
+            world.keep_statistics(from);
+        }
+        if self == Self::Slices {
+            world.record.keep_slices();
         }
     }
 }

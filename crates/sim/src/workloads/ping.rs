@@ -6,17 +6,21 @@ use std::rc::Rc;
 use causeway_firmware::{Settings, Side};
 
 use super::{Keep, LONGEST, RunError, check};
-use crate::engine::Time;
+use crate::engine::{MICROSECOND, MILLISECOND, Time};
 use crate::node::{
     Await, Completed, Do, Mark, Plan, Process, Queues, Record, Stage, ViPlan, World,
 };
 use crate::profile::Profile;
+use crate::statistics::Histogram;
 
 /// Where a message's data begins in its page: behind a header of the application's, so that a message of
 /// whole pages crosses one boundary more (as Table 5.1's steps with size show).
 pub const DATA_OFFSET: u32 = 64;
 /// Rounds before measuring.
 const WARM_UP: u32 = 4;
+/// When the first message is sent, of either: both ends have posted their receives, and their cards have taken them in.
+const PONG_START: Time = 200 * MICROSECOND;
+const BULK_START: Time = 5 * MILLISECOND;
 
 fn plan(profile: &Profile, settings: Settings, bytes: u32, depth: u32) -> Result<Plan, RunError> {
     let topology = profile.topology(2)?;
@@ -58,7 +62,7 @@ impl Process for PingPong {
             // A receive is always posted before the message for it can come.
             (_, 0) => post(Side::Receive),
             // Time for the other end to do the same.
-            (true, 1) => Do::SleepUntil(200 * crate::engine::MICROSECOND),
+            (true, 1) => Do::SleepUntil(PONG_START),
             (true, 2) => {
                 self.started = now;
                 post(Side::Send)
@@ -134,10 +138,17 @@ pub fn ping_pong_recorded(
     }
     let mut world = World::new(plan)?;
     world.record.keep_marks();
-    keep.begin(&mut world.record);
+    keep.begin(&mut world, PONG_START);
     let ended = world.run(LONGEST);
     check(ended, &world.record)?;
     let measured = round_trips.borrow()[WARM_UP as usize..].to_vec();
+    if let Some(statistics) = &mut world.record.statistics {
+        let mut one_ways = Histogram::default();
+        measured
+            .iter()
+            .for_each(|there_and_back| one_ways.add(there_and_back / 2));
+        statistics.flows.push(one_ways);
+    }
     let one_way = measured.iter().sum::<Time>() / (2 * measured.len() as Time);
     let marks = world.record.marks.as_deref().unwrap_or_default();
     let (send, receive) =
@@ -243,10 +254,7 @@ impl Process for PingBulk {
             BulkPhase::Prepare(i) if i < 2 * window => {
                 (BulkPhase::Prepare(i + 1), post(Side::Receive))
             }
-            BulkPhase::Prepare(_) => {
-                let start = 5 * crate::engine::MILLISECOND;
-                (BulkPhase::Send(0), Do::SleepUntil(start))
-            }
+            BulkPhase::Prepare(_) => (BulkPhase::Send(0), Do::SleepUntil(BULK_START)),
             BulkPhase::Send(i) if i + 1 < window => (BulkPhase::Send(i + 1), post(Side::Send)),
             BulkPhase::Send(_) => (BulkPhase::Receive(0), post(Side::Send)),
             BulkPhase::Receive(i) => {
@@ -319,13 +327,21 @@ pub fn ping_bulk_recorded(
         plan.process(node, process);
     }
     let mut world = World::new(plan)?;
-    keep.begin(&mut world.record);
+    keep.begin(&mut world, BULK_START);
     let finished = world.run(LONGEST);
     check(finished, &world.record)?;
     let times = ended[0].borrow();
     match times.get(WARM_UP as usize - 1..) {
         Some([from, .., to]) => {
             let messages = 2 * window * (rounds - WARM_UP);
+            if let Some(statistics) = &mut world.record.statistics {
+                let mut each = Histogram::default();
+                let ends = times.get(WARM_UP as usize - 1..).unwrap_or_default();
+                for round in ends.windows(2) {
+                    each.add((round[1] - round[0]) / Time::from(2 * window));
+                }
+                statistics.flows.push(each);
+            }
             Ok(((to - from) / Time::from(messages), world.record))
         }
         _ => Err(RunError::Empty("too few rounds")),

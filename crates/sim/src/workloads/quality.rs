@@ -14,14 +14,18 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 
-use causeway_firmware::{Capacity, Direction, Settings, Side, Traffic};
+use causeway_firmware::{
+    Capacity, Direction, Firmware, SetUpError, Settings, Side, Traffic, ViAttributes,
+};
 
 use super::mpeg::{PICTURES_PER_SECOND, Pictures};
 use super::random::Random;
 use super::{Keep, RunError, sound};
 use crate::engine::{MICROSECOND, SECOND, Time, duration_at};
+use crate::node::BuildError;
 use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, Room, ViPlan, World};
 use crate::profile::Profile;
+use crate::statistics::Histogram;
 
 /// Who sends to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +137,11 @@ pub struct Experiment {
     pub measured: Time,
     /// Jitter that is shorter does not make a message count as late; it is in θ all the same.
     pub resolution: Time,
+    /// Whether reservations go through admission control, with the capacity that the card's settings say: channels that it
+    /// refuses must have been left out ([`admit`]).
+    pub admission: bool,
+    /// Where in its page a message's data begins: 4 KiB from 0 on are one piece, from elsewhere two.
+    pub data_offset: u32,
     /// Where random numbers begin.
     pub seed: u64,
 }
@@ -163,6 +172,20 @@ impl ChannelOutcome {
         (u128::from(self.jitter) * 1_000_000 / all) as u64
     }
 
+    /// Adds what became of another channel's messages. Its mean interval of injection is weighed by its messages, so that θ
+    /// is the jitter of all messages in parts of all intervals.
+    pub fn add(&mut self, other: &Self) {
+        let both = u128::from(self.received + other.received).max(1);
+        let weighed = |one: &Self| u128::from(one.interval) * u128::from(one.received);
+        self.interval = ((weighed(self) + weighed(other)) / both) as Time;
+        self.received += other.received;
+        self.jittered += other.jittered;
+        self.jitter = self.jitter.saturating_add(other.jitter);
+        self.latency = self.latency.saturating_add(other.latency);
+        self.injected += other.injected;
+        self.bytes += other.bytes;
+    }
+
     /// Mean latency.
     pub fn mean_latency(&self) -> Time {
         self.latency / self.received.max(1)
@@ -176,6 +199,8 @@ struct Log {
     injected: Vec<Time>,
     last: Option<(Time, Time)>,
     outcome: ChannelOutcome,
+    /// How latencies are distributed, if that is wanted.
+    latencies: Option<Histogram>,
 }
 
 /// Between these times is measured.
@@ -348,6 +373,9 @@ impl Process for Sink {
         log.outcome.received += 1;
         log.outcome.bytes += u64::from(completed.bytes);
         log.outcome.latency = log.outcome.latency.saturating_add(now - injected);
+        if let Some(latencies) = &mut log.latencies {
+            latencies.add(now - injected);
+        }
         if let Some((before, received)) = last {
             let jitter = (now - received).saturating_sub(injected.saturating_sub(before));
             log.outcome.jitter = log.outcome.jitter.saturating_add(jitter);
@@ -375,11 +403,18 @@ pub fn recorded(
     experiment: &Experiment,
     keep: Keep,
 ) -> Result<(Vec<ChannelOutcome>, Record), RunError> {
-    let (mut world, logs, end) = build(profile, settings, experiment)?;
-    keep.begin(&mut world.record);
-    world.run(end);
+    let (mut world, logs, window) = build(profile, settings, experiment)?;
+    keep.begin(&mut world, window.from);
+    for log in logs.borrow_mut().iter_mut() {
+        log.latencies = (keep != Keep::Sums).then(Histogram::default);
+    }
+    world.run(window.to);
     sound(&world.record)?;
     let mut logs = logs.borrow_mut();
+    if let Some(statistics) = &mut world.record.statistics {
+        let latencies = logs.iter_mut().filter_map(|log| log.latencies.take());
+        statistics.flows.extend(latencies);
+    }
     let outcomes = logs
         .iter_mut()
         .zip(&experiment.channels)
@@ -401,6 +436,68 @@ impl Shape {
     }
 }
 
+/// What admits everything.
+pub(super) fn unlimited() -> Capacity {
+    Capacity {
+        send_message: 0,
+        send_frame: 0,
+        receive_message: 0,
+        receive_frame: 0,
+        host_rate: u64::MAX >> 20,
+        host_message: 0,
+        host_frame: 0,
+        net_rate: u64::MAX >> 20,
+        net_frame: 0,
+        reservable_permille: 1_000,
+    }
+}
+
+/// Which channels are admitted, in their order, and of those that are not the rate that would have been at the end that refused it.
+pub fn admit(
+    settings: &Settings,
+    experiment: &Experiment,
+) -> Result<Vec<Result<(), u64>>, RunError> {
+    let mut settings = settings.clone();
+    settings.limits.vis = experiment.channels.len().max(1) as u32;
+    let mut cards = Vec::new();
+    for _ in 0..experiment.shape.nodes() {
+        cards.push(Firmware::new(settings.clone()).map_err(BuildError::from)?);
+    }
+    let mut found = Vec::new();
+    for (number, flow) in experiment.channels.iter().enumerate() {
+        let Some(traffic) = flow.traffic() else {
+            found.push(Ok(()));
+            continue;
+        };
+        let (from, to) = ends(experiment.shape, number);
+        let mut reserved = Vec::new();
+        let mut refused = None;
+        for (node, direction) in [(from, Direction::Outgoing), (to, Direction::Incoming)] {
+            let vi = cards[node]
+                .create_vi(ViAttributes::default())
+                .map_err(BuildError::from)?;
+            match cards[node].reserve(vi, direction, traffic) {
+                Ok(()) => reserved.push((node, vi, direction)),
+                Err(SetUpError::Refused(refusal)) => {
+                    refused.get_or_insert(refusal.offer);
+                }
+                Err(error) => return Err(BuildError::from(error).into()),
+            }
+        }
+        if let Some(offer) = refused {
+            for (node, vi, direction) in reserved {
+                cards[node]
+                    .release(vi, direction)
+                    .map_err(BuildError::from)?;
+            }
+            found.push(Err(offer));
+        } else {
+            found.push(Ok(()));
+        }
+    }
+    Ok(found)
+}
+
 /// The sending and the receiving node of channel `number`.
 fn ends(shape: Shape, number: usize) -> (usize, usize) {
     match shape {
@@ -414,7 +511,7 @@ fn build(
     profile: &Profile,
     settings: &Settings,
     experiment: &Experiment,
-) -> Result<(World, Logs, Time), RunError> {
+) -> Result<(World, Logs, Window), RunError> {
     let nodes = experiment.shape.nodes();
     let channels = &experiment.channels;
     if channels.is_empty() || nodes < 2 {
@@ -427,19 +524,10 @@ fn build(
     settings.limits.buffers = 8_192;
     settings.limits.receive_buffers = 4_096;
     settings.limits.frames = 8_192;
-    // The thesis finds out by trial what can be carried, without admission control.
-    settings.capacity = Capacity {
-        send_message: 0,
-        send_frame: 0,
-        receive_message: 0,
-        receive_frame: 0,
-        host_rate: u64::MAX >> 20,
-        host_message: 0,
-        host_frame: 0,
-        net_rate: u64::MAX >> 20,
-        net_frame: 0,
-        reservable_permille: 1_000,
-    };
+    if !experiment.admission {
+        // The thesis finds out by trial what can be carried.
+        settings.capacity = unlimited();
+    }
     let start = PREPARE_EACH * Time::from(RECEIVE_DEPTH) * channels.len() as Time;
     let window = Window {
         from: start + experiment.warm_up,
@@ -455,7 +543,7 @@ fn build(
         sending: 64,
         receiving: 512,
     });
-    plan.data_offset = super::ping::DATA_OFFSET;
+    plan.data_offset = experiment.data_offset;
     let trace: Option<Rc<[u32]>> = experiment.trace.clone().map(Into::into);
     for node in 0..nodes {
         let outgoing =
@@ -523,7 +611,7 @@ fn build(
         });
         plan.connections.push((here, there));
     }
-    Ok((World::new(plan)?, logs, window.to))
+    Ok((World::new(plan)?, logs, window))
 }
 
 fn source(flow: &Flow, seed: u64, channel: usize, vi: u32, trace: &Option<Rc<[u32]>>) -> Source {

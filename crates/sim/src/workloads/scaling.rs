@@ -17,6 +17,7 @@ use super::{Keep, LONGEST, RunError, check};
 use crate::engine::{MICROSECOND, Time};
 use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, ViPlan, World};
 use crate::profile::Profile;
+use crate::statistics::Histogram;
 
 /// Processes of a node, one on each processor (§4.3.1).
 pub const PROCESSES: usize = 4;
@@ -32,6 +33,8 @@ pub struct Load {
     pub kind: Kind,
     /// Bytes of a message.
     pub bytes: u32,
+    /// In which order a process uses its interfaces (§4.2.5).
+    pub order: Order,
     /// Messages on each interface before the process waits: 1, or more for type IV.
     pub burst: u32,
     /// Whether completions come through a completion queue.
@@ -52,6 +55,43 @@ pub enum Peers {
     /// So many, half of them the next in the order of nodes and half those before, and the one opposite if the
     /// number is odd: clusters of thousands of nodes, whose processes talk to a few others.
     Some(usize),
+}
+
+/// In which order a process uses its interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// As they were set up, in which order the card polls them, too.
+    #[default]
+    Ascending,
+    /// The other way round.
+    Descending,
+    /// Every so-manieth, again and again from the next one on.
+    Strided(u32),
+    /// By chance, the same in every round.
+    Random,
+}
+
+impl Order {
+    /// Puts interfaces into this order.
+    fn apply(self, mut vis: Vec<u32>, seed: u64) -> Vec<u32> {
+        match self {
+            Self::Ascending => {}
+            Self::Descending => vis.reverse(),
+            Self::Strided(stride) => {
+                let mut places: Vec<usize> = (0..vis.len()).collect();
+                let stride = stride.max(1) as usize;
+                places.sort_by_key(|place| (place % stride, *place));
+                vis = places.into_iter().map(|place| vis[place]).collect();
+            }
+            Self::Random => {
+                let mut random = Random::new(seed);
+                for place in (1..vis.len()).rev() {
+                    vis.swap(place, random.below(place as u64 + 1) as usize);
+                }
+            }
+        }
+        vis
+    }
 }
 
 /// Types I to IV.
@@ -110,6 +150,18 @@ impl Load {
 struct Sum {
     latency: Time,
     messages: u64,
+    /// How they are distributed, if that is wanted.
+    latencies: Option<Histogram>,
+}
+
+impl Sum {
+    fn add(&mut self, latency: Time) {
+        self.latency = self.latency.saturating_add(latency);
+        self.messages += 1;
+        if let Some(latencies) = &mut self.latencies {
+            latencies.add(latency);
+        }
+    }
 }
 
 /// The interfaces of a process that are used: as many as there are to be, evenly spread, and with each its mirror image.
@@ -178,11 +230,8 @@ impl Exchange {
 
     fn note(&mut self, now: Time, message: u32) {
         if self.round >= WARM_UP {
-            let mut sum = self.sum.borrow_mut();
-            sum.latency = sum
-                .latency
-                .saturating_add(now - self.sent_at[message as usize]);
-            sum.messages += 1;
+            let latency = now - self.sent_at[message as usize];
+            self.sum.borrow_mut().add(latency);
         }
     }
 
@@ -298,9 +347,7 @@ impl Process for OneOfAll {
                     reap,
                 };
                 if self.round >= WARM_UP {
-                    let mut sum = self.sum.borrow_mut();
-                    sum.latency = sum.latency.saturating_add(now - self.sent_at);
-                    sum.messages += 1;
+                    self.sum.borrow_mut().add(now - self.sent_at);
                 }
                 return self.post(completed.vi, Side::Receive);
             }
@@ -358,11 +405,15 @@ pub fn recorded(
     load: &Load,
     keep: Keep,
 ) -> Result<(Outcome, Record), RunError> {
-    let (mut world, sum) = build(profile, settings, load)?;
-    keep.begin(&mut world.record);
+    let (mut world, sum, start) = build(profile, settings, load)?;
+    keep.begin(&mut world, start);
+    sum.borrow_mut().latencies = (keep != Keep::Sums).then(Histogram::default);
     let ended = world.run(LONGEST);
     check(ended, &world.record)?;
-    let sum = sum.borrow();
+    let mut sum = sum.borrow_mut();
+    if let Some(statistics) = &mut world.record.statistics {
+        statistics.flows.extend(sum.latencies.take());
+    }
     let sums = &world.record.sums;
     if sum.messages == 0 {
         return Err(RunError::Empty("no rounds"));
@@ -381,7 +432,7 @@ fn build(
     profile: &Profile,
     settings: &Settings,
     load: &Load,
-) -> Result<(World, Rc<RefCell<Sum>>), RunError> {
+) -> Result<(World, Rc<RefCell<Sum>>, Time), RunError> {
     if load.nodes < 2 || !load.nodes.is_multiple_of(2) || load.burst == 0 {
         return Err(RunError::Empty(
             "the number of nodes must be even, bursts not empty",
@@ -439,7 +490,7 @@ fn build(
                     },
                 ),
                 Kind::Active(_) => {
-                    let vis = active(interfaces, used);
+                    let vis = load.order.apply(active(interfaces, used), load.seed);
                     plan.process(
                         node,
                         Exchange {
@@ -479,5 +530,5 @@ fn build(
             }
         }
     }
-    Ok((World::new(plan)?, sum))
+    Ok((World::new(plan)?, sum, start))
 }

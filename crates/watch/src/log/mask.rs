@@ -19,7 +19,7 @@ pub enum MaskError {
     Level(String),
     /// A name that no part of a program can have.
     #[error(
-        "`{0}` cannot be the name of a part of the program; names are like bmi, shm or fs.server"
+        "`{0}` cannot be the name of a part of the program; names are like engine, shm or fs.server"
     )]
     Name(String),
     /// Too long.
@@ -28,7 +28,7 @@ pub enum MaskError {
 }
 
 /// Which events pass: a level for everything, and others for parts of the program. Written
-/// `warn,bmi=debug,fs.server=info`.
+/// `warn,engine=debug,fs.server=info`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mask {
     usual: LevelFilter,
@@ -111,7 +111,7 @@ impl fmt::Display for Mask {
     }
 }
 
-/// What is printed and what is recorded. Written with a slash between: `warn,bmi=debug/debug`.
+/// What is printed and what is recorded. Written with a slash between: `warn,engine=debug/debug`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Masks {
     /// Events that are printed.
@@ -214,7 +214,7 @@ mod tests {
             .parse()
             .unwrap();
         for (target, level) in [
-            ("causeway_bmi::connect", LevelFilter::WARN),
+            ("causeway_engine::connect", LevelFilter::WARN),
             ("causeway_transport::tcp", LevelFilter::INFO),
             ("causeway_transport::shm::handshake", LevelFilter::TRACE),
             ("causeway_transport::shm::ring", LevelFilter::ERROR),
@@ -230,11 +230,11 @@ mod tests {
 
     #[test]
     fn changes_leave_the_rest() {
-        let mut masks: Masks = "warn,bmi=debug/debug".parse().unwrap();
-        masks.change("bmi=info,shm=trace").unwrap();
-        assert_eq!(masks.to_string(), "warn,bmi=info,shm=trace/debug");
+        let mut masks: Masks = "warn,engine=debug/debug".parse().unwrap();
+        masks.change("engine=info,shm=trace").unwrap();
+        assert_eq!(masks.to_string(), "warn,engine=info,shm=trace/debug");
         masks.change("error/trace").unwrap();
-        assert_eq!(masks.to_string(), "error,bmi=info,shm=trace/trace");
+        assert_eq!(masks.to_string(), "error,engine=info,shm=trace/trace");
         masks.change("causeway_fs::server=debug").unwrap();
         assert_eq!(masks.printed.level("fs.server.io"), LevelFilter::DEBUG);
         masks.change("shm=info,Off").unwrap();

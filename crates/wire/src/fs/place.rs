@@ -20,6 +20,15 @@ impl From<&[u8]> for Place {
     }
 }
 
+impl From<Vec<u8>> for Place {
+    fn from(path: Vec<u8>) -> Self {
+        Self {
+            base: ObjectId::ROOT,
+            path,
+        }
+    }
+}
+
 impl From<&Vec<u8>> for Place {
     fn from(path: &Vec<u8>) -> Self {
         Self::from(path.as_slice())

@@ -775,18 +775,11 @@ fn names_that_would_lead_elsewhere_are_no_entries() {
             end: true,
         }),
     };
-    for name in [
-        &b""[..],
-        b".",
-        b"..",
-        b"/",
-        b"../x",
-        b"/etc/passwd",
-        b"a/b",
-        b"a/",
-        b"\0",
-        b"a\0b",
-    ] {
+    let refused = [&b""[..], b".", b"..", b"/", b"../x", b"/etc/passwd"];
+    for name in refused
+        .into_iter()
+        .chain([&b"a/b"[..], b"a/", b"\0", b"a\0b"])
+    {
         let bytes = answer(name).to_bytes();
         assert!(Reply::from_bytes(&bytes).is_err(), "{name:?}");
     }

@@ -439,7 +439,7 @@ impl Worker {
         let options = CreateOptions::default();
         for index in 0..count as u64 {
             let mut client = self.another()?;
-            client.create(&self.name(directory, index), &options)?;
+            client.create(self.name(directory, index), &options)?;
             self.open.push(client);
         }
         Ok(count as u64)

@@ -167,7 +167,7 @@ fn judge_packets(rows: Rows<'_>, verdicts: &mut Verdicts) {
     let (pvia, qosvia) = (at("PVIA", 18.0), at("QoSVIA", 18.0));
     verdicts.add(
         FEWER,
-        qosvia <= pvia,
+        qosvia < pvia,
         format!("from 18 MB/s on: PVIA {pvia:.1} %, QoSVIA {qosvia:.1} %"),
     );
 }
@@ -191,17 +191,14 @@ fn judge_beginnings(rows: Rows<'_>) -> Verdicts {
         (mean(&of_program), least, most)
     };
     let (pvia, qosvia) = (all(0), all(1));
-    let fewer = shares
-        .iter()
-        .filter(|shares| shares[1] <= shares[0])
-        .count();
+    let fewer = shares.iter().filter(|shares| shares[1] < shares[0]).count();
     let told = |(mean, least, most): (f64, f64, f64)| {
         format!("{mean:.1} % on average, {least:.1} to {most:.1} %")
     };
     let mut verdicts = Verdicts::default();
     verdicts.add(
         FEWER,
-        qosvia.0 <= pvia.0,
+        qosvia.0 < pvia.0,
         format!(
             "with {fewer} of {BEGINNINGS} choices at 30 MB/s; PVIA {}, QoSVIA {}",
             told(pvia),

@@ -1,0 +1,173 @@
+//! Storing many small files at once: the metadata server commits what is in flight together with one sync, where one
+//! file after another would wait for two or three of them.
+//!
+//! Each file is still whole or not there: it is made with its content, under a temporary name where another one has
+//! its own, which it then gets by a rename.
+
+use causeway_fs::client::{Client, CreateOptions};
+use causeway_wire::fs::{DistributionHint, Errno, Node};
+
+use crate::failure::Outcome;
+use crate::fs::partial::Partial;
+use crate::fs::session::exists_already;
+use crate::fs::source::is_gone;
+use crate::fs::store::{Original, is_a_directory, missing_attributes};
+use crate::fs::tree::RemoteName;
+
+/// A small file to store.
+pub(crate) struct SmallFile {
+    /// Its name.
+    pub(crate) to: RemoteName,
+    /// What it shall be like.
+    pub(crate) original: Original,
+    /// At most [`causeway_wire::fs::MAX_STUFFED_BYTES`].
+    pub(crate) content: Vec<u8>,
+}
+
+/// One that is there with its content.
+struct Made<'a> {
+    /// Its place among the files.
+    place: usize,
+    file: &'a SmallFile,
+    node: Node,
+    /// Its temporary name, unless it has its own already.
+    partial: Option<Partial>,
+}
+
+/// Stores files, in the place of what has their names. Returns what became of each, in order.
+pub(crate) fn store_many(
+    client: &mut Client,
+    files: &[SmallFile],
+    distribution: Option<DistributionHint>,
+) -> Vec<Outcome<Node>> {
+    let mut results = Results::with_capacity(files.len());
+    let made = make(client, files, distribution, &mut results);
+    let made = dress(client, made, &mut results);
+    name(client, made, &mut results);
+    results.sort_by_key(|(place, _)| *place);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// What became of files, by their places.
+type Results = Vec<(usize, Outcome<Node>)>;
+
+fn options(file: &SmallFile, distribution: Option<DistributionHint>) -> CreateOptions {
+    CreateOptions {
+        exclusive: true,
+        mode: file.original.first_mode(),
+        distribution,
+        content: file.content.clone(),
+    }
+}
+
+/// Makes the files under their own names, and those whose names exist under temporary ones.
+fn make<'a>(
+    client: &mut Client,
+    files: &'a [SmallFile],
+    distribution: Option<DistributionHint>,
+    results: &mut Results,
+) -> Vec<Made<'a>> {
+    let wanted: Vec<_> = files
+        .iter()
+        .map(|file| (file.to.place(), options(file, distribution)))
+        .collect();
+    let mut made = Vec::with_capacity(files.len());
+    let mut taken = Vec::new();
+    for (place, (created, file)) in client
+        .create_many(&wanted)
+        .into_iter()
+        .zip(files)
+        .enumerate()
+    {
+        match created {
+            Ok(created) => made.push(Made {
+                place,
+                file,
+                node: created.node,
+                partial: None,
+            }),
+            Err(error) if exists_already(&error) => taken.push((place, file)),
+            Err(error) => results.push((place, Err(file.to.failure(error)))),
+        }
+    }
+    let beside: Vec<_> = taken
+        .iter()
+        .map(|(_, file)| (&file.to, options(file, distribution)))
+        .collect();
+    let created = Partial::create_many(client, &beside);
+    for (created, (place, file)) in created.into_iter().zip(taken) {
+        match created {
+            Ok((partial, created)) => made.push(Made {
+                place,
+                file,
+                node: created.node,
+                partial: Some(partial),
+            }),
+            Err(failure) if failure.fatal => results.push((place, Err(failure))),
+            Err(failure) => {
+                let hint = "if the file may be written but not its directory, use --inplace";
+                results.push((place, Err(failure.hint(hint))));
+            }
+        }
+    }
+    made
+}
+
+/// Sets what they lack of their originals. Returns those that have it all.
+fn dress<'a>(client: &mut Client, made: Vec<Made<'a>>, results: &mut Results) -> Vec<Made<'a>> {
+    let (mut dressed, mut undressed, mut sets) = (Vec::new(), Vec::new(), Vec::new());
+    for made in made {
+        match missing_attributes(&made.file.original, &made.node) {
+            None => dressed.push(made),
+            Some(set) => {
+                sets.push((made.node.object, set));
+                undressed.push(made);
+            }
+        }
+    }
+    let set = client.set_attributes_many(sets);
+    for (made, set) in undressed.into_iter().zip(set) {
+        match set {
+            Err(error) if !is_gone(&error) => {
+                if let Some(partial) = &made.partial {
+                    partial.discard(client);
+                }
+                results.push((made.place, Err(made.file.to.failure(error))));
+            }
+            // One that another client has replaced already needs nothing more.
+            _ => dressed.push(made),
+        }
+    }
+    dressed
+}
+
+/// Gives those with temporary names their own.
+fn name(client: &mut Client, made: Vec<Made<'_>>, results: &mut Results) {
+    let (mut names, mut renamed) = (Vec::new(), Vec::new());
+    for made in made {
+        match made.partial {
+            None => results.push((made.place, Ok(made.node))),
+            Some(partial) => {
+                names.push((partial.place(), made.file.to.place()));
+                renamed.push((made.place, &made.file.to, made.node, partial));
+            }
+        }
+    }
+    let results_of = client.rename_many(names);
+    for (result, (place, to, node, partial)) in results_of.into_iter().zip(renamed) {
+        let named = match result {
+            Ok(()) => {
+                partial.forget();
+                Ok(node)
+            }
+            Err(error) => {
+                partial.discard(client);
+                Err(match error.errno {
+                    Errno::EISDIR => is_a_directory(to),
+                    _ => to.failure(error),
+                })
+            }
+        };
+        results.push((place, named));
+    }
+}

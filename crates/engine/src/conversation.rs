@@ -1,0 +1,525 @@
+//! What is said with one peer: greeting, credits, messages that travel whole, rendezvous, cancelling.
+//!
+//! A conversation does no I/O and reads no clock. Packets, ends of transfers and the caller's operations come in
+//! by the `handle_*` and `post_*` functions; [`Conversation::poll_transmit`] says what to send next. What needs
+//! anything else (an export, a transfer) is left as [`Work`] in what all conversations of an instance
+//! [share](crate::shared). [`Conversations`](crate::conversations::Conversations) is all of it together, and
+//! [`Endpoint`](crate::Endpoint) drives that with methods.
+//!
+//! The parts are in files of their own, all of them `impl Conversation`: [`eager`], [`receiving`], [`rendezvous`],
+//! [`unexpected`], [`moving`], [`placement`], [`cancel`], [`closing`].
+
+mod cancel;
+mod closing;
+mod eager;
+pub(crate) mod moving;
+mod placement;
+pub(crate) mod receiving;
+pub(crate) mod rendezvous;
+mod unexpected;
+
+use std::collections::VecDeque;
+
+use causeway_transport::{Packet, PeerError};
+use causeway_wire::bmi::{self as wire, Body, Header, Kind};
+
+use crate::credit::{Account, Budget, Grant};
+use crate::fragments::Fragments;
+use crate::matcher::Matcher;
+use crate::operation::{Incoming, Op, State, What};
+use crate::shared::{Shared, Tuning, Work};
+use crate::slab::List;
+use crate::traffic::Traffic;
+use crate::types::{EAGER_BY_METHOD, OpError, Tag};
+
+pub use eager::Transmit;
+
+/// What masks of the log name: connections that are made and lost.
+pub(crate) const CONNECT: &str = "causeway_engine::connect";
+
+/// Control packets that may wait for one peer. Each replies to something of the peer's that is bounded
+/// itself; more means that the peer asks without listening.
+const MAX_CONTROL: usize = 4096;
+
+/// Packets that carry no message have mostly fewer bytes behind their header.
+const FEW_BYTES: usize = 128;
+
+/// Where a peer's connection stands.
+#[derive(Debug, Clone)]
+pub(crate) enum Phase {
+    /// There is no connection. The next operation makes one.
+    Closed,
+    /// The connection is being made, or the peer's greeting has not come yet.
+    Greeting,
+    /// Messages may flow.
+    Up,
+    /// The connection is lost, or the peer sent nonsense; the cleaning up is on its way.
+    Failed,
+    /// A peer that connected to us and is gone for good.
+    Gone(PeerError),
+}
+
+/// What the method that connects a peer can do.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LinkLimits {
+    /// The largest packet in bytes.
+    pub max_packet: usize,
+    /// Up to how many bytes the method would rather send a message whole.
+    pub eager_bytes: usize,
+    /// Whether both processes copy parts of most transfers.
+    pub shares_copies: bool,
+}
+
+/// See the module's page.
+pub(crate) struct Conversation {
+    /// The peer's number in tables, and its key.
+    pub(crate) id: u32,
+    key: u64,
+    /// What the peer is called in errors and logs: its address or addresses.
+    pub(crate) name: String,
+    /// References that callers hold.
+    pub(crate) refs: u32,
+    pub(crate) phase: Phase,
+    /// The present connection has stood: its end is not a failed attempt.
+    pub(crate) was_up: bool,
+    limits: LinkLimits,
+    /// Overrides the instance's limit.
+    eager_limit: Option<usize>,
+    /// Largest message that goes eagerly.
+    pub(crate) eager_max: u64,
+
+    /// What we may send.
+    pub(crate) account: Account,
+    /// What the peer may send.
+    pub(crate) grant: Grant,
+    /// Packets without a message, which go first.
+    control: VecDeque<Vec<u8>>,
+    /// Sends that wait, by operation.
+    pub(crate) expected: VecDeque<u32>,
+    /// Unexpected sends that wait: they may wait for credit without holding up the others.
+    pub(crate) unexpected: VecDeque<u32>,
+    /// Our announcements that may lie unmatched there.
+    pub(crate) announced: u32,
+    pub(crate) announced_unexpected: u32,
+    /// Its announcements that lie unmatched here.
+    announcements: u32,
+    announcements_unexpected: u32,
+    /// The method has no room; it will say when it has.
+    pub(crate) blocked: bool,
+    /// In the list of peers with something to send.
+    pub(crate) dirty: bool,
+    /// The peer waits for credit: it gets all that there is at once.
+    starving: bool,
+    /// Tell the peer how large its window is.
+    tell_window: bool,
+    /// Transfers in progress.
+    pub(crate) transfers: u32,
+
+    /// Operations that are neither done nor receives that wait.
+    pub(crate) ops: List,
+    /// Receives that wait and that only this peer can satisfy.
+    receives: u32,
+    /// The receive, by key, whose memory a message is being written into by the method.
+    placing: Option<u64>,
+    /// Messages that no receive has asked for yet.
+    pub(crate) early: List,
+    /// Unexpected messages in order.
+    pub(crate) arrived: VecDeque<Arrived>,
+    /// In the ring of peers whose first unexpected message can be taken.
+    in_ready_ring: bool,
+    /// In the ring of peers whose unexpected messages are to be fetched.
+    in_fetch_ring: bool,
+
+    pub(crate) traffic: Traffic,
+}
+
+/// An unexpected message.
+pub(crate) enum Arrived {
+    /// It can be taken. It costs credit, or was fetched.
+    Ready {
+        tag: Tag,
+        data: Vec<u8>,
+        fetched: bool,
+    },
+    /// It waits for memory to be fetched into.
+    Announced { tag: Tag, incoming: Box<Incoming> },
+    /// This operation fetches it.
+    Fetching { op: u32 },
+}
+
+impl Conversation {
+    /// Without a connection. The table gives it its number ([`Conversation::set_key`]).
+    pub(crate) fn new(name: String) -> Self {
+        Self {
+            id: 0,
+            key: 0,
+            name,
+            refs: 0,
+            phase: Phase::Closed,
+            was_up: false,
+            limits: LinkLimits::default(),
+            eager_limit: None,
+            eager_max: 0,
+            account: Account::default(),
+            grant: Grant::default(),
+            control: VecDeque::new(),
+            expected: VecDeque::new(),
+            unexpected: VecDeque::new(),
+            announced: 0,
+            announced_unexpected: 0,
+            announcements: 0,
+            announcements_unexpected: 0,
+            blocked: false,
+            dirty: false,
+            starving: false,
+            tell_window: false,
+            transfers: 0,
+            ops: List::default(),
+            receives: 0,
+            placing: None,
+            early: List::default(),
+            arrived: VecDeque::new(),
+            in_ready_ring: false,
+            in_fetch_ring: false,
+            traffic: Traffic::default(),
+        }
+    }
+
+    /// The key under which the table has it.
+    pub(crate) fn set_key(&mut self, key: u64) {
+        (self.key, self.id) = (key, key as u32);
+    }
+
+    /// A connection begins: the greeting is to be sent, and nothing is known of the other side.
+    pub(crate) fn open<M: Matcher>(&mut self, shared: &mut Shared<M>, limits: LinkLimits) {
+        self.phase = Phase::Greeting;
+        self.was_up = false;
+        self.account = Account::default();
+        self.grant.open(&mut shared.budget);
+        self.blocked = false;
+        self.starving = false;
+        self.announced = 0;
+        self.announced_unexpected = 0;
+        self.announcements = 0;
+        self.announcements_unexpected = 0;
+        self.control.clear();
+        self.touch(shared);
+        self.queue_bare(shared, Kind::Hello, wire::HELLO_WORD);
+        self.set_limits(&shared.tuning, limits);
+        if shared.budget.is_tight() {
+            shared.work.push_back(Work::Shrink(self.id));
+        }
+    }
+
+    /// What the method can do is known.
+    pub(crate) fn set_limits(&mut self, tuning: &Tuning, limits: LinkLimits) {
+        self.limits = limits;
+        self.set_eager_max(tuning);
+    }
+
+    /// Whether both processes copy parts of most transfers from now on.
+    pub(crate) fn set_shares_copies(&mut self, shares: bool) {
+        self.limits.shares_copies = shares;
+    }
+
+    /// Overrides the instance's eager limit.
+    pub(crate) fn set_eager_limit(&mut self, tuning: &Tuning, limit: usize) {
+        self.eager_limit = Some(limit);
+        self.set_eager_max(tuning);
+    }
+
+    /// Computes the largest eager message.
+    pub(crate) fn set_eager_max(&mut self, tuning: &Tuning) {
+        let room = self.limits.max_packet.saturating_sub(wire::HEADER_BYTES);
+        let limit = match self.eager_limit.unwrap_or(tuning.eager_limit) {
+            EAGER_BY_METHOD => self.limits.eager_bytes,
+            limit => limit,
+        };
+        self.eager_max = limit.min(room) as u64;
+    }
+
+    /// Whether messages may flow.
+    #[inline]
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.phase, Phase::Up)
+    }
+
+    /// Whether an operation is not done.
+    #[inline]
+    pub(crate) fn has_operations(&self) -> bool {
+        !self.ops.is_empty() || self.receives > 0
+    }
+
+    /// Notes for observers that there is something new.
+    #[inline]
+    pub(crate) fn touch<M>(&mut self, shared: &mut Shared<M>) {
+        self.traffic.touch(self.id, &mut shared.touched);
+    }
+
+    /// Notes that there is something to send.
+    #[inline]
+    pub(crate) fn mark_dirty<M>(&mut self, shared: &mut Shared<M>) {
+        if !self.dirty {
+            self.dirty = true;
+            shared.dirty.push(self.id);
+        }
+    }
+
+    /// Queues a packet that carries no message.
+    fn queue_control<M>(&mut self, shared: &mut Shared<M>, packet: Vec<u8>) {
+        if self.control.len() >= MAX_CONTROL {
+            return self.protocol_error(shared, "it asks for answers without taking them");
+        }
+        self.control.push_back(packet);
+        self.mark_dirty(shared);
+    }
+
+    /// Queues a packet of a header alone.
+    fn queue_bare<M>(&mut self, shared: &mut Shared<M>, kind: Kind, word: u64) {
+        self.queue_control(shared, Header::new(kind, word).encode().to_vec());
+    }
+
+    /// The peer sent nonsense: its connection is dropped by whoever drives the conversation.
+    pub(crate) fn protocol_error<M>(&mut self, shared: &mut Shared<M>, reason: impl Into<String>) {
+        if matches!(self.phase, Phase::Greeting | Phase::Up) {
+            self.phase = Phase::Failed;
+            let work = Work::ProtocolError(self.key, reason.into());
+            shared.work.push_back(work);
+        }
+    }
+
+    /// The connection is lost.
+    pub(crate) fn handle_lost<M>(&mut self, shared: &mut Shared<M>, cause: PeerError) {
+        self.phase = Phase::Failed;
+        shared.work.push_back(Work::Lost(self.key, cause));
+    }
+
+    /// The method has room again.
+    pub(crate) fn handle_writable<M: Matcher>(&mut self, shared: &mut Shared<M>) {
+        self.blocked = false;
+        self.mark_dirty(shared);
+        shared.retry_transfers();
+    }
+
+    /// Adds an operation.
+    #[inline]
+    pub(crate) fn add_op<M>(
+        &mut self,
+        shared: &mut Shared<M>,
+        what: What,
+        caller: (u32, u64),
+        tag: Tag,
+        memory: (Fragments, u64),
+        state: State,
+    ) -> u32 {
+        let index = shared.ops.reuse(Op::blank);
+        let op = &mut shared.ops[index];
+        op.renew(what, self.id, caller, tag, memory.1);
+        (op.fragments, op.state) = (memory.0, state);
+        self.ops.push_back(&mut shared.ops, index);
+        self.touch(shared);
+        index
+    }
+
+    /// Takes an operation out of the list.
+    #[inline]
+    fn unlist<M>(&mut self, shared: &mut Shared<M>, op: u32) {
+        self.ops.remove(&mut shared.ops, op);
+        self.release_if_unused(shared);
+    }
+
+    #[inline]
+    fn release_if_unused<M>(&self, shared: &mut Shared<M>) {
+        if self.refs == 0 && !self.has_operations() {
+            shared.work.push_back(Work::Release(self.key));
+        }
+    }
+
+    /// Completes an operation whose memory is free. It stays to be tested for.
+    pub(crate) fn complete<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        result: Result<u64, OpError>,
+    ) {
+        if shared.ops[op].what == What::Fetch {
+            return self.fetched(shared, op, result);
+        }
+        self.unlist(shared, op);
+        shared.release_memory(op);
+        let entry = &mut shared.ops[op];
+        let bytes = result.unwrap_or_else(|error| {
+            entry.error = Some(Box::new(error));
+            0
+        });
+        shared.set_done(op, bytes);
+    }
+
+    /// Ends an operation's exports if it has any, then completes it.
+    pub(crate) fn finish<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        result: Result<u64, OpError>,
+    ) {
+        let entry = &mut shared.ops[op];
+        if let Ok(bytes) = result {
+            self.traffic.finished(entry.what, bytes);
+        }
+        if entry.exports.is_empty() {
+            self.touch(shared);
+            return self.complete(shared, op, result);
+        }
+        entry.state = State::Finishing;
+        let key = shared.ops.key(op);
+        shared.work.push_back(Work::Finish(key, result));
+        self.touch(shared);
+    }
+
+    /// The error of an operation whose peer went away.
+    pub(crate) fn lost(&self, cause: PeerError) -> OpError {
+        OpError::Peer {
+            address: self.name.clone(),
+            cause,
+        }
+    }
+
+    /// A packet has arrived.
+    #[inline]
+    pub(crate) fn handle_packet<M: Matcher>(&mut self, shared: &mut Shared<M>, packet: Packet<'_>) {
+        if packet.len() < wire::HEADER_BYTES {
+            return self.protocol_error(shared, "a packet shorter than its header");
+        }
+        let mut head = [0; wire::HEADER_BYTES];
+        packet.read_at(0, &mut head);
+        let header = match Header::decode(head) {
+            Ok(header) => header,
+            Err(error) => return self.protocol_error(shared, error.to_string()),
+        };
+        if !self.is_up() {
+            return self.first_packet(shared, header, packet);
+        }
+        if !self.take_credit_and_flags(shared, &header) {
+            return;
+        }
+        match header.kind {
+            Kind::Eager => self.eager(shared, header.word, packet),
+            Kind::Unexpected => self.unexpected(shared, header.word, packet),
+            _ => self.control(shared, header, packet),
+        }
+    }
+
+    /// Takes what every header may carry besides; `false` if it was nonsense.
+    #[inline]
+    fn take_credit_and_flags<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        header: &Header,
+    ) -> bool {
+        if header.credit != 0 && !self.credit(shared, header.credit) {
+            return false;
+        }
+        if header.flags & wire::FLAG_STARVED != 0 {
+            self.starving(shared);
+        }
+        true
+    }
+
+    fn first_packet<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        header: Header,
+        packet: Packet<'_>,
+    ) {
+        if !matches!(self.phase, Phase::Greeting) {
+            return;
+        }
+        let reason = match header.kind {
+            Kind::Hello if header.word != wire::HELLO_WORD => format!(
+                "it speaks another version of the message layer ({:#x}; this is {:#x})",
+                header.word,
+                wire::HELLO_WORD
+            ),
+            Kind::Hello if packet.len() == wire::HEADER_BYTES => {
+                return self.greeted(shared, header.credit);
+            }
+            Kind::Hello => "a greeting of the wrong length".to_owned(),
+            kind => format!("{kind:?} came before the greeting"),
+        };
+        self.protocol_error(shared, reason);
+    }
+
+    /// The peer's greeting has come.
+    fn greeted<M: Matcher>(&mut self, shared: &mut Shared<M>, credit: u32) {
+        self.phase = Phase::Up;
+        self.was_up = true;
+        if !self.account.receive(credit) {
+            return self.protocol_error(shared, "it grants too much credit");
+        }
+        tracing::debug!(target: CONNECT, peer = self.name, credit, "connected");
+        self.touch(shared);
+        self.set_eager_max(&shared.tuning);
+        self.mark_dirty(shared);
+        shared.retry_transfers();
+    }
+
+    fn control<M: Matcher>(&mut self, shared: &mut Shared<M>, header: Header, packet: Packet<'_>) {
+        self.touch(shared);
+        let mut few = [0; FEW_BYTES];
+        let many;
+        let rest = match few.get_mut(..packet.len() - wire::HEADER_BYTES) {
+            Some(few) => {
+                packet.read_at(wire::HEADER_BYTES, few);
+                &*few
+            }
+            None => {
+                many = packet.to_vec(wire::HEADER_BYTES);
+                &many
+            }
+        };
+        let body = match wire::decode_body(&header, rest) {
+            Ok(body) => body,
+            Err(error) => return self.protocol_error(shared, error.to_string()),
+        };
+        match (header.kind, body) {
+            (Kind::Announce, Body::Announcement(body)) => self.announced(shared, &header, body),
+            (Kind::AnnounceUnexpected, Body::Announcement(body)) => {
+                self.announced_unexpected(shared, &header, body);
+            }
+            (Kind::ClearToSend, Body::Clearance(body)) => self.cleared(shared, header.word, body),
+            (Kind::Refuse, Body::Refusal(body)) => self.refused(shared, header.word, body),
+            (Kind::Written, _) => self.written(shared, header.word),
+            (Kind::Read, _) => self.read(shared, header.word),
+            (Kind::Withdraw, _) => self.withdrawn(shared, header.word),
+            (Kind::Credit, _) => {
+                self.account.set_window(header.word);
+                self.mark_dirty(shared);
+            }
+            (Kind::Reclaim, _) => self.reclaimed(shared, header.word),
+            (Kind::Return, _) => self.returned(shared, header.word),
+            (kind, _) => self.protocol_error(shared, format!("{kind:?} at the wrong time")),
+        }
+    }
+
+    /// Counts the announcements of ours, of one kind, that may lie unmatched there.
+    fn announced_count(&mut self, unexpected: bool) -> &mut u32 {
+        if unexpected {
+            &mut self.announced_unexpected
+        } else {
+            &mut self.announced
+        }
+    }
+
+    /// Takes memory that the instance has for windows back: from this peer, which is asked to return credit.
+    pub(crate) fn shrink_window<M>(&mut self, shared: &mut Shared<M>) {
+        if self.grant.shrink(&mut shared.budget) {
+            let window = self.grant.window().into();
+            self.queue_bare(shared, Kind::Reclaim, window);
+        }
+    }
+
+    /// Gives the window back to the budget: the peer is forgotten.
+    pub(crate) fn close_window(&mut self, budget: &mut Budget) {
+        self.grant.close(budget);
+    }
+}

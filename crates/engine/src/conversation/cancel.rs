@@ -1,0 +1,70 @@
+//! Cancelling: an operation gives its memory back as soon as nothing can touch it any more.
+//!
+//! A message that is being placed in the memory is kept by its method from then on, and goes to the next receive.
+//! Where the peer may be reading or writing the memory, the peer is told, if there is room to tell it
+//! now, and the export is ended, which takes effect whatever the peer does. Where we are copying
+//! ourselves the operation completes as it would have.
+
+use causeway_wire::bmi::{Kind, Refusal};
+
+use super::Conversation;
+use super::rendezvous::refusal;
+use crate::matcher::Matcher;
+use crate::operation::{State, What};
+use crate::shared::Shared;
+use crate::types::OpError;
+
+impl Conversation {
+    /// Cancels an operation.
+    pub(crate) fn cancel<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
+        self.touch(shared);
+        let key = shared.ops.key(op);
+        let entry = &mut shared.ops[op];
+        let (tag, what) = (entry.tag, entry.what);
+        let cancelled = Err(OpError::Cancelled);
+        match &mut entry.state {
+            State::Posted => {
+                self.withdraw_receive(shared, op);
+                self.complete(shared, op, cancelled);
+            }
+            State::Matched(_) => {
+                let taken = std::mem::replace(&mut entry.state, State::Finishing);
+                self.complete(shared, op, cancelled);
+                if let State::Matched(incoming) = taken {
+                    self.unmatch(shared, tag, incoming);
+                }
+            }
+            State::Placed { .. } => {
+                self.stop_placing(shared);
+                self.complete(shared, op, cancelled);
+            }
+            State::Cleared { incoming, .. } | State::ToClear(incoming) => {
+                let packet = refusal(incoming.announcement.send, Refusal::Cancelled);
+                self.queue_control(shared, packet);
+                self.finish(shared, op, cancelled);
+            }
+            State::Queued | State::ToAnnounce { .. } => {
+                let queue = if what == What::SendUnexpected {
+                    &mut self.unexpected
+                } else {
+                    &mut self.expected
+                };
+                queue.retain(|queued| *queued != op);
+                self.finish(shared, op, cancelled);
+                // What stood behind it may go now.
+                self.mark_dirty(shared);
+            }
+            State::Announced | State::ToPush(_) => {
+                self.unannounce(shared, op);
+                self.queue_bare(shared, Kind::Withdraw, key);
+                self.finish(shared, op, cancelled);
+            }
+            State::ToMove(_) => self.complete(shared, op, cancelled),
+            State::Pulling(_)
+            | State::Pushing { .. }
+            | State::Moving
+            | State::Finishing
+            | State::Done => {}
+        }
+    }
+}

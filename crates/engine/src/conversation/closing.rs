@@ -1,0 +1,63 @@
+//! The end of a connection: everything that depends on it fails, and only that.
+
+use causeway_transport::PeerError;
+
+use super::{CONNECT, Conversation, Phase};
+use crate::matcher::Matcher;
+use crate::shared::{EarlyBody, Shared, Work};
+
+impl Conversation {
+    /// The operations that are not done, receives that wait last.
+    pub(crate) fn all_operations<M: Matcher>(&self, shared: &mut Shared<M>) -> Vec<u32> {
+        let mut all = self.ops.to_vec(&mut shared.ops);
+        all.extend(shared.matcher.receives_of(self.id, usize::MAX));
+        all
+    }
+
+    /// The connection is over, and exports of the operations' memory have been ended: all of them fail. A peer that
+    /// `may_return` does so as another incarnation, whose messages must not be mixed with those of this one.
+    pub(crate) fn close<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        cause: PeerError,
+        may_return: bool,
+    ) {
+        tracing::debug!(target: CONNECT, peer = self.name, %cause, "no longer connected");
+        self.touch(shared);
+        self.phase = Phase::Failed;
+        self.control.clear();
+        self.expected.clear();
+        self.unexpected.clear();
+        self.announced = 0;
+        self.announced_unexpected = 0;
+        self.grant.close(&mut shared.budget);
+        self.placing = None;
+        for receive in shared.matcher.receives_of(self.id, usize::MAX) {
+            self.withdraw_receive(shared, receive);
+        }
+        for op in self.ops.to_vec(&mut shared.ops) {
+            let error = self.lost(cause.clone());
+            self.complete(shared, op, Err(error));
+        }
+        self.forget_announcements(shared);
+        self.transfers = 0;
+        self.phase = if may_return {
+            Phase::Closed
+        } else {
+            Phase::Gone(cause)
+        };
+        self.drop_early(shared, may_return);
+        shared.work.push_back(Work::Release(self.key));
+        shared.retry_transfers();
+    }
+
+    /// Drops early messages: those that are still with the sender, or all.
+    pub(crate) fn drop_early<M: Matcher>(&mut self, shared: &mut Shared<M>, all: bool) {
+        for index in self.early.to_vec(&mut shared.early) {
+            if all || matches!(shared.early[index].body, EarlyBody::Announced(_)) {
+                shared.matcher.discard(index);
+                self.take_early(shared, index);
+            }
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Messages that travel whole, what is sent next, and the credit that bounds how many messages may wait for their
+//! receives.
+
+use causeway_sys::memory::Memory;
+use causeway_transport::Packet;
+use causeway_wire::bmi::{self as wire, Header, Kind};
+
+use super::Conversation;
+use crate::credit::cost;
+use crate::fragments::{Fragments, scatter_bytes};
+use crate::matcher::Matcher;
+use crate::operation::{State, What};
+use crate::shared::{Early, EarlyBody, Shared, Work};
+use crate::slab::Links;
+use crate::traffic::Touched;
+use crate::types::{OpError, Tag};
+
+/// What a peer without credit did.
+pub(super) const SENDS_TOO_MUCH: &str = "it sends more than it was granted";
+
+/// What to send next. Once the method has taken it, the conversation is told
+/// ([`Conversations::transmitted`](crate::conversations::Conversations::transmitted)).
+#[derive(Debug)]
+pub enum Transmit {
+    /// A packet that carries no message.
+    Control {
+        /// The credit that it carries.
+        credit: u32,
+    },
+    /// This header, then the memory of an operation.
+    Eager {
+        /// The header.
+        header: Header,
+        /// The operation.
+        op: u32,
+    },
+    /// Nothing: memory of this operation is to be exported first, see
+    /// [`Conversations::memory_to_export`](crate::conversations::Conversations::memory_to_export).
+    Export {
+        /// The operation.
+        op: u32,
+    },
+}
+
+impl Conversation {
+    /// The header of a message that can leave at once and whole, because nothing stands before it.
+    #[inline]
+    pub(crate) fn eager_now(&self, size: u64, tag: Tag, unexpected: bool) -> Option<Header> {
+        let queue = if unexpected {
+            &self.unexpected
+        } else {
+            &self.expected
+        };
+        let may_go = self.is_up()
+            && size <= self.eager_max
+            && !self.blocked
+            && queue.is_empty()
+            && self.control.is_empty()
+            && self.account.affords(cost(size as usize), unexpected);
+        may_go.then(|| self.eager_header(tag, unexpected))
+    }
+
+    #[inline]
+    fn eager_header(&self, tag: Tag, unexpected: bool) -> Header {
+        let kind = if unexpected {
+            Kind::Unexpected
+        } else {
+            Kind::Eager
+        };
+        let mut header = Header::new(kind, tag);
+        header.credit = self.grant.owed();
+        header
+    }
+
+    /// The method has taken a message of `size` bytes with this header.
+    #[inline]
+    pub(crate) fn eager_sent(&mut self, touched: &mut Touched, header: &Header, size: usize) {
+        self.account.spend(cost(size));
+        self.grant.grant(header.credit);
+        self.traffic.sent(size, self.id, touched);
+    }
+
+    /// What to send next; `None` if there is nothing, no room or no credit.
+    pub(crate) fn poll_transmit<M: Matcher>(&mut self, shared: &mut Shared<M>) -> Option<Transmit> {
+        loop {
+            if self.blocked {
+                return None;
+            }
+            if let Some(packet) = self.control.front_mut() {
+                let credit = self.grant.owed();
+                packet[4..8].copy_from_slice(&credit.to_le_bytes());
+                return Some(Transmit::Control { credit });
+            }
+            if !self.is_up() {
+                return None;
+            }
+            for unexpected in [false, true] {
+                match self.next_of_queue(shared, unexpected) {
+                    Next::Transmit(transmit) => return Some(transmit),
+                    Next::Control | Next::Nothing => {}
+                }
+                if !self.control.is_empty() {
+                    break;
+                }
+            }
+            if self.control.is_empty() {
+                self.tell_credit();
+            }
+            if self.control.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    /// Whether packets without a message wait.
+    pub(crate) fn has_control(&self) -> bool {
+        !self.control.is_empty()
+    }
+
+    /// The packet that [`Transmit::Control`] means.
+    pub(crate) fn control_packet(&self) -> &[u8] {
+        self.control.front().map_or(&[], Vec::as_slice)
+    }
+
+    /// The method has taken what [`Conversation::poll_transmit`] returned.
+    pub(crate) fn transmitted<M: Matcher>(&mut self, shared: &mut Shared<M>, what: &Transmit) {
+        match what {
+            Transmit::Control { credit } => {
+                self.grant.grant(*credit);
+                self.control.pop_front();
+            }
+            Transmit::Eager { header, op } => {
+                let size = shared.ops[*op].size;
+                self.eager_sent(&mut shared.touched, header, size as usize);
+                self.dequeue(header.kind == Kind::Unexpected);
+                self.complete(shared, *op, Ok(size));
+            }
+            Transmit::Export { .. } => {}
+        }
+    }
+
+    /// Posts a send that cannot go at once.
+    pub(crate) fn post_waiting<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        data: (Fragments, u64),
+        tag: Tag,
+        caller: (u32, u64),
+        unexpected: bool,
+    ) -> u32 {
+        let what = if unexpected {
+            What::SendUnexpected
+        } else {
+            What::Send
+        };
+        let op = self.add_op(shared, what, caller, tag, data, State::Queued);
+        if unexpected {
+            self.unexpected.push_back(op);
+        } else {
+            self.expected.push_back(op);
+        }
+        if self.is_up() {
+            self.mark_dirty(shared);
+        }
+        op
+    }
+
+    /// The next message of one queue.
+    fn next_of_queue<M: Matcher>(&mut self, shared: &mut Shared<M>, unexpected: bool) -> Next {
+        let queue = if unexpected {
+            &mut self.unexpected
+        } else {
+            &mut self.expected
+        };
+        let Some(&op) = queue.front() else {
+            return Next::Nothing;
+        };
+        let (size, tag) = (shared.ops[op].size, shared.ops[op].tag);
+        let cost = cost(usize::try_from(size).unwrap_or(usize::MAX));
+        let eager = size <= self.eager_max;
+        if eager && self.account.affords(cost, unexpected) {
+            let header = self.eager_header(tag, unexpected);
+            return Next::Transmit(Transmit::Eager { header, op });
+        }
+        if unexpected && eager && self.account.will_afford(cost) {
+            self.tell_starved();
+            return Next::Nothing;
+        }
+        if *self.announced_count(unexpected) < max_announced(unexpected) {
+            self.dequeue(unexpected);
+            return match self.announce(shared, op, eager) {
+                true => Next::Transmit(Transmit::Export { op }),
+                false => Next::Control,
+            };
+        }
+        Next::Nothing
+    }
+
+    fn dequeue(&mut self, unexpected: bool) {
+        if unexpected {
+            self.unexpected.pop_front();
+        } else {
+            self.expected.pop_front();
+        }
+    }
+
+    /// Queues a packet with credit if one is due that nothing else has carried.
+    fn tell_credit(&mut self) {
+        let wanted = self.starving && self.grant.owed() > 0;
+        if wanted || self.tell_window || self.grant.is_due() {
+            self.tell_window = false;
+            self.starving = false;
+            let window = self.grant.window().into();
+            let packet = Header::new(Kind::Credit, window).encode().to_vec();
+            self.control.push_back(packet);
+        }
+    }
+
+    /// Tells the peer, once, that messages wait for credit.
+    fn tell_starved(&mut self) {
+        if !self.account.told_starved {
+            self.account.told_starved = true;
+            let mut header = Header::new(Kind::Credit, self.grant.window().into());
+            header.flags = wire::FLAG_STARVED;
+            self.control.push_back(header.encode().to_vec());
+        }
+    }
+
+    /// Credit has come; `false` if it was nonsense.
+    #[inline]
+    pub(super) fn credit<M>(&mut self, shared: &mut Shared<M>, credit: u32) -> bool {
+        if !self.account.receive(credit) {
+            self.protocol_error(shared, "it grants too much credit");
+            return false;
+        }
+        if !self.unexpected.is_empty() || !self.expected.is_empty() {
+            self.mark_dirty(shared);
+        }
+        true
+    }
+
+    /// The peer waits for credit.
+    pub(super) fn starving<M>(&mut self, shared: &mut Shared<M>) {
+        self.starving = true;
+        if self.grant.enlarge(&mut shared.budget) {
+            self.tell_window = true;
+        } else if shared.budget.is_tight() || self.grant.is_below_share(&shared.budget) {
+            shared.work.push_back(Work::Shrink(self.id));
+        }
+        self.mark_dirty(shared);
+    }
+
+    /// The peer shrinks our window.
+    pub(super) fn reclaimed<M>(&mut self, shared: &mut Shared<M>, window: u64) {
+        let back = self.account.reclaim(window);
+        if back > 0 {
+            self.queue_bare(shared, Kind::Return, back.into());
+        }
+        // What waits for credit may have to be announced instead.
+        self.mark_dirty(shared);
+    }
+
+    /// The peer has given back credit.
+    pub(super) fn returned<M>(&mut self, shared: &mut Shared<M>, bytes: u64) {
+        if !self.grant.give_back(bytes, &mut shared.budget) {
+            self.protocol_error(shared, "it gives back more credit than it has");
+        }
+    }
+
+    /// Accepts the cost of a message that has arrived; `false` if it was not granted.
+    #[inline]
+    pub(super) fn charge<M>(&mut self, shared: &mut Shared<M>, packet: &Packet<'_>) -> bool {
+        let len = packet.len() - wire::HEADER_BYTES;
+        let allowed = self.grant.arrive(cost(len));
+        self.traffic.received(len, self.id, &mut shared.touched);
+        if !allowed {
+            self.protocol_error(shared, SENDS_TOO_MUCH);
+        }
+        allowed
+    }
+
+    /// A message has left early memory.
+    #[inline]
+    pub(super) fn discharge<M>(&mut self, shared: &mut Shared<M>, len: usize) {
+        self.grant.leave(cost(len), &mut shared.budget);
+        if (self.grant.is_due() || self.starving) && self.is_up() {
+            self.mark_dirty(shared);
+        }
+    }
+
+    /// A whole message has come before its receive.
+    #[inline(never)]
+    pub(super) fn eager_early<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        tag: Tag,
+        packet: Packet<'_>,
+    ) {
+        if self.charge(shared, &packet) {
+            let data = packet.to_vec(wire::HEADER_BYTES);
+            let message = self.add_early(shared, tag, EarlyBody::Whole(data));
+            shared.matcher.hold(message, self.id, tag);
+        }
+    }
+
+    /// Keeps a message until its receive is posted. The matcher is told by the caller.
+    pub(super) fn add_early<M>(
+        &mut self,
+        shared: &mut Shared<M>,
+        tag: Tag,
+        body: EarlyBody,
+    ) -> u32 {
+        let index = shared.early.insert(Early {
+            links: Links::default(),
+            peer: self.id,
+            tag,
+            body,
+        });
+        self.early.push_back(&mut shared.early, index);
+        index
+    }
+
+    /// Takes an early message that the matcher has no more, with its accounts.
+    pub(crate) fn take_early<M>(
+        &mut self,
+        shared: &mut Shared<M>,
+        index: u32,
+    ) -> Option<EarlyBody> {
+        self.early.remove(&mut shared.early, index);
+        let body = shared.early.remove(index)?.body;
+        match &body {
+            EarlyBody::Whole(data) => self.discharge(shared, data.len()),
+            EarlyBody::Announced(_) => {
+                self.announcements = self.announcements.saturating_sub(1);
+            }
+        }
+        Some(body)
+    }
+}
+
+/// What one queue has.
+enum Next {
+    /// This.
+    Transmit(Transmit),
+    /// A control packet was queued.
+    Control,
+    /// Nothing that can go.
+    Nothing,
+}
+
+/// Copies an early message into a receive's memory.
+pub(crate) fn deliver(data: &[u8], into: &[Memory], room: u64) -> Result<u64, OpError> {
+    let size = data.len() as u64;
+    if size > room {
+        return Err(OpError::TooLarge { size, room });
+    }
+    scatter_bytes(data, into);
+    Ok(size)
+}
+
+fn max_announced(unexpected: bool) -> u32 {
+    if unexpected {
+        wire::MAX_ANNOUNCED_UNEXPECTED
+    } else {
+        wire::MAX_ANNOUNCED
+    }
+}

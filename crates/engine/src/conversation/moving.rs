@@ -1,0 +1,170 @@
+//! Transfers of remote memory that operations need: what the method is to do, and how that ended.
+
+use causeway_transport::{Direction, Transfer, TransferError};
+use causeway_wire::bmi::{Header, Kind, Refusal};
+
+use super::Conversation;
+use super::rendezvous::refusal;
+use crate::fragments::Cursor;
+use crate::matcher::Matcher;
+use crate::operation::{Op, State};
+use crate::shared::{Shared, Work};
+use crate::transfers::MAX_ACTIVE;
+use crate::types::OpError;
+
+/// Whether an operation's transfer is still to be started.
+pub(crate) fn is_to_move(op: &Op) -> bool {
+    matches!(
+        op.state,
+        State::Matched(_) | State::ToPush(_) | State::ToMove(_)
+    )
+}
+
+impl Conversation {
+    /// Whether one more transfer may be in progress.
+    pub(crate) fn may_transfer<M>(&self, shared: &Shared<M>) -> bool {
+        let throttled = shared.transfers.active >= MAX_ACTIVE && self.transfers > 0;
+        self.is_up() && !throttled
+    }
+
+    /// What the method is to do for an operation whose turn it is, and the cursor behind it.
+    pub(crate) fn transfer_of<M>(&self, shared: &Shared<M>, op: u32) -> Option<(Transfer, Cursor)> {
+        let entry = &shared.ops[op];
+        let list = entry.fragments.as_slice();
+        let mut cursor = entry.cursor;
+        let mut transfer = Transfer {
+            direction: Direction::Put,
+            local: Vec::new(),
+            remote: Vec::new(),
+            notify: None,
+            token: shared.ops.key(op),
+        };
+        match &entry.state {
+            State::Matched(incoming) => {
+                let announcement = &incoming.announcement;
+                transfer.direction = Direction::Get;
+                transfer.local = cursor.take(list, announcement.size, usize::MAX);
+                transfer.remote = announcement.regions.clone();
+                transfer.notify = notify(Kind::Read, announcement.send);
+            }
+            State::ToPush(clearance) => {
+                transfer.local = cursor.take(list, clearance.len, usize::MAX);
+                transfer.remote = clearance.regions.clone();
+                transfer.notify = notify(Kind::Written, clearance.receive);
+            }
+            State::ToMove(remote) => {
+                transfer.direction = remote.direction;
+                transfer.local = cursor.take(list, entry.size, usize::MAX);
+                transfer.remote = remote.regions.clone();
+            }
+            _ => return None,
+        }
+        Some((transfer, cursor))
+    }
+
+    /// The method has accepted the transfer of an operation.
+    pub(crate) fn transfer_started<M>(&mut self, shared: &mut Shared<M>, op: u32, behind: Cursor) {
+        self.transfers += 1;
+        shared.transfers.active += 1;
+        let entry = &mut shared.ops[op];
+        entry.cursor = behind;
+        let state = std::mem::replace(&mut entry.state, State::Finishing);
+        entry.state = match state {
+            State::Matched(incoming) => State::Pulling(incoming),
+            State::ToPush(clearance) => State::Pushing {
+                receive: clearance.receive,
+                end: clearance.offset + clearance.len,
+            },
+            _ => State::Moving,
+        };
+    }
+
+    /// A transfer of an operation is complete.
+    pub(crate) fn handle_transfer_done<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        result: Result<(), TransferError>,
+    ) {
+        if !matches!(
+            shared.ops[op].state,
+            State::Pulling(_) | State::Pushing { .. } | State::Moving
+        ) {
+            // It has failed already, with its peer.
+            return;
+        }
+        self.transfers = self.transfers.saturating_sub(1);
+        match result {
+            Ok(()) => self.transfer_succeeded(shared, op),
+            Err(error) => self.transfer_failed(shared, op, error),
+        }
+    }
+
+    fn transfer_succeeded<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
+        let entry = &mut shared.ops[op];
+        let size = match &entry.state {
+            State::Pulling(incoming) => incoming.announcement.size,
+            State::Pushing { end, .. } => {
+                entry.moved = *end;
+                if entry.moved < entry.size {
+                    entry.state = State::Announced;
+                    return;
+                }
+                entry.size
+            }
+            _ => entry.size,
+        };
+        self.finish(shared, op, Ok(size));
+    }
+
+    /// A sender has closed its memory while we were reading it. If it has cancelled, its word of it
+    /// is on its way; if not, it can still write what we could not read.
+    fn ask_for_push<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
+        let entry = &mut shared.ops[op];
+        if let State::Pulling(mut incoming) = std::mem::replace(&mut entry.state, State::Finishing)
+        {
+            entry.cursor = Cursor::default();
+            incoming.announcement.regions = Vec::new();
+            self.clear(shared, op, incoming);
+        }
+    }
+
+    /// The transfer of an operation failed, or cannot be started: tells the other side, which waits
+    /// for it.
+    pub(crate) fn transfer_failed<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        error: TransferError,
+    ) {
+        if let TransferError::Peer(cause) = error {
+            let error = self.lost(cause);
+            return self.finish(shared, op, Err(error));
+        }
+        let entry = &shared.ops[op];
+        let theirs = match &entry.state {
+            State::Pulling(_) if entry.withdrawn => {
+                let key = shared.ops.key(op);
+                return shared.work.push_back(Work::Rematch(key));
+            }
+            State::Pulling(_) if error == TransferError::Protection => {
+                return self.ask_for_push(shared, op);
+            }
+            State::Pushing { .. } if entry.withdrawn => {
+                return self.finish(shared, op, Err(OpError::Withdrawn));
+            }
+            State::Pulling(incoming) | State::Matched(incoming) => Some(incoming.announcement.send),
+            State::Pushing { receive, .. } => Some(*receive),
+            State::ToPush(clearance) => Some(clearance.receive),
+            _ => None,
+        };
+        if let Some(key) = theirs {
+            self.queue_control(shared, refusal(key, Refusal::Failed));
+        }
+        self.finish(shared, op, Err(error.into()));
+    }
+}
+
+fn notify(kind: Kind, word: u64) -> Option<Vec<u8>> {
+    Some(Header::new(kind, word).encode().to_vec())
+}

@@ -1,0 +1,163 @@
+//! Receives, and whole messages that find one.
+//!
+//! The memory of a receive that waits is held by a reference that many of them share
+//! ([`Keeper`](causeway_sys::memory::Keeper)); an operation that something slower than a copy happens to has a
+//! reference of its own.
+
+use causeway_sys::memory::Memory;
+use causeway_transport::Packet;
+use causeway_wire::bmi as wire;
+
+use super::Conversation;
+use super::eager::{SENDS_TOO_MUCH, deliver};
+use crate::credit::cost;
+use crate::fragments::{Fragments, scatter};
+use crate::matcher::Matcher;
+use crate::operation::{Op, State, What};
+use crate::shared::{EarlyBody, Shared};
+use crate::slab::NONE;
+use crate::types::{OpError, Tag};
+
+/// Has a receive that was matched, and is in no list, wait again, before all others.
+pub(crate) fn post_again<M: Matcher>(shared: &mut Shared<M>, peer: &mut Conversation, op: u32) {
+    let entry = &mut shared.ops[op];
+    entry.state = State::Posted;
+    if entry.any_peer {
+        entry.peer = NONE;
+    } else {
+        peer.receives += 1;
+    }
+    shared.matcher.post_again(op);
+}
+
+/// Adds a receive that waits, of a pattern that `peer` alone can satisfy if there is one. Its memory is left to the
+/// caller.
+#[inline(always)]
+pub(crate) fn add_receive<M: Matcher>(
+    shared: &mut Shared<M>,
+    peer: Option<&mut Conversation>,
+    caller: (u32, u64),
+    pattern: M::Pattern,
+    room: u64,
+) -> u32 {
+    let index = shared.ops.reuse(Op::blank);
+    let id = peer.as_ref().map_or(NONE, |peer| peer.id);
+    let op = &mut shared.ops[index];
+    op.renew(What::Receive, id, caller, M::tag(pattern), room);
+    op.any_peer = id == NONE;
+    op.wait_for_message();
+    shared.matcher.post(index, pattern);
+    if let Some(peer) = peer {
+        peer.receives += 1;
+        peer.touch(shared);
+    }
+    index
+}
+
+impl Conversation {
+    /// A receive has been found for a message of this peer: it waits no more, and is in no list.
+    #[inline(always)]
+    fn matched<M>(&mut self, shared: &mut Shared<M>, op: u32, tag: Tag) {
+        let entry = &mut shared.ops[op];
+        if entry.any_peer {
+            (entry.peer, entry.tag) = (self.id, tag);
+        } else {
+            self.receives -= 1;
+        }
+    }
+
+    /// The receive of a message that has yet to be moved. It waits no more.
+    pub(super) fn match_receive<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        tag: Tag,
+    ) -> Option<u32> {
+        let op = shared.matcher.arrive(self.id, tag)?;
+        self.matched(shared, op, tag);
+        self.ops.push_back(&mut shared.ops, op);
+        shared.own_memory(op);
+        Some(op)
+    }
+
+    /// A receive that waits, and that only this peer can satisfy, does so no more: it is to be completed.
+    pub(super) fn withdraw_receive<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
+        shared.matcher.withdraw(op);
+        self.receives -= 1;
+        self.ops.push_back(&mut shared.ops, op);
+    }
+
+    /// A whole expected message has arrived.
+    #[inline]
+    pub(super) fn eager<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        tag: Tag,
+        packet: Packet<'_>,
+    ) {
+        let len = packet.len() - wire::HEADER_BYTES;
+        let cost = cost(len);
+        if !self.grant.allows(cost) {
+            return self.protocol_error(shared, SENDS_TOO_MUCH);
+        }
+        let Some(op) = shared.matcher.arrive(self.id, tag) else {
+            return self.eager_early(shared, tag, packet);
+        };
+        self.matched(shared, op, tag);
+        self.grant.pass(cost, &mut shared.budget);
+        self.traffic.received(len, self.id, &mut shared.touched);
+        if self.grant.is_due() || self.starving {
+            self.mark_dirty(shared);
+        }
+        self.release_if_unused(shared);
+        let entry = &mut shared.ops[op];
+        let size = len as u64;
+        if entry.kept.is_empty() || size > entry.size {
+            return scatter_eager(shared, op, packet);
+        }
+        let into = shared.references.look(&entry.kept);
+        packet.copy_part_to(wire::HEADER_BYTES, len, &into);
+        shared.references.give_back(&mut entry.kept);
+        shared.set_done(op, size);
+    }
+
+    /// Posts a receive that a message, or its announcement, has come before: [`Matcher::take`] has returned it.
+    /// Returns how it ended, or the operation.
+    pub(crate) fn receive_early<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        (message, pattern): (u32, M::Pattern),
+        into: &[Memory],
+        room: u64,
+        caller: (u32, u64),
+    ) -> Result<Result<u64, OpError>, u32> {
+        let tag = shared.early[message].tag;
+        match self.take_early(shared, message) {
+            Some(EarlyBody::Announced(incoming)) => {
+                let memory = (Fragments::share(into), room);
+                let op = self.add_op(shared, What::Receive, caller, tag, memory, State::Finishing);
+                shared.ops[op].any_peer = M::only_peer(pattern).is_none();
+                shared.matcher.remember(op, pattern);
+                self.match_announced(shared, op, incoming);
+                Err(op)
+            }
+            Some(EarlyBody::Whole(data)) => Ok(deliver(&data, into, room)),
+            // The matcher and the table would have to disagree.
+            None => Ok(Err(OpError::Withdrawn)),
+        }
+    }
+}
+
+/// Ends a receive that is not the usual one: it has several fragments, or too little room.
+#[inline(never)]
+fn scatter_eager<M: Matcher>(shared: &mut Shared<M>, op: u32, packet: Packet<'_>) {
+    let entry = &mut shared.ops[op];
+    let size = (packet.len() - wire::HEADER_BYTES) as u64;
+    let room = entry.size;
+    if size <= room {
+        scatter(&packet, wire::HEADER_BYTES, entry.fragments.as_slice());
+    } else {
+        entry.error = Some(Box::new(OpError::TooLarge { size, room }));
+    }
+    shared.release_memory(op);
+    shared.set_done(op, size);
+}

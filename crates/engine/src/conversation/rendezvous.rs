@@ -1,0 +1,501 @@
+//! Messages that stay with their sender until a receive has been found (Yu et al. §4.2, §5).
+//!
+//! ```text
+//! pull:  sender ──Announce──► receiver         the receiver reads the sender's memory;
+//!        sender ◄──Read────── receiver         `Read` travels with the transfer
+//!
+//! push:  sender ──Announce──► receiver         the receiver opens its memory;
+//!        sender ◄─ClearToSend─ receiver        the sender writes it;
+//!        sender ──Written───► receiver         `Written` travels with the transfer
+//! ```
+//! A list of fragments that does not fit into a packet is moved in parts, by push, each with its own
+//! `ClearToSend`; the operations still complete once.
+
+use causeway_sys::memory::Memory;
+use causeway_transport::{Access, Error as TransportError, TransferError};
+use causeway_wire::bmi::{self as wire, Announcement, Clearance, Header, Kind, Refusal};
+use causeway_wire::region::RegionDescriptor;
+
+use super::Conversation;
+use super::eager::deliver;
+use crate::fragments::{Cursor, sum};
+use crate::matcher::Matcher;
+use crate::operation::{Incoming, State, What};
+use crate::shared::{EarlyBody, Shared, Work};
+use crate::types::{OpError, RendezvousPolicy, Tag};
+
+/// A server with so many transfers in progress or waiting is under load (Yu et al. §5.1).
+const HEAVY_LOAD: usize = 4;
+
+/// Regions of an announcement that are kept while no receive has been found for it. Longer lists are
+/// dropped, so that what a peer announces takes little memory here; such a message is pushed.
+const KEPT_REGIONS: usize = 8;
+
+/// Makes an announcement small enough to be kept.
+pub(super) fn slim(incoming: &mut Incoming) {
+    let regions = &mut incoming.announcement.regions;
+    if regions.len() > KEPT_REGIONS {
+        *regions = Vec::new();
+    }
+}
+
+pub(super) fn refusal(op: u64, refusal: Refusal) -> Vec<u8> {
+    wire::encode_refusal(Header::new(Kind::Refuse, op), refusal)
+}
+
+impl<M: Matcher> Shared<M> {
+    fn is_busy_server(&self) -> bool {
+        self.tuning.server && self.load() >= HEAVY_LOAD
+    }
+}
+
+impl Conversation {
+    /// How many fragments surely fit into a packet.
+    fn fragments_per_packet(&self) -> usize {
+        let room = self.limits.max_packet;
+        room.saturating_sub(wire::HEADER_BYTES + wire::BODY_FIXED_BYTES) / wire::MAX_REGION_BYTES
+    }
+
+    /// Announces a send that was just taken from the queue. `starved`: only for lack of credit. Returns whether its
+    /// memory is to be exported before.
+    pub(super) fn announce<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        starved: bool,
+    ) -> bool {
+        shared.ops[op].state = State::ToAnnounce { starved };
+        let pushes = shared.tuning.policy == RendezvousPolicy::Push;
+        if !pushes && self.memory_to_export(shared, op).is_some() {
+            return true;
+        }
+        // Without exports only we can move the message.
+        self.send_announcement(shared, op, starved, Vec::new());
+        false
+    }
+
+    /// The memory of an operation that is to be exported now, all of it or nothing.
+    pub(crate) fn memory_to_export<M: Matcher>(
+        &self,
+        shared: &Shared<M>,
+        op: u32,
+    ) -> Option<(Vec<Memory>, Access)> {
+        let entry = &shared.ops[op];
+        let most = self.fragments_per_packet();
+        let list = entry.fragments.as_slice();
+        let mut cursor = entry.cursor;
+        match &entry.state {
+            State::ToAnnounce { .. } => {
+                let parts = cursor.take(list, entry.size, most);
+                // Too long a list: only we can move it.
+                let fits = sum(&parts) == entry.size && !parts.is_empty();
+                fits.then_some((parts, Access::Read))
+            }
+            State::ToClear(incoming) => {
+                let left = incoming.announcement.size - entry.moved;
+                Some((cursor.take(list, left, most), Access::Write))
+            }
+            _ => None,
+        }
+    }
+
+    /// What [`Conversation::memory_to_export`] asked for was exported: the keys are the operation's already.
+    pub(crate) fn handle_exported<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        result: Result<Vec<RegionDescriptor>, TransportError>,
+    ) {
+        match &shared.ops[op].state {
+            State::ToAnnounce { starved } => {
+                let starved = *starved;
+                self.send_announcement(shared, op, starved, result.unwrap_or_default());
+            }
+            State::ToClear(_) => match result {
+                Ok(regions) => self.send_clearance(shared, op, regions),
+                Err(error) => self.cannot_clear(shared, op, &error),
+            },
+            _ => {}
+        }
+    }
+
+    fn send_announcement<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        starved: bool,
+        regions: Vec<RegionDescriptor>,
+    ) {
+        let entry = &mut shared.ops[op];
+        let unexpected = entry.what == What::SendUnexpected;
+        entry.state = State::Announced;
+        entry.announced = true;
+        let (size, tag) = (entry.size, entry.tag);
+        let kind = if unexpected {
+            Kind::AnnounceUnexpected
+        } else {
+            Kind::Announce
+        };
+        let mut header = Header::new(kind, tag);
+        if shared.is_busy_server() {
+            header.flags |= wire::FLAG_BUSY_SERVER;
+        }
+        if starved {
+            header.flags |= wire::FLAG_STARVED;
+        }
+        let body = Announcement {
+            send: shared.ops.key(op),
+            size,
+            load: u32::try_from(shared.load()).unwrap_or(u32::MAX),
+            regions,
+        };
+        *self.announced_count(unexpected) += 1;
+        self.queue_control(shared, wire::encode_announcement(header, &body));
+    }
+
+    /// An expected message is announced.
+    pub(super) fn announced<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        header: &Header,
+        announcement: Announcement,
+    ) {
+        let mut incoming = Box::new(Incoming {
+            from_busy_server: header.flags & wire::FLAG_BUSY_SERVER != 0,
+            announcement,
+        });
+        let tag = header.word;
+        if let Some(op) = self.match_receive(shared, tag) {
+            return self.match_announced(shared, op, incoming);
+        }
+        if self.announcements >= wire::MAX_ANNOUNCED {
+            return self.protocol_error(shared, "it announces too many messages at once");
+        }
+        self.announcements += 1;
+        slim(&mut incoming);
+        let message = self.add_early(shared, tag, EarlyBody::Announced(incoming));
+        shared.matcher.hold(message, self.id, tag);
+    }
+
+    /// Joins a receive with its message, which is still with the sender, and starts to move it.
+    pub(super) fn match_announced<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        incoming: Box<Incoming>,
+    ) {
+        let room = shared.ops[op].size;
+        let Announcement { send, size, .. } = incoming.announcement;
+        if size > room {
+            self.queue_control(shared, refusal(send, Refusal::TooLarge { room }));
+            return self.complete(shared, op, Err(OpError::TooLarge { size, room }));
+        }
+        if size == 0 {
+            self.queue_bare(shared, Kind::Read, send);
+            return self.complete(shared, op, Ok(0));
+        }
+        if self.should_pull(shared, &incoming) {
+            shared.ops[op].state = State::Matched(incoming);
+            shared.start_transfer(op);
+        } else {
+            self.clear(shared, op, incoming);
+        }
+    }
+
+    /// Which side copies? Yu et al., figure 6: never a server under load, if the other side is not one too;
+    /// else the side with less to do. When both have as much to do the receiver pulls, which saves a
+    /// message. So it does where both copy in any case, unless it is a server that has others to serve.
+    fn should_pull<M: Matcher>(&self, shared: &Shared<M>, incoming: &Incoming) -> bool {
+        if incoming.announcement.regions.is_empty() {
+            return false;
+        }
+        match shared.tuning.policy {
+            RendezvousPolicy::Pull => true,
+            RendezvousPolicy::Push => false,
+            RendezvousPolicy::Adaptive => {
+                let both_copy = self.limits.shares_copies;
+                let busy = if both_copy {
+                    self.is_busy_with_others(shared)
+                } else {
+                    shared.is_busy_server()
+                };
+                match (incoming.from_busy_server, busy) {
+                    (true, false) => true,
+                    (false, true) => false,
+                    _ => both_copy || shared.load() as u64 <= u64::from(incoming.announcement.load),
+                }
+            }
+        }
+    }
+
+    /// Whether this process is a server under load, without what is in progress with this peer: a peer that
+    /// waits has another transfer in progress itself.
+    fn is_busy_with_others<M>(&self, shared: &Shared<M>) -> bool {
+        let own = self.transfers as usize;
+        shared.tuning.server && shared.transfers.active.saturating_sub(own) >= HEAVY_LOAD
+    }
+
+    /// Has the next part of a receive's memory opened to the sender.
+    pub(super) fn clear<M>(&mut self, shared: &mut Shared<M>, op: u32, incoming: Box<Incoming>) {
+        shared.ops[op].state = State::ToClear(incoming);
+        let key = shared.ops.key(op);
+        shared.work.push_back(Work::Export(key));
+    }
+
+    /// The next part of a receive's memory is open to the sender, who is told.
+    fn send_clearance<M>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        regions: Vec<RegionDescriptor>,
+    ) {
+        let key = shared.ops.key(op);
+        let most = self.fragments_per_packet();
+        let entry = &mut shared.ops[op];
+        let State::ToClear(incoming) = std::mem::replace(&mut entry.state, State::Finishing) else {
+            return;
+        };
+        let (offset, send) = (entry.moved, incoming.announcement.send);
+        let left = incoming.announcement.size - offset;
+        let parts = entry.cursor.take(entry.fragments.as_slice(), left, most);
+        let len = sum(&parts);
+        let end = offset + len;
+        entry.state = State::Cleared { incoming, end };
+        let clearance = Clearance {
+            receive: key,
+            offset,
+            len,
+            regions,
+        };
+        let header = Header::new(Kind::ClearToSend, send);
+        self.queue_control(shared, wire::encode_clearance(header, &clearance));
+    }
+
+    /// The method does not export our memory: pull if that is still possible.
+    fn cannot_clear<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        error: &TransportError,
+    ) {
+        let entry = &mut shared.ops[op];
+        let State::ToClear(incoming) = std::mem::replace(&mut entry.state, State::Finishing) else {
+            return;
+        };
+        if entry.moved == 0 && !incoming.announcement.regions.is_empty() {
+            entry.state = State::Matched(incoming);
+            return shared.start_transfer(op);
+        }
+        let send = incoming.announcement.send;
+        self.queue_control(shared, refusal(send, Refusal::Failed));
+        let error = TransferError::Copy(error.to_string());
+        self.finish(shared, op, Err(error.into()));
+    }
+
+    /// The operation of ours that the peer names, if it still exists. One that is the business of
+    /// another peer is nonsense.
+    fn named<M>(&mut self, shared: &mut Shared<M>, key: u64) -> Option<u32> {
+        let op = shared.ops.find(key)?;
+        if shared.ops[op].peer != self.id {
+            self.protocol_error(shared, "it names an operation of another peer");
+            return None;
+        }
+        Some(op)
+    }
+
+    /// One of our announcements does not lie unmatched at the peer any more.
+    pub(super) fn unannounce<M>(&mut self, shared: &mut Shared<M>, op: u32) {
+        let entry = &mut shared.ops[op];
+        if std::mem::take(&mut entry.announced) {
+            let count = self.announced_count(entry.what == What::SendUnexpected);
+            *count = count.saturating_sub(1);
+            if !self.expected.is_empty() || !self.unexpected.is_empty() {
+                self.mark_dirty(shared);
+            }
+        }
+    }
+
+    /// The receiver has opened its memory for a send of ours.
+    pub(super) fn cleared<M>(&mut self, shared: &mut Shared<M>, send: u64, clearance: Clearance)
+    where
+        M: Matcher,
+    {
+        let Some(op) = self.named(shared, send) else {
+            return;
+        };
+        let entry = &mut shared.ops[op];
+        if !matches!(entry.state, State::Announced) {
+            // A cancelled send that is being cleaned up.
+            return;
+        }
+        let Clearance { offset, len, .. } = clearance;
+        if offset != entry.moved || len == 0 || len > entry.size - offset {
+            return self.protocol_error(shared, "it clears a part that is not the next one");
+        }
+        entry.state = State::ToPush(Box::new(clearance));
+        self.unannounce(shared, op);
+        shared.start_transfer(op);
+    }
+
+    /// The sender has written what we cleared.
+    pub(super) fn written<M: Matcher>(&mut self, shared: &mut Shared<M>, receive: u64) {
+        let Some(op) = self.named(shared, receive) else {
+            return;
+        };
+        let entry = &mut shared.ops[op];
+        let State::Cleared { incoming, end } = &entry.state else {
+            return;
+        };
+        let (size, end) = (incoming.announcement.size, *end);
+        entry.moved = end;
+        if end == size {
+            return self.finish(shared, op, Ok(size));
+        }
+        if let State::Cleared { incoming, .. } =
+            std::mem::replace(&mut entry.state, State::Finishing)
+        {
+            self.clear(shared, op, incoming);
+        }
+    }
+
+    /// The receiver has read a send of ours.
+    pub(super) fn read<M: Matcher>(&mut self, shared: &mut Shared<M>, send: u64) {
+        let Some(op) = self.named(shared, send) else {
+            return;
+        };
+        if matches!(shared.ops[op].state, State::Announced) {
+            self.unannounce(shared, op);
+            let size = shared.ops[op].size;
+            self.finish(shared, op, Ok(size));
+        }
+    }
+
+    /// The other side cannot complete what we have in common.
+    pub(super) fn refused<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        key: u64,
+        refusal: Refusal,
+    ) {
+        let Some(op) = self.named(shared, key) else {
+            return;
+        };
+        let entry = &mut shared.ops[op];
+        let error = match refusal {
+            Refusal::TooLarge { room } => OpError::TooLarge {
+                size: entry.size,
+                room,
+            },
+            Refusal::Failed => {
+                TransferError::Copy("the peer could not move the bytes".into()).into()
+            }
+            Refusal::Cancelled => OpError::Withdrawn,
+        };
+        match entry.state {
+            State::Announced | State::ToPush(_) => {
+                self.unannounce(shared, op);
+                self.finish(shared, op, Err(error));
+            }
+            State::Cleared { .. } | State::ToClear(_) => self.finish(shared, op, Err(error)),
+            // What is under way fails by itself or is complete already.
+            State::Pushing { .. } => entry.withdrawn = refusal == Refusal::Cancelled,
+            _ => {}
+        }
+    }
+
+    /// The sender has cancelled an announced message.
+    pub(super) fn withdrawn<M: Matcher>(&mut self, shared: &mut Shared<M>, send: u64) {
+        for index in self.early.to_vec(&mut shared.early) {
+            if let EarlyBody::Announced(incoming) = &shared.early[index].body
+                && incoming.announcement.send == send
+            {
+                shared.matcher.discard(index);
+                self.take_early(shared, index);
+                return;
+            }
+        }
+        if self.withdrawn_unexpected(shared, send) {
+            return;
+        }
+        for op in self.ops.to_vec(&mut shared.ops) {
+            let entry = &mut shared.ops[op];
+            match &entry.state {
+                State::Matched(incoming)
+                | State::ToClear(incoming)
+                | State::Cleared { incoming, .. }
+                    if incoming.announcement.send == send =>
+                {
+                    let key = shared.ops.key(op);
+                    shared.work.push_back(Work::Rematch(key));
+                    return;
+                }
+                State::Pulling(incoming) if incoming.announcement.send == send => {
+                    entry.withdrawn = true;
+                    return;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes the withdrawn message from a receive, whose exports have been ended. Returns whether the receive is to be
+    /// matched again; it is in no list then.
+    pub(crate) fn begin_rematch<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) -> bool {
+        let entry = &mut shared.ops[op];
+        if !has_withdrawable_message(&entry.state) {
+            return false;
+        }
+        entry.moved = 0;
+        entry.cursor = Cursor::default();
+        entry.withdrawn = false;
+        if entry.what == What::Fetch {
+            self.complete(shared, op, Err(OpError::Withdrawn));
+            return false;
+        }
+        entry.state = State::Finishing;
+        self.unlist(shared, op);
+        true
+    }
+
+    /// Joins a receive that is in no list with a message of this peer's that the matcher held.
+    pub(crate) fn join<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32, message: u32) {
+        let entry = &mut shared.ops[op];
+        (entry.peer, entry.tag) = (self.id, shared.early[message].tag);
+        self.ops.push_back(&mut shared.ops, op);
+        match self.take_early(shared, message) {
+            Some(EarlyBody::Whole(data)) => {
+                let entry = &shared.ops[op];
+                let result = deliver(&data, entry.fragments.as_slice(), entry.size);
+                self.complete(shared, op, result);
+            }
+            Some(EarlyBody::Announced(incoming)) => self.match_announced(shared, op, incoming),
+            // The matcher and the table would have to disagree.
+            None => self.complete(shared, op, Err(OpError::Withdrawn)),
+        }
+    }
+
+    /// Gives a message that was matched, but not touched, back to the next receive.
+    pub(super) fn unmatch<M: Matcher>(
+        &mut self,
+        shared: &mut Shared<M>,
+        tag: Tag,
+        mut incoming: Box<Incoming>,
+    ) {
+        if let Some(op) = self.match_receive(shared, tag) {
+            return self.match_announced(shared, op, incoming);
+        }
+        self.announcements += 1;
+        slim(&mut incoming);
+        let message = self.add_early(shared, tag, EarlyBody::Announced(incoming));
+        // It came before all that wait now.
+        shared.matcher.hold_first(message, self.id, tag);
+    }
+}
+
+/// Whether a receive has a message that the sender can still withdraw.
+pub(crate) fn has_withdrawable_message(state: &State) -> bool {
+    matches!(
+        state,
+        State::Matched(_) | State::Pulling(_) | State::ToClear(_) | State::Cleared { .. }
+    )
+}

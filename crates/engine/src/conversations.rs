@@ -1,0 +1,632 @@
+//! All conversations of one instance: what comes from methods and callers goes to the conversation concerned; what
+//! is to be done with methods comes out.
+//!
+//! Nothing here does I/O or reads a clock: the same calls give the same results. [`Endpoint`](crate::Endpoint)
+//! drives it with methods. After calls that report something, a driver asks [`Conversations::poll_event`] until
+//! there is nothing, then sends what [`Conversations::poll_dirty`] and [`Conversations::poll_transmit`] say.
+
+use causeway_sys::memory::Memory;
+use causeway_transport::{
+    Access, Direction, Error as TransportError, Packet, PeerError, Transfer, TransferError,
+};
+use causeway_wire::bmi::Header;
+use causeway_wire::region::RegionDescriptor;
+
+use crate::conversation::receiving::{add_receive, post_again};
+use crate::conversation::rendezvous::has_withdrawable_message;
+use crate::conversation::{Conversation, LinkLimits, Phase, Transmit, moving};
+use crate::fragments::{Cursor, Fragments};
+use crate::matcher::Matcher;
+use crate::operation::{Remote, State, What};
+use crate::shared::{NO_QUEUE, Shared, Tuning, Work};
+use crate::slab::{NONE, Slab};
+use crate::transfers::MOST_LOOKS;
+use crate::types::{Completion, OpError, OpId, Tag, Unexpected};
+
+/// What a driver is to do. Peers and operations are numbers that are valid until the next call.
+#[derive(Debug)]
+pub enum Event {
+    /// Export memory of an operation: [`Conversations::memory_to_export`], [`Conversations::handle_exported`].
+    Export {
+        /// The peer.
+        peer: u32,
+        /// The operation.
+        op: u32,
+    },
+    /// End the exports of an operation ([`Conversations::take_exports`]), then
+    /// [`Conversations::complete_finished`].
+    Finish {
+        /// The peer.
+        peer: u32,
+        /// The operation.
+        op: u32,
+        /// What it completes with.
+        result: Result<u64, OpError>,
+    },
+    /// End the exports of an operation, then [`Conversations::rematch`].
+    Rematch {
+        /// The peer.
+        peer: u32,
+        /// The operation.
+        op: u32,
+    },
+    /// A peer has connected to us: give it a name.
+    Called {
+        /// The peer.
+        peer: u32,
+    },
+    /// The connection is lost: try another one, or end the exports of all of the peer's operations
+    /// ([`Conversations::operations_of`]) and [`Conversations::close`].
+    Lost {
+        /// The peer.
+        peer: u32,
+        /// Why.
+        cause: PeerError,
+    },
+    /// The peer sent nonsense: drop the connection, then do as for one that is lost.
+    ProtocolError {
+        /// The peer.
+        peer: u32,
+        /// What it did.
+        reason: String,
+    },
+    /// Have the method keep what it is writing into the memory of a receive of this peer, before anything else.
+    StopPlacing {
+        /// The peer.
+        peer: u32,
+    },
+    /// The peer may not be needed any more.
+    Release {
+        /// The peer.
+        peer: u32,
+    },
+    /// Start transfers: [`Conversations::poll_transfer`].
+    Transfers,
+}
+
+/// See the module's page.
+pub struct Conversations<M> {
+    pub(crate) peers: Slab<Conversation>,
+    pub(crate) shared: Shared<M>,
+}
+
+impl<M: Matcher> Conversations<M> {
+    /// None yet. `early_memory` is in bytes.
+    pub fn new(tuning: Tuning, early_memory: usize) -> Self {
+        Self {
+            peers: Slab::default(),
+            shared: Shared::new(tuning, early_memory),
+        }
+    }
+
+    /// Adds a peer without a connection. Returns its number.
+    pub fn add(&mut self, name: String) -> u32 {
+        let peer = self.peers.insert(Conversation::new(name));
+        let key = self.peers.key(peer);
+        self.peers[peer].set_key(key);
+        peer
+    }
+
+    /// Adds a peer that has connected to us.
+    pub fn add_caller(&mut self, limits: LinkLimits) -> u32 {
+        let peer = self.add(String::new());
+        self.open(peer, limits);
+        let key = self.peers.key(peer);
+        self.shared.work.push_back(Work::Called(key));
+        peer
+    }
+
+    /// Forgets a peer that is unused and has no connection.
+    pub(crate) fn remove(&mut self, peer: u32) -> Option<Conversation> {
+        let Self { peers, shared } = self;
+        let entry = &mut peers[peer];
+        entry.drop_early(shared, true);
+        entry.close_window(&mut shared.budget);
+        entry.traffic.settle(&mut shared.touched);
+        peers.remove(peer)
+    }
+
+    /// Whether neither a caller, an operation nor a message needs a peer.
+    pub(crate) fn is_unused(&self, peer: u32) -> bool {
+        let entry = &self.peers[peer];
+        entry.refs == 0 && !entry.has_operations() && entry.arrived.is_empty()
+    }
+
+    /// Adds a completion queue. Returns its number.
+    pub fn add_queue(&mut self) -> u32 {
+        self.shared.queues.insert(Default::default())
+    }
+
+    /// Takes the next completed operation of a queue.
+    pub fn take_completion(&mut self, queue: u32) -> Option<Completion> {
+        let op = self.shared.queues[queue].first()?;
+        Some(self.shared.take(op))
+    }
+
+    /// Whether messages may flow.
+    pub fn is_up(&self, peer: u32) -> bool {
+        self.peers[peer].is_up()
+    }
+
+    /// Whether there is neither a connection nor an attempt to make one.
+    pub fn is_closed(&self, peer: u32) -> bool {
+        matches!(self.peers[peer].phase, Phase::Closed)
+    }
+
+    /// A peer's operations that are not done.
+    pub fn operations_of(&mut self, peer: u32) -> Vec<u32> {
+        let Self { peers, shared } = self;
+        peers[peer].all_operations(shared)
+    }
+
+    /// The keys under which an operation's memory is exported. They are the caller's to end.
+    pub fn take_exports(&mut self, op: u32) -> Vec<u64> {
+        std::mem::take(&mut self.shared.ops[op].exports)
+    }
+
+    /// The memory of an operation.
+    pub fn memory(&self, op: u32) -> &[Memory] {
+        self.shared.ops[op].fragments.as_slice()
+    }
+
+    /// The packet that [`Transmit::Control`] means.
+    pub fn control_packet(&self, peer: u32) -> &[u8] {
+        self.peers[peer].control_packet()
+    }
+
+    /// The method has no room for a packet to a peer: [`Conversations::handle_writable`] follows.
+    pub fn handle_blocked(&mut self, peer: u32) {
+        self.peers[peer].blocked = true;
+    }
+
+    /// Whether there are events or packets.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        !self.shared.work.is_empty() || !self.shared.dirty.is_empty()
+    }
+
+    /// The next thing to do.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        loop {
+            let work = self.shared.work.pop_front()?;
+            if let Some(event) = self.event_of(work) {
+                return Some(event);
+            }
+        }
+    }
+
+    fn event_of(&mut self, work: Work) -> Option<Event> {
+        let operation = |op: u64| {
+            let op = self.shared.ops.find(op)?;
+            Some((self.shared.ops[op].peer, op))
+        };
+        Some(match work {
+            Work::Export(op) => {
+                let (peer, op) = operation(op)?;
+                Event::Export { peer, op }
+            }
+            Work::Finish(op, result) => {
+                let (peer, op) = operation(op)?;
+                // Otherwise its peer has been lost meanwhile, and it with it.
+                let finishing = matches!(self.shared.ops[op].state, State::Finishing);
+                finishing.then_some(Event::Finish { peer, op, result })?
+            }
+            Work::Rematch(op) => {
+                let (peer, op) = operation(op)?;
+                let withdrawable = has_withdrawable_message(&self.shared.ops[op].state);
+                withdrawable.then_some(Event::Rematch { peer, op })?
+            }
+            Work::Called(peer) => {
+                let peer = self.peers.find(peer)?;
+                Event::Called { peer }
+            }
+            Work::Lost(peer, cause) => {
+                let peer = self.peers.find(peer)?;
+                Event::Lost { peer, cause }
+            }
+            Work::ProtocolError(peer, reason) => {
+                let peer = self.peers.find(peer)?;
+                Event::ProtocolError { peer, reason }
+            }
+            Work::StopPlacing(peer) => {
+                let peer = self.peers.find(peer)?;
+                Event::StopPlacing { peer }
+            }
+            Work::Release(peer) => {
+                let peer = self.peers.find(peer)?;
+                Event::Release { peer }
+            }
+            Work::Transfers => Event::Transfers,
+            Work::Shrink(wanting) => {
+                self.shrink_largest(wanting);
+                return None;
+            }
+            Work::Fetch => {
+                self.fetch_in_turn();
+                return None;
+            }
+        })
+    }
+
+    /// A peer with something to send.
+    pub fn poll_dirty(&mut self) -> Option<u32> {
+        loop {
+            let peer = self.shared.dirty.pop()?;
+            if let Some(entry) = self.peers.get(peer)
+                && entry.dirty
+            {
+                self.peers[peer].dirty = false;
+                return Some(peer);
+            }
+        }
+    }
+
+    /// What to send to a peer next; until there is nothing, no room or no credit.
+    pub fn poll_transmit(&mut self, peer: u32) -> Option<Transmit> {
+        let Self { peers, shared } = self;
+        peers[peer].poll_transmit(shared)
+    }
+
+    /// The method has taken that.
+    pub fn transmitted(&mut self, peer: u32, what: &Transmit) {
+        let Self { peers, shared } = self;
+        peers[peer].transmitted(shared, what);
+    }
+
+    /// A connection to a peer begins.
+    pub fn open(&mut self, peer: u32, limits: LinkLimits) {
+        let Self { peers, shared } = self;
+        peers[peer].open(shared, limits);
+    }
+
+    /// The connection to a peer is over, and exports of its operations have been ended: all of them fail. A peer that
+    /// `may_return` does so as another incarnation.
+    pub fn close(&mut self, peer: u32, cause: PeerError, may_return: bool) {
+        let Self { peers, shared } = self;
+        peers[peer].close(shared, cause, may_return);
+    }
+
+    /// A packet of a peer has arrived.
+    #[inline]
+    pub fn handle_packet(&mut self, peer: u32, packet: Packet<'_>) {
+        let Self { peers, shared } = self;
+        peers[peer].handle_packet(shared, packet);
+    }
+
+    /// See [`Conversation::handle_placement`].
+    pub(crate) fn handle_placement(
+        &mut self,
+        peer: u32,
+        header: &Header,
+        size: usize,
+        into: &mut Vec<Memory>,
+    ) -> bool {
+        let Self { peers, shared } = self;
+        peers[peer].handle_placement(shared, header, size, into)
+    }
+
+    /// See [`Conversation::handle_placed`].
+    pub(crate) fn handle_placed(&mut self, peer: u32, header: &Header) {
+        let Self { peers, shared } = self;
+        peers[peer].handle_placed(shared, header);
+    }
+
+    /// The method has room for packets to a peer again.
+    pub fn handle_writable(&mut self, peer: u32) {
+        let Self { peers, shared } = self;
+        peers[peer].handle_writable(shared);
+    }
+
+    /// The connection to a peer is lost.
+    pub fn handle_lost(&mut self, peer: u32, cause: PeerError) {
+        let Self { peers, shared } = self;
+        peers[peer].handle_lost(shared, cause);
+    }
+
+    /// A peer sent what not even the method takes, or cannot be sent to.
+    pub(crate) fn protocol_error(&mut self, peer: u32, reason: String) {
+        let Self { peers, shared } = self;
+        peers[peer].protocol_error(shared, reason);
+    }
+
+    /// The memory of an operation that is to be exported now, all of it or nothing.
+    pub fn memory_to_export(&self, peer: u32, op: u32) -> Option<(Vec<Memory>, Access)> {
+        self.peers[peer].memory_to_export(&self.shared, op)
+    }
+
+    /// The memory was exported under these regions' keys, or could not be.
+    pub fn handle_exported(
+        &mut self,
+        peer: u32,
+        op: u32,
+        result: Result<Vec<RegionDescriptor>, TransportError>,
+    ) {
+        let Self { peers, shared } = self;
+        if let Ok(regions) = &result {
+            let keys = regions.iter().map(|region| region.key);
+            shared.ops[op].exports.extend(keys);
+        }
+        peers[peer].handle_exported(shared, op, result);
+    }
+
+    /// Completes an operation whose exports have been ended.
+    pub fn complete_finished(&mut self, peer: u32, op: u32, result: Result<u64, OpError>) {
+        let Self { peers, shared } = self;
+        peers[peer].complete(shared, op, result);
+    }
+
+    /// The memory of an operation is still held by its peer: it is tried again later
+    /// ([`Conversations::retry_held`]).
+    pub(crate) fn hold_finished(&mut self, op: u32, result: Result<u64, OpError>) {
+        let key = self.shared.ops.key(op);
+        self.shared.held.push((key, result));
+    }
+
+    /// Operations whose memory was held are finished by new events.
+    pub(crate) fn retry_held(&mut self) {
+        let held = self.shared.held.drain(..);
+        let work = held.map(|(key, result)| Work::Finish(key, result));
+        self.shared.work.extend(work);
+    }
+
+    /// Matches a receive again whose message was withdrawn, before all later ones. Its exports have been ended.
+    pub fn rematch(&mut self, peer: u32, op: u32) {
+        let Self { peers, shared } = self;
+        if !peers[peer].begin_rematch(shared, op) {
+            return;
+        }
+        match shared.matcher.take_for(op) {
+            Some(message) => {
+                let from = shared.early[message].peer;
+                peers[from].join(shared, op, message);
+            }
+            None => post_again(shared, &mut peers[peer], op),
+        }
+    }
+
+    /// The next transfer to start, with its peer, its operation, and the cursor behind it. At most so many are looked
+    /// at in one event.
+    pub fn poll_transfer(&mut self, looks: &mut usize) -> Option<ToStart> {
+        let Self { peers, shared } = self;
+        if *looks == 0 {
+            shared.transfers.look();
+        }
+        while *looks < MOST_LOOKS {
+            let Some(key) = shared.transfers.next() else {
+                break;
+            };
+            *looks += 1;
+            // It may have been cancelled, or its peer lost, while it waited.
+            let Some(op) = shared.ops.find(key) else {
+                continue;
+            };
+            let entry = &shared.ops[op];
+            if !moving::is_to_move(entry) {
+                continue;
+            }
+            let peer = entry.peer;
+            if !peers[peer].may_transfer(shared) {
+                shared.transfers.defer(key);
+                continue;
+            }
+            if let Some((transfer, behind)) = peers[peer].transfer_of(shared, op) {
+                return Some(ToStart {
+                    peer,
+                    op,
+                    transfer,
+                    behind,
+                });
+            }
+        }
+        if shared.transfers.pause() {
+            shared.work.push_back(Work::Transfers);
+        }
+        None
+    }
+
+    /// The method has accepted a transfer: that of `to_start`, from which the transfer may have been taken.
+    pub fn transfer_started(&mut self, peer: u32, op: u32, behind: Cursor) {
+        let Self { peers, shared } = self;
+        peers[peer].transfer_started(shared, op, behind);
+    }
+
+    /// The method has no room for a transfer now.
+    pub fn transfer_deferred(&mut self, op: u32) {
+        let key = self.shared.ops.key(op);
+        self.shared.transfers.defer(key);
+    }
+
+    /// The method refuses a transfer.
+    pub fn transfer_refused(&mut self, peer: u32, op: u32, error: TransferError) {
+        let Self { peers, shared } = self;
+        peers[peer].transfer_failed(shared, op, error);
+    }
+
+    /// A transfer that a method has accepted is complete.
+    pub fn handle_transfer_done(&mut self, token: u64, result: Result<(), TransferError>) {
+        let Self { peers, shared } = self;
+        shared.transfers.active = shared.transfers.active.saturating_sub(1);
+        shared.retry_transfers();
+        if let Some(op) = shared.ops.find(token)
+            && let peer = shared.ops[op].peer
+            && peer != NONE
+        {
+            peers[peer].handle_transfer_done(shared, op, result);
+        }
+    }
+
+    /// Posts a receive that waits. Its memory is left to the caller.
+    #[inline(always)]
+    pub(crate) fn add_receive(
+        &mut self,
+        caller: (u32, u64),
+        pattern: M::Pattern,
+        room: u64,
+    ) -> u32 {
+        let Self { peers, shared } = self;
+        let peer = M::only_peer(pattern).map(|peer| &mut peers[peer]);
+        add_receive(shared, peer, caller, pattern, room)
+    }
+
+    /// Posts a receive. Returns how it ended if its message was held and whole, or the operation.
+    pub fn post_receive(
+        &mut self,
+        pattern: M::Pattern,
+        into: &[Memory],
+        caller: (u32, u64),
+    ) -> Result<Result<u64, OpError>, u32> {
+        let room = into.iter().map(|memory| memory.len() as u64).sum();
+        let Self { peers, shared } = self;
+        if let Some(message) = shared.matcher.take(pattern) {
+            let peer = &mut peers[shared.early[message].peer];
+            return peer.receive_early(shared, (message, pattern), into, room, caller);
+        }
+        let op = self.add_receive(caller, pattern, room);
+        self.shared.ops[op].fragments = Fragments::share(into);
+        Err(op)
+    }
+
+    /// Posts a send, as the last of those that wait.
+    pub fn post_send(
+        &mut self,
+        peer: u32,
+        data: &[Memory],
+        tag: Tag,
+        caller: (u32, u64),
+        unexpected: bool,
+    ) -> u32 {
+        let size = data.iter().map(|memory| memory.len() as u64).sum();
+        let data = (Fragments::share(data), size);
+        self.post_waiting(peer, data, tag, caller, unexpected)
+    }
+
+    /// Posts a send that cannot go at once.
+    pub(crate) fn post_waiting(
+        &mut self,
+        peer: u32,
+        data: (Fragments, u64),
+        tag: Tag,
+        caller: (u32, u64),
+        unexpected: bool,
+    ) -> u32 {
+        let Self { peers, shared } = self;
+        peers[peer].post_waiting(shared, data, tag, caller, unexpected)
+    }
+
+    /// Posts a transfer of remote memory.
+    pub(crate) fn post_transfer(
+        &mut self,
+        peer: u32,
+        direction: Direction,
+        local: (Fragments, u64),
+        regions: Vec<RegionDescriptor>,
+        caller: (u32, u64),
+    ) -> u32 {
+        let Self { peers, shared } = self;
+        let state = State::ToMove(Box::new(Remote { direction, regions }));
+        let op = peers[peer].add_op(shared, What::Transfer, caller, 0, local, state);
+        shared.start_transfer(op);
+        op
+    }
+
+    /// Cancels an operation, unless it is not known any more.
+    pub fn cancel(&mut self, op: OpId) {
+        if let Some(op) = self.shared.ops.find(op.0) {
+            self.cancel_operation(op);
+        }
+    }
+
+    fn cancel_operation(&mut self, op: u32) {
+        let Self { peers, shared } = self;
+        let peer = shared.ops[op].peer;
+        if peer != NONE {
+            return peers[peer].cancel(shared, op);
+        }
+        // A receive that waits for any of several peers.
+        if matches!(shared.ops[op].state, State::Posted) {
+            shared.matcher.withdraw(op);
+            shared.release_memory(op);
+            shared.ops[op].error = Some(Box::new(OpError::Cancelled));
+            shared.set_done(op, 0);
+        }
+    }
+
+    /// Cancels whatever is posted to a completion queue, and forgets what has completed there.
+    pub(crate) fn close_queue(&mut self, queue: u32) {
+        for op in self.shared.ops.indices() {
+            if self.shared.ops[op].queue != queue {
+                continue;
+            }
+            if matches!(self.shared.ops[op].state, State::Done) {
+                self.shared.take(op);
+            } else {
+                // Nobody will ask for it any more: it vanishes when it is done.
+                self.shared.ops[op].queue = NO_QUEUE;
+                self.cancel_operation(op);
+            }
+        }
+        self.shared.queues.remove(queue);
+    }
+
+    /// Whether an operation is done, or not known any more.
+    pub(crate) fn is_done(&self, op: u32) -> bool {
+        let op = self.shared.ops.get(op);
+        op.is_none_or(|op| matches!(op.state, State::Done))
+    }
+
+    /// An operation's handle.
+    #[inline]
+    pub fn id(&self, op: u32) -> OpId {
+        OpId(self.shared.ops.key(op))
+    }
+
+    /// Takes one unexpected message, from each peer in turn.
+    pub fn take_unexpected(&mut self) -> Option<Unexpected> {
+        let Self { peers, shared } = self;
+        loop {
+            let peer = shared.ready.pop_front()?;
+            if let Some(message) = peers[peer].take_unexpected(shared) {
+                return Some(message);
+            }
+        }
+    }
+
+    /// Takes from the peer with the largest window, for those that have less, such as `wanting`.
+    fn shrink_largest(&mut self, wanting: u32) {
+        let Self { peers, shared } = self;
+        let indices = peers.indices();
+        let largest = indices
+            .into_iter()
+            .filter(|&peer| peer != wanting && peers[peer].is_up())
+            .max_by_key(|peer| peers[*peer].grant.window());
+        if let Some(peer) = largest {
+            peers[peer].shrink_window(shared);
+        }
+    }
+
+    /// Starts to fetch large unexpected messages, from each peer in turn, as far as there is memory.
+    fn fetch_in_turn(&mut self) {
+        let Self { peers, shared } = self;
+        while let Some(&key) = shared.fetch_ring.front() {
+            if let Some(peer) = peers.find(key)
+                && !peers[peer].fetch_in_turn(shared)
+            {
+                return;
+            }
+            shared.fetch_ring.pop_front();
+        }
+    }
+}
+
+/// See [`Conversations::poll_transfer`].
+#[derive(Debug)]
+pub struct ToStart {
+    /// The peer.
+    pub peer: u32,
+    /// The operation.
+    pub op: u32,
+    /// What the method is to do.
+    pub transfer: Transfer,
+    /// Where the operation's memory goes on behind it.
+    pub behind: Cursor,
+}

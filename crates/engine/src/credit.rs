@@ -1,0 +1,482 @@
+//! How much a sender may send before its messages are matched.
+//!
+//! The receiver grants each peer a window of bytes ([`Grant`]) out of one bounded [`Budget`]; the
+//! sender spends it ([`Account`]). An eager message costs its length and
+//! [`EARLY_RECORD_BYTES`]; the cost flows back when the message has left the receiver's early
+//! memory. What all windows together commit never exceeds the budget, whatever the number of peers:
+//! a peer for which nothing is left gets a window of 0 and announces all its messages instead.
+//!
+//! Windows grow with need, but how much a peer gets through while all wait for the receiver is its
+//! window: none grows above an even share among those who have been in need, and whoever has more gives way to one that
+//! has less.
+
+use causeway_wire::bmi::EARLY_RECORD_BYTES;
+
+/// What a peer is granted when it appears.
+const FIRST_WINDOW: u32 = 32 << 10;
+/// What it is granted when half of the budget is committed.
+const SMALL_WINDOW: u32 = 8 << 10;
+/// No window grows beyond this: it covers the bandwidth-delay product of a fast local network.
+const MAX_WINDOW: u32 = 1 << 20;
+
+/// What an eager message of `len` bytes costs.
+#[inline]
+pub(crate) fn cost(len: usize) -> u32 {
+    // An eager message is shorter than a packet.
+    (len as u32).saturating_add(EARLY_RECORD_BYTES)
+}
+
+/// The receiver's memory for messages that nobody has asked for yet.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// Most bytes of all windows together.
+    windows: u64,
+    /// Bytes that windows have committed.
+    committed: u64,
+    /// Peers that have been in need of a larger window.
+    wanting: u64,
+    /// Most bytes of large unexpected messages that are fetched or wait to be taken.
+    pulls: u64,
+    /// Bytes of those.
+    pulled: u64,
+}
+
+impl Budget {
+    /// Bytes that windows have committed.
+    pub(crate) fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    /// Most bytes that are held.
+    pub(crate) fn limit(&self) -> u64 {
+        self.windows + self.pulls
+    }
+
+    /// One half for windows, one half for large unexpected messages.
+    pub(crate) fn new(early_memory: usize) -> Self {
+        let half = early_memory as u64 / 2;
+        Self {
+            windows: half,
+            committed: 0,
+            wanting: 0,
+            pulls: half,
+            pulled: 0,
+        }
+    }
+
+    fn free(&self) -> u64 {
+        self.windows.saturating_sub(self.committed)
+    }
+
+    /// The first window of a new peer.
+    pub(crate) fn first_window(&self) -> u32 {
+        let want = if self.free() >= self.windows / 2 {
+            FIRST_WINDOW
+        } else {
+            SMALL_WINDOW
+        };
+        if u64::from(want) <= self.free() {
+            want
+        } else {
+            0
+        }
+    }
+
+    /// An even share of what windows may grow to: a quarter stays free for peers to come.
+    pub(crate) fn even_share(&self) -> u32 {
+        let share = self.windows / 4 * 3 / self.wanting.max(1);
+        share.clamp(SMALL_WINDOW.into(), MAX_WINDOW.into()) as u32
+    }
+
+    /// Whether new peers get less than they should.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.free() < self.windows / 4
+    }
+
+    /// Reserves memory for a large unexpected message. One is always allowed, or none of that size
+    /// could ever arrive.
+    pub(crate) fn reserve_pull(&mut self, bytes: u64) -> bool {
+        let fits = self.pulled == 0 || self.pulled.saturating_add(bytes) <= self.pulls;
+        if fits {
+            self.pulled = self.pulled.saturating_add(bytes);
+        }
+        fits
+    }
+
+    /// Whether memory for large unexpected messages runs short.
+    pub(crate) fn pulls_are_tight(&self) -> bool {
+        self.pulled > self.pulls / 2
+    }
+
+    /// Gives back what [`Budget::reserve_pull`] reserved.
+    pub(crate) fn release_pull(&mut self, bytes: u64) {
+        self.pulled = self.pulled.saturating_sub(bytes);
+    }
+
+    /// Bytes of large unexpected messages.
+    pub(crate) fn pulled(&self) -> u64 {
+        self.pulled
+    }
+
+    fn settle(&mut self, before: u32, after: u32) {
+        self.committed = self.committed + u64::from(after) - u64::from(before);
+    }
+}
+
+/// What one peer may send us.
+#[derive(Debug, Default)]
+pub(crate) struct Grant {
+    /// What the peer may have outstanding.
+    window: u32,
+    /// What it may still send, as far as we know.
+    granted: u32,
+    /// What its messages hold in early memory.
+    held: u32,
+    /// Counted among those who need more.
+    wanting: bool,
+}
+
+impl Grant {
+    /// A connection begins; [`Grant::owed`] is sent with the greeting.
+    pub(crate) fn open(&mut self, budget: &mut Budget) {
+        self.close(budget);
+        let before = self.commitment();
+        self.window = budget.first_window();
+        budget.settle(before, self.commitment());
+    }
+
+    #[inline]
+    fn outstanding(&self) -> u32 {
+        self.granted + self.held
+    }
+
+    fn commitment(&self) -> u32 {
+        self.window.max(self.outstanding())
+    }
+
+    /// Present size of the window.
+    pub(crate) fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// What the peer may still send.
+    pub(crate) fn granted(&self) -> u32 {
+        self.granted
+    }
+
+    /// Bytes in early memory.
+    pub(crate) fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// A message of this cost has arrived; `false` if the peer was not allowed to send it.
+    #[inline]
+    pub(crate) fn arrive(&mut self, cost: u32) -> bool {
+        let allowed = cost <= self.granted;
+        if allowed {
+            self.granted -= cost;
+            self.held += cost;
+        }
+        allowed
+    }
+
+    /// Whether the peer may send a message of this cost.
+    #[inline]
+    pub(crate) fn allows(&self, cost: u32) -> bool {
+        cost <= self.granted
+    }
+
+    /// An allowed message of this cost has arrived and left at once.
+    #[inline]
+    pub(crate) fn pass(&mut self, cost: u32, budget: &mut Budget) {
+        if self.outstanding() > self.window {
+            let before = self.commitment();
+            self.granted -= cost;
+            budget.settle(before, self.commitment());
+        } else {
+            self.granted -= cost;
+        }
+    }
+
+    /// A message of this cost has left early memory.
+    #[inline]
+    pub(crate) fn leave(&mut self, cost: u32, budget: &mut Budget) {
+        if self.outstanding() > self.window {
+            let before = self.commitment();
+            self.held -= cost;
+            budget.settle(before, self.commitment());
+        } else {
+            self.held -= cost;
+        }
+    }
+
+    /// What may be granted now.
+    #[inline]
+    pub(crate) fn owed(&self) -> u32 {
+        self.window.saturating_sub(self.outstanding())
+    }
+
+    /// [`Grant::owed`] has been sent.
+    #[inline]
+    pub(crate) fn grant(&mut self, owed: u32) {
+        self.granted += owed;
+    }
+
+    /// Whether the credit should be sent even if nothing else is.
+    #[inline]
+    pub(crate) fn is_due(&self) -> bool {
+        let owed = self.owed();
+        owed > 0 && owed >= self.window / 2
+    }
+
+    /// Whether it has less than an even share.
+    pub(crate) fn is_below_share(&self, budget: &Budget) -> bool {
+        self.window < budget.even_share()
+    }
+
+    /// The peer waits for window: enlarges it if the budget allows; returns whether it did.
+    pub(crate) fn enlarge(&mut self, budget: &mut Budget) -> bool {
+        if !self.wanting {
+            self.wanting = true;
+            budget.wanting += 1;
+        }
+        let goal = (self.window.saturating_mul(2)).clamp(SMALL_WINDOW, MAX_WINDOW);
+        let goal = goal.min(budget.even_share());
+        // A quarter stays free for peers to come; a peer that has nothing may use that.
+        let usable = if self.window == 0 {
+            budget.free()
+        } else {
+            budget.free().saturating_sub(budget.windows / 4)
+        };
+        if goal <= self.window || u64::from(goal - self.window) > usable {
+            return false;
+        }
+        let before = self.commitment();
+        self.window = goal;
+        budget.settle(before, self.commitment());
+        true
+    }
+
+    /// Halves a window that has grown, or is above an even share; returns whether it did. The peer is
+    /// asked to give the rest back.
+    pub(crate) fn shrink(&mut self, budget: &mut Budget) -> bool {
+        let least = FIRST_WINDOW.min(budget.even_share());
+        if self.window <= least {
+            return false;
+        }
+        // It may not need that much any more; if it does, it will say so.
+        self.clear_demand(budget);
+        let before = self.commitment();
+        self.window = (self.window / 2).max(least);
+        budget.settle(before, self.commitment());
+        true
+    }
+
+    fn clear_demand(&mut self, budget: &mut Budget) {
+        budget.wanting -= u64::from(std::mem::take(&mut self.wanting));
+    }
+
+    /// The peer gives back credit; `false` if it never had that much.
+    pub(crate) fn give_back(&mut self, bytes: u64, budget: &mut Budget) -> bool {
+        let allowed = bytes <= u64::from(self.granted);
+        if allowed {
+            let before = self.commitment();
+            self.granted -= bytes as u32;
+            budget.settle(before, self.commitment());
+        }
+        allowed
+    }
+
+    /// The connection ended: nothing more will come. What is held stays held.
+    pub(crate) fn close(&mut self, budget: &mut Budget) {
+        self.clear_demand(budget);
+        let before = self.commitment();
+        self.window = 0;
+        self.granted = 0;
+        budget.settle(before, self.commitment());
+    }
+}
+
+/// What we may send to one peer.
+///
+/// Expected messages leave half of the window to unexpected ones: they may lie at the receiver
+/// until it has heard of them by an unexpected message, which must get through.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    credit: u32,
+    window: u32,
+    /// The window has shrunk since that half was left: it may not come back.
+    reserve_lost: bool,
+    /// Messages wait, and the peer has been told.
+    pub(crate) told_starved: bool,
+}
+
+impl Account {
+    /// The credit that is left, and the window.
+    pub(crate) fn standing(&self) -> (u32, u32) {
+        (self.credit, self.window)
+    }
+
+    /// Whether a message of this cost may be sent now.
+    #[inline]
+    pub(crate) fn affords(&self, cost: u32, unexpected: bool) -> bool {
+        let reserve = if unexpected { 0 } else { self.window / 2 };
+        self.credit
+            .checked_sub(cost)
+            .is_some_and(|rest| rest >= reserve)
+    }
+
+    /// Whether an unexpected message of this cost can surely be sent once the receiver has taken
+    /// those before it.
+    pub(crate) fn will_afford(&self, cost: u32) -> bool {
+        cost <= self.window / 2 && !self.reserve_lost
+    }
+
+    /// A message of this cost was sent.
+    #[inline]
+    pub(crate) fn spend(&mut self, cost: u32) {
+        self.credit -= cost;
+    }
+
+    /// Credit has come; `false` if the peer grants absurdly much.
+    #[inline]
+    pub(crate) fn receive(&mut self, credit: u32) -> bool {
+        self.told_starved = false;
+        self.credit = self.credit.saturating_add(credit);
+        self.window = self.window.max(self.credit);
+        if self.credit >= self.window / 2 {
+            self.reserve_lost = false;
+        }
+        self.credit <= 1 << 30
+    }
+
+    /// The peer says how large the window is.
+    pub(crate) fn set_window(&mut self, window: u64) {
+        let window = window.min(1 << 30) as u32;
+        if window < self.window && self.credit < window / 2 {
+            self.reserve_lost = true;
+        }
+        self.window = window;
+    }
+
+    /// The peer shrinks the window: takes out what is above, and returns it.
+    pub(crate) fn reclaim(&mut self, window: u64) -> u32 {
+        self.set_window(window);
+        let back = self.credit.saturating_sub(self.window);
+        self.credit -= back;
+        back
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Random traffic between many peers and one receiver: credit is conserved, the budget holds.
+        #[test]
+        fn credit_is_conserved(
+            early in 0usize..400_000,
+            steps in prop::collection::vec((0u8..8, 0usize..40, 0usize..9000), 1..600),
+        ) {
+            let mut budget = Budget::new(early);
+            let mut peers: Vec<(Grant, Account, Vec<u32>)> = Vec::new();
+            for (what, who, len) in steps {
+                if who >= peers.len() {
+                    let mut grant = Grant::default();
+                    grant.open(&mut budget);
+                    let mut account = Account::default();
+                    let owed = grant.owed();
+                    prop_assert!(account.receive(owed));
+                    grant.grant(owed);
+                    peers.push((grant, account, Vec::new()));
+                    continue;
+                }
+                let (grant, account, early) = &mut peers[who];
+                let cost = cost(len);
+                match what {
+                    0..3 => if account.affords(cost, what == 0) {
+                        account.spend(cost);
+                        prop_assert!(grant.allows(cost));
+                        if what == 2 {
+                            grant.pass(cost, &mut budget);
+                        } else {
+                            prop_assert!(grant.arrive(cost));
+                            early.push(cost);
+                        }
+                    },
+                    3 | 4 => if let Some(cost) = early.pop() {
+                        grant.leave(cost, &mut budget);
+                        if grant.is_due() {
+                            let owed = grant.owed();
+                            grant.grant(owed);
+                            account.receive(owed);
+                        }
+                    },
+                    5 => { grant.enlarge(&mut budget); }
+                    6 => if grant.shrink(&mut budget) {
+                        let back = account.reclaim(grant.window().into());
+                        prop_assert!(grant.give_back(back.into(), &mut budget));
+                    },
+                    _ => {
+                        grant.close(&mut budget);
+                        *account = Account::default();
+                    }
+                }
+                let sum: u64 = peers.iter().map(|(grant, ..)| u64::from(grant.commitment())).sum();
+                prop_assert_eq!(sum, budget.committed);
+                let wanting = peers.iter().filter(|(grant, ..)| grant.wanting).count();
+                prop_assert_eq!(wanting as u64, budget.wanting);
+                prop_assert!(sum <= budget.windows);
+            }
+        }
+    }
+
+    #[test]
+    fn more_than_granted_is_noticed() {
+        let mut budget = Budget::new(1 << 20);
+        let mut grant = Grant::default();
+        grant.open(&mut budget);
+        assert!(!grant.arrive(1));
+        grant.grant(grant.owed());
+        assert!(grant.arrive(FIRST_WINDOW));
+        assert!(!grant.arrive(1));
+        assert!(!grant.give_back(1, &mut budget));
+    }
+
+    #[test]
+    fn the_needy_come_to_even_shares() {
+        let mut budget = Budget::new(4 << 20);
+        let mut grants: Vec<Grant> = (0..64).map(|_| Grant::default()).collect();
+        for grant in &mut grants {
+            grant.open(&mut budget);
+        }
+        // The first asks long before the others.
+        while grants[0].enlarge(&mut budget) {}
+        assert!(grants[0].window() >= 256 << 10);
+        for _ in 0..20 {
+            for at in 0..grants.len() {
+                let poor = !grants[at].enlarge(&mut budget) && grants[at].is_below_share(&budget);
+                let most = grants.iter_mut().max_by_key(|grant| grant.window());
+                if let Some(most) = most.filter(|_| poor) {
+                    most.shrink(&mut budget);
+                }
+            }
+        }
+        let windows = grants.iter().map(Grant::window);
+        let (least, most) = (windows.clone().min(), windows.max());
+        assert!(2 * least.unwrap() >= most.unwrap(), "{least:?} to {most:?}");
+    }
+
+    #[test]
+    fn one_large_message_always_fits() {
+        let mut budget = Budget::new(100);
+        assert!(budget.reserve_pull(1000));
+        assert!(!budget.reserve_pull(1));
+        budget.release_pull(1000);
+        assert!(budget.reserve_pull(30));
+        assert!(budget.reserve_pull(20));
+        assert!(!budget.reserve_pull(1));
+    }
+}

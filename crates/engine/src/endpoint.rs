@@ -1,0 +1,629 @@
+//! One instance of the engine: its peers, methods, completion queues and operations.
+//!
+//! Everything is nonblocking: a `post_*` call starts an operation, a `test*` call makes progress and
+//! tells what has completed, sleeping at most as long as it is told. An endpoint belongs to one thread at a time.
+//!
+//! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)): `driving` and
+//! `posting` do with methods what it asks for, `connections` and `connect` know which peer is behind which handle,
+//! `progress` polls, `sleep` sleeps, `watch` shows observers what is going on and `stall` tells of operations that
+//! make no progress. `loopback` is how a process sends to itself.
+
+mod connect;
+mod connections;
+mod driving;
+mod loopback;
+mod methods;
+mod posting;
+mod progress;
+mod sleep;
+mod stall;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use causeway_sys::memory::Memory;
+use causeway_transport::registry::{Registry, Settings};
+use causeway_transport::{Access, Direction, Identity, PeerReport, Sharing, TransferError};
+use causeway_wire::region::RegionDescriptor;
+
+use self::connections::Connections;
+use self::loopback::Loopback;
+use self::methods::Methods;
+use self::posting::{at_once, cold};
+pub use self::sleep::Waker;
+use self::sleep::{Pace, Sleeper};
+use self::watch::Watch;
+use crate::conversation::Phase;
+use crate::conversations::Conversations;
+use crate::fragments::{Fragments, check_writable, total};
+use crate::matcher::Matcher;
+use crate::operation::{State, What};
+use crate::shared::{Tested, Tuning};
+use crate::types::*;
+use crate::waiting::crowd::Crowd;
+use crate::waiting::spin::Spin;
+use crate::waiting::turn::Turn;
+
+/// See the module's page.
+pub struct Endpoint<M: Matcher> {
+    conversations: Conversations<M>,
+    connections: Connections,
+    methods: Methods,
+    pace: Pace,
+    spin: Spin,
+    turn: Turn,
+    crowd: Crowd,
+    /// Since when nothing has come that a wait was for.
+    waiting_since: Option<Instant>,
+    sleeper: Sleeper,
+    /// See [`Info::sleeps`].
+    sleeps: u64,
+    /// See [`Info::expired_sleeps`].
+    expired_sleeps: u64,
+    watch: Watch,
+    /// Room to build an eager packet in.
+    scratch: Vec<u8>,
+    /// Methods that the system refused, and why.
+    unavailable: Vec<(&'static str, String)>,
+}
+
+impl<M: Matcher> Endpoint<M> {
+    /// Starts an instance: registers methods and listens where the configuration says.
+    pub fn new(config: Config) -> Result<Self, Error> {
+        let registry = Registry::builtin(&Settings {
+            key: config.key,
+            encrypt: config.encrypt,
+            connect_timeout: config.connect_timeout,
+            tcp_connections: config.tcp_connections,
+        })?;
+        Self::with_methods(config, registry)
+    }
+
+    /// Starts an instance over methods of the caller's choice.
+    pub fn with_methods(config: Config, mut registry: Registry) -> Result<Self, Error> {
+        let system = |source| causeway_transport::Error::System {
+            what: "making an eventfd".into(),
+            source,
+        };
+        registry.register(Box::new(Loopback::new().map_err(system)?));
+        let unavailable = registry.unavailable().to_vec();
+        let mut methods = Methods::new(registry.into_methods());
+        let tuning = Tuning {
+            eager_limit: config.eager_limit,
+            unexpected_limit: config.unexpected_limit,
+            policy: RendezvousPolicy::default(),
+            server: !config.listen.is_empty(),
+        };
+        let mut connections = Connections::new(methods.slots.len());
+        for text in &config.listen {
+            let address: causeway_transport::Address = text.parse()?;
+            let schemes = methods.schemes();
+            let index = schemes.iter().position(|s| *s == address.scheme());
+            let index = index.ok_or_else(|| causeway_transport::Error::NoMethod {
+                scheme: address.scheme().to_owned(),
+                known: schemes.join(", "),
+            })?;
+            let address = methods.get(index).listen(&address)?;
+            connections.listening.push(address.to_string());
+        }
+        connections.sort_listening();
+        let sleeper = Sleeper::new(&methods).map_err(system)?;
+        Ok(Self {
+            conversations: Conversations::new(tuning, config.early_memory),
+            connections,
+            methods,
+            pace: Pace::new(),
+            spin: Spin::new(config.spin),
+            turn: Turn::new(Instant::now()),
+            crowd: Crowd::default(),
+            waiting_since: None,
+            sleeper,
+            sleeps: 0,
+            expired_sleeps: 0,
+            watch: Watch::new(config.stall_after, config.publish),
+            scratch: Vec::new(),
+            unavailable,
+        })
+    }
+
+    /// The addresses that others can reach this process at, as text, best first.
+    pub fn listening(&self) -> Vec<String> {
+        self.connections.listening.clone()
+    }
+
+    /// A handle for the process at `address`. Several addresses of one process may be given, joined
+    /// with commas: the cheapest that can be reached is taken. Equal addresses give equal handles;
+    /// each look-up adds a reference. No connection is made yet.
+    ///
+    /// What the process sends on connections of its own comes from other addresses: those that its
+    /// unexpected messages carry. An address of this process itself may be looked up, too.
+    pub fn lookup(&mut self, address: &str) -> Result<Addr, Error> {
+        let peer = match self.connections.by_text.get(address) {
+            Some(&peer) => peer,
+            None => {
+                self.first_method(address)?;
+                let peer = self.conversations.add(address.to_owned());
+                self.connections.add(peer, true);
+                self.connections.by_text.insert(address.to_owned(), peer);
+                peer
+            }
+        };
+        self.conversations.peers[peer].refs += 1;
+        Ok(Addr(self.conversations.peers.key(peer)))
+    }
+
+    /// The text of an address.
+    pub fn reverse_lookup(&self, addr: Addr) -> Option<String> {
+        let peer = self.conversations.peers.find(addr.0)?;
+        Some(self.conversations.peers[peer].name.clone())
+    }
+
+    /// Adds a reference to an address (for one that came with an unexpected message).
+    pub fn retain(&mut self, addr: Addr) {
+        if let Some(peer) = self.conversations.peers.find(addr.0) {
+            self.conversations.peers[peer].refs += 1;
+        }
+    }
+
+    /// Takes a reference away; the last one drops the connection once nothing is in flight.
+    pub fn release(&mut self, addr: Addr) {
+        let Some(peer) = self.conversations.peers.find(addr.0) else {
+            return;
+        };
+        let entry = &mut self.conversations.peers[peer];
+        entry.refs = entry.refs.saturating_sub(1);
+        if entry.refs == 0 {
+            self.release_if_unused(peer);
+            self.settle();
+        }
+    }
+
+    /// Drops the connection under an address at once, without waiting for the peer: for one that
+    /// hangs. Every operation in flight with it completes with [`PeerError::Disconnected`](crate::PeerError::Disconnected), its early
+    /// messages are discarded, exports to it end. References stay valid; the next operation on a
+    /// looked-up address connects anew.
+    pub fn disconnect(&mut self, addr: Addr) {
+        if let Some(peer) = self.conversations.peers.find(addr.0) {
+            self.drop_connection(peer);
+            self.settle();
+        }
+    }
+
+    /// Who is at the other end, as far as is known for certain; `None` while not connected.
+    pub fn identity(&self, addr: Addr) -> Option<Identity> {
+        let peer = self.conversations.peers.find(addr.0)?;
+        let (method, handle) = self.connections.link(peer)?;
+        self.methods.slots[method].method.identity(handle)
+    }
+
+    /// The scheme of the method that a peer is connected by.
+    pub fn method(&self, addr: Addr) -> Option<&'static str> {
+        let peer = self.conversations.peers.find(addr.0)?;
+        let (method, _) = self.connections.link(peer)?;
+        Some(self.methods.slots[method].scheme)
+    }
+
+    /// What was chosen for this address, and why.
+    pub fn report(&self, addr: Addr) -> Option<PeerReport> {
+        let peer = self.number(addr)?;
+        let entry = &self.conversations.peers[peer];
+        let mut report = PeerReport::default();
+        let state = match &entry.phase {
+            Phase::Closed => "not connected".to_owned(),
+            Phase::Greeting => "connecting".to_owned(),
+            Phase::Up => "connected".to_owned(),
+            Phase::Failed => "going down".to_owned(),
+            Phase::Gone(cause) => format!("gone: {cause}"),
+        };
+        report.facts.push(("connection", state));
+        if let Some((method, handle)) = self.connections.link(peer) {
+            let slot = &self.methods.slots[method];
+            report.facts.push(("method", slot.scheme.to_owned()));
+            let theirs = slot.method.report(handle).unwrap_or_default();
+            report.facts.extend(theirs.facts);
+        }
+        let notes = self.connections.notes(peer).iter();
+        report
+            .facts
+            .extend(notes.map(|note| ("passed over", note.clone())));
+        let absent = self.unavailable.iter();
+        let absent = absent.map(|(scheme, why)| ("unavailable", format!("{scheme}: {why}")));
+        report.facts.extend(absent);
+        Some(report)
+    }
+
+    /// Opens a completion queue. Operations posted to it are tested apart from others.
+    pub fn open_queue(&mut self) -> Result<Queue, Error> {
+        const LIMIT: usize = 1 << 16;
+        if self.conversations.shared.queues.len() >= LIMIT {
+            return Err(Error::Limit {
+                what: "contexts",
+                limit: LIMIT,
+            });
+        }
+        let queues = &mut self.conversations.shared.queues;
+        let index = queues.insert(Default::default());
+        Ok(Queue(queues.key(index)))
+    }
+
+    /// Closes a completion queue, cancelling what is still posted to it.
+    pub fn close_queue(&mut self, queue: Queue) {
+        if let Ok(queue) = self.queue(queue) {
+            self.conversations.close_queue(queue);
+            self.settle();
+        }
+    }
+
+    /// Sends `data`, gathered from fragments, to be received under `tag`. A completed send has left the
+    /// caller's memory; it leaves the process at the latest with the next call that makes progress.
+    #[inline]
+    pub fn post_send(
+        &mut self,
+        to: Addr,
+        data: &[Memory],
+        tag: Tag,
+        queue: Queue,
+        user: u64,
+    ) -> Result<Posted, Error> {
+        match self.send_now(to, data, tag, queue) {
+            Some(size) => Ok(at_once(user, Ok(size))),
+            None => *cold(|| self.post_message(to, data, tag, (queue, user), false)),
+        }
+    }
+
+    /// Receives the next message that matches `pattern` into `into`, scattered over fragments. A message
+    /// larger than the fragments completes with [`OpError::TooLarge`].
+    ///
+    /// Peers that the pattern names must be known ([`Endpoint::number`]).
+    #[inline]
+    pub fn post_receive(
+        &mut self,
+        pattern: M::Pattern,
+        into: &[Memory],
+        queue: Queue,
+        user: u64,
+    ) -> Result<Posted, Error> {
+        match self.receive_later(pattern, into, queue, user) {
+            Some(op) => Ok(Posted::Pending(op)),
+            None => *cold(|| self.receive(pattern, into, queue, user)),
+        }
+    }
+
+    /// Sends `data` to be found by the peer's [`Endpoint::testunexpected`]. At most
+    /// [`Config::unexpected_limit`] bytes.
+    pub fn post_sendunexpected(
+        &mut self,
+        to: Addr,
+        data: &[Memory],
+        tag: Tag,
+        queue: Queue,
+        user: u64,
+    ) -> Result<Posted, Error> {
+        self.post_message(to, data, tag, (queue, user), true)
+    }
+
+    /// Cancels an operation. It still completes, with [`OpError::Cancelled`] or, if that came first,
+    /// as it would have; its memory is free only then.
+    pub fn cancel(&mut self, op: OpId) {
+        self.conversations.cancel(op);
+        self.settle();
+    }
+
+    /// Tests one operation, making progress and sleeping at most `idle`.
+    #[inline]
+    pub fn test(&mut self, op: OpId, idle: Duration) -> Result<Option<Completion>, Error> {
+        match self.test_one(op, idle) {
+            Tested::Pending => Ok(None),
+            Tested::Successful { user, bytes } => Ok(Some(Completion {
+                op,
+                user,
+                result: Ok(bytes),
+            })),
+            Tested::Otherwise => *cold(|| self.conversations.shared.take_done(op)),
+        }
+    }
+
+    #[inline(never)]
+    fn test_one(&mut self, op: OpId, idle: Duration) -> Tested {
+        match self.conversations.shared.take_successful(op) {
+            Tested::Pending => {}
+            tested => return tested,
+        }
+        self.progress();
+        match self.conversations.shared.take_successful(op) {
+            Tested::Pending if !idle.is_zero() => {}
+            tested => return tested,
+        }
+        let index = op.0 as u32;
+        // One whose queue was closed is gone once it is done.
+        if self.wait_until(idle, |all| all.is_done(index)) {
+            self.conversations.shared.take_successful(op)
+        } else {
+            Tested::Pending
+        }
+    }
+
+    /// Tests some operations; appends those that completed to `out` and returns how many. Of no operations none
+    /// completes: progress is made, and slept, for `idle`.
+    pub fn testsome(
+        &mut self,
+        ops: &[OpId],
+        idle: Duration,
+        out: &mut Vec<Completion>,
+    ) -> Result<usize, Error> {
+        let mut indices = Vec::new();
+        let limit = ops.len();
+        let what = "operations tested for at once, with the memory there is";
+        (indices.try_reserve_exact(limit)).map_err(|_| Error::Limit { what, limit })?;
+        for op in ops {
+            let index = self.conversations.shared.ops.find(op.0);
+            indices.push(index.ok_or(Error::Stale("operation"))?);
+        }
+        let any_done = |all: &Conversations<M>| indices.iter().any(|op| all.is_done(*op));
+        if !any_done(&self.conversations) {
+            self.progress();
+            if !idle.is_zero() {
+                self.wait_until(idle, any_done);
+            }
+        }
+        let mut count = 0;
+        for op in ops {
+            // The same operation named twice completes once.
+            if let Ok(Some(done)) = self.conversations.shared.take_done(*op) {
+                out.push(done);
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Tests everything posted to `queue`; appends at most `most`.
+    pub fn test_queue(
+        &mut self,
+        queue: Queue,
+        most: usize,
+        idle: Duration,
+        out: &mut Vec<Completion>,
+    ) -> Result<usize, Error> {
+        let queue = self.queue(queue)?;
+        let is_empty = |all: &Conversations<M>| all.shared.queues[queue].is_empty();
+        if is_empty(&self.conversations) {
+            self.progress();
+            if is_empty(&self.conversations) && !idle.is_zero() {
+                self.wait_until(idle, |all| !is_empty(all));
+            }
+        }
+        let shared = &mut self.conversations.shared;
+        let mut count = 0;
+        while count < most
+            && let Some(op) = shared.queues[queue].first()
+        {
+            out.push(shared.take(op));
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    /// Takes at most `most` unexpected messages. Each carries a reference to its address, which the
+    /// caller releases.
+    pub fn testunexpected(
+        &mut self,
+        most: usize,
+        idle: Duration,
+        out: &mut Vec<Unexpected>,
+    ) -> Result<usize, Error> {
+        // Even if some wait: those whose messages have yet to be fetched must not fall behind.
+        self.progress();
+        if self.conversations.shared.ready.is_empty() && !idle.is_zero() {
+            self.wait_until(idle, |all| !all.shared.ready.is_empty());
+        }
+        let mut count = 0;
+        while count < most
+            && let Some(message) = self.conversations.take_unexpected()
+        {
+            out.push(message);
+            count += 1;
+        }
+        if count > 0 {
+            self.settle();
+        }
+        Ok(count)
+    }
+
+    /// Makes progress until something completes in `queue`, an unexpected message arrives, or `idle`
+    /// has passed: what a server's loop sleeps in. Returns whether there is something to test for.
+    pub fn wait(&mut self, queue: Queue, idle: Duration) -> bool {
+        let queue = self.queue(queue).ok();
+        let ready = |all: &Conversations<M>| {
+            let done = queue.is_some_and(|queue| !all.shared.queues[queue].is_empty());
+            done || !all.shared.ready.is_empty()
+        };
+        if ready(&self.conversations) {
+            return true;
+        }
+        self.progress();
+        ready(&self.conversations) || (!idle.is_zero() && self.wait_until(idle, ready))
+    }
+
+    /// A descriptor that ends a sleep in this instance when another thread calls
+    /// [`Waker::wake`].
+    pub fn waker(&self) -> Waker {
+        self.sleeper.waker()
+    }
+
+    /// A buffer laid out for the method that serves `addr`: peers may map it. Up to 64 MiB it has its pages from the
+    /// beginning. Freed when its last clone is dropped.
+    pub fn memalloc(&mut self, addr: Addr, len: usize) -> Result<Memory, Error> {
+        let peer = self.peer(addr)?;
+        let method = match self.connections.link(peer) {
+            Some((method, _)) => method,
+            None => self.first_method(&self.conversations.peers[peer].name)?,
+        };
+        Ok(self.methods.get(method).allocate(len)?)
+    }
+
+    /// Lets the process at `addr` read or write `memory` until [`Endpoint::unexport`].
+    pub fn export(
+        &mut self,
+        addr: Addr,
+        memory: &Memory,
+        access: Access,
+    ) -> Result<RegionDescriptor, Error> {
+        let peer = self.peer(addr)?;
+        if access.allows(Direction::Put) {
+            check_writable(std::slice::from_ref(memory))?;
+        }
+        self.connect(peer);
+        self.settle();
+        let link = self.connections.link(peer);
+        let (method, handle) = link.ok_or(causeway_transport::Error::NoPeer)?;
+        Ok(self.methods.get(method).export(handle, memory, access)?)
+    }
+
+    /// Ends an export; the peer cannot touch the memory once this returns.
+    pub fn unexport(&mut self, addr: Addr, region: &RegionDescriptor) {
+        if let Some(peer) = self.conversations.peers.find(addr.0)
+            && let Some((method, handle)) = self.connections.link(peer)
+        {
+            self.methods.get(method).unexport(handle, region.key);
+        }
+    }
+
+    /// Moves bytes between local memory and memory that the process at `addr` exports to us: one
+    /// completion for the whole list.
+    pub fn post_transfer(
+        &mut self,
+        addr: Addr,
+        direction: Direction,
+        local: &[Memory],
+        remote: &[RegionDescriptor],
+        queue: Queue,
+        user: u64,
+    ) -> Result<Posted, Error> {
+        let (peer, queue) = (self.peer(addr)?, self.queue(queue)?);
+        if direction == Direction::Get {
+            check_writable(local)?;
+        }
+        let size = total(local)?;
+        let theirs = remote
+            .iter()
+            .try_fold(0u64, |sum, region| sum.checked_add(region.len))
+            .unwrap_or(u64::MAX);
+        if size != theirs {
+            let error = TransferError::Length {
+                local: size,
+                remote: theirs,
+            };
+            return Ok(at_once(user, Err(error.into())));
+        }
+        if let Some(refused) = self.refuse_if_gone(peer, user) {
+            return Ok(refused);
+        }
+        if size == 0 {
+            return Ok(at_once(user, Ok(0)));
+        }
+        self.conversations.shared.check_operations()?;
+        let local = (Fragments::share(local), size);
+        let (all, caller) = (&mut self.conversations, (queue, user));
+        let op = all.post_transfer(peer, direction, local, remote.to_vec(), caller);
+        self.connect(peer);
+        Ok(self.posted(op, user))
+    }
+
+    /// Maps memory that the process at `addr` exports to us, if the method can.
+    pub fn map(&mut self, addr: Addr, region: &RegionDescriptor) -> Option<Memory> {
+        let peer = self.conversations.peers.find(addr.0)?;
+        let (method, handle) = self.connections.link(peer)?;
+        self.methods.get(method).map(handle, region)
+    }
+
+    /// Changes an option, of one address or of the instance. Only the eager limit is of an address.
+    pub fn set_info(&mut self, addr: Option<Addr>, option: InfoOption) -> Result<(), Error> {
+        let peer = addr.map(|addr| self.peer(addr)).transpose()?;
+        match (option, peer) {
+            (InfoOption::EagerLimit(_), _) | (_, None) => {}
+            (_, Some(_)) => return Err(Error::OptionOfInstance),
+        }
+        match (option, peer) {
+            (InfoOption::EagerLimit(limit), Some(peer)) => {
+                let all = &mut self.conversations;
+                all.peers[peer].set_eager_limit(&all.shared.tuning, limit);
+            }
+            (InfoOption::EagerLimit(limit), None) => {
+                let all = &mut self.conversations;
+                all.shared.tuning.eager_limit = limit;
+                for peer in all.peers.indices() {
+                    all.peers[peer].set_eager_max(&all.shared.tuning);
+                }
+            }
+            (InfoOption::Spin(limit), _) => self.spin.set_limit(limit),
+            (InfoOption::Rendezvous(policy), _) => {
+                self.conversations.shared.tuning.policy = policy;
+                // A caller that says which side copies does not want the other to.
+                let both = policy == RendezvousPolicy::Adaptive;
+                self.share_copies(Sharing {
+                    offers: both,
+                    helps: both,
+                });
+            }
+            (InfoOption::StallAfter(stall_after), _) => self.watch.set_stall_after(stall_after),
+            (InfoOption::Server(server), _) => self.conversations.shared.tuning.server = server,
+        }
+        Ok(())
+    }
+
+    /// What the instance is doing: load, queue depths, memory held for unexpected messages.
+    pub fn get_info(&self, addr: Option<Addr>) -> Info {
+        let peers = match addr {
+            Some(addr) => Vec::from_iter(self.conversations.peers.find(addr.0)),
+            None => self.conversations.peers.indices(),
+        };
+        let mut info = Info::default();
+        for &peer in &peers {
+            let entry = &self.conversations.peers[peer];
+            info.connected += usize::from(entry.is_up());
+            info.early_bytes += entry.grant.held() as usize;
+            info.transfers += entry.transfers as usize;
+            if addr.is_some() {
+                info.unexpected_waiting += entry.arrived.len();
+            }
+        }
+        if addr.is_none() {
+            info.early_bytes += self.conversations.shared.budget.pulled() as usize;
+            info.unexpected_waiting = self.conversations.shared.unexpected_waiting;
+            info.transfers = self.conversations.shared.transfers.active;
+            info.sleeps = self.sleeps;
+            info.expired_sleeps = self.expired_sleeps;
+        }
+        let pending = |op: &&u32| {
+            let op = &self.conversations.shared.ops[**op];
+            let concerned = addr.is_none() || peers.contains(&op.peer);
+            concerned && !matches!(op.state, State::Done) && op.what != What::Fetch
+        };
+        let ops = self.conversations.shared.ops.indices();
+        info.operations = ops.iter().filter(pending).count();
+        info
+    }
+
+    fn share_copies(&mut self, sharing: Sharing) {
+        for slot in &mut self.methods.slots {
+            slot.share_copies(sharing);
+        }
+        let all = &mut self.conversations;
+        for peer in all.peers.indices() {
+            if let Some((method, _)) = self.connections.link(peer) {
+                let shares = self.methods.slots[method].limits.shares_copies;
+                all.peers[peer].set_shares_copies(shares);
+            }
+        }
+    }
+
+    /// The number under which patterns name a peer, unless the address is stale.
+    #[inline]
+    pub fn number(&self, addr: Addr) -> Option<u32> {
+        self.conversations.peers.find(addr.0)
+    }
+}

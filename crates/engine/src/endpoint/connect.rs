@@ -1,0 +1,167 @@
+//! Connections underneath the connectionless interface: made when needed, dropped when lost, with the next address
+//! of a peer tried where one was never reached.
+
+use causeway_transport::{Peer as Handle, PeerError};
+
+use super::Endpoint;
+use super::connections::Delivery;
+use crate::conversation::{CONNECT, Phase};
+use crate::matcher::Matcher;
+
+impl<M: Matcher> Endpoint<M> {
+    /// Makes sure that a connection is on its way, for an operation that was just posted. Fails the
+    /// peer's operations if none can be made.
+    pub(super) fn connect(&mut self, peer: u32) {
+        if !matches!(self.conversations.peers[peer].phase, Phase::Closed) {
+            return;
+        }
+        let end = self.connections.end(peer);
+        end.attempt = 0;
+        end.notes.clear();
+        self.next_attempt(peer, PeerError::Disconnected);
+    }
+
+    /// Tries the candidates from the present attempt on. `cause` is why the one before failed.
+    fn next_attempt(&mut self, peer: u32, mut cause: PeerError) {
+        let name = &self.conversations.peers[peer].name;
+        let schemes = self.methods.schemes();
+        let candidates = match self.connections.candidates(&schemes, name) {
+            Ok(candidates) => candidates,
+            Err(error) => return self.close(peer, PeerError::of_call(&error)),
+        };
+        let end = self.connections.end(peer);
+        if end.attempt == 0 {
+            let passed = candidates.passed_over.iter();
+            let notes = passed.map(|(address, why)| format!("{address}: {why}"));
+            end.notes.extend(notes);
+        }
+        while let Some(candidate) = candidates.usable.get(self.connections.end(peer).attempt) {
+            let method = self.methods.get(candidate.method);
+            match method.connect(&candidate.address) {
+                Ok(handle) => return self.attempt(peer, (candidate.method, handle)),
+                Err(error) => {
+                    let end = self.connections.end(peer);
+                    let note = format!("{}: {error}", candidate.address);
+                    end.notes.push(note);
+                    end.attempt += 1;
+                    cause = PeerError::of_call(&error);
+                }
+            }
+        }
+        self.close(peer, cause);
+    }
+
+    /// The method, by index, that an address would be reached by first.
+    pub(super) fn first_method(&self, list: &str) -> Result<usize, causeway_transport::Error> {
+        let schemes = self.methods.schemes();
+        let candidates = self.connections.candidates(&schemes, list)?;
+        Ok(candidates.usable.first().map_or(0, |c| c.method))
+    }
+
+    fn attempt(&mut self, peer: u32, link: (usize, Handle)) {
+        if self.connections.link(peer).is_some_and(|old| old != link) {
+            self.unlink(peer);
+        }
+        self.connections.set_link(peer, link);
+        let limits = self.methods.slots[link.0].limits;
+        self.conversations.open(peer, limits);
+    }
+
+    /// Drops the method's handle of a peer, if it has one.
+    fn unlink(&mut self, peer: u32) {
+        let Some((method, handle)) = self.connections.link(peer) else {
+            return;
+        };
+        let slot = &mut self.methods.slots[method];
+        let mut delivery = Delivery {
+            conversations: &mut self.conversations,
+            connections: &mut self.connections,
+            method,
+            limits: slot.limits,
+        };
+        slot.method.disconnect(handle, &mut delivery);
+        self.connections.clear_link(peer);
+    }
+
+    /// A peer has connected to us.
+    pub(super) fn called(&mut self, peer: u32) {
+        let Some((method, handle)) = self.connections.link(peer) else {
+            return;
+        };
+        let slot = &self.methods.slots[method];
+        let name = match slot.method.address(handle) {
+            Some(address) => address.to_string(),
+            None => format!("{}://peer-{}", slot.scheme, handle.0),
+        };
+        tracing::debug!(target: CONNECT, peer = name, "called");
+        self.conversations.peers[peer].name = name;
+    }
+
+    /// A connection is lost: falls back to the peer's next address if this one was never reached.
+    pub(super) fn lost(&mut self, peer: u32, cause: PeerError) {
+        let entry = &self.conversations.peers[peer];
+        let link = self.connections.link(peer);
+        let end = self.connections.end(peer);
+        if let Some((method, _)) = link
+            && end.outbound
+            && !entry.was_up
+        {
+            let scheme = self.methods.slots[method].scheme;
+            tracing::debug!(target: CONNECT, peer = entry.name, scheme, %cause, "not reached");
+            end.notes.push(format!("{scheme}: {cause}"));
+            end.attempt += 1;
+            return self.next_attempt(peer, cause);
+        }
+        self.close(peer, cause);
+    }
+
+    /// A peer that sent nonsense.
+    pub(super) fn drop_offender(&mut self, peer: u32, reason: String) {
+        let name = &self.conversations.peers[peer].name;
+        tracing::warn!(target: CONNECT, peer = name, reason, "dropping a peer");
+        self.unlink(peer);
+        self.close(peer, PeerError::Protocol(reason));
+    }
+
+    /// Drops a connection because the caller says so.
+    pub(super) fn drop_connection(&mut self, peer: u32) {
+        let phase = &self.conversations.peers[peer].phase;
+        if matches!(phase, Phase::Greeting | Phase::Up) {
+            self.unlink(peer);
+            self.close(peer, PeerError::Disconnected);
+            let all = &mut self.conversations;
+            all.peers[peer].drop_early(&mut all.shared, true);
+        }
+    }
+
+    /// The connection is over: everything that depends on it fails, and only that.
+    fn close(&mut self, peer: u32, cause: PeerError) {
+        let all = &mut self.conversations;
+        for op in all.peers[peer].all_operations(&mut all.shared) {
+            self.end_exports(peer, op);
+        }
+        let outbound = self.connections.end(peer).outbound;
+        self.conversations.close(peer, cause, outbound);
+        if !outbound {
+            // The method keeps its entry of a caller until it is told that nobody needs it.
+            self.unlink(peer);
+        }
+    }
+
+    /// Forgets a peer that nothing needs any more.
+    pub(super) fn release_if_unused(&mut self, peer: u32) {
+        let entry = &self.conversations.peers[peer];
+        let outbound = self.connections.end(peer).outbound;
+        let stays = !outbound && !matches!(entry.phase, Phase::Gone(_));
+        if stays || !self.conversations.is_unused(peer) {
+            return;
+        }
+        self.unlink(peer);
+        if let Some(entry) = self.conversations.remove(peer)
+            && outbound
+        {
+            self.connections.by_text.remove(&entry.name);
+        }
+        self.connections.add(peer, false);
+    }
+}

@@ -1,0 +1,205 @@
+//! Which peer is behind which handle of which method, and how a connection to it is made: the table, without methods.
+
+use std::collections::HashMap;
+
+use causeway_sys::memory::Memory;
+use causeway_transport::{
+    PLACE_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Token, TransferError, registry,
+};
+use causeway_wire::bmi::{self as wire, Header};
+
+use super::watch::Watched;
+use crate::conversation::LinkLimits;
+use crate::conversations::Conversations;
+use crate::matcher::Matcher;
+
+/// The connections of an instance.
+#[derive(Default)]
+pub(crate) struct Connections {
+    /// By number of the peer: the method, by index, and its handle.
+    routes: Vec<Option<Link>>,
+    /// By number of the peer.
+    ends: Vec<End>,
+    /// By method and the method's table index: the whole handle, and the peer's number.
+    pub(super) links: Vec<Vec<Option<(Handle, u32)>>>,
+    /// Looked-up addresses by text.
+    pub(super) by_text: HashMap<String, u32>,
+    /// The addresses that we listen at: messages to them stay inside.
+    pub(super) listening: Vec<String>,
+}
+
+/// A method, by index, and its handle of a peer.
+pub(super) type Link = (usize, Handle);
+
+/// How we came to be connected with one peer.
+#[derive(Default)]
+pub(crate) struct End {
+    /// We looked it up; otherwise it connected to us.
+    pub(super) outbound: bool,
+    /// How many of the candidate addresses have failed in this attempt.
+    pub(super) attempt: usize,
+    /// Why an address was passed over, for people.
+    pub(super) notes: Vec<String>,
+    pub(super) watched: Watched,
+}
+
+impl Connections {
+    /// Of this many methods.
+    pub(crate) fn new(methods: usize) -> Self {
+        Self {
+            links: vec![Vec::new(); methods],
+            ..Self::default()
+        }
+    }
+
+    /// A peer is new.
+    pub(super) fn add(&mut self, peer: u32, outbound: bool) {
+        let index = peer as usize;
+        if self.ends.len() <= index {
+            self.ends.resize_with(index + 1, End::default);
+            self.routes.resize(index + 1, None);
+        }
+        self.routes[index] = None;
+        self.ends[index] = End {
+            outbound,
+            ..End::default()
+        };
+    }
+
+    /// A peer's end.
+    #[inline]
+    pub(super) fn end(&mut self, peer: u32) -> &mut End {
+        &mut self.ends[peer as usize]
+    }
+
+    /// Why addresses of a peer were passed over.
+    pub(super) fn notes(&self, peer: u32) -> &[String] {
+        &self.ends[peer as usize].notes
+    }
+
+    /// A peer's method and handle.
+    #[inline]
+    pub(super) fn link(&self, peer: u32) -> Option<Link> {
+        self.routes[peer as usize]
+    }
+
+    /// A peer is behind this handle from now on.
+    pub(super) fn set_link(&mut self, peer: u32, link: Link) {
+        let (method, handle) = link;
+        let table = &mut self.links[method];
+        if table.len() <= handle.index() {
+            table.resize(handle.index() + 1, None);
+        }
+        table[handle.index()] = Some((handle, peer));
+        self.routes[peer as usize] = Some(link);
+    }
+
+    /// A peer is behind no handle any more.
+    pub(super) fn clear_link(&mut self, peer: u32) {
+        if let Some((method, handle)) = self.routes[peer as usize].take()
+            && let Some(entry) = self.links[method].get_mut(handle.index())
+            && *entry == Some((handle, peer))
+        {
+            *entry = None;
+        }
+    }
+
+    /// The peer behind a handle.
+    #[inline]
+    fn peer(&self, method: usize, handle: Handle) -> Option<u32> {
+        let (known, peer) = (*self.links[method].get(handle.index())?)?;
+        (known == handle).then_some(peer)
+    }
+
+    /// Puts the addresses that we listen at into the order in which others try them.
+    pub(crate) fn sort_listening(&mut self) {
+        let scheme = |text: &str| text.split("://").next().map_or(u8::MAX, registry::cost);
+        self.listening.sort_by_key(|text| scheme(text));
+    }
+
+    /// The addresses of a list in the order to try them, with those of this process itself first.
+    pub(super) fn candidates(
+        &self,
+        schemes: &[&'static str],
+        list: &str,
+    ) -> Result<registry::Candidates, causeway_transport::Error> {
+        let ours = registry::split(list)?
+            .iter()
+            .any(|address| self.listening.iter().any(|own| *own == address.to_string()));
+        let list = if ours { "self://here" } else { list };
+        registry::candidates(schemes, list)
+    }
+}
+
+/// Delivers what one method reports.
+pub(super) struct Delivery<'a, M> {
+    pub(super) conversations: &'a mut Conversations<M>,
+    pub(super) connections: &'a mut Connections,
+    /// The method's index, and what it can do.
+    pub(super) method: usize,
+    pub(super) limits: LinkLimits,
+}
+
+impl<M> Delivery<'_, M> {
+    #[inline]
+    fn peer(&self, handle: Handle) -> Option<u32> {
+        self.connections.peer(self.method, handle)
+    }
+}
+
+impl<M: Matcher> Sink for Delivery<'_, M> {
+    #[inline]
+    fn packet(&mut self, handle: Handle, packet: Packet<'_>) {
+        if let Some(peer) = self.peer(handle) {
+            self.conversations.handle_packet(peer, packet);
+        }
+    }
+
+    fn transfer_done(&mut self, _: Handle, token: Token, result: Result<(), TransferError>) {
+        self.conversations.handle_transfer_done(token, result);
+    }
+
+    fn peer_up(&mut self, handle: Handle) {
+        let peer = self.conversations.add_caller(self.limits);
+        self.connections.add(peer, false);
+        self.connections.set_link(peer, (self.method, handle));
+    }
+
+    fn peer_down(&mut self, handle: Handle, cause: PeerError) {
+        if let Some(peer) = self.peer(handle) {
+            self.conversations.handle_lost(peer, cause);
+        }
+    }
+
+    fn writable(&mut self, handle: Handle) {
+        if let Some(peer) = self.peer(handle) {
+            self.conversations.handle_writable(peer);
+        }
+    }
+
+    fn place(
+        &mut self,
+        handle: Handle,
+        head: &[u8; PLACE_HEAD_BYTES],
+        len: usize,
+        into: &mut Vec<Memory>,
+    ) -> bool {
+        match (self.peer(handle), Header::decode(*head)) {
+            (Some(peer), Ok(header)) => {
+                let size = len.saturating_sub(wire::HEADER_BYTES);
+                self.conversations
+                    .handle_placement(peer, &header, size, into)
+            }
+            // It is looked at again, and refused, when it is here.
+            _ => false,
+        }
+    }
+
+    fn placed(&mut self, handle: Handle, head: &[u8; PLACE_HEAD_BYTES]) {
+        if let (Some(peer), Ok(header)) = (self.peer(handle), Header::decode(*head)) {
+            self.conversations.handle_placed(peer, &header);
+        }
+    }
+}
+
+const _: () = assert!(PLACE_HEAD_BYTES == wire::HEADER_BYTES);

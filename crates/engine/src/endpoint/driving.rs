@@ -1,0 +1,150 @@
+//! Doing with methods what the conversations ask for.
+
+use causeway_transport::{SendError, TransferError};
+
+use super::Endpoint;
+use crate::conversations::{Event, ToStart};
+use crate::matcher::Matcher;
+use crate::operation::What;
+use crate::types::OpError;
+
+impl<M: Matcher> Endpoint<M> {
+    /// Does what the last call has left to do.
+    #[inline]
+    pub(super) fn settle(&mut self) {
+        if self.conversations.has_work() {
+            self.run();
+        }
+    }
+
+    #[inline(never)]
+    fn run(&mut self) {
+        loop {
+            while let Some(event) = self.conversations.poll_event() {
+                self.handle(event);
+            }
+            match self.conversations.poll_dirty() {
+                Some(peer) => self.transmit(peer),
+                None => return,
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Export { peer, op } => self.export_memory(peer, op),
+            Event::Finish { peer, op, result } => self.finish(peer, op, result),
+            Event::Rematch { peer, op } => {
+                self.end_exports(peer, op);
+                self.conversations.rematch(peer, op);
+            }
+            Event::Called { peer } => self.called(peer),
+            Event::Lost { peer, cause } => self.lost(peer, cause),
+            Event::ProtocolError { peer, reason } => self.drop_offender(peer, reason),
+            Event::StopPlacing { peer } => {
+                if let Some((method, handle)) = self.connections.link(peer) {
+                    self.methods.get(method).take_back(handle);
+                }
+            }
+            Event::Release { peer } => self.release_if_unused(peer),
+            Event::Transfers => self.start_transfers(),
+        }
+    }
+
+    /// Exports memory of an operation to its peer: all that is asked for or nothing.
+    pub(super) fn export_memory(&mut self, peer: u32, op: u32) {
+        let Some((parts, access)) = self.conversations.memory_to_export(peer, op) else {
+            return;
+        };
+        let Some((method, handle)) = self.connections.link(peer) else {
+            let error = causeway_transport::Error::NoPeer;
+            return self.conversations.handle_exported(peer, op, Err(error));
+        };
+        let method = self.methods.get(method);
+        let mut regions = Vec::with_capacity(parts.len());
+        let mut result = Ok(());
+        for part in &parts {
+            match method.export(handle, part, access) {
+                Ok(region) => regions.push(region),
+                Err(error) => {
+                    result = Err(error);
+                    for region in regions.drain(..) {
+                        method.unexport(handle, region.key);
+                    }
+                    break;
+                }
+            }
+        }
+        let result = result.map(|()| regions);
+        self.conversations.handle_exported(peer, op, result);
+    }
+
+    /// Ends an operation's exports.
+    pub(super) fn end_exports(&mut self, peer: u32, op: u32) {
+        let keys = std::mem::take(&mut self.conversations.shared.ops[op].exports);
+        if let Some((method, handle)) = self.connections.link(peer) {
+            for key in keys {
+                self.methods.get(method).unexport(handle, key);
+            }
+        }
+    }
+
+    /// Ends an operation's exports, then completes it.
+    fn finish(&mut self, peer: u32, op: u32, result: Result<u64, OpError>) {
+        let Some((method, handle)) = self.connections.link(peer) else {
+            return self.conversations.complete_finished(peer, op, result);
+        };
+        let entry = &self.conversations.shared.ops[op];
+        if result.is_ok() && matches!(entry.what, What::Receive | What::Fetch) {
+            // What was in the memory before must not pass for a part of the message.
+            let method = &self.methods.slots[method].method;
+            let mut exports = entry.exports.iter();
+            if !exports.all(|key| method.is_all_written(handle, *key)) {
+                let reason = "it says that it wrote a message, and has not".to_owned();
+                return self.conversations.protocol_error(peer, reason);
+            }
+        }
+        if result.is_err() && self.conversations.peers[peer].is_up() {
+            // The other side may be using the memory: it hears why before it sees that it is closed.
+            self.transmit_control(peer);
+        }
+        let method = self.methods.get(method);
+        let exports = &mut self.conversations.shared.ops[op].exports;
+        exports.retain(|key| !method.try_unexport(handle, *key));
+        if exports.is_empty() {
+            self.conversations.complete_finished(peer, op, result);
+        } else {
+            self.conversations.hold_finished(op, result);
+        }
+    }
+
+    /// Starts transfers as far as there is room for them.
+    fn start_transfers(&mut self) {
+        let mut looks = 0;
+        while let Some(to_start) = self.conversations.poll_transfer(&mut looks) {
+            let ToStart {
+                peer,
+                op,
+                transfer,
+                behind,
+            } = to_start;
+            let started = match self.connections.link(peer) {
+                Some((method, handle)) => self.methods.get(method).transfer(handle, transfer),
+                None => Err(SendError::WouldBlock),
+            };
+            let all = &mut self.conversations;
+            match started {
+                Ok(()) => all.transfer_started(peer, op, behind),
+                Err(SendError::WouldBlock) => all.transfer_deferred(op),
+                Err(SendError::Gone(cause)) => {
+                    all.transfer_deferred(op);
+                    all.handle_lost(peer, cause);
+                }
+                Err(error) => {
+                    let error = TransferError::Copy(error.to_string());
+                    all.transfer_refused(peer, op, error);
+                }
+            }
+        }
+    }
+}

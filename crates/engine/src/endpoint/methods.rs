@@ -1,0 +1,177 @@
+//! The methods of an instance, and which of them are worth polling.
+
+use std::os::fd::BorrowedFd;
+use std::time::Instant;
+
+use causeway_transport::{Method, Sharing};
+
+use crate::conversation::LinkLimits;
+
+/// A method that has been polled so often in vain is quiet.
+pub(crate) const QUIET_POLLS: u32 = 1000;
+
+/// How often a method is polled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Polling {
+    /// By every progress call.
+    Always,
+    /// By those that look at the clock: it is quiet, and another is not.
+    Seldom,
+    /// Not at all, and no sleep is on it either: nothing can come by it before it is called.
+    Never,
+}
+
+/// The methods, cheapest first.
+pub(crate) struct Methods {
+    pub(crate) slots: Vec<Slot>,
+    /// The one method that is always polled, if it is one.
+    pub(crate) only: Option<usize>,
+}
+
+/// One method.
+pub(crate) struct Slot {
+    pub(crate) method: Box<dyn Method>,
+    /// Cached from [`Method::scheme`].
+    pub(crate) scheme: &'static str,
+    /// What conversations over it need to know, cached from [`Method::limits`].
+    pub(crate) limits: LinkLimits,
+    /// Whether it has a quick way to sleep ([`Method::park`]).
+    pub(crate) parks: bool,
+    /// Polls in vain since something happened.
+    pub(crate) quiet: u32,
+    pub(crate) polling: Polling,
+}
+
+impl Methods {
+    /// Takes the methods over.
+    pub(crate) fn new(methods: Vec<Box<dyn Method>>) -> Self {
+        let slots = methods.into_iter().map(|method| Slot {
+            scheme: method.scheme(),
+            limits: LinkLimits {
+                max_packet: method.limits().max_packet,
+                eager_bytes: method.limits().eager_bytes,
+                shares_copies: method.shares_copies(),
+            },
+            parks: method.unparker().is_some(),
+            method,
+            quiet: 0,
+            polling: Polling::Always,
+        });
+        Self {
+            slots: slots.collect(),
+            only: None,
+        }
+    }
+
+    /// The method of this index, to do something with it: it is worth polling then.
+    #[inline]
+    pub(crate) fn get(&mut self, index: usize) -> &mut dyn Method {
+        let slot = &mut self.slots[index];
+        slot.polled(true);
+        if self.only != Some(index) {
+            self.only = None;
+        }
+        slot.method.as_mut()
+    }
+
+    /// The schemes by index.
+    pub(crate) fn schemes(&self) -> Vec<&'static str> {
+        self.slots.iter().map(|slot| slot.scheme).collect()
+    }
+
+    /// Decides anew how often each is polled.
+    pub(crate) fn choose(&mut self) {
+        let mut some_busy = false;
+        for slot in &mut self.slots {
+            slot.polling = match slot.method.is_unused() {
+                true => Polling::Never,
+                false => Polling::Always,
+            };
+            some_busy |= slot.polling == Polling::Always && slot.quiet < QUIET_POLLS;
+        }
+        let outdone = |slot: &&mut Slot| slot.is_polled() && slot.quiet >= QUIET_POLLS;
+        for slot in self.slots.iter_mut().filter(|_| some_busy).filter(outdone) {
+            slot.polling = Polling::Seldom;
+        }
+        let always = |index: &usize| self.slots[*index].polling == Polling::Always;
+        let mut busy = (0..self.slots.len()).filter(always);
+        self.only = busy.next().filter(|_| busy.next().is_none());
+    }
+
+    /// Whether sleeping takes the descriptors of methods: one that is in use has no quicker way, or several are.
+    pub(crate) fn sleep_is_dear(&self) -> bool {
+        self.only_used()
+            .is_none_or(|index| !self.slots[index].parks)
+    }
+
+    /// The one method that is in use, if it is one.
+    pub(crate) fn only_used(&self) -> Option<usize> {
+        let mut used = (0..self.slots.len()).filter(|index| !self.slots[*index].method.is_unused());
+        used.next().filter(|_| used.next().is_none())
+    }
+
+    /// Arms all that are polled at all. `false` if one of them has something to poll for: then the next
+    /// progress call polls it.
+    pub(crate) fn arm(&mut self) -> bool {
+        let mut polled = self.slots.iter_mut().filter(|slot| slot.is_polled());
+        let Some(restless) = polled.find_map(|slot| (!slot.method.arm()).then_some(slot)) else {
+            return true;
+        };
+        restless.polling = Polling::Always;
+        self.only = None;
+        false
+    }
+
+    /// Ends what [`Methods::arm`] began.
+    pub(crate) fn disarm(&mut self) {
+        for slot in &mut self.slots {
+            slot.method.disarm();
+        }
+    }
+
+    /// When the first of them wants to be ticked.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let slots = self.slots.iter();
+        slots.filter_map(|slot| slot.method.deadline()).min()
+    }
+
+    /// The descriptors of those that [`Methods::arm`] arms.
+    pub(crate) fn pollables(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let polled = self.slots.iter().filter(|slot| slot.is_polled());
+        polled.map(|slot| slot.method.pollable())
+    }
+
+    /// Has the next progress call poll those whose descriptors were `readable`, in the order of
+    /// [`Methods::pollables`]: what nobody looked at would end every sleep at once.
+    pub(crate) fn woken(&mut self, readable: impl Iterator<Item = bool>) {
+        let polled = self.slots.iter_mut().filter(|slot| slot.is_polled());
+        for (slot, _) in polled.zip(readable).filter(|(_, readable)| *readable) {
+            slot.polling = Polling::Always;
+            self.only = None;
+        }
+    }
+}
+
+impl Slot {
+    /// Has [`Method::share_copies`] changed.
+    pub(crate) fn share_copies(&mut self, sharing: Sharing) {
+        self.method.share_copies(sharing);
+        self.limits.shares_copies = self.method.shares_copies();
+    }
+
+    /// Whether it is polled, now and then at least, and slept on.
+    pub(crate) fn is_polled(&self) -> bool {
+        self.polling != Polling::Never
+    }
+
+    /// Notes whether a poll found anything.
+    #[inline]
+    pub(crate) fn polled(&mut self, any: bool) {
+        if any {
+            self.quiet = 0;
+            self.polling = Polling::Always;
+        } else {
+            self.quiet = self.quiet.saturating_add(1);
+        }
+    }
+}

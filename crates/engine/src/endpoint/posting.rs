@@ -1,0 +1,254 @@
+//! Posting: sends and receives that go the usual way, and those that have to wait.
+
+use causeway_sys::memory::Memory;
+use causeway_transport::SendError;
+
+use super::Endpoint;
+use crate::conversation::Phase;
+use crate::conversation::Transmit;
+use crate::fragments::{Fragments, check_writable, total};
+use crate::matcher::Matcher;
+use crate::shared::MAX_OPERATIONS;
+use crate::types::{Addr, Completion, Error, OpError, OpId, Posted, Queue, Tag};
+
+/// What an operation that completed at once is called in its [`Completion`].
+const AT_ONCE: OpId = OpId(0);
+
+#[inline]
+pub(super) fn at_once(user: u64, result: Result<u64, OpError>) -> Posted {
+    Posted::Complete(Completion {
+        op: AT_ONCE,
+        user,
+        result,
+    })
+}
+
+/// Makes a result that is not the usual one, on the cold path. It has room for every error, and the usual one beside
+/// it fits into registers: made on the same path, that one would go through the same memory.
+#[cold]
+#[inline(never)]
+pub(super) fn cold<T>(make: impl FnOnce() -> T) -> Box<T> {
+    Box::new(make())
+}
+
+/// The first two do what a small message needs and return little, so that
+/// their callers in other crates can be inlined: a result with room for every error is slow to hand on.
+impl<M: Matcher> Endpoint<M> {
+    /// Sends a message if it can leave at once and whole. Returns its size.
+    #[inline(never)]
+    pub(super) fn send_now(
+        &mut self,
+        to: Addr,
+        data: &[Memory],
+        tag: Tag,
+        queue: Queue,
+    ) -> Option<u64> {
+        let peer = self.conversations.peers.find(to.0)?;
+        self.conversations.shared.queues.find(queue.0)?;
+        let size = total(data).ok()?;
+        self.try_eager_now(peer, data, size, tag, false)
+            .then_some(size)
+    }
+
+    /// Posts a receive of one fragment from a peer that is there, if no message is held anywhere.
+    #[inline(never)]
+    pub(super) fn receive_later(
+        &mut self,
+        pattern: M::Pattern,
+        into: &[Memory],
+        queue: Queue,
+        user: u64,
+    ) -> Option<OpId> {
+        let all = &mut self.conversations;
+        let [memory] = into else { return None };
+        let queue = all.shared.queues.find(queue.0)?;
+        let is_up = |peer| all.peers.get(peer).is_some_and(|entry| entry.is_up());
+        let usual = !all.shared.matcher.holds_messages()
+            && M::only_peer(pattern).is_none_or(is_up)
+            && memory.is_writable()
+            && memory.len() as u64 <= causeway_wire::bmi::MAX_MESSAGE_BYTES
+            && all.shared.ops.len() < MAX_OPERATIONS;
+        if !usual {
+            return None;
+        }
+        let op = all.add_receive((queue, user), pattern, memory.len() as u64);
+        let kept = &mut all.shared.ops[op].kept;
+        all.shared.references.keep(memory, kept);
+        Some(all.id(op))
+    }
+
+    #[inline]
+    pub(super) fn peer(&self, addr: Addr) -> Result<u32, Error> {
+        self.number(addr).ok_or(Error::Stale("address"))
+    }
+
+    #[inline]
+    pub(super) fn queue(&self, queue: Queue) -> Result<u32, Error> {
+        let queue = self.conversations.shared.queues.find(queue.0);
+        queue.ok_or(Error::Stale("context"))
+    }
+
+    /// Sends a whole message at once if nothing stands before it.
+    #[inline]
+    fn try_eager_now(
+        &mut self,
+        peer: u32,
+        data: &[Memory],
+        size: u64,
+        tag: Tag,
+        unexpected: bool,
+    ) -> bool {
+        let entry = &mut self.conversations.peers[peer];
+        let Some(header) = entry.eager_now(size, tag, unexpected) else {
+            return false;
+        };
+        let Some((method, handle)) = self.connections.link(peer) else {
+            return false;
+        };
+        let method = self.methods.get(method);
+        let sent = method.send_gather(handle, &header.encode(), data, &mut self.scratch);
+        if let Err(error) = sent {
+            self.not_sent(peer, error);
+            return false;
+        }
+        let touched = &mut self.conversations.shared.touched;
+        entry.eager_sent(touched, &header, size as usize);
+        true
+    }
+
+    /// A packet could not be sent now.
+    #[cold]
+    fn not_sent(&mut self, peer: u32, error: SendError) {
+        match error {
+            SendError::WouldBlock => self.conversations.peers[peer].blocked = true,
+            SendError::Gone(cause) => self.conversations.handle_lost(peer, cause),
+            error => self.conversations.protocol_error(peer, error.to_string()),
+        }
+    }
+
+    /// Sends what waits for a peer, as far as there is room and credit.
+    pub(super) fn transmit(&mut self, peer: u32) {
+        while let Some(what) = self.conversations.poll_transmit(peer)
+            && self.transmit_one(peer, &what)
+        {}
+    }
+
+    /// Sends what stands before all messages: refusals, for one.
+    pub(super) fn transmit_control(&mut self, peer: u32) {
+        while self.conversations.peers[peer].has_control()
+            && let Some(what @ Transmit::Control { .. }) = self.conversations.poll_transmit(peer)
+            && self.transmit_one(peer, &what)
+        {}
+    }
+
+    /// Does one thing of those. Returns whether it could be done.
+    fn transmit_one(&mut self, peer: u32, what: &Transmit) -> bool {
+        let Some((method, handle)) = self.connections.link(peer) else {
+            return false;
+        };
+        let entry = &self.conversations.peers[peer];
+        let method = self.methods.get(method);
+        let sent = match what {
+            Transmit::Control { .. } => method.send(handle, &[entry.control_packet()]),
+            Transmit::Eager { header, op } => {
+                let data = self.conversations.shared.ops[*op].fragments.as_slice();
+                method.send_gather(handle, &header.encode(), data, &mut self.scratch)
+            }
+            Transmit::Export { op } => {
+                self.export_memory(peer, *op);
+                return true;
+            }
+        };
+        match sent {
+            Ok(()) => self.conversations.transmitted(peer, what),
+            Err(error) => {
+                self.not_sent(peer, error);
+                return false;
+            }
+        }
+        true
+    }
+
+    #[inline]
+    pub(super) fn post_message(
+        &mut self,
+        to: Addr,
+        data: &[Memory],
+        tag: Tag,
+        (queue, user): (Queue, u64),
+        unexpected: bool,
+    ) -> Result<Posted, Error> {
+        let (peer, queue) = (self.peer(to)?, self.queue(queue)?);
+        let size = total(data)?;
+        let limit = self.conversations.shared.tuning.unexpected_limit as u64;
+        if unexpected && size > limit {
+            return Err(Error::UnexpectedTooLarge { size, limit });
+        }
+        if self.try_eager_now(peer, data, size, tag, unexpected) {
+            return Ok(at_once(user, Ok(size)));
+        }
+        // The attempt may just have found out that the peer is gone.
+        self.settle();
+        if let Some(refused) = self.refuse_if_gone(peer, user) {
+            return Ok(refused);
+        }
+        self.conversations.shared.check_operations()?;
+        let memory = (Fragments::share(data), size);
+        let caller = (queue, user);
+        let op = (self.conversations).post_waiting(peer, memory, tag, caller, unexpected);
+        self.connect(peer);
+        Ok(self.posted(op, user))
+    }
+
+    /// Posts a receive if nothing can be said beforehand.
+    pub(super) fn receive(
+        &mut self,
+        pattern: M::Pattern,
+        into: &[Memory],
+        queue: Queue,
+        user: u64,
+    ) -> Result<Posted, Error> {
+        let caller = (self.queue(queue)?, user);
+        check_writable(into)?;
+        total(into)?;
+        self.conversations.shared.check_operations()?;
+        let peer = M::only_peer(pattern);
+        if let Some(peer) = peer
+            && let Some(refused) = self.refuse_if_gone(peer, user)
+            && self.conversations.shared.matcher.find(pattern).is_none()
+        {
+            return Ok(refused);
+        }
+        match self.conversations.post_receive(pattern, into, caller) {
+            Ok(result) => {
+                self.settle();
+                Ok(at_once(user, result))
+            }
+            Err(op) => {
+                if let Some(peer) = peer {
+                    self.connect(peer);
+                }
+                Ok(self.posted(op, user))
+            }
+        }
+    }
+
+    /// The completion of an operation whose peer is gone for good.
+    pub(super) fn refuse_if_gone(&self, peer: u32, user: u64) -> Option<Posted> {
+        let entry = &self.conversations.peers[peer];
+        match &entry.phase {
+            Phase::Gone(cause) => Some(at_once(user, Err(entry.lost(cause.clone())))),
+            _ => None,
+        }
+    }
+
+    /// What to return for an operation that was just added: it may be done already.
+    pub(super) fn posted(&mut self, op: u32, user: u64) -> Posted {
+        let id = self.conversations.id(op);
+        self.settle();
+        match self.conversations.shared.take_done(id) {
+            Ok(Some(done)) => at_once(user, done.result),
+            _ => Posted::Pending(id),
+        }
+    }
+}

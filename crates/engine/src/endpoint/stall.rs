@@ -1,0 +1,233 @@
+//! Operations that do not get on: what they wait for, and telling of it, once at the time that was
+//! set and again each time that the wait has doubled.
+
+use causeway_watch::{process, text};
+use causeway_wire::watch::{OpKind, PeerRow, Waiting, Why};
+
+use super::connections::End;
+use super::watch::Tally;
+use crate::conversation::Conversation;
+use crate::conversations::Conversations;
+use crate::credit::cost;
+use crate::operation::{Op, State, What};
+use crate::slab::NONE;
+
+/// What masks of the log name.
+const STALL: &str = "causeway_engine::stall";
+
+/// A stall that goes on.
+#[derive(Debug)]
+pub(crate) struct Stall {
+    limit_ns: u64,
+    since_ns: u64,
+    /// When to tell of it next.
+    next_ns: u64,
+}
+
+impl Stall {
+    pub(crate) fn new(limit_ns: u64) -> Self {
+        Self {
+            limit_ns,
+            since_ns: u64::MAX,
+            next_ns: 0,
+        }
+    }
+
+    /// When to tell of it next.
+    pub(crate) fn next_ns(&self) -> u64 {
+        self.next_ns
+    }
+
+    /// Whether a wait since `since_ns` is to be told now.
+    pub(crate) fn is_to_be_told(&mut self, since_ns: u64, now_ns: u64) -> bool {
+        self.since_ns = self.since_ns.min(since_ns);
+        if now_ns < self.next_ns {
+            return false;
+        }
+        let waited = now_ns.saturating_sub(self.since_ns);
+        let mut interval = self.limit_ns.max(1);
+        while interval <= waited && interval < u64::MAX / 2 {
+            interval *= 2;
+        }
+        self.next_ns = self.since_ns.saturating_add(interval);
+        true
+    }
+
+    /// One line: who waits for whom, in which state, since when, and what is queued.
+    pub(crate) fn tell(
+        &self,
+        row: &PeerRow,
+        tally: &Tally,
+        (peer, end): (&Conversation, &End),
+        now_ns: u64,
+    ) {
+        let Some(waiting) = &tally.oldest else { return };
+        let waited = now_ns.saturating_sub(waiting.since_ns);
+        tracing::warn!(
+            target: STALL,
+            "stalled {}: {} {} ({}): {}; queued: {} sends, {} receives; credit {} of {}; {}",
+            text::age(waited),
+            operation(waiting),
+            peer.name,
+            whereabouts(row),
+            reason(waiting, end),
+            tally.sends,
+            tally.receives,
+            text::bytes(row.credit.into()),
+            text::bytes(row.window.into()),
+            last_traffic(row, now_ns),
+        );
+    }
+
+    /// It is over: the operation gets on, or has ended in whatever way.
+    pub(crate) fn tell_end(&self, peer: &Conversation, tally: &Tally, now_ns: u64) {
+        let waited = now_ns.saturating_sub(self.since_ns);
+        let state = if peer.is_up() {
+            "connected"
+        } else {
+            "not connected"
+        };
+        tracing::info!(
+            target: STALL,
+            "no longer stalled, after {}: {} ({state}); in flight: {} sends, {} receives",
+            text::age(waited),
+            peer.name,
+            tally.sends,
+            tally.receives,
+        );
+    }
+}
+
+fn operation(waiting: &Waiting) -> String {
+    let size = text::bytes(waiting.size);
+    let tag = waiting.tag;
+    match waiting.kind {
+        OpKind::Receive => format!("receive of up to {size}, tag {tag}, from"),
+        OpKind::Send => format!("send of {size}, tag {tag}, to"),
+        OpKind::SendUnexpected => format!("unexpected send of {size}, tag {tag}, to"),
+        OpKind::Transfer => format!("transfer of {size} with"),
+        OpKind::Fetch => format!("unexpected message of {size}, tag {tag}, from"),
+    }
+}
+
+fn whereabouts(row: &PeerRow) -> String {
+    match row.pid {
+        0 => "process not known".to_owned(),
+        pid => format!("pid {pid}, {}", process::state(pid).text()),
+    }
+}
+
+fn reason(waiting: &Waiting, end: &End) -> String {
+    let moved = || {
+        let (moved, size) = (text::bytes(waiting.moved), text::bytes(waiting.size));
+        format!("{moved} of {size} moved")
+    };
+    match waiting.why {
+        Why::Connection => match end.notes.last() {
+            Some(note) => format!("not connected yet ({note})"),
+            None => "not connected yet".to_owned(),
+        },
+        Why::Room => "the peer does not take what lies in its ring or socket".to_owned(),
+        Why::Credit => {
+            "waits for credit: the peer's program has not taken earlier messages".to_owned()
+        }
+        Why::Queue => "stands behind earlier sends".to_owned(),
+        Why::Announcements => {
+            "the peer has not posted the receives of earlier announced messages".to_owned()
+        }
+        Why::Receive => "announced, the peer has not posted the receive or not read it".to_owned(),
+        Why::Message => "posted, no message has come".to_owned(),
+        Why::Write => format!("matched, the peer does not write it ({})", moved()),
+        Why::Turn => "waits for its turn among the transfers".to_owned(),
+        Why::Transfer => format!("a transfer does not get on ({})", moved()),
+        Why::Ending => "its exports are being ended".to_owned(),
+    }
+}
+
+fn last_traffic(row: &PeerRow, now_ns: u64) -> String {
+    match row.progress_ns {
+        0 => "no traffic yet".to_owned(),
+        at => format!("last traffic {} ago", text::age(now_ns.saturating_sub(at))),
+    }
+}
+
+impl<M> Conversations<M> {
+    /// What an operation waits for. Since when is not known here.
+    pub(crate) fn waiting(&self, op: u32) -> Waiting {
+        let entry = &self.shared.ops[op];
+        Waiting {
+            kind: match entry.what {
+                What::Receive => OpKind::Receive,
+                What::Send => OpKind::Send,
+                What::SendUnexpected => OpKind::SendUnexpected,
+                What::Transfer => OpKind::Transfer,
+                What::Fetch => OpKind::Fetch,
+            },
+            why: self.why(op, entry),
+            tag: entry.tag,
+            size: entry.size,
+            moved: entry.moved,
+            since_ns: 0,
+        }
+    }
+
+    /// A number that changes when an operation gets on. `activity` is the method's
+    /// ([`causeway_transport::Method::activity`]).
+    pub(crate) fn progress_of(&self, op: u32, waiting: &Waiting, activity: u64) -> u64 {
+        let entry = &self.shared.ops[op];
+        let around_it = match entry.state {
+            // In a queue it gets on when those before it leave.
+            State::Queued => self.peers[entry.peer].traffic.total(),
+            // A receive that is posted for later, such as for the end, is none that hangs while others of its peer
+            // are served.
+            State::Posted if entry.peer != NONE => {
+                self.peers[entry.peer].traffic.received_messages()
+            }
+            State::Pulling(_)
+            | State::Pushing { .. }
+            | State::Moving
+            | State::Cleared { .. }
+            | State::Placed { .. } => activity,
+            _ => 0,
+        };
+        let state = (waiting.why as u64) << 56;
+        state ^ entry.moved.rotate_left(8) ^ around_it
+    }
+
+    fn why(&self, op: u32, entry: &Op) -> Why {
+        if entry.peer == NONE {
+            return Why::Message;
+        }
+        let peer = &self.peers[entry.peer];
+        match &entry.state {
+            State::Finishing | State::Done => Why::Ending,
+            _ if !peer.is_up() => Why::Connection,
+            State::Posted => Why::Message,
+            State::Cleared { .. } | State::ToClear(_) => Why::Write,
+            State::Pulling(_) | State::Pushing { .. } | State::Moving => Why::Transfer,
+            State::Placed { .. } => Why::Write,
+            _ if peer.blocked => Why::Room,
+            State::Matched(_) | State::ToPush(_) | State::ToMove(_) => Why::Turn,
+            State::Announced | State::ToAnnounce { .. } => Why::Receive,
+            State::Queued => self.why_queued(op, entry, peer),
+        }
+    }
+
+    fn why_queued(&self, op: u32, entry: &Op, peer: &Conversation) -> Why {
+        let unexpected = entry.what == What::SendUnexpected;
+        let queue = if unexpected {
+            &peer.unexpected
+        } else {
+            &peer.expected
+        };
+        if queue.front() != Some(&op) {
+            return Why::Queue;
+        }
+        let cost = cost(usize::try_from(entry.size).unwrap_or(usize::MAX));
+        if unexpected && entry.size <= peer.eager_max && peer.account.will_afford(cost) {
+            Why::Credit
+        } else {
+            Why::Announcements
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Peers that say they have written what they have not: what lay in a receive's memory before never passes for
+//! a message.
+
+use causeway_transport::tcp::{Tcp, TcpConfig};
+use causeway_transport::udp::{Udp, UdpConfig};
+use causeway_transport::{
+    Address, Method, Packet, Peer as Handle, Sink, Token, Transfer, TransferError as Failed,
+};
+use causeway_wire::bmi::{self as wire, Announcement, Body, Clearance, Header, Kind};
+
+use super::*;
+
+const SIZE: usize = 600_000;
+const TAG: Tag = 9;
+
+/// Which parts of the message the puppet writes before it says that all of it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writes {
+    Everything,
+    EverythingBackwards,
+    Nothing,
+    AllButTheLastByte,
+    TheFirstHalfTwice,
+}
+
+impl Writes {
+    fn parts(self) -> Vec<std::ops::Range<usize>> {
+        let half = SIZE / 2;
+        match self {
+            Self::Everything => std::iter::once(0..SIZE).collect(),
+            Self::EverythingBackwards => vec![half..SIZE, 10..half, 0..20],
+            Self::Nothing => vec![],
+            Self::AllButTheLastByte => std::iter::once(0..SIZE - 1).collect(),
+            Self::TheFirstHalfTwice => vec![0..half, 0..half],
+        }
+    }
+
+    fn is_honest(self) -> bool {
+        matches!(self, Self::Everything | Self::EverythingBackwards)
+    }
+}
+
+/// A method that is used by hand.
+struct Puppet {
+    method: Box<dyn Method>,
+    to: Handle,
+    heard: Heard,
+}
+
+#[derive(Default)]
+struct Heard {
+    greeted: bool,
+    clearance: Option<Clearance>,
+    moved: usize,
+    down: bool,
+}
+
+impl Sink for Heard {
+    fn packet(&mut self, _: Handle, packet: Packet<'_>) {
+        let packet = packet.to_vec(0);
+        // The first one, which grants room for messages.
+        self.greeted = true;
+        if let Ok((_, Body::Clearance(clearance))) = wire::decode(&packet) {
+            self.clearance = Some(clearance);
+        }
+    }
+    fn transfer_done(&mut self, _: Handle, _: Token, result: Result<(), Failed>) {
+        assert_eq!(result, Ok(()));
+        self.moved += 1;
+    }
+    fn peer_up(&mut self, _: Handle) {}
+    fn peer_down(&mut self, _: Handle, _: PeerError) {
+        self.down = true;
+    }
+    fn writable(&mut self, _: Handle) {}
+}
+
+impl Puppet {
+    fn calls(address: &str) -> Self {
+        let address: Address = address.parse().unwrap();
+        let mut method: Box<dyn Method> = match address.scheme() {
+            "tcp" => Box::new(Tcp::new(TcpConfig::default()).unwrap()),
+            _ => Box::new(Udp::new(UdpConfig::default()).unwrap()),
+        };
+        let to = method.connect(&address).unwrap();
+        let heard = Heard::default();
+        let mut this = Self { method, to, heard };
+        let mut hello = Header::new(Kind::Hello, wire::HELLO_WORD);
+        hello.credit = 1 << 16;
+        this.send(&hello.encode());
+        this
+    }
+
+    fn send(&mut self, packet: &[u8]) {
+        self.method.send(self.to, &[packet]).unwrap();
+    }
+
+    fn step(&mut self) {
+        self.method.poll(&mut self.heard);
+        self.method.tick(Instant::now(), &mut self.heard);
+    }
+}
+
+/// What becomes of a receive whose sender writes so much, and what its memory has then.
+fn receive_what(scheme: &str, writes: Writes) -> (Result<u64, OpError>, Memory) {
+    let config = Config {
+        listen: vec![format!("{scheme}://127.0.0.1:0")],
+        ..Config::default()
+    };
+    let mut bmi = Bmi::new(config).unwrap();
+    let context = bmi.open_queue().unwrap();
+    let mut node = Node {
+        bmi,
+        _dir: None,
+        context,
+        fault: None,
+        done: Vec::new(),
+        unexpected: Vec::new(),
+    };
+    let mut puppet = Puppet::calls(&node.bmi.listening()[0]);
+    drive(&mut [&mut node], |_| {
+        puppet.step();
+        puppet.heard.greeted
+    });
+    puppet.send(&Header::new(Kind::Unexpected, 1).encode());
+    drive(&mut [&mut node], |nodes| {
+        puppet.step();
+        nodes[0].collect_unexpected();
+        !nodes[0].unexpected.is_empty()
+    });
+    let from = node.unexpected[0].from;
+    let into = Memory::from_vec(vec![0xee; SIZE]);
+    node.recv(from, std::slice::from_ref(&into), TAG, 1);
+    // Without regions: the receiver cannot read it, and has it written.
+    let announcement = Announcement {
+        send: 7,
+        size: SIZE as u64,
+        load: 0,
+        regions: Vec::new(),
+    };
+    puppet.send(&wire::encode_announcement(
+        Header::new(Kind::Announce, TAG),
+        &announcement,
+    ));
+    drive(&mut [&mut node], |_| {
+        puppet.step();
+        puppet.heard.clearance.is_some()
+    });
+    let clearance = puppet.heard.clearance.take().unwrap();
+    let [region] = clearance.regions[..] else {
+        panic!("one receive of one piece: {clearance:?}");
+    };
+    let parts = writes.parts();
+    for (token, part) in parts.iter().enumerate() {
+        let len = part.len();
+        let transfer = Transfer {
+            direction: Direction::Put,
+            local: vec![Memory::from_vec(vec![0x11; len])],
+            remote: vec![region.part(part.start as u64, len as u64)],
+            notify: None,
+            token: token as u64,
+        };
+        puppet.method.transfer(puppet.to, transfer).unwrap();
+    }
+    drive(&mut [&mut node], |_| {
+        puppet.step();
+        puppet.heard.moved == parts.len()
+    });
+    puppet.send(&Header::new(Kind::Written, clearance.receive).encode());
+    drive(&mut [&mut node], |nodes| {
+        puppet.step();
+        nodes[0].result(1).is_some()
+    });
+    let result = node.result(1).unwrap().clone();
+    if result.is_err() {
+        drive(&mut [&mut node], |_| {
+            puppet.step();
+            puppet.heard.down
+        });
+    }
+    (result, into)
+}
+
+#[test]
+fn a_message_that_was_not_written_is_not_received() {
+    for scheme in ["tcp", "udp"] {
+        for writes in [
+            Writes::Everything,
+            Writes::EverythingBackwards,
+            Writes::Nothing,
+            Writes::AllButTheLastByte,
+            Writes::TheFirstHalfTwice,
+        ] {
+            let (result, into) = receive_what(scheme, writes);
+            if writes.is_honest() {
+                assert_eq!(result, Ok(SIZE as u64), "{scheme}, {writes:?}");
+                assert!(into.to_vec().iter().all(|byte| *byte == 0x11));
+                continue;
+            }
+            let error = result.unwrap_err();
+            let is_refused = matches!(
+                &error,
+                OpError::Peer { cause: PeerError::Protocol(why), .. } if why.contains("has not")
+            );
+            assert!(is_refused, "{scheme}, {writes:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What ends a sleep, and that it ends one only.
+
+use super::*;
+use crate::endpoint::methods::{Polling, QUIET_POLLS};
+use crate::waiting::crowd::Crowd;
+use crate::waiting::spin::{LONG_TURN, Next};
+
+/// An instance that listens at these schemes, in a directory that must stay.
+fn listening(schemes: &[&str]) -> (Bmi, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let address = |scheme: &&str| match *scheme {
+        "shm" => format!("shm://{}/socket", dir.path().display()),
+        scheme => format!("{scheme}://127.0.0.1:0"),
+    };
+    let listen = schemes.iter().map(address).collect();
+    let bmi = Bmi::new(Config {
+        listen,
+        ..Config::default()
+    });
+    (bmi.unwrap(), dir)
+}
+
+/// Makes the method quiet, so that it is polled seldom as long as another is not.
+fn hush(bmi: &mut Bmi, scheme: &str) {
+    for slot in &mut bmi.methods.slots {
+        slot.quiet = if slot.scheme == scheme {
+            QUIET_POLLS
+        } else {
+            0
+        };
+    }
+    bmi.methods.choose();
+    assert_eq!(polling(bmi, scheme), Polling::Seldom);
+}
+
+fn polling(bmi: &Bmi, scheme: &str) -> Polling {
+    let mut slots = bmi.methods.slots.iter();
+    let slot = slots.find(|slot| slot.scheme == scheme);
+    slot.expect("it is registered").polling
+}
+
+/// A call ends one wait, and leaves nothing behind that would end another.
+#[test]
+fn a_call_ends_one_sleep_whichever_methods_are_in_use() {
+    let each: [&[&str]; 6] = [
+        &[],
+        &["shm"],
+        &["tcp"],
+        &["udp"],
+        &["shm", "tcp"],
+        &["tcp", "udp"],
+    ];
+    for schemes in each {
+        let (mut bmi, _dir) = listening(schemes);
+        for round in 0..3 {
+            if schemes == ["shm", "tcp"] {
+                hush(&mut bmi, "shm");
+            }
+            bmi.waker().wake();
+            let ready = bmi.wait_until(Duration::from_secs(60), |_| false);
+            assert!(!ready && !bmi.sleeper.is_called());
+            let mut vain = 0;
+            let on = loop {
+                if let Some(on) = bmi.sleeper.prepare(&mut bmi.methods) {
+                    break on;
+                }
+                vain += 1;
+                assert!(vain < 3, "{schemes:?}, round {round}: no sleep begins");
+                bmi.progress();
+            };
+            let soon = Instant::now() + Duration::from_millis(2);
+            let woken = bmi.sleeper.wait(&mut bmi.methods, on, Some(soon));
+            assert!(!woken, "{schemes:?}, round {round}: another sleep is ended");
+            bmi.sleeper.end(&mut bmi.methods, on);
+        }
+    }
+}
+
+/// Were the method polled seldom only, as before the sleep, dozens of sleeps would end in vain.
+#[test]
+fn what_ends_a_sleep_is_polled_at_once() {
+    let (mut server, _dir) = listening(&["shm", "tcp"]);
+    let mut addresses = server.listening().into_iter();
+    let address = addresses.find(|a| a.starts_with("tcp"));
+    let address = address.expect("it listens there");
+    let mut client = Bmi::new(Config::default()).unwrap();
+    let context = client.open_queue().unwrap();
+    let to = client.lookup(&address).unwrap();
+    for round in 0..20 {
+        let hello = [memory(1, 10)];
+        let _ = client.post_sendunexpected(to, &hello, 1, context, 1);
+        client.progress();
+        hush(&mut server, "tcp");
+        let until = Instant::now() + Duration::from_secs(60);
+        while let Some(on) = server.sleeper.prepare(&mut server.methods) {
+            let woken = server.sleeper.wait(&mut server.methods, on, Some(until));
+            server.sleeper.end(&mut server.methods, on);
+            assert!(woken, "round {round}: the sleep is not ended");
+            if polling(&server, "tcp") == Polling::Always {
+                break;
+            }
+        }
+        assert_eq!(polling(&server, "tcp"), Polling::Always);
+        assert!(server.progress(), "round {round}: nobody looked");
+        let mut arrived = Vec::new();
+        while server.testunexpected(1, NOW, &mut arrived).unwrap() == 0 {
+            assert!(Instant::now() < until, "round {round}: it does not arrive");
+            client.progress();
+        }
+    }
+}
+
+#[test]
+fn methods_that_nothing_can_come_by_are_left_alone_until_they_are_used() {
+    let (mut server, dir) = listening(&["tcp"]);
+    server.progress();
+    let never = ["self", "shm", "udp"];
+    for scheme in never {
+        assert_eq!(polling(&server, scheme), Polling::Never);
+    }
+    assert_eq!(server.methods.pollables().count(), 1);
+    let tcp = server.methods.slots.iter().position(|s| s.scheme == "tcp");
+    assert_eq!(server.methods.only, tcp);
+    for address in [
+        format!("shm://{}/nobody", dir.path().display()),
+        "udp://127.0.0.1:9".to_owned(),
+        server.listening()[0].clone(),
+    ] {
+        let context = server.open_queue().unwrap();
+        let to = server.lookup(&address).unwrap();
+        let _ = server.post_sendunexpected(to, &[memory(1, 10)], 1, context, 1);
+    }
+    for scheme in never {
+        assert_eq!(polling(&server, scheme), Polling::Always);
+    }
+    assert_eq!(server.methods.pollables().count(), 4);
+}
+
+/// Somebody who computes is slept beside; many who wait are not, where a sleep is dear.
+#[test]
+fn a_long_turn_of_many_is_told_from_one_of_somebody_who_computes() {
+    let cases: [(&[&str], u32, Next); 4] = [
+        (&["tcp"], 1000, Next::Yield),
+        (&["shm", "tcp"], 1000, Next::Yield),
+        (&["tcp"], 1, Next::Sleep),
+        (&["shm"], 1000, Next::Sleep),
+    ];
+    for (schemes, runnable, next) in cases {
+        let (mut bmi, _dir) = listening(schemes);
+        bmi.crowd = Crowd::of(runnable);
+        // One alone would be forgiven.
+        for _ in 0..2 {
+            bmi.let_others_run(Instant::now() - 2 * LONG_TURN);
+        }
+        let then = bmi.spin.next(Duration::from_micros(20), false);
+        assert_eq!(then, next, "{schemes:?}, {runnable}");
+    }
+}

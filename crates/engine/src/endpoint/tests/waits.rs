@@ -1,0 +1,302 @@
+//! What an operation waits for, in each state, and what an instance shows of it.
+
+use causeway_watch::onlooker::Onlooker;
+use causeway_wire::watch::{OpKind, PeerRow, Row, Why};
+
+use super::*;
+
+fn why(node: &Node, op: OpId) -> Why {
+    let index = node
+        .bmi
+        .conversations
+        .shared
+        .ops
+        .find(op.0)
+        .expect("it is pending");
+    node.bmi.conversations.waiting(index).why
+}
+
+fn no_room() -> Options {
+    Options {
+        queue_packets: 4,
+        ..Options::default()
+    }
+}
+
+#[test]
+fn a_send_waits_for_the_connection_then_for_room() {
+    let mut server = node_with("waits-room-server", Config::default(), no_room());
+    let mut client = node_with("waits-room-client", Config::default(), no_room());
+    let to = client.bmi.lookup("mem://waits-room-server").unwrap();
+    let op = client.send_unexpected(to, &memory(1, 10), 1, 1);
+    assert_eq!(why(&client, op), Why::Connection);
+    drive(&mut [&mut client, &mut server], |nodes| {
+        nodes[0].result(1).is_some()
+    });
+    idle(&mut [&mut client, &mut server]);
+    let ops: Vec<_> = (0..8)
+        .map(|n| client.send_unexpected(to, &memory(1, 10), 2, 10 + n))
+        .collect();
+    client.step();
+    assert_eq!(why(&client, *ops.last().unwrap()), Why::Room);
+}
+
+#[test]
+fn an_unexpected_send_waits_for_credit_and_those_behind_it_for_it() {
+    // The server takes no part from now on: the window stays what it is.
+    let (mut client, _server, to, _) = pair("waits-credit", Config::default(), Options::default());
+    let ops: Vec<_> = (0..40)
+        .map(|n| client.send_unexpected(to, &memory(1, 5000), 2, n))
+        .collect();
+    client.step();
+    let pending: Vec<_> = ops
+        .iter()
+        .filter(|op| client.bmi.conversations.shared.ops.find(op.0).is_some())
+        .map(|op| why(&client, *op))
+        .collect();
+    assert!(pending.len() > 2, "{pending:?}");
+    assert_eq!(pending[0], Why::Credit);
+    assert!(
+        pending[1..].iter().all(|why| *why == Why::Queue),
+        "{pending:?}"
+    );
+}
+
+#[test]
+fn announced_messages_wait_for_receives_and_too_many_for_each_other() {
+    let (mut client, mut server, to, _) = pair("waits-far", Config::default(), Options::default());
+    let far = memory(1, 100_000);
+    let most = u64::from(causeway_wire::bmi::MAX_ANNOUNCED);
+    let ops: Vec<_> = (0..most + 2)
+        .map(|n| client.send(to, std::slice::from_ref(&far), n, n))
+        .collect();
+    idle(&mut [&mut client, &mut server]);
+    assert_eq!(why(&client, ops[0]), Why::Receive);
+    assert_eq!(why(&client, ops[most as usize]), Why::Announcements);
+    assert_eq!(why(&client, ops[most as usize + 1]), Why::Queue);
+}
+
+#[test]
+fn receives_wait_for_messages_writes_transfers_and_their_turn() {
+    let (mut client, mut server, to, from) =
+        pair("waits-recv", Config::default(), Options::default());
+    let op = server.recv(from, &[memory(0, 10)], 99, 99);
+    assert_eq!(why(&server, op), Why::Message);
+    for node in [&mut client, &mut server] {
+        let policy = InfoOption::Rendezvous(RendezvousPolicy::Push);
+        node.bmi.set_info(None, policy).unwrap();
+    }
+    client.send(to, &[memory(1, 100_000)], 1, 1);
+    idle(&mut [&mut client, &mut server]);
+    let op = server.recv(from, &[memory(0, 100_000)], 1, 1);
+    server.step();
+    assert_eq!(why(&server, op), Why::Write);
+    drive(&mut [&mut client, &mut server], |nodes| {
+        nodes[1].result(1).is_some()
+    });
+
+    for node in [&mut client, &mut server] {
+        let policy = InfoOption::Rendezvous(RendezvousPolicy::Pull);
+        node.bmi.set_info(None, policy).unwrap();
+    }
+    for n in 10..30 {
+        client.send(to, &[memory(1, 1 << 20)], n, n);
+    }
+    idle(&mut [&mut client, &mut server]);
+    let ops: Vec<_> = (10..30)
+        .map(|n| server.recv(from, &[memory(0, 1 << 20)], n, n))
+        .collect();
+    assert_eq!(why(&server, ops[0]), Why::Transfer);
+    assert_eq!(why(&server, ops[19]), Why::Turn);
+}
+
+/// This instance's rows in the page of this process, which all tests share.
+fn rows(node: &Node) -> Vec<PeerRow> {
+    let own = node.bmi.watch.instance();
+    let page = Onlooker::new(std::process::id()).expect("this process shows its page");
+    let rows = page.rows().into_iter().filter_map(|row| match row {
+        Row::Peer(row) if row.instance == own => Some(row),
+        _ => None,
+    });
+    rows.collect()
+}
+
+/// Steps until the instance has shown what is wanted.
+fn shown(nodes: &mut [&mut Node], which: usize, wanted: impl Fn(&PeerRow) -> bool) -> PeerRow {
+    let mut found = None;
+    drive(nodes, |nodes| {
+        found = rows(nodes[which]).into_iter().find(&wanted);
+        found.is_some()
+    });
+    found.expect("it was found")
+}
+
+#[test]
+fn an_instance_shows_what_its_peers_do_and_takes_it_back() {
+    let (mut client, mut server, to, from) =
+        pair("waits-shown", Config::default(), Options::default());
+    for n in 0..10 {
+        client.send(to, &[memory(1, 100)], n, n);
+    }
+    let mut nodes = [&mut client, &mut server];
+    let row = shown(&mut nodes, 0, |row| row.sent.number == 11);
+    assert_eq!((row.sent.bytes, row.outbound), (1001, true));
+    assert_eq!(row.address, "mem://waits-shown-server");
+    let row = shown(&mut nodes, 1, |row| row.received.number == 11);
+    assert_eq!((row.early, row.outbound, row.waiting), (10, false, None));
+    assert!(row.held > 1000);
+
+    nodes[0].send(to, &[memory(1, 1 << 20)], 50, 50);
+    let row = shown(&mut nodes, 0, |row| row.waiting.is_some());
+    let waiting = row.waiting.unwrap();
+    assert_eq!((waiting.kind, waiting.why), (OpKind::Send, Why::Receive));
+    assert_eq!((waiting.tag, waiting.size, row.announced), (50, 1 << 20, 1));
+    nodes[1].recv(from, &[memory(0, 1 << 20)], 50, 50);
+    let row = shown(&mut nodes, 0, |row| row.sent_large.number == 1);
+    assert_eq!(row.sent_large.bytes, 1 << 20);
+    shown(&mut nodes, 0, |row| {
+        row.waiting.is_none() && row.announced == 0
+    });
+    shown(&mut nodes, 1, |row| row.received_large.bytes == 1 << 20);
+
+    // One whose receive was there first counts like those that came before theirs.
+    nodes[1].recv(from, &[memory(0, 100)], 60, 60);
+    nodes[0].send(to, &[memory(1, 100)], 60, 61);
+    shown(&mut nodes, 1, |row| row.received.number == 12);
+
+    nodes[0].bmi.release(to);
+    assert!(rows(nodes[0]).is_empty(), "the address is gone");
+}
+
+#[test]
+fn a_stall_is_noticed_after_the_time_that_was_set_and_its_end_too() {
+    let config = Config {
+        stall_after: Duration::from_millis(100),
+        ..Config::default()
+    };
+    let (mut client, mut server, to, from) = pair("waits-stall", config, Options::default());
+    client.send(to, &[memory(1, 1 << 20)], 7, 7);
+    let mut nodes = [&mut client, &mut server];
+    let row = shown(&mut nodes, 0, |row| row.reports >= 2);
+    assert!(row.stalled);
+    let waiting = row.waiting.unwrap();
+    let waited = row.published_ns - waiting.since_ns;
+    assert!(
+        waited >= 200_000_000,
+        "the second report comes after twice the time: {waited} ns"
+    );
+    // The receiver has no operation in flight: nothing of its own is stalled.
+    shown(&mut nodes, 1, |row| !row.stalled && row.early == 1);
+    nodes[1].recv(from, &[memory(0, 1 << 20)], 7, 7);
+    let row = shown(&mut nodes, 0, |row| !row.stalled);
+    assert_eq!((row.waiting, row.sent_large.number), (None, 1));
+
+    // Switched off while it runs.
+    nodes[0]
+        .bmi
+        .set_info(None, InfoOption::StallAfter(NOW))
+        .unwrap();
+    nodes[0].send(to, &[memory(1, 1 << 20)], 8, 8);
+    let old = |row: &PeerRow| {
+        let waiting = row.waiting.filter(|waiting| waiting.tag == 8);
+        waiting.is_some_and(|waiting| row.published_ns - waiting.since_ns > 200_000_000)
+    };
+    assert!(!shown(&mut nodes, 0, old).stalled);
+}
+
+#[test]
+fn nothing_is_shown_by_those_who_do_not_want_to() {
+    let config = Config {
+        publish: false,
+        stall_after: Duration::ZERO,
+        ..Config::default()
+    };
+    let (mut client, mut server, to, _) = pair("waits-hidden", config, Options::default());
+    client.send(to, &[memory(1, 1 << 20)], 7, 7);
+    let (mut one, mut two, to, _) = pair("waits-open", Config::default(), Options::default());
+    one.send(to, &[memory(1, 10)], 7, 7);
+    let mut nodes = [&mut client, &mut server, &mut one, &mut two];
+    shown(&mut nodes, 2, |row| row.sent.number == 2);
+    assert!(rows(&client).is_empty() && rows(&server).is_empty());
+}
+
+/// What distinguishes a slow transfer from one that stands still.
+#[test]
+fn a_transfer_over_tcp_is_seen_to_move_and_small_messages_are_not_taken_for_it() {
+    let (mut client, mut server, to, from) =
+        pair_over(Medium::Tcp, "waits-activity", Config::default());
+    let activity = |node: &Node, addr: Addr| {
+        let peer = node
+            .bmi
+            .conversations
+            .peers
+            .find(addr.0)
+            .expect("it is known");
+        let (method, handle) = node.bmi.connections.link(peer).expect("it is connected");
+        node.bmi.methods.slots[method].method.activity(handle)
+    };
+    let before = (activity(&client, to), activity(&server, from));
+    client.send(to, &[memory(1, 8)], 1, 1);
+    server.recv(from, &[memory(0, 8)], 1, 1);
+    drive(&mut [&mut client, &mut server], |nodes| {
+        nodes[1].result(1).is_some()
+    });
+    assert_eq!((activity(&client, to), activity(&server, from)), before);
+    client.send(to, &[memory(1, 1 << 20)], 2, 2);
+    server.recv(from, &[memory(0, 1 << 20)], 2, 2);
+    drive(&mut [&mut client, &mut server], |nodes| {
+        nodes[1].result(2).is_some()
+    });
+    assert_ne!(activity(&client, to), before.0);
+    assert_ne!(activity(&server, from), before.1);
+}
+
+/// Quiet peers are not looked at, and nobody wakes up for them.
+#[test]
+fn peers_without_news_cost_nothing_and_those_that_wait_are_looked_at_in_time() {
+    const PEERS: u64 = 50;
+    let mut server = node("waits-quiet-server");
+    let mut clients = Vec::new();
+    for n in 0..PEERS {
+        let mut client = node(&format!("waits-quiet-{n}"));
+        let to = client.bmi.lookup("mem://waits-quiet-server").unwrap();
+        clients.push((meet(&mut client, &mut server, to), client));
+    }
+    let quiet = |node: &Node| node.bmi.watch.deadline(&node.bmi.conversations).is_none();
+    drive(&mut [&mut server], |nodes| quiet(nodes[0]));
+    assert_eq!(rows(&server).len() as u64, PEERS);
+    // One of them is waited for: whoever sleeps wakes up when that has lasted too long, not before.
+    server.recv(clients[7].0, &[memory(0, 10)], 1, 1);
+    let soon = std::time::Instant::now() + Duration::from_secs(5);
+    let late = soon + Duration::from_secs(60);
+    drive(&mut [&mut server], |nodes| {
+        let deadline = nodes[0].bmi.watch.deadline(&nodes[0].bmi.conversations);
+        deadline.is_some_and(|at| soon < at && at < late)
+    });
+    assert_eq!(server.bmi.conversations.shared.touched.standing(), 1);
+}
+
+/// A method that claims to be in use without reason would keep every wait from dozing.
+#[test]
+fn only_the_methods_that_peers_can_reach_us_by_are_in_use() {
+    let idle = Bmi::new(Config::default()).unwrap();
+    assert_eq!(in_use(&idle), [] as [&str; 0]);
+    let dir = tempfile::tempdir().unwrap();
+    let listen = vec![format!("shm://{}/s", dir.path().display())];
+    let local = Bmi::new(Config {
+        listen,
+        ..Config::default()
+    });
+    assert_eq!(in_use(&local.unwrap()), ["shm"]);
+    let remote = Bmi::new(Config {
+        listen: vec!["udp://127.0.0.1:0".into()],
+        ..Config::default()
+    });
+    assert_eq!(in_use(&remote.unwrap()), ["udp"]);
+}
+
+fn in_use(bmi: &Bmi) -> Vec<&'static str> {
+    let slots = bmi.methods.slots.iter();
+    let used = slots.filter(|slot| !slot.method.is_unused());
+    used.map(|slot| slot.scheme).collect()
+}

@@ -1,0 +1,165 @@
+//! Lists of memory fragments: gathering, scattering, cutting.
+
+use causeway_sys::memory::Memory;
+use causeway_transport::Packet;
+
+use crate::types::Error;
+
+/// The memory of an operation. One fragment, the usual case, needs no allocation.
+#[derive(Debug, Default)]
+pub(crate) enum Fragments {
+    /// No bytes.
+    #[default]
+    None,
+    /// One fragment.
+    One(Memory),
+    /// More.
+    Many(Box<[Memory]>),
+}
+
+impl Fragments {
+    /// Shares the fragments of a list.
+    #[inline]
+    pub(crate) fn share(list: &[Memory]) -> Self {
+        match list {
+            [] => Self::None,
+            [one] => Self::One(one.clone()),
+            many => Self::Many(many.into()),
+        }
+    }
+
+    /// The fragments in order.
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Memory] {
+        match self {
+            Self::None => &[],
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Many(many) => many,
+        }
+    }
+}
+
+/// Bytes of a list.
+#[inline]
+pub(crate) fn total(list: &[Memory]) -> Result<u64, Error> {
+    let mut sum = 0u64;
+    for memory in list {
+        sum = sum
+            .checked_add(memory.len() as u64)
+            .filter(|sum| *sum <= causeway_wire::bmi::MAX_MESSAGE_BYTES)
+            .ok_or(Error::Limit {
+                what: "bytes of a message",
+                limit: i64::MAX as usize,
+            })?;
+    }
+    Ok(sum)
+}
+
+/// Refuses memory that was lent for reading only as a place to write to.
+#[inline]
+pub(crate) fn check_writable(list: &[Memory]) -> Result<(), Error> {
+    if list.iter().all(Memory::is_writable) {
+        Ok(())
+    } else {
+        Err(Error::ReadOnly)
+    }
+}
+
+/// Copies a packet's bytes from `offset` on into a list with room for them.
+#[inline]
+pub(crate) fn scatter(packet: &Packet<'_>, mut offset: usize, list: &[Memory]) {
+    for memory in list {
+        let len = (packet.len() - offset).min(memory.len());
+        packet.copy_part_to(offset, len, memory);
+        offset += len;
+    }
+}
+
+/// Copies bytes into a list with room for them.
+pub(crate) fn scatter_bytes(mut bytes: &[u8], list: &[Memory]) {
+    for memory in list {
+        let (head, rest) = bytes.split_at(bytes.len().min(memory.len()));
+        memory.write_at(0, head);
+        bytes = rest;
+    }
+}
+
+/// A place in a list, for operations that move it in parts.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Cursor {
+    fragment: usize,
+    offset: usize,
+}
+
+impl Cursor {
+    /// Takes the next `len` bytes of the list, or fewer if that needs more than `most` fragments.
+    /// Empty fragments are left out.
+    pub(crate) fn take(&mut self, list: &[Memory], len: u64, most: usize) -> Vec<Memory> {
+        let mut left = len;
+        let mut parts = Vec::new();
+        while let Some(memory) = list.get(self.fragment) {
+            if left == 0 || parts.len() == most {
+                break;
+            }
+            let rest = memory.len() - self.offset;
+            let part = usize::try_from(left).map_or(rest, |left| left.min(rest));
+            if part == memory.len() && part > 0 {
+                parts.push(memory.clone());
+            } else if part > 0 {
+                parts.push(memory.slice(self.offset..self.offset + part));
+            }
+            left -= part as u64;
+            self.offset += part;
+            if self.offset == memory.len() {
+                self.fragment += 1;
+                self.offset = 0;
+            }
+        }
+        parts
+    }
+}
+
+/// Bytes of a list that is known to be short enough.
+pub(crate) fn sum(list: &[Memory]) -> u64 {
+    list.iter().map(|memory| memory.len() as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of(list: &[Memory]) -> Vec<u8> {
+        list.iter().flat_map(Memory::to_vec).collect()
+    }
+
+    fn list(lens: &[usize]) -> Vec<Memory> {
+        lens.iter().map(|len| Memory::zeroed(*len)).collect()
+    }
+
+    #[test]
+    fn scattered_bytes_lie_in_order() {
+        let bytes: Vec<u8> = (0..2000u32).map(|n| n as u8).collect();
+        for lens in [&[2000][..], &[3, 0, 1000, 5000], &[1, 1, 300, 2000]] {
+            let memory = list(lens);
+            scatter(&Packet::private(&bytes), 10, &memory);
+            assert_eq!(bytes_of(&memory)[..1990], bytes[10..]);
+            scatter_bytes(&bytes, &memory);
+            assert_eq!(bytes_of(&memory)[..2000], bytes);
+        }
+    }
+
+    #[test]
+    fn a_cursor_takes_every_byte_once() {
+        let memory = list(&[10, 0, 20, 30, 0]);
+        let mut cursor = Cursor::default();
+        let mut lens = Vec::new();
+        for (len, most) in [(9, 9), (3, 9), (40, 1), (40, 1), (0, 3), (100, 3)] {
+            let parts = cursor.take(&memory, len, most);
+            assert!(parts.iter().all(|part| !part.is_empty()));
+            lens.push(sum(&parts));
+        }
+        assert_eq!(lens, [9, 3, 18, 30, 0, 0]);
+        let parts = Cursor::default().take(&memory, 60, usize::MAX);
+        assert_eq!((parts.len(), sum(&parts)), (3, 60));
+    }
+}

@@ -1,0 +1,40 @@
+//! What every messenger needs, once: conversations with peers over whatever methods reach them.
+//!
+//! A messenger is a [`matcher`](matcher::Matcher), which says which receive a message belongs to, and a face; BMI
+//! and MPI are two. Below the face, an [`Endpoint`] is the same for all: it posts, tests, waits, connects, and holds
+//! the memory of messages that came before their receives within bounds.
+//!
+//! Read [`types`] first, then [`Endpoint`]. Inside, [`conversation`](self) is what is said with one peer, without I/O
+//! and without a clock: greeting, credits (`credit`), eager messages, rendezvous, transfers (`transfers`), cancelling.
+//! `conversations` is the table of all of them with what they share (`shared`: operations, matcher, early messages),
+//! and `endpoint` drives it with methods. `waiting` decides how to wait; `slab` and `fragments` are
+//! the tables that make the path of a small message short; `traffic` counts. The packets are defined in
+//! `causeway_wire::bmi`.
+//!
+//! What this room does not do: order messages of different tags, understand what they contain, or
+//! retry what failed.
+#![forbid(unsafe_code)]
+
+mod conversation;
+pub mod conversations;
+mod credit;
+mod endpoint;
+mod fragments;
+pub mod matcher;
+mod operation;
+mod shared;
+mod slab;
+mod traffic;
+mod transfers;
+pub mod types;
+mod waiting;
+
+pub use conversation::{LinkLimits, Transmit};
+pub use endpoint::{Endpoint, Waker};
+pub use fragments::Cursor;
+pub use shared::Tuning;
+
+pub use causeway_sys::memory::Memory;
+pub use causeway_transport::{Access, Direction, Identity, PeerError, PeerReport};
+pub use causeway_watch::log;
+pub use causeway_wire::region::RegionDescriptor;

@@ -1,0 +1,469 @@
+//! By peer and tag, both exactly (BMI's rule).
+//!
+//! Mostly messages come in the order in which their receives were posted: a new receive is only put behind the
+//! others of its peer (`recent`), and the first of these is looked at when a message comes. If that is not the
+//! one, all of them are put into a hash table, once each, so that no order of tags costs more than a look
+//! into the table. What is in the table is always older than what is recent.
+//!
+//! One hash table serves all peers, so that a peer without traffic costs nothing here. A bucket is
+//! a list in order of arrival, threaded through the entries themselves. The hash is seeded, so that
+//! a peer cannot choose tags that meet in one bucket.
+
+use std::hash::{BuildHasher, RandomState};
+use std::ops::{Index, IndexMut};
+
+use super::Matcher;
+use crate::slab::{Bucket, Linked, Links, List};
+
+/// A pattern: the messages of one peer with one tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FromTag {
+    /// The peer's number.
+    pub peer: u32,
+    /// The tag.
+    pub tag: u64,
+}
+
+/// See the module's page.
+#[derive(Default)]
+pub struct ByTag {
+    receives: Table,
+    /// By number of the peer.
+    peers: Vec<Waiting>,
+    messages: Table,
+}
+
+/// The receives of one peer that wait.
+#[derive(Default, Clone)]
+struct Waiting {
+    /// Those that are in the table.
+    filed: List,
+    /// Those that are not, all of them younger.
+    recent: List,
+}
+
+/// What waits under a peer and a tag: half a cache line.
+#[derive(Clone)]
+#[repr(align(32))]
+struct Node {
+    tag: u64,
+    peer: u32,
+    is_filed: bool,
+    /// In one of the lists of [`Waiting`].
+    links: Links,
+    /// In the table.
+    bucket: Links,
+}
+
+impl Node {
+    fn new(key: FromTag) -> Self {
+        Self {
+            tag: key.tag,
+            peer: key.peer,
+            is_filed: false,
+            links: Links::default(),
+            bucket: Links::default(),
+        }
+    }
+
+    #[inline(always)]
+    fn key(&self) -> FromTag {
+        FromTag {
+            peer: self.peer,
+            tag: self.tag,
+        }
+    }
+}
+
+impl Linked for Node {
+    #[inline]
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+impl Linked<Bucket> for Node {
+    #[inline]
+    fn links(&mut self) -> &mut Links {
+        &mut self.bucket
+    }
+}
+
+/// By the number of the receive or the message.
+#[derive(Default)]
+struct Nodes(Vec<Node>);
+
+impl Index<u32> for Nodes {
+    type Output = Node;
+    #[inline(always)]
+    fn index(&self, index: u32) -> &Node {
+        &self.0[index as usize]
+    }
+}
+
+impl IndexMut<u32> for Nodes {
+    #[inline(always)]
+    fn index_mut(&mut self, index: u32) -> &mut Node {
+        &mut self.0[index as usize]
+    }
+}
+
+impl Nodes {
+    /// The node of a new entry. Its lists are left to the caller.
+    #[inline(always)]
+    fn renew(&mut self, index: u32, key: FromTag) {
+        match self.0.get_mut(index as usize) {
+            Some(node) => {
+                (node.tag, node.peer, node.is_filed) = (key.tag, key.peer, false);
+            }
+            None => self.add(index, key),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, index: u32, key: FromTag) {
+        self.0.resize(index as usize + 1, Node::new(key));
+    }
+}
+
+/// A hash table over nodes.
+struct Table {
+    nodes: Nodes,
+    buckets: Vec<List<Bucket>>,
+    len: usize,
+    seeds: (u64, u64),
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        let state = RandomState::new();
+        Self {
+            nodes: Nodes::default(),
+            buckets: vec![List::default(); 64],
+            len: 0,
+            seeds: (state.hash_one(1u8) | 1, state.hash_one(2u8) | 1),
+        }
+    }
+}
+
+impl Table {
+    #[inline]
+    fn bucket(&self, key: FromTag) -> usize {
+        let peer = u64::from(key.peer).wrapping_mul(self.seeds.0);
+        let mixed = (key.tag ^ peer).wrapping_mul(self.seeds.1);
+        let mixed = (mixed ^ mixed >> 32).wrapping_mul(self.seeds.0);
+        (mixed >> 32) as usize & (self.buckets.len() - 1)
+    }
+
+    /// The list that an entry belongs into, after making room for one more.
+    #[inline]
+    fn room_for(&mut self, index: u32) -> usize {
+        if self.len >= 2 * self.buckets.len() {
+            self.grow();
+        }
+        self.len += 1;
+        self.bucket(self.nodes[index].key())
+    }
+
+    /// Adds an entry behind all of the same key.
+    #[inline]
+    fn push_back(&mut self, index: u32) {
+        let bucket = self.room_for(index);
+        self.buckets[bucket].push_back(&mut self.nodes, index);
+    }
+
+    /// Adds an entry before all of the same key.
+    fn push_front(&mut self, index: u32) {
+        let bucket = self.room_for(index);
+        self.buckets[bucket].push_front(&mut self.nodes, index);
+    }
+
+    /// The oldest entry of a key.
+    #[inline]
+    fn first(&mut self, key: FromTag) -> Option<u32> {
+        let mut at = self.buckets[self.bucket(key)].first()?;
+        loop {
+            let node = &self.nodes[at];
+            if node.key() == key {
+                return Some(at);
+            }
+            at = node.bucket.next()?;
+        }
+    }
+
+    /// Takes an entry out that is in the table.
+    #[inline]
+    fn remove(&mut self, index: u32) {
+        self.len -= 1;
+        let bucket = self.bucket(self.nodes[index].key());
+        self.buckets[bucket].remove(&mut self.nodes, index);
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let doubled = vec![List::default(); 2 * self.buckets.len()];
+        for mut list in std::mem::replace(&mut self.buckets, doubled) {
+            while let Some(index) = list.first() {
+                list.remove(&mut self.nodes, index);
+                let bucket = self.bucket(self.nodes[index].key());
+                self.buckets[bucket].push_back(&mut self.nodes, index);
+            }
+        }
+    }
+}
+
+impl ByTag {
+    /// Puts the recent receives of a peer into the table.
+    fn file(&mut self, peer: u32) {
+        let waiting = &mut self.peers[peer as usize];
+        while let Some(receive) = waiting.recent.first() {
+            let nodes = &mut self.receives.nodes;
+            waiting.recent.remove(nodes, receive);
+            waiting.filed.push_back(nodes, receive);
+            nodes[receive].is_filed = true;
+            self.receives.push_back(receive);
+        }
+    }
+
+    #[inline(never)]
+    fn arrive_filed(&mut self, key: FromTag) -> Option<u32> {
+        let mut found = self.receives.first(key);
+        if found.is_none() {
+            let recent = &mut self.peers[key.peer as usize].recent;
+            let first = recent.first()?;
+            if self.receives.nodes[first].tag == key.tag {
+                recent.remove(&mut self.receives.nodes, first);
+                return Some(first);
+            }
+            self.file(key.peer);
+            found = self.receives.first(key);
+        }
+        let receive = found?;
+        self.unfile(receive);
+        Some(receive)
+    }
+
+    fn unfile(&mut self, receive: u32) {
+        let peer = self.receives.nodes[receive].peer as usize;
+        self.receives.remove(receive);
+        let filed = &mut self.peers[peer].filed;
+        filed.remove(&mut self.receives.nodes, receive);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_peer(&mut self, peer: u32) {
+        self.peers.resize(peer as usize + 1, Waiting::default());
+    }
+}
+
+impl Matcher for ByTag {
+    type Pattern = FromTag;
+
+    #[inline(always)]
+    fn only_peer(pattern: FromTag) -> Option<u32> {
+        Some(pattern.peer)
+    }
+
+    #[inline(always)]
+    fn tag(pattern: FromTag) -> u64 {
+        pattern.tag
+    }
+
+    #[inline(always)]
+    fn post(&mut self, receive: u32, pattern: FromTag) {
+        self.remember(receive, pattern);
+        let waiting = &mut self.peers[pattern.peer as usize];
+        waiting.recent.push_back(&mut self.receives.nodes, receive);
+    }
+
+    #[inline(always)]
+    fn remember(&mut self, receive: u32, pattern: FromTag) {
+        self.receives.nodes.renew(receive, pattern);
+        if self.peers.len() <= pattern.peer as usize {
+            self.add_peer(pattern.peer);
+        }
+    }
+
+    fn post_again(&mut self, receive: u32) {
+        let peer = self.receives.nodes[receive].peer;
+        self.file(peer);
+        self.receives.nodes[receive].is_filed = true;
+        self.receives.push_front(receive);
+        let filed = &mut self.peers[peer as usize].filed;
+        filed.push_front(&mut self.receives.nodes, receive);
+    }
+
+    fn withdraw(&mut self, receive: u32) {
+        let node = &self.receives.nodes[receive];
+        if node.is_filed {
+            return self.unfile(receive);
+        }
+        let recent = &mut self.peers[node.peer as usize].recent;
+        recent.remove(&mut self.receives.nodes, receive);
+    }
+
+    #[inline(always)]
+    fn arrive(&mut self, peer: u32, tag: u64) -> Option<u32> {
+        let waiting = self.peers.get_mut(peer as usize)?;
+        match waiting.recent.first() {
+            Some(first) if waiting.filed.is_empty() && self.receives.nodes[first].tag == tag => {
+                waiting.recent.remove(&mut self.receives.nodes, first);
+                Some(first)
+            }
+            _ => self.arrive_filed(FromTag { peer, tag }),
+        }
+    }
+
+    fn receives_of(&mut self, peer: u32, most: usize) -> Vec<u32> {
+        let Some(waiting) = self.peers.get(peer as usize) else {
+            return Vec::new();
+        };
+        let nodes = &self.receives.nodes;
+        let behind = |index: &u32| nodes[*index].links.next();
+        [&waiting.filed, &waiting.recent]
+            .into_iter()
+            .flat_map(|list| std::iter::successors(list.first(), behind))
+            .take(most)
+            .collect()
+    }
+
+    fn hold(&mut self, message: u32, peer: u32, tag: u64) {
+        self.messages.nodes.renew(message, FromTag { peer, tag });
+        self.messages.push_back(message);
+    }
+
+    fn hold_first(&mut self, message: u32, peer: u32, tag: u64) {
+        self.messages.nodes.renew(message, FromTag { peer, tag });
+        self.messages.push_front(message);
+    }
+
+    fn discard(&mut self, message: u32) {
+        self.messages.remove(message);
+    }
+
+    fn take_for(&mut self, receive: u32) -> Option<u32> {
+        self.take(self.receives.nodes[receive].key())
+    }
+
+    fn take(&mut self, pattern: FromTag) -> Option<u32> {
+        let message = self.messages.first(pattern)?;
+        self.messages.remove(message);
+        Some(message)
+    }
+
+    fn find(&mut self, pattern: FromTag) -> Option<u32> {
+        self.messages.first(pattern)
+    }
+
+    #[inline(always)]
+    fn holds_messages(&self) -> bool {
+        self.messages.len > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What was posted or held, in order.
+    #[derive(Default)]
+    struct Model(Vec<(u32, FromTag)>);
+
+    impl Model {
+        fn find(&self, key: FromTag) -> Option<u32> {
+            let mut all = self.0.iter();
+            all.find(|(_, other)| *other == key)
+                .map(|(index, _)| *index)
+        }
+
+        fn remove(&mut self, index: u32) {
+            self.0.retain(|(other, _)| *other != index);
+        }
+    }
+
+    proptest! {
+        /// A few peers and tags, so that most keys have several entries; numbers are used again.
+        #[test]
+        fn behaves_as_lists_do(
+            steps in prop::collection::vec((0u8..10, 0u32..3, 0u64..40, 0usize..300), 1..1500),
+        ) {
+            let mut matcher = ByTag::default();
+            let (mut receives, mut messages) = (Model::default(), Model::default());
+            let mut free: Vec<u32> = (0..1500).collect();
+            // The receive that was matched last.
+            let mut last = None;
+            for (what, peer, tag, nth) in steps {
+                let key = FromTag { peer, tag };
+                match what {
+                    0..3 => {
+                        let index = free.pop().unwrap();
+                        matcher.post(index, key);
+                        receives.0.push((index, key));
+                    }
+                    3..5 => {
+                        let found = matcher.arrive(peer, tag);
+                        prop_assert_eq!(found, receives.find(key));
+                        free.extend(last.take().map(|(index, _)| index));
+                        if let Some(index) = found {
+                            receives.remove(index);
+                            last = Some((index, key));
+                        }
+                    }
+                    5 => if let Some((index, key)) = last.take() {
+                        let held = messages.find(key);
+                        prop_assert_eq!(matcher.take_for(index), held);
+                        match held {
+                            Some(message) => {
+                                messages.remove(message);
+                                free.extend([index, message]);
+                            }
+                            None => {
+                                matcher.post_again(index);
+                                receives.0.insert(0, (index, key));
+                            }
+                        }
+                    },
+                    6 => if !receives.0.is_empty() {
+                        let (index, _) = receives.0.remove(nth % receives.0.len());
+                        matcher.withdraw(index);
+                        free.push(index);
+                    },
+                    7 => {
+                        let index = free.pop().unwrap();
+                        if nth % 4 == 0 {
+                            matcher.hold_first(index, peer, tag);
+                            messages.0.insert(0, (index, key));
+                        } else {
+                            matcher.hold(index, peer, tag);
+                            messages.0.push((index, key));
+                        }
+                    }
+                    8 => {
+                        prop_assert_eq!(matcher.find(key), messages.find(key));
+                        let found = matcher.take(key);
+                        prop_assert_eq!(found, messages.find(key));
+                        if let Some(index) = found {
+                            messages.remove(index);
+                            free.push(index);
+                        }
+                    }
+                    _ => if !messages.0.is_empty() {
+                        let (index, _) = messages.0.remove(nth % messages.0.len());
+                        matcher.discard(index);
+                        free.push(index);
+                    },
+                }
+                prop_assert_eq!(matcher.holds_messages(), !messages.0.is_empty());
+                let mine = receives.0.iter().filter(|(_, key)| key.peer == peer);
+                let mut mine: Vec<_> = mine.map(|(index, _)| *index).collect();
+                let mut listed = matcher.receives_of(peer, usize::MAX);
+                mine.sort_unstable();
+                listed.sort_unstable();
+                prop_assert_eq!(listed, mine);
+            }
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Operations and their states.
+//!
+//! ```text
+//! receive   Posted ─► Matched ─► Pulling ────────────────────────────► Done
+//!                        └─────► ToClear ─► Cleared ─► (ToClear …) ──► Done
+//! send      Queued ─► ToAnnounce ─► Announced ─► ToPush ─► Pushing ──► Done
+//!                                       └────────────────────────────► Done   (the receiver has read)
+//! transfer  ToMove ─► Moving ────────────────────────────────────────► Done
+//! ```
+//! A receive whose message comes whole is `Placed` while a method writes its bytes into the memory.
+//! Eager sends, and receives that find their message, skip all of it. `Finishing` stands before `Done`
+//! while exports of the operation's memory are being ended.
+
+use causeway_sys::memory::Kept;
+use causeway_transport::Direction;
+use causeway_wire::bmi::{Announcement, Clearance};
+use causeway_wire::region::RegionDescriptor;
+
+use crate::fragments::{Cursor, Fragments};
+use crate::slab::{Linked, Links, NONE};
+use crate::types::{OpError, Tag};
+
+/// What an operation is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// `post_recv`.
+    Receive,
+    /// `post_send`.
+    Send,
+    /// `post_sendunexpected`.
+    SendUnexpected,
+    /// `post_transfer`.
+    Transfer,
+    /// Fetches a large unexpected message; no caller knows it.
+    Fetch,
+}
+
+/// An operation.
+pub(crate) struct Op {
+    /// In the conversation's list unless it is [`State::Posted`]; once done, in its completion queue.
+    pub(crate) links: Links,
+    pub(crate) what: What,
+    /// [`NONE`] for a receive that any of several peers may satisfy, until one does.
+    pub(crate) peer: u32,
+    /// A receive that messages of several peers may satisfy.
+    pub(crate) any_peer: bool,
+    /// The completion queue.
+    pub(crate) queue: u32,
+    pub(crate) user: u64,
+    pub(crate) tag: Tag,
+    pub(crate) fragments: Fragments,
+    /// The one fragment of a receive whose message has not come, by a shared reference
+    /// ([`Shared::references`](crate::shared::Shared::references)).
+    pub(crate) kept: Kept,
+    /// Bytes of the memory; of a receive, its room.
+    pub(crate) size: u64,
+    pub(crate) state: State,
+    /// Keys under which the memory is exported to the peer.
+    pub(crate) exports: Vec<u64>,
+    /// Why it has failed.
+    pub(crate) error: Option<Box<OpError>>,
+    /// Bytes that were moved, by parts or when it is done, and where that is in the fragments.
+    pub(crate) moved: u64,
+    pub(crate) cursor: Cursor,
+    /// A send that takes one of the peer's places for announcements.
+    pub(crate) announced: bool,
+    /// The other side has cancelled; what is in progress decides whether that came in time.
+    pub(crate) withdrawn: bool,
+}
+
+impl Linked for Op {
+    #[inline]
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub(crate) enum State {
+    /// A receive waits for its message; the matcher has it.
+    Posted,
+    /// A receive has its message, which is still with the sender.
+    Matched(Box<Incoming>),
+    /// We are reading it.
+    Pulling(Box<Incoming>),
+    /// A whole message of so many bytes is being written into the memory by the method.
+    Placed { size: u64 },
+    /// A part of the memory is to be exported to the sender.
+    ToClear(Box<Incoming>),
+    /// The sender may write up to byte `end`.
+    Cleared { incoming: Box<Incoming>, end: u64 },
+    /// A send in the peer's queue.
+    Queued,
+    /// A send whose memory is to be exported to the receiver.
+    ToAnnounce { starved: bool },
+    /// The peer knows of it.
+    Announced,
+    /// The peer's memory is known; our turn to write.
+    ToPush(Box<Clearance>),
+    /// We are writing up to byte `end`.
+    Pushing { receive: u64, end: u64 },
+    /// A transfer waits for its turn.
+    ToMove(Box<Remote>),
+    /// It is going on.
+    Moving,
+    /// Its exports are being ended.
+    Finishing,
+    /// It can be tested for: it has moved [`Op::moved`] bytes, or has an [`Op::error`].
+    Done,
+}
+
+/// A message that is still with its sender.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    pub(crate) announcement: Announcement,
+    pub(crate) from_busy_server: bool,
+}
+
+/// The far side of a transfer.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    pub(crate) direction: Direction,
+    pub(crate) regions: Vec<RegionDescriptor>,
+}
+
+impl Op {
+    /// An unused operation, to be [renewed](Op::renew).
+    pub(crate) fn blank() -> Self {
+        Self {
+            links: Links::default(),
+            what: What::Receive,
+            peer: NONE,
+            any_peer: false,
+            queue: 0,
+            user: 0,
+            tag: 0,
+            fragments: Fragments::None,
+            kept: Kept::default(),
+            error: None,
+            size: 0,
+            state: State::Finishing,
+            exports: Vec::new(),
+            moved: 0,
+            cursor: Cursor::default(),
+            announced: false,
+            withdrawn: false,
+        }
+    }
+
+    /// Changes the state to one that goes along with nothing, mostly from such a one: then there is nothing to
+    /// be dropped, and all is one store.
+    #[inline(always)]
+    pub(crate) fn wait_for_message(&mut self) {
+        if self.holds_something() {
+            self.drop_state();
+        }
+        self.state = State::Posted;
+    }
+
+    /// Likewise: the operation can be tested for.
+    #[inline(always)]
+    pub(crate) fn be_done(&mut self) {
+        if self.holds_something() {
+            self.drop_state();
+        }
+        self.state = State::Done;
+    }
+
+    #[inline(always)]
+    fn holds_something(&self) -> bool {
+        !matches!(self.state, State::Posted | State::Finishing | State::Done)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drop_state(&mut self) {
+        self.state = State::Finishing;
+    }
+
+    /// Makes a blank or finished operation, which has no memory any more, a new one, in place: it is too large
+    /// to be moved about for each message. Its memory and its state are left to the caller.
+    #[inline(always)]
+    pub(crate) fn renew(
+        &mut self,
+        what: What,
+        peer: u32,
+        (queue, user): (u32, u64),
+        tag: Tag,
+        size: u64,
+    ) {
+        self.what = what;
+        self.peer = peer;
+        self.queue = queue;
+        self.user = user;
+        self.tag = tag;
+        self.size = size;
+        self.exports.clear();
+        self.moved = 0;
+        self.cursor = Cursor::default();
+        self.announced = false;
+        self.withdrawn = false;
+        self.any_peer = false;
+    }
+}

@@ -1,0 +1,265 @@
+//! What the conversations of one instance share: operations, the matcher, memory for messages that came before
+//! their receives, and the work that is left for whoever drives them.
+
+use std::collections::VecDeque;
+
+use causeway_sys::memory::Keeper;
+use causeway_transport::PeerError;
+
+use crate::credit::Budget;
+use crate::fragments::Fragments;
+use crate::matcher::Matcher;
+use crate::operation::{Incoming, Op, State};
+use crate::slab::{Linked, Links, List, NONE, Slab};
+use crate::traffic::Touched;
+use crate::transfers::Transfers;
+use crate::types::{Completion, Error, OpError, OpId, RendezvousPolicy, Tag};
+
+/// Operations in progress of one instance.
+pub(crate) const MAX_OPERATIONS: usize = 1 << 20;
+
+/// A completion queue's index that no caller has: completions to it vanish.
+pub(crate) const NO_QUEUE: u32 = NONE;
+
+/// Settings that can be changed at run time.
+#[derive(Debug, Clone)]
+pub struct Tuning {
+    /// See [`Config::eager_limit`](crate::types::Config::eager_limit).
+    pub eager_limit: usize,
+    /// See [`Config::unexpected_limit`](crate::types::Config::unexpected_limit).
+    pub unexpected_limit: usize,
+    /// Which side copies in a rendezvous.
+    pub policy: RendezvousPolicy,
+    /// See [`InfoOption::Server`](crate::types::InfoOption::Server).
+    pub server: bool,
+}
+
+/// See the module's page.
+pub(crate) struct Shared<M> {
+    pub(crate) tuning: Tuning,
+    pub(crate) ops: Slab<Op>,
+    pub(crate) matcher: M,
+    /// Has the memory of receives that wait: one reference for many of them.
+    pub(crate) references: Keeper,
+    /// Messages that came before their receives.
+    pub(crate) early: Slab<Early>,
+    pub(crate) queues: Slab<List>,
+    /// Peers whose first unexpected message can be taken, in turn.
+    pub(crate) ready: VecDeque<u32>,
+    /// Unexpected messages that have arrived and were not taken.
+    pub(crate) unexpected_waiting: usize,
+    pub(crate) budget: Budget,
+    /// Peers with large unexpected messages to be fetched, by key, in turn.
+    pub(crate) fetch_ring: VecDeque<u64>,
+    pub(crate) transfers: Transfers,
+    pub(crate) work: VecDeque<Work>,
+    /// Operations, by key, whose memory a stopped peer holds, and what they complete with once it is free.
+    pub(crate) held: Vec<(u64, Result<u64, OpError>)>,
+    /// Peers with something to send.
+    pub(crate) dirty: Vec<u32>,
+    /// Operations that became done, to notice that something did.
+    pub(crate) completions: u64,
+    /// Peers that there is something new about, for observers.
+    pub(crate) touched: Touched,
+}
+
+/// Work that is left. Operations and peers are named by keys: they may be gone by then.
+#[derive(Debug)]
+pub(crate) enum Work {
+    /// Memory of an operation is to be exported.
+    Export(u64),
+    /// End the exports of an operation, then complete it.
+    Finish(u64, Result<u64, OpError>),
+    /// The sender has withdrawn a receive's message: match again.
+    Rematch(u64),
+    /// A peer has connected to us.
+    Called(u64),
+    /// A peer was lost.
+    Lost(u64, PeerError),
+    /// A peer sent nonsense.
+    ProtocolError(u64, String),
+    /// The method shall keep the message that it is writing into memory of a receive of this peer.
+    StopPlacing(u64),
+    /// The last reference or operation of a peer is gone.
+    Release(u64),
+    /// Window is needed: take some from the largest, but not from this peer.
+    Shrink(u32),
+    /// Memory for large unexpected messages has become free.
+    Fetch,
+    /// A transfer has ended, or can be started. At most one such entry waits.
+    Transfers,
+}
+
+/// An expected message that came before its receive.
+pub(crate) struct Early {
+    /// In the conversation's list.
+    pub(crate) links: Links,
+    pub(crate) peer: u32,
+    pub(crate) tag: Tag,
+    pub(crate) body: EarlyBody,
+}
+
+/// Where an early message is.
+pub(crate) enum EarlyBody {
+    /// Here.
+    Whole(Vec<u8>),
+    /// Still with its sender.
+    Announced(Box<Incoming>),
+}
+
+impl Linked for Early {
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
+    }
+}
+
+/// How a test ended, small enough for registers.
+pub(crate) enum Tested {
+    /// Not done.
+    Pending,
+    /// Done.
+    Successful {
+        /// The caller's number.
+        user: u64,
+        /// Bytes moved.
+        bytes: u64,
+    },
+    /// Done with an error, or not known (any more).
+    Otherwise,
+}
+
+impl<M: Matcher> Shared<M> {
+    /// Nothing yet. `early_memory` is in bytes.
+    pub(crate) fn new(tuning: Tuning, early_memory: usize) -> Self {
+        Self {
+            tuning,
+            ops: Slab::default(),
+            matcher: M::default(),
+            references: Keeper::default(),
+            early: Slab::default(),
+            queues: Slab::default(),
+            ready: VecDeque::new(),
+            unexpected_waiting: 0,
+            budget: Budget::new(early_memory),
+            fetch_ring: VecDeque::new(),
+            transfers: Transfers::default(),
+            work: VecDeque::new(),
+            held: Vec::new(),
+            dirty: Vec::new(),
+            completions: 0,
+            touched: Touched::default(),
+        }
+    }
+
+    /// Transfers in progress or waiting.
+    pub(crate) fn load(&self) -> usize {
+        self.transfers.active + self.transfers.waiting()
+    }
+
+    /// Every waiting transfer is to be looked at once: something has changed.
+    pub(crate) fn retry_transfers(&mut self) {
+        if self.transfers.retry() {
+            self.work.push_back(Work::Transfers);
+        }
+    }
+
+    /// An operation's transfer is to be started.
+    pub(crate) fn start_transfer(&mut self, op: u32) {
+        let key = self.ops.key(op);
+        if self.transfers.add(key) {
+            self.work.push_back(Work::Transfers);
+        }
+    }
+
+    /// The last part of completing: for an operation of a caller's that is in no list and has no memory any more.
+    #[inline]
+    pub(crate) fn set_done(&mut self, op: u32, bytes: u64) {
+        let entry = &mut self.ops[op];
+        entry.moved = bytes;
+        entry.be_done();
+        let queue = entry.queue;
+        self.completions += 1;
+        if queue == NO_QUEUE {
+            self.ops.remove(op);
+        } else {
+            self.queues[queue].push_back(&mut self.ops, op);
+        }
+    }
+
+    /// Releases the memory of an operation.
+    #[inline]
+    pub(crate) fn release_memory(&mut self, op: u32) {
+        let entry = &mut self.ops[op];
+        entry.fragments = Fragments::None;
+        if !entry.kept.is_empty() {
+            self.references.give_back(&mut entry.kept);
+        }
+    }
+
+    /// Gives a receive that waited a reference of its own to its memory: something slower than a copy happens to it.
+    pub(crate) fn own_memory(&mut self, op: u32) {
+        let entry = &mut self.ops[op];
+        if !entry.kept.is_empty() {
+            entry.fragments = Fragments::One(self.references.look(&entry.kept).clone());
+            self.references.give_back(&mut entry.kept);
+        }
+    }
+
+    /// Takes an operation out if it is done and was successful.
+    #[inline]
+    pub(crate) fn take_successful(&mut self, id: OpId) -> Tested {
+        let Some(entry) = self.ops.find_entry(id.0) else {
+            return Tested::Otherwise;
+        };
+        match entry.state {
+            State::Done if entry.error.is_none() => {}
+            State::Done => return Tested::Otherwise,
+            _ => return Tested::Pending,
+        }
+        let (user, bytes, queue) = (entry.user, entry.moved, entry.queue);
+        let op = id.0 as u32;
+        self.queues[queue].remove(&mut self.ops, op);
+        self.ops.vacate(op);
+        Tested::Successful { user, bytes }
+    }
+
+    /// Takes a done operation out, as the caller asked.
+    pub(crate) fn take_done(&mut self, id: OpId) -> Result<Option<Completion>, Error> {
+        let op = self.ops.find_entry(id.0).ok_or(Error::Stale("operation"))?;
+        if !matches!(op.state, State::Done) {
+            return Ok(None);
+        }
+        Ok(Some(self.take(id.0 as u32)))
+    }
+
+    /// Takes a done operation out of its completion queue and the table.
+    pub(crate) fn take(&mut self, op: u32) -> Completion {
+        let id = OpId(self.ops.key(op));
+        let queue = self.ops[op].queue;
+        self.queues[queue].remove(&mut self.ops, op);
+        let entry = &mut self.ops[op];
+        let user = entry.user;
+        let result = match entry.error.take() {
+            None => Ok(entry.moved),
+            Some(error) => Err(*error),
+        };
+        self.ops.vacate(op);
+        Completion {
+            op: id,
+            user,
+            result,
+        }
+    }
+
+    /// Refuses one operation more than there may be.
+    #[inline]
+    pub(crate) fn check_operations(&self) -> Result<(), Error> {
+        if self.ops.len() >= MAX_OPERATIONS {
+            return Err(Error::Limit {
+                what: "operations in progress",
+                limit: MAX_OPERATIONS,
+            });
+        }
+        Ok(())
+    }
+}

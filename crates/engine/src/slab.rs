@@ -1,0 +1,393 @@
+//! Tables whose entries are named by index and generation, and lists threaded through them.
+
+use std::marker::PhantomData;
+use std::ops::IndexMut;
+
+/// No entry.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// A table. A key is the generation (upper half, never 0) and the index; an index alone names the
+/// entry that is there now.
+pub(crate) struct Slab<T> {
+    entries: Vec<Entry<T>>,
+    free: u32,
+    len: usize,
+}
+
+struct Entry<T> {
+    generation: u32,
+    /// The next free entry, or [`IN_USE`].
+    next_free: u32,
+    /// There if the entry is in use. A free one may have a spare.
+    value: Option<T>,
+}
+
+/// What an entry in use has for its next free one.
+const IN_USE: u32 = u32::MAX - 1;
+
+impl<T> Entry<T> {
+    #[inline]
+    fn is_in_use(&self) -> bool {
+        self.next_free == IN_USE
+    }
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            free: NONE,
+            len: 0,
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds an entry. Returns its index.
+    #[inline]
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
+        self.len += 1;
+        if self.free == NONE {
+            self.grow();
+        }
+        let index = self.free;
+        let entry = &mut self.entries[index as usize];
+        self.free = std::mem::replace(&mut entry.next_free, IN_USE);
+        entry.value = Some(value);
+        index
+    }
+
+    /// Adds an entry whose value is left from one that was [vacated](Slab::vacate), or made now. Returns
+    /// its index.
+    #[inline(always)]
+    pub(crate) fn reuse(&mut self, make: impl FnOnce() -> T) -> u32 {
+        if self.free == NONE {
+            self.grow();
+        }
+        let index = self.free;
+        let entry = &mut self.entries[index as usize];
+        if entry.value.is_none() {
+            entry.value = Some(make());
+        }
+        self.len += 1;
+        self.free = std::mem::replace(&mut entry.next_free, IN_USE);
+        index
+    }
+
+    /// Frees an entry without dropping its value, which [`Slab::reuse`] finds again; its key is stale
+    /// from now on.
+    #[inline(always)]
+    pub(crate) fn vacate(&mut self, index: u32) {
+        if let Some(entry) = self.entries.get_mut(index as usize)
+            && entry.is_in_use()
+        {
+            entry.generation = entry.generation.wrapping_add(1).max(1);
+            entry.next_free = self.free;
+            self.free = index;
+            self.len -= 1;
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        self.free = self.entries.len() as u32;
+        self.entries.push(Entry {
+            generation: 1,
+            next_free: NONE,
+            value: None,
+        });
+    }
+
+    /// Takes an entry out; its key is stale from now on.
+    #[inline]
+    pub(crate) fn remove(&mut self, index: u32) -> Option<T> {
+        let entry = self.entries.get_mut(index as usize)?;
+        if !entry.is_in_use() {
+            return None;
+        }
+        let value = entry.value.take()?;
+        // 0 is skipped so that no key is 0.
+        entry.generation = entry.generation.wrapping_add(1).max(1);
+        entry.next_free = self.free;
+        self.free = index;
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// The key of the entry at `index`.
+    #[inline]
+    pub(crate) fn key(&self, index: u32) -> u64 {
+        u64::from(self.entries[index as usize].generation) << 32 | u64::from(index)
+    }
+
+    /// The entry that `key` names, unless it is stale or was never given out.
+    #[inline]
+    pub(crate) fn find_entry(&mut self, key: u64) -> Option<&mut T> {
+        let entry = self.entries.get_mut(key as u32 as usize)?;
+        if entry.generation != (key >> 32) as u32 || !entry.is_in_use() {
+            return None;
+        }
+        entry.value.as_mut()
+    }
+
+    /// The index that `key` names, unless it is stale or was never given out.
+    #[inline]
+    pub(crate) fn find(&self, key: u64) -> Option<u32> {
+        let index = key as u32;
+        let entry = self.entries.get(index as usize)?;
+        (entry.generation == (key >> 32) as u32 && entry.is_in_use()).then_some(index)
+    }
+
+    /// The entry at `index`, if there is one.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        let entry = self.entries.get(index as usize)?;
+        entry.is_in_use().then_some(entry.value.as_ref()).flatten()
+    }
+
+    /// The indices of all entries, for work that is not done often.
+    pub(crate) fn indices(&self) -> Vec<u32> {
+        let used = self.entries.iter().enumerate();
+        used.filter(|(_, entry)| entry.is_in_use())
+            .map(|(index, _)| index as u32)
+            .collect()
+    }
+}
+
+/// Entries that our own tables name are there; anything else is a bug of ours.
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+    #[inline(always)]
+    fn index(&self, index: u32) -> &T {
+        let entry = &self.entries[index as usize];
+        entry.value.as_ref().expect("an entry that is in use")
+    }
+}
+
+impl<T> IndexMut<u32> for Slab<T> {
+    #[inline(always)]
+    fn index_mut(&mut self, index: u32) -> &mut T {
+        let entry = &mut self.entries[index as usize];
+        entry.value.as_mut().expect("an entry that is in use")
+    }
+}
+
+/// An entry's neighbours in the list that it is in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Links {
+    prev: u32,
+    next: u32,
+}
+
+impl Links {
+    /// The entry behind this one.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<u32> {
+        (self.next != NONE).then_some(self.next)
+    }
+}
+
+impl Default for Links {
+    fn default() -> Self {
+        Self {
+            prev: NONE,
+            next: NONE,
+        }
+    }
+}
+
+/// The list of an entry's owner: a peer, a context.
+#[derive(Debug)]
+pub(crate) struct Owned;
+
+/// The list of entries that a table keeps in one bucket.
+#[derive(Debug)]
+pub(crate) struct Bucket;
+
+/// Something that can be in one list of a kind at a time.
+pub(crate) trait Linked<Kind = Owned> {
+    /// Where its neighbours are noted.
+    fn links(&mut self) -> &mut Links;
+}
+
+/// A list threaded through the entries of a table.
+#[derive(Debug)]
+pub(crate) struct List<Kind = Owned> {
+    head: u32,
+    tail: u32,
+    kind: PhantomData<Kind>,
+}
+
+impl<Kind> Clone for List<Kind> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Kind> Copy for List<Kind> {}
+
+impl<Kind> Default for List<Kind> {
+    fn default() -> Self {
+        Self {
+            head: NONE,
+            tail: NONE,
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<Kind> List<Kind> {
+    /// The first entry.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<u32> {
+        (self.head != NONE).then_some(self.head)
+    }
+
+    /// Whether nothing is in it.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+
+    /// Appends an entry that is in no list.
+    #[inline(always)]
+    pub(crate) fn push_back<S>(&mut self, slab: &mut S, index: u32)
+    where
+        S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
+    {
+        *slab[index].links() = Links {
+            prev: self.tail,
+            next: NONE,
+        };
+        match self.tail {
+            NONE => self.head = index,
+            tail => slab[tail].links().next = index,
+        }
+        self.tail = index;
+    }
+
+    /// Takes an entry out that is in this list.
+    #[inline(always)]
+    pub(crate) fn remove<S>(&mut self, slab: &mut S, index: u32)
+    where
+        S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
+    {
+        if index != self.head {
+            return self.remove_inner(slab, index);
+        }
+        self.head = slab[index].links().next;
+        match self.head {
+            NONE => self.tail = NONE,
+            next => slab[next].links().prev = NONE,
+        }
+    }
+
+    /// Puts an entry that is in no list before all others.
+    pub(crate) fn push_front<S>(&mut self, slab: &mut S, index: u32)
+    where
+        S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
+    {
+        *slab[index].links() = Links {
+            prev: NONE,
+            next: self.head,
+        };
+        match self.head {
+            NONE => self.tail = index,
+            head => slab[head].links().prev = index,
+        }
+        self.head = index;
+    }
+
+    #[inline(never)]
+    fn remove_inner<S>(&mut self, slab: &mut S, index: u32)
+    where
+        S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
+    {
+        let Links { prev, next } = std::mem::take(slab[index].links());
+        match prev {
+            NONE => self.head = next,
+            prev => slab[prev].links().next = next,
+        }
+        match next {
+            NONE => self.tail = prev,
+            next => slab[next].links().prev = prev,
+        }
+    }
+
+    /// All entries, first to last.
+    pub(crate) fn to_vec<S>(self, slab: &mut S) -> Vec<u32>
+    where
+        S: IndexMut<u32, Output: Linked<Kind>> + ?Sized,
+    {
+        let mut all = Vec::new();
+        let mut at = self.head;
+        while at != NONE {
+            all.push(at);
+            at = slab[at].links().next;
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Item(Links);
+    impl Linked for Item {
+        fn links(&mut self) -> &mut Links {
+            &mut self.0
+        }
+    }
+
+    #[test]
+    fn keys_go_stale() {
+        let mut slab = Slab::default();
+        let a = slab.insert("a");
+        let key = slab.key(a);
+        assert_eq!(slab.find(key), Some(a));
+        assert_eq!(slab.remove(a), Some("a"));
+        assert_eq!(slab.find(key), None);
+        let b = slab.insert("b");
+        assert_eq!(b, a);
+        assert_ne!(slab.key(b), key);
+        assert_eq!(slab.find(0), None);
+        assert_eq!(slab.find(u64::MAX), None);
+        assert_eq!((slab.len(), slab.indices()), (1, vec![b]));
+        let key = slab.key(b);
+        slab.vacate(b);
+        slab.vacate(b);
+        assert_eq!((slab.find(key), slab.get(b)), (None, None));
+        assert_eq!(slab.remove(b), None);
+        assert_eq!((slab.len(), slab.indices()), (0, vec![]));
+        assert_eq!(slab.reuse(|| "c"), b);
+        assert_eq!((slab[b], slab.reuse(|| "c"), slab.len()), ("b", 1, 2));
+    }
+
+    #[test]
+    fn lists_lose_any_entry() {
+        let mut slab = Slab::default();
+        let mut list = List::<Owned>::default();
+        let ids: Vec<_> = (0..4)
+            .map(|_| slab.insert(Item(Links::default())))
+            .collect();
+        for &id in &ids {
+            list.push_back(&mut slab, id);
+        }
+        list.remove(&mut slab, ids[1]);
+        assert_eq!(list.to_vec(&mut slab), [ids[0], ids[2], ids[3]]);
+        list.remove(&mut slab, ids[0]);
+        list.remove(&mut slab, ids[3]);
+        list.push_back(&mut slab, ids[1]);
+        assert_eq!(list.to_vec(&mut slab), [ids[2], ids[1]]);
+        list.remove(&mut slab, ids[2]);
+        list.remove(&mut slab, ids[1]);
+        assert!(list.is_empty());
+    }
+}

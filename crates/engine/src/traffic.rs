@@ -1,0 +1,176 @@
+//! What is counted on the path of a message, and which peers there is something new about.
+//!
+//! Plain additions to a line that the path touches anyway: no clock, no atomic operation. What can be
+//! derived (depths of queues, credit, states) is not counted but looked up by [`crate::endpoint`]'s observer, which
+//! looks only at peers that are on the lists here: quiet peers cost nothing, however many they are.
+
+use std::collections::VecDeque;
+
+use causeway_wire::watch::Count;
+
+use crate::operation::What;
+
+/// A peer's counters. What the path touches comes first, side by side.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct Traffic {
+    /// In the list of peers that there is something new about.
+    is_new: bool,
+    /// In the list of peers with operations in flight.
+    is_standing: bool,
+    /// Messages that travelled whole.
+    pub(crate) sent: Count,
+    pub(crate) received: Count,
+    /// Messages that were moved by rendezvous.
+    pub(crate) sent_large: Count,
+    pub(crate) received_large: Count,
+    /// Transfers of remote memory.
+    pub(crate) moved: Count,
+    /// What the instance's totals have of it.
+    settled: Totals,
+}
+
+/// All messages and transfers, in either direction.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Totals {
+    pub(crate) received: Count,
+    pub(crate) sent: Count,
+}
+
+/// The peers to look at.
+#[derive(Debug, Default)]
+pub(crate) struct Touched {
+    /// There is something new about them.
+    new: Vec<u32>,
+    /// They have had operations in flight when they were looked at last.
+    standing: VecDeque<u32>,
+    /// What all peers have sent and received, also those that are gone.
+    pub(crate) totals: Totals,
+}
+
+#[inline]
+fn add(count: &mut Count, bytes: u64) {
+    count.number += 1;
+    count.bytes += bytes;
+}
+
+fn sum(counts: [Count; 3]) -> Count {
+    Count {
+        number: counts.iter().map(|count| count.number).sum(),
+        bytes: counts.iter().map(|count| count.bytes).sum(),
+    }
+}
+
+/// `all`, with what has come between two readings of a counter.
+fn grown(all: Count, before: Count, now: Count) -> Count {
+    Count {
+        number: all.number + now.number - before.number,
+        bytes: all.bytes + now.bytes - before.bytes,
+    }
+}
+
+impl Traffic {
+    /// There is something new about this peer.
+    #[inline]
+    pub(crate) fn touch(&mut self, peer: u32, touched: &mut Touched) {
+        if !self.is_new {
+            self.list(peer, touched);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn list(&mut self, peer: u32, touched: &mut Touched) {
+        self.is_new = true;
+        touched.new.push(peer);
+    }
+
+    /// A message was sent whole.
+    #[inline]
+    pub(crate) fn sent(&mut self, bytes: usize, peer: u32, touched: &mut Touched) {
+        add(&mut self.sent, bytes as u64);
+        self.touch(peer, touched);
+    }
+
+    /// A message has come whole.
+    #[inline]
+    pub(crate) fn received(&mut self, bytes: usize, peer: u32, touched: &mut Touched) {
+        add(&mut self.received, bytes as u64);
+        self.touch(peer, touched);
+    }
+
+    /// A message or a transfer of remote memory has been moved.
+    pub(crate) fn finished(&mut self, what: What, bytes: u64) {
+        let count = match what {
+            What::Send | What::SendUnexpected => &mut self.sent_large,
+            What::Receive | What::Fetch => &mut self.received_large,
+            What::Transfer => &mut self.moved,
+        };
+        add(count, bytes);
+    }
+
+    fn totals(&self) -> Totals {
+        Totals {
+            received: sum([self.received, self.received_large, Count::default()]),
+            sent: sum([self.sent, self.sent_large, self.moved]),
+        }
+    }
+
+    /// Changes whenever something was counted.
+    pub(crate) fn total(&self) -> u64 {
+        let Totals { received, sent } = self.totals();
+        received.number + sent.number
+    }
+
+    /// Changes whenever a message has come.
+    pub(crate) fn received_messages(&self) -> u64 {
+        self.received.number + self.received_large.number
+    }
+
+    /// Adds what is new to the instance's totals. Returns whether there was anything.
+    pub(crate) fn settle(&mut self, touched: &mut Touched) -> bool {
+        let now = self.totals();
+        let before = std::mem::replace(&mut self.settled, now);
+        let all = &mut touched.totals;
+        all.received = grown(all.received, before.received, now.received);
+        all.sent = grown(all.sent, before.sent, now.sent);
+        now.received.number != before.received.number || now.sent.number != before.sent.number
+    }
+
+    /// The peer is taken from the list of those with something new.
+    pub(crate) fn seen(&mut self) {
+        self.is_new = false;
+    }
+
+    /// Notes whether the peer has operations in flight. Returns whether it was in that list before.
+    pub(crate) fn stands(&mut self, standing: bool) -> bool {
+        std::mem::replace(&mut self.is_standing, standing)
+    }
+}
+
+impl Touched {
+    /// Whether there is something new about any peer.
+    pub(crate) fn has_new(&self) -> bool {
+        !self.new.is_empty()
+    }
+
+    /// A peer that there is something new about.
+    pub(crate) fn take_new(&mut self) -> Option<u32> {
+        self.new.pop()
+    }
+
+    /// The peer with operations in flight that was looked at longest ago.
+    pub(crate) fn take_standing(&mut self) -> Option<u32> {
+        self.standing.pop_front()
+    }
+
+    /// A peer has operations in flight.
+    pub(crate) fn keep(&mut self, peer: u32) {
+        self.standing.push_back(peer);
+    }
+
+    /// Peers with operations in flight.
+    pub(crate) fn standing(&self) -> usize {
+        self.standing.len()
+    }
+}

@@ -1,0 +1,244 @@
+//! Handles, completions, errors and settings.
+
+use std::time::Duration;
+
+use causeway_transport::{PeerError, TransferError};
+
+/// A message's tag.
+pub type Tag = u64;
+
+/// An address, resolved. Valid as long as a reference is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Addr(pub(crate) u64);
+
+/// A completion queue: operations posted to it are tested apart from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Queue(pub(crate) u64);
+
+/// An operation in progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OpId(pub(crate) u64);
+
+/// Handles as numbers, for callers that cannot hold them otherwise. 0 is never a handle, and a number
+/// that is none is refused as stale.
+macro_rules! handles_as_numbers {
+    ($($handle:ident),*) => {$(
+        impl $handle {
+            /// The handle as a number.
+            #[inline]
+            pub fn to_raw(self) -> u64 {
+                self.0
+            }
+
+            /// The handle that the number stands for.
+            #[inline]
+            pub fn from_raw(number: u64) -> Self {
+                Self(number)
+            }
+        }
+    )*};
+}
+
+handles_as_numbers!(Addr, Queue, OpId);
+
+/// What a post call returns.
+#[derive(Debug)]
+#[must_use]
+pub enum Posted {
+    /// The operation completed at once and is not tested for (R1.5).
+    Complete(Completion),
+    /// The operation is in progress.
+    Pending(OpId),
+}
+
+/// A completed operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completion {
+    /// Which operation.
+    pub op: OpId,
+    /// The caller's own number, as given to the post call.
+    pub user: u64,
+    /// Bytes moved, or why the operation failed.
+    pub result: Result<u64, OpError>,
+}
+
+/// An unexpected message.
+#[derive(Debug)]
+pub struct Unexpected {
+    /// The sender. The receiver owns a reference.
+    pub from: Addr,
+    /// Its tag.
+    pub tag: Tag,
+    /// Its bytes.
+    pub data: Vec<u8>,
+}
+
+/// Why an operation failed. Other operations are not concerned.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpError {
+    /// The peer is gone; the operation may or may not have had its effect there.
+    #[error("{address}: {cause}")]
+    Peer {
+        /// The peer's address.
+        address: String,
+        /// What happened to it.
+        cause: PeerError,
+    },
+    /// The message is larger than the receive's memory.
+    #[error("the message has {size} bytes; the receive has room for {room}")]
+    TooLarge {
+        /// Bytes of the message.
+        size: u64,
+        /// Bytes of the receive.
+        room: u64,
+    },
+    /// The caller cancelled it.
+    #[error("cancelled")]
+    Cancelled,
+    /// A transfer of remote memory failed.
+    #[error(transparent)]
+    Transfer(#[from] TransferError),
+    /// The receiver cancelled its receive while this message was on its way into it.
+    #[error("the receiver cancelled its receive")]
+    Withdrawn,
+}
+
+/// Why a call was refused. Nothing was posted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The method refused.
+    #[error(transparent)]
+    Transport(#[from] causeway_transport::Error),
+    /// A handle that was released, or never existed.
+    #[error("stale {0}")]
+    Stale(&'static str),
+    /// An unexpected message above the limit.
+    #[error("an unexpected message of {size} bytes; at most {limit} are allowed")]
+    UnexpectedTooLarge {
+        /// Bytes of the message.
+        size: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Memory that was lent for reading was to be written.
+    #[error("memory that is for reading only cannot be received into or opened for writing")]
+    ReadOnly,
+    /// An option of the whole instance was to be set for one address.
+    #[error("this option is of the whole instance: it is set without an address")]
+    OptionOfInstance,
+    /// A limit of the configuration is reached.
+    #[error("{what}: the limit of {limit} is reached")]
+    Limit {
+        /// What ran out.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+    },
+}
+
+/// An eager limit that leaves it to the methods: each says what pays
+/// ([`causeway_transport::Limits::eager_bytes`]).
+pub const EAGER_BY_METHOD: usize = usize::MAX;
+
+/// Settings of an instance. Few on purpose.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Addresses to listen at, such as `shm:///run/x.sock` and `tcp://0.0.0.0:7070`. Empty for a
+    /// process that only connects.
+    pub listen: Vec<String>,
+    /// The cluster's key, for `tcp` beyond loopback. 32 bytes.
+    pub key: Option<[u8; 32]>,
+    /// Encrypt keyed connections. Off only where the operator says that the network is private.
+    pub encrypt: bool,
+    /// Messages up to this many bytes travel eagerly, larger ones by rendezvous.
+    /// [`EAGER_BY_METHOD`] takes what each method prefers.
+    pub eager_limit: usize,
+    /// Most bytes of an unexpected message.
+    pub unexpected_limit: usize,
+    /// Most bytes held for unexpected and early messages of all peers together.
+    pub early_memory: usize,
+    /// How long connecting may take, and how long a silent connection is kept before it is probed.
+    pub connect_timeout: Duration,
+    /// Most TCP connections with one peer, up to 16, if the peer takes as many: the first carries
+    /// messages, further ones the data of large transfers. 0 leaves it to the method: one on up to two
+    /// cores, else one for messages and half as many as there are cores, at most 4, for data.
+    pub tcp_connections: u8,
+    /// How long to spin before sleeping, at most; 0 sleeps at once, and so does everything in the setting for
+    /// tests that [`causeway_sys::waits`] is about. The spin adapts below this. Where others who
+    /// wait use the same processors, all of them yield to each other for up to 20 times as long.
+    pub spin: Duration,
+    /// An operation that makes no progress for so long is told in the log, and again each time that the
+    /// wait has doubled; 0 never tells.
+    pub stall_after: Duration,
+    /// Show what is going on to `causeway top`. What is shown lies in one memory file for each
+    /// process, which its user and root can read.
+    pub publish: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: Vec::new(),
+            key: None,
+            encrypt: true,
+            eager_limit: EAGER_BY_METHOD,
+            unexpected_limit: 64 << 10,
+            early_memory: 32 << 20,
+            connect_timeout: Duration::from_secs(5),
+            tcp_connections: 0,
+            spin: Duration::from_micros(50),
+            stall_after: Duration::from_secs(10),
+            publish: true,
+        }
+    }
+}
+
+/// An option of [`Endpoint::set_info`](crate::Endpoint::set_info).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InfoOption {
+    /// See [`Config::eager_limit`].
+    EagerLimit(usize),
+    /// See [`Config::spin`].
+    Spin(Duration),
+    /// See [`Config::stall_after`].
+    StallAfter(Duration),
+    /// Which side copies in a rendezvous.
+    Rendezvous(RendezvousPolicy),
+    /// This process is a server: under load its clients do the copying (Yu et al. §5.1).
+    Server(bool),
+}
+
+/// Which side copies in a rendezvous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RendezvousPolicy {
+    /// By both sides' load (Yu et al., figure 6). Within a host both sides copy, from both ends of the
+    /// message, while both wait.
+    #[default]
+    Adaptive,
+    /// The receiver pulls by remote read, alone.
+    Pull,
+    /// The sender pushes by remote write, alone.
+    Push,
+}
+
+/// What an instance is doing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Addresses with an open connection.
+    pub connected: usize,
+    /// Operations in progress.
+    pub operations: usize,
+    /// Remote-memory transfers in progress.
+    pub transfers: usize,
+    /// Bytes held for unexpected and early messages.
+    pub early_bytes: usize,
+    /// Unexpected messages that wait to be taken.
+    pub unexpected_waiting: usize,
+    /// How often a wait of the instance has slept.
+    pub sleeps: u64,
+    /// How many of these sleeps lasted until the time was up that the caller gave.
+    pub expired_sleeps: u64,
+}

@@ -1,0 +1,130 @@
+//! What is observed of a world while it runs: latencies, what happens when, and use.
+
+use causeway_wire::vi::{Status, status};
+
+use super::{Vi, World};
+use crate::engine::Time;
+use crate::statistics::{Busy, Resource, Statistics};
+
+impl World {
+    /// Also notes how latencies are distributed, what happens when, and how much everything is used, from `from` on.
+    pub fn keep_statistics(&mut self, from: Time) {
+        self.record.keep_statistics(from);
+        for node in &mut self.nodes {
+            node.host.remembers = true;
+        }
+    }
+
+    /// How long each instance of each resource has been in use so far.
+    fn busy(&self) -> Busy {
+        let mut busy = Busy::default();
+        for node in &self.nodes {
+            let of = |resource: Resource| resource as usize;
+            // A process that polls holds its processor.
+            let polled = |cpu: usize| {
+                let on_it = node
+                    .host
+                    .processes
+                    .iter()
+                    .skip(cpu)
+                    .step_by(node.cpus.len().max(1));
+                on_it.map(|process| process.polled).sum::<Time>()
+            };
+            let processors = node.cpus.iter().enumerate();
+            let processors = processors.map(|(number, cpu)| cpu.time().busy() + polled(number));
+            busy[of(Resource::HostProcessor)].extend(processors);
+            busy[of(Resource::CardProcessor)].extend(node.card.processors_busy());
+            busy[of(Resource::HostDma)].extend(node.card.host_dma.channels_busy());
+            busy[of(Resource::IoBus)].push(node.card.bus.bus().busy());
+        }
+        busy[Resource::Link as usize] = self.network.links_busy();
+        busy
+    }
+
+    /// Takes the samples of the timeline that are due before something happens at `at`.
+    fn sample(&mut self, at: Time) {
+        let busy = self.busy();
+        let sums = busy
+            .each_ref()
+            .map(|of| (of.len() as u64, of.iter().sum::<Time>()));
+        let Some(statistics) = &mut self.record.statistics else {
+            return;
+        };
+        if statistics.busy.iter().all(Vec::is_empty) {
+            statistics.busy = busy;
+        }
+        while statistics.timeline.due() <= at {
+            let due = statistics.timeline.due();
+            statistics.timeline.sample(due, &sums);
+        }
+    }
+
+    /// Closes the statistics at the present: of use, what was used since their beginning remains.
+    pub(super) fn close_statistics(&mut self) {
+        let (now, busy) = (self.now(), self.busy());
+        let Some(statistics) = &mut self.record.statistics else {
+            return;
+        };
+        let before = std::mem::replace(&mut statistics.busy, busy);
+        for (busy, before) in statistics.busy.iter_mut().zip(before) {
+            for (busy, before) in busy.iter_mut().zip(before) {
+                *busy = busy.saturating_sub(before);
+            }
+        }
+        statistics.observed = now.saturating_sub(statistics.from);
+    }
+
+    /// Lets things happen until `end`, and takes samples on the way.
+    pub(super) fn run_observed(&mut self, end: Time) {
+        let mut due = 0;
+        while let Some(event) = self.events.next_by(end) {
+            let now = self.events.now();
+            if now >= due {
+                let statistics = &self.record.statistics;
+                let next = |of: &Option<Box<Statistics>>| {
+                    of.as_ref().map_or(Time::MAX, |of| of.timeline.due())
+                };
+                due = next(statistics);
+                if now >= due {
+                    self.sample(now);
+                    due = next(&self.record.statistics);
+                }
+            }
+            self.handle(event);
+        }
+    }
+
+    /// A receive's status is in memory: the message that it tells of counts, unless it came with an error.
+    pub(super) fn message_received(&mut self, node: u32, vi: u32, status: &[u8]) {
+        let now = self.events.now();
+        let Ok(status) = Status::decode(status) else {
+            return;
+        };
+        let peer = self.nodes[node as usize].host.vis.get(vi as usize);
+        let Some((peer, of_peer)) = peer.and_then(|vi| vi.peer) else {
+            return;
+        };
+        let sender = self.nodes[peer as usize].host.vis.get_mut(of_peer as usize);
+        let posted = sender.and_then(|vi| vi.posted_at(status.immediate));
+        if let (Some(posted), Some(statistics)) = (posted, &mut self.record.statistics)
+            && status.bits & status::ERRORS == 0
+        {
+            statistics.message(now, now.saturating_sub(posted), u64::from(status.length));
+        }
+    }
+
+    /// A send's status is in memory: an RDMA is over.
+    pub(super) fn remote_done(&mut self, node: u32, vi: u32, status: &[u8]) {
+        let now = self.events.now();
+        let Ok(status) = Status::decode(status) else {
+            return;
+        };
+        let own = self.nodes[node as usize].host.vis.get_mut(vi as usize);
+        let remote = own.and_then(Vi::next_remote);
+        if let (Some((posted, bytes)), Some(statistics)) = (remote, &mut self.record.statistics)
+            && status.bits & status::ERRORS == 0
+        {
+            statistics.message(now, now.saturating_sub(posted), u64::from(bytes));
+        }
+    }
+}

@@ -1,0 +1,628 @@
+//! Traffic between all nodes of a cluster: who sends to whom, how much, and when.
+//!
+//! Each node has one process with an interface to each node that it may send to. In an open loop it injects messages at a rate,
+//! whatever becomes of them. In a closed loop it has so many requests outstanding: each is answered by its receiver, and after
+//! a think time the next one goes out. With RDMA, a request is a write to the receiver's memory or a read of it, which no
+//! process answers.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::rc::Rc;
+
+use causeway_firmware::{Settings, Side};
+use causeway_wire::vi::Operation;
+
+use super::random::Random;
+use super::{Keep, RunError, sound};
+use crate::engine::{MICROSECOND, MILLISECOND, SECOND, Time, duration_at};
+use crate::node::{Await, Completed, Do, Plan, Process, Queues, Record, Room, ViPlan, World};
+use crate::profile::Profile;
+use crate::statistics::Histogram;
+
+/// Who sends to whom.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pattern {
+    /// To each other node in turn, beginning with the next.
+    AllToAll,
+    /// To any other node by chance.
+    Uniform,
+    /// To the next node.
+    Neighbour,
+    /// To one node each, and each node from one, by chance.
+    Permutation,
+    /// So many thousandths to node 0, the others to any node by chance.
+    Hotspot(u32),
+    /// To node *k* with a chance of 1 / (*k* + 1) to the power of a number of quarters.
+    Zipf(u32),
+}
+
+/// When messages are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loop {
+    /// So many bytes per second from each node.
+    Open {
+        /// Bytes per second, on average.
+        rate: u64,
+        /// Whether messages come at exponentially distributed intervals, or at equal ones.
+        is_exponential: bool,
+    },
+    /// So many requests of each node are outstanding.
+    Closed {
+        /// How many.
+        outstanding: u32,
+        /// Time from a reply to the next request, on average.
+        think: Time,
+        /// Whether it is exponentially distributed, or always the same.
+        is_exponential: bool,
+        /// Bytes of a reply.
+        reply_bytes: u32,
+    },
+}
+
+/// How long messages are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// All alike.
+    Fixed(u32),
+    /// Any size from one to another.
+    Uniform(u32, u32),
+    /// Exponentially distributed of this mean, at least one byte and at most the longest message.
+    Exponential(u32),
+    /// Any power of two between two sizes with the same chance, and any size between two such.
+    LogUniform(u32, u32),
+    /// Each of these with its weight.
+    Weighted(Vec<(u32, u32)>),
+}
+
+/// Longest message.
+pub const LONGEST: u32 = 64 << 10;
+
+impl Sizes {
+    fn draw(&self, random: &mut Random) -> u32 {
+        let between = |random: &mut Random, from: u32, to: u32| {
+            from + random.below(u64::from(to - from) + 1) as u32
+        };
+        match self {
+            Self::Fixed(bytes) => *bytes,
+            Self::Uniform(from, to) => between(random, *from, *to),
+            Self::Exponential(mean) => {
+                let drawn = random.exponential(u64::from(*mean));
+                drawn.clamp(1, u64::from(LONGEST)) as u32
+            }
+            Self::LogUniform(from, to) => {
+                let octaves = to.div_ceil(*from.max(&1)).next_power_of_two().ilog2();
+                let low = from << random.below(u64::from(octaves.max(1)));
+                between(random, low.min(*to), (2 * low).min(*to))
+            }
+            Self::Weighted(entries) => {
+                let all: u64 = entries.iter().map(|(_, weight)| u64::from(*weight)).sum();
+                let mut drawn = random.below(all.max(1));
+                for &(bytes, weight) in entries {
+                    match drawn.checked_sub(u64::from(weight)) {
+                        Some(rest) => drawn = rest,
+                        None => return bytes,
+                    }
+                }
+                1
+            }
+        }
+    }
+
+    /// The mean, in bytes.
+    pub fn mean(&self) -> u64 {
+        let mut random = Random::new(1);
+        let draws = 4_096;
+        match self {
+            Self::Fixed(bytes) => u64::from(*bytes),
+            Self::Uniform(from, to) => u64::midpoint(u64::from(*from), u64::from(*to)),
+            Self::Weighted(entries) => {
+                let all: u64 = entries.iter().map(|(_, weight)| u64::from(*weight)).sum();
+                let sum: u64 = entries
+                    .iter()
+                    .map(|&(bytes, weight)| u64::from(bytes) * u64::from(weight))
+                    .sum();
+                sum / all.max(1)
+            }
+            _ => {
+                (0..draws)
+                    .map(|_| u64::from(self.draw(&mut random)))
+                    .sum::<u64>()
+                    / draws
+            }
+        }
+    }
+
+    /// The largest that can be drawn.
+    fn largest(&self) -> u32 {
+        match self {
+            Self::Fixed(bytes) => *bytes,
+            Self::Uniform(_, to) | Self::LogUniform(_, to) => *to,
+            Self::Exponential(_) => LONGEST,
+            Self::Weighted(entries) => entries.iter().map(|(bytes, _)| *bytes).max().unwrap_or(1),
+        }
+    }
+}
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    /// How many nodes.
+    pub nodes: usize,
+    /// Who sends to whom.
+    pub pattern: Pattern,
+    /// When.
+    pub when: Loop,
+    /// How much.
+    pub sizes: Sizes,
+    /// Messages, or RDMA.
+    pub operation: Operation,
+    /// Time from the first injection until measuring.
+    pub warm_up: Time,
+    /// How long is measured.
+    pub measured: Time,
+    /// Where random numbers begin.
+    pub seed: u64,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Requests, or messages of an open loop, that were sent in the measured time.
+    pub sent: u64,
+    /// Of these and earlier ones, how many were answered, or received, in the measured time.
+    pub done: u64,
+    /// Their bytes, without those of replies.
+    pub bytes: u64,
+    /// Bytes that each node has received as a receiver of requests or messages.
+    pub received: Vec<u64>,
+}
+
+/// Sends of an interface that are posted at a time; more wait in the process.
+const SEND_DEPTH: u32 = 16;
+/// Receives of an interface that are kept posted.
+const RECEIVE_DEPTH: u32 = 32;
+/// Time in which a process surely has posted a receive and its card has taken it in.
+const PREPARE_EACH: Time = 25 * MICROSECOND;
+
+/// A node's end of a connection. Each node has one to each node that it sends requests to, and one for each node that sends
+/// requests to it.
+struct Interface {
+    peer: usize,
+    is_client: bool,
+    /// Messages that wait for room: when they were injected, of replies nothing, and their bytes.
+    waiting: VecDeque<(Option<Time>, u32)>,
+    /// Sends that are posted and not complete, and how many have been posted.
+    posted: u32,
+    number: u32,
+}
+
+/// What is on its way from a client to a server: its number on the connection, when it was injected, and its bytes.
+type Pending = VecDeque<(u32, Time, u32)>;
+
+/// What all processes of a run share.
+struct Shared {
+    outcome: Outcome,
+    latencies: Histogram,
+    /// By client and server.
+    pending: Vec<Pending>,
+}
+
+/// A node's process.
+struct Node {
+    number: usize,
+    traffic: Rc<Traffic>,
+    /// Those to servers come first.
+    interfaces: Vec<Interface>,
+    servers: usize,
+    random: Random,
+    /// Which server comes next with [`Pattern::AllToAll`].
+    turn: usize,
+    /// When the next messages are injected.
+    due: BinaryHeap<Reverse<Time>>,
+    /// Receives to be posted: of which interfaces.
+    repost: VecDeque<u32>,
+    start: Time,
+    window: (Time, Time),
+    shared: Rc<RefCell<Shared>>,
+}
+
+/// The weight of a node for [`Pattern::Zipf`]: square roots are the same everywhere, powers are not.
+fn zipf(node: usize, quarters: u32) -> u64 {
+    let root = ((node + 1) as f64).sqrt().sqrt();
+    let power = (0..quarters).fold(1.0, |power: f64, _| power * root);
+    ((1_u64 << 40) as f64 / power) as u64
+}
+
+impl Node {
+    fn is_remote(&self) -> bool {
+        self.traffic.operation != Operation::Send
+    }
+
+    fn is_measured(&self, now: Time) -> bool {
+        (self.window.0..self.window.1).contains(&now)
+    }
+
+    /// The interface to the server of the next message.
+    fn choose(&mut self) -> usize {
+        let count = self.servers;
+        match self.traffic.pattern {
+            Pattern::AllToAll => {
+                self.turn += 1;
+                (self.turn - 1 + self.number) % count
+            }
+            // They have one.
+            Pattern::Neighbour | Pattern::Permutation => 0,
+            Pattern::Hotspot(share) if self.random.below(1_000) < u64::from(share) => {
+                let servers = &self.interfaces[..count];
+                let hot = servers.iter().position(|one| one.peer == 0);
+                hot.unwrap_or_else(|| self.random.below(count as u64) as usize)
+            }
+            Pattern::Uniform | Pattern::Hotspot(_) => self.random.below(count as u64) as usize,
+            Pattern::Zipf(quarters) => {
+                let weight = |place: usize| zipf(self.interfaces[place].peer, quarters);
+                let all: u64 = (0..count).map(weight).sum();
+                let drawn = self.random.clone().below(all.max(1));
+                self.random.number();
+                let mut before = 0;
+                (0..count)
+                    .find(|&place| {
+                        before += weight(place);
+                        drawn < before
+                    })
+                    .unwrap_or_default()
+            }
+        }
+    }
+
+    /// Injects what is due.
+    fn inject(&mut self, now: Time) {
+        while let Some(&Reverse(at)) = self.due.peek() {
+            if at > now || at >= self.window.1 {
+                return;
+            }
+            self.due.pop();
+            let bytes = self.traffic.sizes.draw(&mut self.random);
+            let place = self.choose();
+            self.interfaces[place].waiting.push_back((Some(at), bytes));
+            if self.is_measured(at) {
+                self.shared.borrow_mut().outcome.sent += 1;
+            }
+            if let Loop::Open {
+                rate,
+                is_exponential,
+            } = self.traffic.when
+            {
+                let mean = duration_at(self.traffic.sizes.mean(), rate).max(1);
+                let after = match is_exponential {
+                    true => self.random.exponential(mean).max(1),
+                    false => mean,
+                };
+                self.due.push(Reverse(at + after));
+            }
+        }
+    }
+
+    /// Posts a message that waits, if its interface has room.
+    fn post_waiting(&mut self) -> Option<Do> {
+        let has_room = |one: &Interface| one.posted < SEND_DEPTH && !one.waiting.is_empty();
+        let place = self.interfaces.iter().position(has_room)?;
+        let one = &mut self.interfaces[place];
+        let (injected, bytes) = one.waiting.pop_front()?;
+        let (vi, number) = (place as u32, one.number);
+        one.posted += 1;
+        one.number = one.number.wrapping_add(1);
+        let (operation, side) = (self.traffic.operation, Side::Send);
+        let Some(at) = injected else {
+            return Some(Do::Post { vi, side, bytes });
+        };
+        let connection = self.number * self.traffic.nodes + one.peer;
+        self.shared.borrow_mut().pending[connection].push_back((number, at, bytes));
+        Some(match operation {
+            Operation::Send => Do::Post { vi, side, bytes },
+            operation => Do::Remote {
+                vi,
+                operation,
+                bytes,
+            },
+        })
+    }
+
+    /// The message of this number from client to server has been received, answered, or carried out; those before it, which
+    /// were not, are lost.
+    fn done(&mut self, now: Time, (client, server): (usize, usize), number: Option<u32>) {
+        let mut shared = self.shared.borrow_mut();
+        let pending = &mut shared.pending[client * self.traffic.nodes + server];
+        let place = match number {
+            None => 0,
+            Some(number) => match pending.iter().position(|(known, ..)| *known == number) {
+                Some(place) => place,
+                None => return,
+            },
+        };
+        let Some((_, injected, bytes)) = pending
+            .drain(..=place.min(pending.len().saturating_sub(1)))
+            .next_back()
+        else {
+            return;
+        };
+        if self.is_measured(now) {
+            shared.outcome.done += 1;
+            shared.outcome.bytes += u64::from(bytes);
+            shared.outcome.received[server] += u64::from(bytes);
+            shared.latencies.add(now.saturating_sub(injected));
+        }
+    }
+
+    /// After a reply: the next request comes when its process has thought.
+    fn think(&mut self, now: Time) {
+        if let Loop::Closed {
+            think,
+            is_exponential,
+            ..
+        } = self.traffic.when
+        {
+            let think = match is_exponential {
+                true => self.random.exponential(think.max(1)),
+                false => think,
+            };
+            self.due.push(Reverse(now + think));
+        }
+    }
+
+    /// A completion has been taken.
+    fn completed(&mut self, now: Time, completed: Completed) {
+        let one = &mut self.interfaces[completed.vi as usize];
+        let (own, peer) = (self.number, one.peer);
+        if completed.side == Side::Send {
+            one.posted = one.posted.saturating_sub(1);
+            if self.is_remote() && !completed.failed {
+                self.done(now, (own, peer), None);
+                self.think(now);
+            }
+            return;
+        }
+        self.repost.push_back(completed.vi);
+        if completed.failed {
+            return;
+        }
+        match (one.is_client, self.traffic.when) {
+            (true, _) => {
+                self.done(now, (own, peer), None);
+                self.think(now);
+            }
+            (false, Loop::Closed { reply_bytes, .. }) => one.waiting.push_back((None, reply_bytes)),
+            (false, Loop::Open { .. }) => self.done(now, (peer, own), Some(completed.immediate)),
+        }
+    }
+}
+
+impl Process for Node {
+    fn next(&mut self, now: Time, completed: Option<Completed>) -> Do {
+        if let Some(completed) = completed {
+            self.completed(now, completed);
+        }
+        if let Some(vi) = self.repost.pop_front() {
+            return Do::Post {
+                vi,
+                side: Side::Receive,
+                bytes: LONGEST,
+            };
+        }
+        if now < self.start {
+            return Do::SleepUntil(self.start);
+        }
+        self.inject(now);
+        if let Some(post) = self.post_waiting() {
+            return post;
+        }
+        match self.due.peek() {
+            Some(&Reverse(at)) => Do::Await(Await::QueueUntil(at)),
+            None => Do::Await(Await::Queue),
+        }
+    }
+}
+
+/// Which nodes each node sends requests to.
+fn servers(traffic: &Traffic) -> Vec<Vec<usize>> {
+    let nodes = traffic.nodes;
+    match traffic.pattern {
+        Pattern::Neighbour => (0..nodes).map(|node| vec![(node + 1) % nodes]).collect(),
+        Pattern::Permutation => {
+            // One cycle through all nodes, in an order that chance decides: no node sends to itself.
+            let mut order: Vec<usize> = (0..nodes).collect();
+            let mut random = Random::new(traffic.seed ^ 0x7065_726d);
+            for place in (1..nodes).rev() {
+                order.swap(place, random.below(place as u64 + 1) as usize);
+            }
+            let mut servers = vec![Vec::new(); nodes];
+            for (place, &node) in order.iter().enumerate() {
+                servers[node].push(order[(place + 1) % nodes]);
+            }
+            servers
+        }
+        _ => (0..nodes)
+            .map(|node| (0..nodes).filter(|other| *other != node).collect())
+            .collect(),
+    }
+}
+
+/// How many connections the nodes have.
+pub fn connections(pattern: Pattern, nodes: usize) -> usize {
+    match pattern {
+        Pattern::Neighbour | Pattern::Permutation => nodes,
+        _ => nodes * (nodes - 1),
+    }
+}
+
+/// Runs an experiment.
+pub fn recorded(
+    profile: &Profile,
+    settings: &Settings,
+    traffic: &Traffic,
+    keep: Keep,
+) -> Result<(Outcome, Record), RunError> {
+    let (mut world, shared, window) = build(profile, settings, traffic)?;
+    keep.begin(&mut world, window.0);
+    world.run(window.1);
+    if profile
+        .topology
+        .as_ref()
+        .is_none_or(|topology| !topology.drops())
+    {
+        sound(&world.record)?;
+    }
+    let mut shared = shared.borrow_mut();
+    if let Some(statistics) = &mut world.record.statistics {
+        statistics.flows.push(std::mem::take(&mut shared.latencies));
+    }
+    Ok((std::mem::take(&mut shared.outcome), world.record))
+}
+
+type Built = (World, Rc<RefCell<Shared>>, (Time, Time));
+
+fn build(profile: &Profile, settings: &Settings, traffic: &Traffic) -> Result<Built, RunError> {
+    let nodes = traffic.nodes;
+    if nodes < 2 {
+        return Err(RunError::Empty("nobody to send to"));
+    }
+    let servers = servers(traffic);
+    let mut clients = vec![Vec::new(); nodes];
+    for (client, servers) in servers.iter().enumerate() {
+        for &server in servers {
+            clients[server].push(client);
+        }
+    }
+    let most = (0..nodes)
+        .map(|node| servers[node].len() + clients[node].len())
+        .max();
+    let most = most.unwrap_or(1) as u32;
+    let mut settings = settings.clone();
+    settings.limits.posted_per_queue = SEND_DEPTH.max(RECEIVE_DEPTH);
+    settings.limits.descriptors_per_queue = 8;
+    settings.limits.receive_buffers = (16 * most).clamp(512, 8_192);
+    settings.limits.buffers = 2 * settings.limits.receive_buffers;
+    settings.limits.frames = settings.limits.buffers;
+    settings.capacity = super::quality::unlimited();
+    let start = PREPARE_EACH * Time::from(RECEIVE_DEPTH * most) + MILLISECOND;
+    let window = (
+        start + traffic.warm_up,
+        start + traffic.warm_up + traffic.measured,
+    );
+    let shared = Rc::new(RefCell::new(Shared {
+        outcome: Outcome {
+            received: vec![0; nodes],
+            ..Outcome::default()
+        },
+        latencies: Histogram::default(),
+        pending: (0..nodes * nodes).map(|_| Pending::new()).collect(),
+    }));
+    let mut plan = Plan::new(profile.clone(), settings, profile.topology(nodes)?);
+    plan.longest_message = LONGEST.max(traffic.sizes.largest());
+    plan.data_offset = super::ping::DATA_OFFSET;
+    plan.room = Some(Room {
+        sending: 64,
+        receiving: 128,
+    });
+    let all = Rc::new(traffic.clone());
+    let mut places = vec![0; nodes * nodes];
+    for node in 0..nodes {
+        let of = |is_client: bool| {
+            move |peer: &usize| Interface {
+                peer: *peer,
+                is_client,
+                waiting: VecDeque::new(),
+                posted: 0,
+                number: 0,
+            }
+        };
+        let to_servers = servers[node].iter().map(of(true));
+        let interfaces: Vec<Interface> = to_servers
+            .chain(clients[node].iter().map(of(false)))
+            .collect();
+        for one in &interfaces {
+            let vi = plan.vi(ViPlan {
+                node,
+                process: 0,
+                depth: SEND_DEPTH.max(RECEIVE_DEPTH),
+                queues: Queues::Both,
+                sends_counted: false,
+                reserved: None,
+            });
+            if one.is_client {
+                places[node * nodes + one.peer] = vi;
+            }
+        }
+        plan.process(
+            node,
+            process(
+                &all,
+                node,
+                interfaces,
+                servers[node].len(),
+                (start, window),
+                &shared,
+            ),
+        );
+    }
+    // A server's end of a connection comes behind its own connections, in the order of its clients.
+    let mut first = 0;
+    for server in 0..nodes {
+        let behind = first + servers[server].len();
+        for (place, &client) in clients[server].iter().enumerate() {
+            plan.connections
+                .push((places[client * nodes + server], behind + place));
+        }
+        first = behind + clients[server].len();
+    }
+    Ok((World::new(plan)?, shared, window))
+}
+
+fn process(
+    traffic: &Rc<Traffic>,
+    number: usize,
+    interfaces: Vec<Interface>,
+    servers: usize,
+    (start, window): (Time, (Time, Time)),
+    shared: &Rc<RefCell<Shared>>,
+) -> Node {
+    let mut random = Random::new(traffic.seed ^ (number as u64 + 1).wrapping_mul(0x1000_0001));
+    let due = match traffic.when {
+        Loop::Open { rate, .. } => {
+            let interval = duration_at(traffic.sizes.mean(), rate).max(1);
+            vec![Reverse(start + random.below(interval))]
+        }
+        // Requests begin apart, within 100 µs or a think time.
+        Loop::Closed {
+            outstanding, think, ..
+        } => (0..outstanding)
+            .map(|_| Reverse(start + random.below(think.max(100 * MICROSECOND))))
+            .collect(),
+    };
+    // Only where something is received.
+    let receives = |place: &u32| match (traffic.operation, traffic.when) {
+        (Operation::Send, Loop::Closed { .. }) => true,
+        (Operation::Send, Loop::Open { .. }) => *place as usize >= servers,
+        _ => false,
+    };
+    let vis = (0..interfaces.len() as u32).filter(receives);
+    let repost = vis.flat_map(|vi| std::iter::repeat_n(vi, RECEIVE_DEPTH as usize));
+    Node {
+        number,
+        traffic: traffic.clone(),
+        repost: repost.collect(),
+        interfaces,
+        servers,
+        random,
+        turn: 0,
+        due: due.into(),
+        start,
+        window,
+        shared: shared.clone(),
+    }
+}
+
+/// Bytes per second, in millions.
+pub fn megabytes_per_second(bytes: u64, time: Time) -> f64 {
+    bytes as f64 / 1e6 / (time.max(1) as f64 / SECOND as f64)
+}

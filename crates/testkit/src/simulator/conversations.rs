@@ -1,0 +1,571 @@
+//! Conversations of the engine, driven without methods, sockets or a clock: whatever the seed says happens next.
+//!
+//! Nodes send each other messages of all sizes. Packets wait in channels with little room, transfers happen some
+//! time after they were started, connections break, operations are cancelled. Each message says what it is and has
+//! bytes that follow from that, so that a receive knows what it should have got.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use causeway_engine::conversations::{Conversations, Event, ToStart};
+use causeway_engine::matcher::{ByTag, FromTag, Matcher};
+use causeway_engine::types::{Completion, OpError, OpId, RendezvousPolicy};
+use causeway_engine::{Access, Direction, LinkLimits, Memory, Transmit, Tuning};
+use causeway_transport::{Packet, PeerError, Transfer, TransferError};
+use causeway_wire::region::RegionDescriptor;
+
+use crate::matching::{Mpi, MpiPattern};
+use crate::random::Random;
+
+/// Packets that a channel has room for.
+const CHANNEL: usize = 4;
+const LIMITS: LinkLimits = LinkLimits {
+    max_packet: 4 << 10,
+    eager_bytes: 1 << 10,
+    shares_copies: false,
+};
+/// Bytes at the front of a message: the number of the sending node, and the number of the message there.
+const STAMP: usize = 12;
+/// Most bytes of a message.
+const MOST: usize = 12 << 10;
+const TAGS: usize = 3;
+
+/// What a simulation does.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// How many nodes talk to each other.
+    pub nodes: usize,
+    /// How many steps.
+    pub steps: usize,
+    /// Whether connections break and operations are cancelled.
+    pub faults: bool,
+}
+
+/// What came of it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// All packets and completions, in order.
+    pub log: Vec<u8>,
+    /// Messages that were received.
+    pub received: usize,
+    /// Messages that were received by a receive that could have had one of several peers.
+    pub from_any: usize,
+}
+
+/// How a matcher's patterns are made.
+pub trait Patterns: Matcher {
+    /// The messages of a tag of one peer, or of any if that is possible.
+    fn pattern(peer: Option<u32>, tag: u64) -> Option<Self::Pattern>;
+}
+
+impl Patterns for ByTag {
+    fn pattern(peer: Option<u32>, tag: u64) -> Option<FromTag> {
+        peer.map(|peer| FromTag { peer, tag })
+    }
+}
+
+impl Patterns for Mpi {
+    fn pattern(source: Option<u32>, tag: u64) -> Option<MpiPattern> {
+        Some(MpiPattern {
+            context: 0,
+            source,
+            tag: Some(tag as u32),
+        })
+    }
+}
+
+struct Node<M> {
+    all: Conversations<M>,
+    queue: u32,
+    exports: BTreeMap<u64, (Memory, Access)>,
+    /// The peer's number by node, and the other way round.
+    peers: Vec<u32>,
+    nodes: HashMap<u32, usize>,
+    /// The memory of receives, and what may come, by user number.
+    receives: BTreeMap<u64, Receive>,
+    /// The messages that came from each node under each tag, by the receive that got them: in order of posting.
+    got: BTreeMap<(usize, u64), BTreeMap<u64, u64>>,
+    sent: u64,
+    pending: Vec<OpId>,
+}
+
+struct Receive {
+    memory: Memory,
+    tag: u64,
+    from: Option<usize>,
+}
+
+/// A transfer that a node has started.
+struct Moving {
+    node: usize,
+    to: usize,
+    transfer: Transfer,
+}
+
+struct World<M> {
+    random: Random,
+    nodes: Vec<Node<M>>,
+    channels: BTreeMap<(usize, usize), VecDeque<Vec<u8>>>,
+    moving: Vec<Moving>,
+    next_key: u64,
+    next_user: u64,
+    outcome: Outcome,
+    faults: bool,
+}
+
+/// Runs a simulation.
+///
+/// # Panics
+/// If a message comes with other bytes, twice, or out of order, or if one is missing although nothing went wrong.
+pub fn run<M: Patterns>(seed: u64, plan: Plan) -> Outcome {
+    let mut world = World::<M>::new(seed, plan);
+    for _ in 0..plan.steps {
+        world.step();
+    }
+    world.finish();
+    world.outcome
+}
+
+impl<M: Patterns> World<M> {
+    fn new(seed: u64, plan: Plan) -> Self {
+        let mut random = Random::new(seed);
+        let policies = [
+            RendezvousPolicy::Adaptive,
+            RendezvousPolicy::Pull,
+            RendezvousPolicy::Push,
+        ];
+        let nodes = (0..plan.nodes).map(|own| {
+            let tuning = Tuning {
+                eager_limit: 1 << 10,
+                unexpected_limit: MOST,
+                policy: policies[random.below(3)],
+                server: random.one_in(2),
+            };
+            let mut all = Conversations::new(tuning, 64 << 10);
+            let others = (0..plan.nodes).map(|other| all.add(format!("{own} to {other}")));
+            let peers: Vec<u32> = others.collect();
+            let nodes = peers.iter().enumerate().map(|(node, peer)| (*peer, node));
+            Node {
+                queue: all.add_queue(),
+                nodes: nodes.collect(),
+                peers,
+                all,
+                exports: BTreeMap::new(),
+                receives: BTreeMap::new(),
+                got: BTreeMap::new(),
+                sent: 0,
+                pending: Vec::new(),
+            }
+        });
+        Self {
+            nodes: nodes.collect(),
+            random,
+            channels: BTreeMap::new(),
+            moving: Vec::new(),
+            next_key: 1,
+            next_user: 1,
+            outcome: Outcome {
+                log: Vec::new(),
+                received: 0,
+                from_any: 0,
+            },
+            faults: plan.faults,
+        }
+    }
+
+    fn note(&mut self, what: &[u8]) {
+        self.outcome.log.extend_from_slice(what);
+    }
+
+    fn step(&mut self) {
+        let node = self.random.below(self.nodes.len());
+        match self.random.below(16) {
+            0..2 => self.send(node),
+            2..4 => self.receive(node),
+            4 if self.faults && self.random.one_in(4) => self.cancel(node),
+            5 if self.faults && self.random.one_in(40) => self.break_connection(node),
+            6..9 => self.move_bytes(),
+            _ => self.deliver(),
+        }
+        self.settle();
+    }
+
+    /// A different node than this one.
+    fn other(&mut self, node: usize) -> usize {
+        (node + 1 + self.random.below(self.nodes.len() - 1)) % self.nodes.len()
+    }
+
+    /// Makes a connection if there is none, at both ends.
+    fn connect(&mut self, a: usize, b: usize) {
+        let (to, from) = (self.nodes[a].peers[b], self.nodes[b].peers[a]);
+        let closed = |world: &Self, node: usize, peer: u32| world.nodes[node].all.is_closed(peer);
+        if closed(self, a, to) && closed(self, b, from) {
+            self.nodes[a].all.open(to, LIMITS);
+            self.nodes[b].all.open(from, LIMITS);
+        }
+    }
+
+    fn send(&mut self, node: usize) {
+        let to = self.other(node);
+        self.connect(node, to);
+        let tag = self.random.below(TAGS) as u64;
+        let len = STAMP + self.random.spread(14).min(MOST - STAMP);
+        let parts = 1 + self.random.below(3);
+        let cuts = self.random.cut(len, parts);
+        let entry = &mut self.nodes[node];
+        entry.sent += 1;
+        let bytes = content(node, entry.sent, len);
+        let mut rest = &bytes[..];
+        let memory: Vec<Memory> = cuts
+            .into_iter()
+            .map(|len| {
+                let (part, behind) = rest.split_at(len);
+                rest = behind;
+                Memory::from_vec(part.to_vec())
+            })
+            .collect();
+        let caller = (entry.queue, 0);
+        let peer = entry.peers[to];
+        let op = entry.all.post_send(peer, &memory, tag, caller, false);
+        entry.pending.push(entry.all.id(op));
+    }
+
+    fn receive(&mut self, node: usize) {
+        let other = self.other(node);
+        self.connect(node, other);
+        let tag = self.random.below(TAGS) as u64;
+        let any = self.random.one_in(3);
+        self.post_receive(node, other, tag, any);
+    }
+
+    fn post_receive(&mut self, node: usize, other: usize, tag: u64, any: bool) {
+        let memory = Memory::zeroed(MOST);
+        let user = self.next_user;
+        self.next_user += 1;
+        let entry = &mut self.nodes[node];
+        let peer = entry.peers[other];
+        let wildcard = any.then(|| M::pattern(None, tag)).flatten();
+        let from = wildcard.is_none().then_some(other);
+        let named = || M::pattern(Some(peer), tag).expect("every matcher knows peers");
+        let pattern = wildcard.unwrap_or_else(named);
+        let receive = Receive {
+            memory: memory.clone(),
+            tag,
+            from,
+        };
+        entry.receives.insert(user, receive);
+        let caller = (entry.queue, user);
+        match entry.all.post_receive(pattern, &[memory], caller) {
+            Ok(result) => self.received(node, user, result),
+            Err(op) => entry.pending.push(entry.all.id(op)),
+        }
+    }
+
+    fn cancel(&mut self, node: usize) {
+        let entry = &mut self.nodes[node];
+        let at = self.random.below(entry.pending.len());
+        if !entry.pending.is_empty() {
+            let op = entry.pending.swap_remove(at);
+            entry.all.cancel(op);
+        }
+    }
+
+    fn break_connection(&mut self, node: usize) {
+        let other = self.other(node);
+        for (a, b) in [(node, other), (other, node)] {
+            self.channels.remove(&(a, b));
+            let (gone, stay): (Vec<_>, Vec<_>) = std::mem::take(&mut self.moving)
+                .into_iter()
+                .partition(|moving| (moving.node, moving.to) == (a, b));
+            self.moving = stay;
+            let entry = &mut self.nodes[a];
+            for moving in gone {
+                let error = TransferError::Peer(PeerError::Disconnected);
+                let token = moving.transfer.token;
+                entry.all.handle_transfer_done(token, Err(error));
+            }
+            let peer = entry.peers[b];
+            if !entry.all.is_closed(peer) {
+                entry.all.handle_lost(peer, PeerError::Disconnected);
+            }
+        }
+    }
+
+    /// Delivers the first packet of a channel.
+    fn deliver(&mut self) {
+        let at = self.random.below(self.channels.len());
+        let Some((&(from, to), _)) = self.channels.iter().nth(at) else {
+            return;
+        };
+        let channel = self.channels.get_mut(&(from, to)).expect("just found");
+        let Some(packet) = channel.pop_front() else {
+            return;
+        };
+        let has_room = channel.len() == CHANNEL / 2;
+        self.note(&packet);
+        if has_room {
+            let peer = self.nodes[from].peers[to];
+            self.nodes[from].all.handle_writable(peer);
+        }
+        let peer = self.nodes[to].peers[from];
+        let packet = Packet::private(&packet);
+        self.nodes[to].all.handle_packet(peer, packet);
+    }
+
+    /// Does one transfer, or finds that its memory is closed.
+    fn move_bytes(&mut self) {
+        let at = self.random.below(self.moving.len());
+        if self.moving.is_empty() {
+            return;
+        }
+        let Moving { node, to, transfer } = self.moving.swap_remove(at);
+        let result = self.nodes[to].copy(&transfer);
+        if result.is_ok()
+            && let Some(packet) = transfer.notify
+        {
+            self.channels
+                .entry((node, to))
+                .or_default()
+                .push_back(packet);
+        }
+        let all = &mut self.nodes[node].all;
+        all.handle_transfer_done(transfer.token, result);
+    }
+
+    /// Does what the nodes ask for.
+    fn settle(&mut self) {
+        for node in 0..self.nodes.len() {
+            while self.nodes[node].all.has_work() {
+                while let Some(event) = self.nodes[node].all.poll_event() {
+                    self.handle(node, event);
+                }
+                if let Some(peer) = self.nodes[node].all.poll_dirty() {
+                    self.transmit(node, peer);
+                }
+            }
+            let queue = self.nodes[node].queue;
+            while let Some(done) = self.nodes[node].all.take_completion(queue) {
+                self.completed(node, done);
+            }
+        }
+    }
+
+    fn handle(&mut self, node: usize, event: Event) {
+        let entry = &mut self.nodes[node];
+        match event {
+            Event::Export { peer, op } => self.export(node, peer, op),
+            Event::Finish { peer, op, result } => {
+                entry.end_exports(op);
+                entry.all.complete_finished(peer, op, result);
+            }
+            Event::Rematch { peer, op } => {
+                entry.end_exports(op);
+                entry.all.rematch(peer, op);
+            }
+            Event::Lost { peer, cause } => {
+                for op in entry.all.operations_of(peer) {
+                    entry.end_exports(op);
+                }
+                entry.all.close(peer, cause, true);
+            }
+            Event::ProtocolError { reason, .. } => panic!("node {node} found nonsense: {reason}"),
+            Event::Transfers => self.start_transfers(node),
+            // Nobody places messages here, and all peers are known from the beginning.
+            Event::StopPlacing { .. } | Event::Called { .. } | Event::Release { .. } => {}
+        }
+    }
+
+    fn export(&mut self, node: usize, peer: u32, op: u32) {
+        let entry = &mut self.nodes[node];
+        let Some((parts, access)) = entry.all.memory_to_export(peer, op) else {
+            return;
+        };
+        let regions = parts.iter().map(|memory| {
+            let key = self.next_key;
+            self.next_key += 1;
+            entry.exports.insert(key, (memory.clone(), access));
+            RegionDescriptor {
+                key,
+                base: 0,
+                len: memory.len() as u64,
+                object: None,
+            }
+        });
+        let regions = regions.collect();
+        entry.all.handle_exported(peer, op, Ok(regions));
+    }
+
+    fn start_transfers(&mut self, node: usize) {
+        let mut looks = 0;
+        let entry = &mut self.nodes[node];
+        while let Some(to_start) = entry.all.poll_transfer(&mut looks) {
+            let ToStart {
+                peer,
+                op,
+                transfer,
+                behind,
+            } = to_start;
+            let to = entry.nodes[&peer];
+            entry.all.transfer_started(peer, op, behind);
+            self.moving.push(Moving { node, to, transfer });
+        }
+    }
+
+    fn transmit(&mut self, node: usize, peer: u32) {
+        let to = self.nodes[node].nodes[&peer];
+        while let Some(what) = self.nodes[node].all.poll_transmit(peer) {
+            let entry = &mut self.nodes[node];
+            let packet = match &what {
+                Transmit::Export { op } => {
+                    self.export(node, peer, *op);
+                    continue;
+                }
+                Transmit::Control { .. } => entry.all.control_packet(peer).to_vec(),
+                Transmit::Eager { header, op } => {
+                    let mut packet = header.encode().to_vec();
+                    let memory = entry.all.memory(*op).iter();
+                    memory.for_each(|memory| packet.extend(memory.to_vec()));
+                    packet
+                }
+            };
+            assert!(
+                packet.len() <= LIMITS.max_packet,
+                "a packet that is too long"
+            );
+            let channel = self.channels.entry((node, to)).or_default();
+            if channel.len() >= CHANNEL {
+                entry.all.handle_blocked(peer);
+                return;
+            }
+            channel.push_back(packet);
+            entry.all.transmitted(peer, &what);
+        }
+    }
+
+    fn completed(&mut self, node: usize, done: Completion) {
+        if done.user > 0 {
+            return self.received(node, done.user, done.result);
+        }
+        match done.result {
+            Ok(_) => {}
+            Err(OpError::Cancelled | OpError::Withdrawn | OpError::Peer { .. }) if self.faults => {}
+            // The receiver has cancelled, and that is known here only later.
+            Err(OpError::Transfer(TransferError::Protection)) if self.faults => {}
+            Err(error) => panic!("a send of node {node} failed: {error}"),
+        }
+    }
+
+    fn received(&mut self, node: usize, user: u64, result: Result<u64, OpError>) {
+        let entry = &mut self.nodes[node];
+        let receive = entry.receives.remove(&user).expect("posted, and once");
+        let len = match result {
+            Ok(len) => len as usize,
+            Err(OpError::Cancelled | OpError::Withdrawn | OpError::Peer { .. }) if self.faults => {
+                return;
+            }
+            Err(error) => panic!("a receive of node {node} failed: {error}"),
+        };
+        let bytes = receive.memory.slice(0..len).to_vec();
+        let stamp = |range: std::ops::Range<usize>| bytes[range].iter().rev();
+        let number = |all: u64, byte: &u8| all << 8 | u64::from(*byte);
+        let from = stamp(0..4).fold(0, number) as usize;
+        let which = stamp(4..STAMP).fold(0, number);
+        assert_eq!(
+            bytes,
+            content(from, which, len),
+            "message {which} of {from}"
+        );
+        assert!(receive.from.is_none_or(|only| only == from), "from {from}");
+        let got = entry.got.entry((from, receive.tag)).or_default();
+        let twice = got.values().any(|other| *other == which);
+        assert!(!twice, "message {which} of {from} came twice");
+        got.insert(user, which);
+        self.outcome.received += 1;
+        self.outcome.from_any += usize::from(receive.from.is_none());
+        self.note(&which.to_le_bytes());
+    }
+
+    /// Receives got the messages of a node and a tag in the order in which they were posted. (With faults, one that
+    /// was withdrawn makes room for a later one.)
+    fn check_order(&self) {
+        for (from, got) in self.nodes.iter().flat_map(|node| &node.got) {
+            assert!(
+                got.values().is_sorted(),
+                "from node and tag {from:?}: {got:?}"
+            );
+        }
+    }
+
+    /// Lets everything happen that is still to happen. Without faults every message is received then.
+    fn finish(&mut self) {
+        for _ in 0..20_000 {
+            match self.random.below(2) {
+                0 => self.move_bytes(),
+                _ => self.deliver(),
+            }
+            self.settle();
+        }
+        if self.faults {
+            return;
+        }
+        self.check_order();
+        // Receives for whatever is left.
+        let sent: usize = self.nodes.iter().map(|node| node.sent as usize).sum();
+        let mut rounds = 0;
+        while self.outcome.received < sent {
+            rounds += 1;
+            assert!(rounds < 100_000, "{} of {sent} came", self.outcome.received);
+            let node = self.random.below(self.nodes.len());
+            let other = self.other(node);
+            let tag = self.random.below(TAGS) as u64;
+            self.post_receive(node, other, tag, false);
+            for _ in 0..8 {
+                self.move_bytes();
+                self.deliver();
+                self.settle();
+            }
+        }
+    }
+}
+
+impl<M: Matcher> Node<M> {
+    fn end_exports(&mut self, op: u32) {
+        for key in self.all.take_exports(op) {
+            self.exports.remove(&key);
+        }
+    }
+
+    /// Does a peer's transfer to or from memory of this node.
+    fn copy(&self, transfer: &Transfer) -> Result<(), TransferError> {
+        let mut theirs = Vec::new();
+        for region in &transfer.remote {
+            let Some((memory, access)) = self.exports.get(&region.key) else {
+                return Err(TransferError::Protection);
+            };
+            assert!(access.allows(transfer.direction), "the wrong way");
+            let start = region.base as usize;
+            theirs.push(memory.slice(start..start + region.len as usize));
+        }
+        let (from, to) = match transfer.direction {
+            Direction::Get => (&theirs, &transfer.local),
+            Direction::Put => (&transfer.local, &theirs),
+        };
+        let bytes: Vec<u8> = from.iter().flat_map(Memory::to_vec).collect();
+        let mut rest = &bytes[..];
+        for memory in to {
+            let (part, behind) = rest.split_at(memory.len());
+            memory.write_at(0, part);
+            rest = behind;
+        }
+        assert!(rest.is_empty(), "lists of different lengths");
+        Ok(())
+    }
+}
+
+/// The bytes of a message.
+fn content(node: usize, which: u64, len: usize) -> Vec<u8> {
+    let mut bytes = (node as u32).to_le_bytes().to_vec();
+    bytes.extend(which.to_le_bytes());
+    let mut random = Random::new(which << 8 | node as u64);
+    bytes.extend(random.bytes(len - STAMP));
+    bytes
+}

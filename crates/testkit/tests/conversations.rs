@@ -1,0 +1,48 @@
+//! A hundred simulations of the engine's conversations, each twice: right, and the same bytes.
+
+use causeway_engine::matcher::ByTag;
+use causeway_testkit::matching::Mpi;
+use causeway_testkit::simulator::conversations::{Patterns, Plan, run};
+
+const SEEDS: u64 = 100;
+
+fn twice<M: Patterns>(plan: Plan) -> [usize; 2] {
+    let mut received = [0; 2];
+    for seed in 0..SEEDS {
+        let outcome = run::<M>(seed, plan);
+        assert_eq!(outcome, run::<M>(seed, plan), "seed {seed}");
+        received[0] += outcome.received;
+        received[1] += outcome.from_any;
+    }
+    received
+}
+
+fn plan(faults: bool) -> Plan {
+    Plan {
+        nodes: 3,
+        steps: 3000,
+        faults,
+    }
+}
+
+#[test]
+fn every_message_arrives_by_tag() {
+    assert!(twice::<ByTag>(plan(false))[0] > 10_000);
+}
+
+#[test]
+fn every_message_arrives_with_wildcards() {
+    let [received, from_any] = twice::<Mpi>(plan(false));
+    assert!(received > 10_000 && from_any > 1000);
+}
+
+#[test]
+fn faults_hurt_nothing_else_by_tag() {
+    assert!(twice::<ByTag>(plan(true))[0] > 1000);
+}
+
+#[test]
+fn faults_hurt_nothing_else_with_wildcards() {
+    let [received, from_any] = twice::<Mpi>(plan(true));
+    assert!(received > 1000 && from_any > 100);
+}
