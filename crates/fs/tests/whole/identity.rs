@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use causeway_fs::client::{Client, CreateOptions};
 use causeway_fs::config::Configuration;
 use causeway_fs::server::{Server, ServerError, StopHandle, format};
+use causeway_wire::datafile::BLOCK_BYTES;
 use causeway_wire::fs::{Body, Errno};
 
 use crate::cluster::{Fixture, Shape, client, configuration, format_all, pattern};
@@ -121,6 +122,19 @@ impl Drop for Rig {
             let _ = thread.join();
         }
     }
+}
+
+/// Names and contents of all files below a `data` directory, without the first pages of datafiles: a running server marks
+/// these clean after some seconds.
+fn files_but_headers(data: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = files(data);
+    let objects = data.join("objects");
+    for (path, content) in &mut found {
+        if path.starts_with(&objects) && !content.is_empty() {
+            content.drain(..BLOCK_BYTES as usize);
+        }
+    }
+    found
 }
 
 /// Names and contents of all files, but of sockets.
@@ -364,7 +378,7 @@ fn metadata_that_are_gone_or_new_do_not_touch_what_the_io_servers_have() {
     let mut before = rig.client();
     let bytes = store(&mut before, b"/f", 1);
     let data = rig.home("io1").join("data");
-    let kept = files(&data);
+    let kept = files_but_headers(&data);
 
     let away = rig.put_away("meta");
     std::fs::create_dir(rig.home("meta")).unwrap();
@@ -380,7 +394,7 @@ fn metadata_that_are_gone_or_new_do_not_touch_what_the_io_servers_have() {
     io_servers_take_nothing_from_new_metadata(&rig);
     let error = before.open(b"/f").unwrap_err();
     assert_eq!(error.errno, Errno::ENOENT, "{error}");
-    assert_eq!(files(&data), kept);
+    assert!(files_but_headers(&data) == kept);
 
     rig.put_back("meta", &away);
     assert!(fetch(&mut rig.client(), b"/f").unwrap() == bytes);

@@ -483,13 +483,6 @@ fn golden_answers() {
              01000000 0900000000000000 0100000000000000 0200000000000000 01000000 78"
                 .into(),
         ),
-        (Answer::Data { first: None }, "19 00".into()),
-        (
-            Answer::Data {
-                first: Some(Region { offset: 1, len: 2 }),
-            },
-            "19 01 0100000000000000 0200000000000000".into(),
-        ),
     ];
     for (answer, expected) in cases {
         golden(&answer, &expected);
