@@ -216,8 +216,28 @@ impl Datafile {
         }
     }
 
-    /// Writes a piece, whose blocks are held.
+    /// Writes a piece, whose blocks are held; of one that is repeated, what others have not overwritten since.
     fn write_held(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
+        let write = piece.origin.write;
+        let history = &self.common.history;
+        match piece.origin.repeated {
+            Some(first) if !sabotage::is_on(Sabotage::RepeatWrites) => {
+                let left = history.left(write, first, self.object, &piece.regions)?;
+                if left == piece.regions {
+                    history.note(write, self.object, &left)?;
+                    return self.write_noted(piece, scratch, at_least);
+                }
+                history.note(write, self.object, &left)?;
+                self.write_noted(&piece.part(left), scratch, at_least)
+            }
+            _ => {
+                history.note(write, self.object, &piece.regions)?;
+                self.write_noted(piece, scratch, at_least)
+            }
+        }
+    }
+
+    fn write_noted(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
         let mut memory = Cursor::new(&piece.memory);
         let wanted = self.floor(at_least);
         let size = match wanted {
@@ -432,6 +452,7 @@ impl Datafile {
         if now < wanted {
             return Err(Fault::Short { size: now, wanted });
         }
+        self.common.history.note_cut(self.object, size)?;
         self.begin_write()?;
         if self.has_sums() && size < now {
             self.cut_sums(size)?;
