@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use causeway_wire::codec::Wire as _;
+use causeway_wire::codec::{Wire as _, Writer};
 use causeway_wire::datafile::{
     Extent, HISTORY_ENTRIES, HISTORY_ENTRY_BYTES, HistoryEntry, HistoryHeader, WriteId,
 };
@@ -153,18 +153,27 @@ impl History {
     fn append(&self, write: WriteId, object: ObjectId, extents: &[Extent]) -> io::Result<()> {
         let mut state = self.state();
         let at = now();
-        for extent in extents {
-            let entry = HistoryEntry {
-                position: state.next,
-                write,
-                object,
-                at,
-                extent: *extent,
-            };
+        let mut rest = extents;
+        while !rest.is_empty() {
+            // As many as lie behind each other in the file.
             let place = state.next % HISTORY_ENTRIES;
+            let room = usize::try_from(HISTORY_ENTRIES - place).unwrap_or(usize::MAX);
+            let (these, later) = rest.split_at(room.min(rest.len()));
+            let mut out = Writer::new();
+            for extent in these {
+                let entry = HistoryEntry {
+                    position: state.next,
+                    write,
+                    object,
+                    at,
+                    extent: *extent,
+                };
+                entry.encode(&mut out);
+                state.put(entry);
+            }
             let offset = (place + 1) * HISTORY_ENTRY_BYTES as u64;
-            self.file.write_all_at(&entry.to_bytes(), offset)?;
-            state.put(entry);
+            self.file.write_all_at(&out.finish(), offset)?;
+            rest = later;
         }
         Ok(())
     }
