@@ -171,6 +171,11 @@ impl Datafile {
 
     /// Fails unless the datafile has `at_least` bytes, and those that its header promises.
     pub fn check_size(&self, at_least: u64) -> Result<()> {
+        if self.size()? >= self.floor(at_least) {
+            return Ok(());
+        }
+        // It may just have been written, or cut.
+        let _all = self.ranges.lock_all();
         let (size, wanted) = (self.size()?, self.floor(at_least));
         match size >= wanted {
             true => Ok(()),
@@ -319,8 +324,9 @@ impl Datafile {
 
     /// A block that is damaged because the file was cut in it is part of that loss.
     fn cut_off(&self, fault: Fault, at_least: u64) -> Fault {
+        let size = self.size();
         let wanted = self.floor(at_least);
-        match (&fault, self.size()) {
+        match (&fault, size) {
             (Fault::Damaged { offset, len }, Ok(size)) if size < wanted && offset + len > size => {
                 Fault::Short { size, wanted }
             }
@@ -335,6 +341,8 @@ impl Datafile {
             return Ok(());
         }
         let size = self.size()?;
+        // It may just have been cut.
+        let wanted = wanted.min(self.floor(at_least));
         match size < wanted && size < part.offset + part.len {
             true => Err(Fault::Short { size, wanted }),
             false => Ok(()),
@@ -454,6 +462,8 @@ impl Datafile {
         }
         self.common.history.note_cut(self.object, size)?;
         self.begin_write()?;
+        // Before the file is cut: a check that sees it short must not miss what was there.
+        self.floor.fetch_min(size, Ordering::Relaxed);
         if self.has_sums() && size < now {
             self.cut_sums(size)?;
         }
@@ -462,7 +472,6 @@ impl Datafile {
             set_len(&self.file, file_len(size))?;
         }
         self.cut_groups(size.div_ceil(GROUP_BYTES))?;
-        self.floor.fetch_min(size, Ordering::Relaxed);
         self.scrubbed.fetch_min(size, Ordering::Relaxed);
         // The version comes last: after a crash in between, the truncation is repeated.
         let mut header = self.lock_header();

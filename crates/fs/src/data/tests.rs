@@ -502,3 +502,24 @@ fn a_repeated_write_does_not_undo_later_ones() {
     assert!(matches!(refused, Err(Fault::Unknown)));
     assert!(whole(&datafile) == expected[..4096]);
 }
+
+/// A datafile that is being cut is not short of anything.
+#[test]
+fn checks_beside_truncations_find_nothing() {
+    let (_directory, store) = store(SETTINGS);
+    let datafile = make(&store, 6);
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for version in 1..300 {
+                write(&datafile, 0, &[1; 9000]).unwrap();
+                (0..4).for_each(|_| store.clean_idle(2).unwrap());
+                store.truncate(ObjectId(6), 0, version, 0).unwrap();
+            }
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        while !over.load(std::sync::atomic::Ordering::Relaxed) {
+            datafile.check_size(0).unwrap();
+        }
+    });
+}
