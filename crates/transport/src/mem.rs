@@ -356,7 +356,7 @@ impl Method for Mem {
             max_packet: self.options.max_packet,
             max_piece: self.options.max_piece,
             max_list: self.options.max_list,
-            eager_bytes: 8 << 10,
+            eager_bytes: self.options.max_packet.min(8 << 10),
         }
     }
 

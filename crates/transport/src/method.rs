@@ -64,6 +64,7 @@ use causeway_wire::region::RegionDescriptor;
 
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError, TransferError};
+use crate::registry;
 use crate::wake::{Parking, Unpark, WakeFlag};
 
 /// One way of carrying packets and remote memory. See the module's page for the contract.
@@ -110,6 +111,30 @@ pub trait Method: Send {
         scratch: &mut Vec<u8>,
     ) -> Result<(), SendError> {
         self.send(peer, &[gather(head, body, scratch)])
+    }
+
+    /// Sends one packet, gathered from `parts`, to each of `peers`, as [`Method::send`] does to one: a peer that is named
+    /// twice gets it twice. Each is tried once, in order, whatever becomes of the others. The indices of those that did
+    /// not accept it are appended to `refused`, in order, with the reason; all others have accepted it, and those that
+    /// would block report [`Sink::writable`] when to try again. A method that can copy the packet once for all does so.
+    fn send_many(
+        &mut self,
+        peers: &[Peer],
+        parts: &[&[u8]],
+        refused: &mut Vec<(usize, SendError)>,
+    ) {
+        for (at, &peer) in peers.iter().enumerate() {
+            if let Err(error) = self.send(peer, parts) {
+                refused.push((at, error));
+            }
+        }
+    }
+
+    /// What a message costs over this method, as a rank among methods: an address of the one with the lowest is tried
+    /// first. Those that this build brings have 10 (`mem`), 20 (`shm`), 30 (`vi`), 40 (`ofi`), 50 (`tcp`) and 60
+    /// (`udp`); of methods of equal rank the one that was registered first comes first.
+    fn rank(&self) -> u8 {
+        registry::rank(self.scheme())
     }
 
     /// Has the packet that is being placed ([`Sink::place`]), if any, kept by the method instead: its memory is

@@ -30,6 +30,102 @@ pub struct Settings {
     pub tcp_connections: u8,
 }
 
+/// Makes a method of one scheme.
+pub type Constructor = Box<dyn Fn(&Settings) -> Result<Box<dyn Method>, Error> + Send + Sync>;
+
+/// How methods are made, by scheme: those that this build brings, and those that other crates add.
+pub struct Constructors {
+    by_scheme: Vec<(&'static str, Constructor)>,
+}
+
+impl Constructors {
+    /// None.
+    pub fn new() -> Self {
+        Self {
+            by_scheme: Vec::new(),
+        }
+    }
+
+    /// Those of the methods that this build brings: `shm`, `tcp` and `udp`.
+    pub fn builtin() -> Self {
+        let mut all = Self::new();
+        all.add("shm", Box::new(shm));
+        all.add("tcp", Box::new(tcp));
+        all.add("udp", Box::new(udp));
+        all
+    }
+
+    /// Adds one. A later one of the same scheme takes the place of an earlier one.
+    ///
+    /// # Panics
+    /// If no address can have that scheme: it is one or more lower-case letters and digits.
+    pub fn add(&mut self, scheme: &'static str, constructor: Constructor) {
+        assert!(is_scheme(scheme), "`{scheme}` is no scheme");
+        self.by_scheme.retain(|(known, _)| *known != scheme);
+        self.by_scheme.push((scheme, constructor));
+    }
+
+    /// Makes all of them. One that the system refuses is left out, with the reason in [`Registry::unavailable`], as long
+    /// as another one works; otherwise the first one's error is returned.
+    ///
+    /// # Panics
+    /// If a constructor makes a method of another scheme than it was added for.
+    pub fn build(&self, settings: &Settings) -> Result<Registry, Error> {
+        let mut registry = Registry::new();
+        let mut first = None;
+        for (scheme, constructor) in &self.by_scheme {
+            match constructor(settings) {
+                Ok(method) => {
+                    assert_eq!(method.scheme(), *scheme, "the constructor's scheme");
+                    registry.register(method);
+                }
+                Err(error) => {
+                    registry.unavailable.push((scheme, error.to_string()));
+                    first.get_or_insert(error);
+                }
+            }
+        }
+        match first {
+            Some(error) if registry.methods.is_empty() => Err(error),
+            _ => Ok(registry),
+        }
+    }
+}
+
+impl Default for Constructors {
+    fn default() -> Self {
+        Self::builtin()
+    }
+}
+
+fn shm(settings: &Settings) -> Result<Box<dyn Method>, Error> {
+    Ok(Box::new(Shm::new(ShmConfig {
+        connect_timeout: settings.connect_timeout,
+        ..ShmConfig::default()
+    })?))
+}
+
+fn tcp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
+    Ok(Box::new(Tcp::new(TcpConfig {
+        key: settings.key,
+        encrypt: settings.encrypt,
+        connect_timeout: settings.connect_timeout,
+        lanes: match settings.tcp_connections {
+            0 => TcpConfig::default().lanes,
+            most => most,
+        },
+        ..TcpConfig::default()
+    })?))
+}
+
+fn udp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
+    Ok(Box::new(Udp::new(UdpConfig {
+        key: settings.key,
+        connect_timeout: settings.connect_timeout,
+        ..UdpConfig::default()
+    })?))
+}
+
 /// The methods, each with its scheme.
 #[derive(Default)]
 pub struct Registry {
@@ -64,42 +160,7 @@ impl Registry {
     /// The methods that this build brings. One that the system refuses is left out, with the reason
     /// in [`Registry::unavailable`], as long as another one works.
     pub fn builtin(settings: &Settings) -> Result<Self, Error> {
-        let shm = Shm::new(ShmConfig {
-            connect_timeout: settings.connect_timeout,
-            ..ShmConfig::default()
-        });
-        let tcp = Tcp::new(TcpConfig {
-            key: settings.key,
-            encrypt: settings.encrypt,
-            connect_timeout: settings.connect_timeout,
-            lanes: match settings.tcp_connections {
-                0 => TcpConfig::default().lanes,
-                most => most,
-            },
-            ..TcpConfig::default()
-        });
-        let udp = Udp::new(UdpConfig {
-            key: settings.key,
-            connect_timeout: settings.connect_timeout,
-            ..UdpConfig::default()
-        });
-        let mut registry = Self::new();
-        match (shm, tcp, udp) {
-            (Err(error), Err(_), Err(_)) => return Err(error),
-            (shm, tcp, udp) => {
-                registry.register_if("shm", shm.map(|shm| Box::new(shm) as Box<dyn Method>));
-                registry.register_if("tcp", tcp.map(|tcp| Box::new(tcp) as Box<dyn Method>));
-                registry.register_if("udp", udp.map(|udp| Box::new(udp) as Box<dyn Method>));
-            }
-        }
-        Ok(registry)
-    }
-
-    fn register_if(&mut self, scheme: &'static str, method: Result<Box<dyn Method>, Error>) {
-        match method {
-            Ok(method) => self.register(method),
-            Err(error) => self.unavailable.push((scheme, error.to_string())),
-        }
+        Constructors::builtin().build(settings)
     }
 
     /// Methods that the system refused, with its reasons.
@@ -112,7 +173,7 @@ impl Registry {
         self.methods
             .retain(|known| known.scheme() != method.scheme());
         self.methods.push(method);
-        self.methods.sort_by_key(|method| cost(method.scheme()));
+        self.methods.sort_by_key(|method| method.rank());
     }
 
     /// The methods, cheapest first.
@@ -132,11 +193,18 @@ impl Registry {
     }
 }
 
-/// What a message costs over a method of this scheme, as a rank.
-pub fn cost(scheme: &str) -> u8 {
+/// See [`Method::rank`]. Schemes that are not known here come last.
+pub fn rank(scheme: &str) -> u8 {
     const ORDER: [&str; 7] = ["self", "mem", "shm", "vi", "ofi", "tcp", "udp"];
-    let rank = ORDER.iter().position(|known| *known == scheme);
-    rank.unwrap_or(ORDER.len()) as u8
+    let at = ORDER.iter().position(|known| *known == scheme);
+    at.unwrap_or(ORDER.len()) as u8 * 10
+}
+
+fn is_scheme(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
 }
 
 /// The addresses of a list. A comma belongs to an address unless `scheme://` follows it, so that
@@ -151,11 +219,10 @@ pub fn split(list: &str) -> Result<Vec<Address>, Error> {
     }
     let mut texts: Vec<String> = Vec::new();
     for piece in list.split(',') {
-        let starts_one = piece.trim_start().split_once("://").is_some_and(|(s, _)| {
-            !s.is_empty()
-                && s.bytes()
-                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
-        });
+        let starts_one = piece
+            .trim_start()
+            .split_once("://")
+            .is_some_and(|(s, _)| is_scheme(s));
         match texts.last_mut() {
             Some(last) if !starts_one => {
                 last.push(',');
@@ -170,7 +237,7 @@ pub fn split(list: &str) -> Result<Vec<Address>, Error> {
     texts.iter().map(|text| text.trim_end().parse()).collect()
 }
 
-/// See [`Registry::candidates`]; `schemes` are those of the methods, by index.
+/// See [`Registry::candidates`]; `schemes` are those of the methods, by index, cheapest first.
 pub fn candidates(schemes: &[&str], list: &str) -> Result<Candidates, Error> {
     let mut found = Candidates::default();
     let mut absent = Vec::new();
@@ -201,7 +268,7 @@ pub fn candidates(schemes: &[&str], list: &str) -> Result<Candidates, Error> {
         let passed = absent.into_iter().map(|c| (c.address, reason.to_owned()));
         found.passed_over.extend(passed);
     }
-    found.usable.sort_by_key(|c| cost(c.address.scheme()));
+    found.usable.sort_by_key(|candidate| candidate.method);
     match unknown {
         Some(error) if found.usable.is_empty() => Err(error),
         _ => Ok(found),

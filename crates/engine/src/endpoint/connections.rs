@@ -113,7 +113,7 @@ impl Connections {
 
     /// Puts the addresses that we listen at into the order in which others try them.
     pub(crate) fn sort_listening(&mut self) {
-        let scheme = |text: &str| text.split("://").next().map_or(u8::MAX, registry::cost);
+        let scheme = |text: &str| text.split("://").next().map_or(u8::MAX, registry::rank);
         self.listening.sort_by_key(|text| scheme(text));
     }
 

@@ -274,10 +274,10 @@ where
             while clients.iter().any(|client| !client.is_finished()) {
                 // To the second not for ever: a client that compares would always find another value.
                 let compared = own[0] % 16 == 0 && own[1] < 200;
-                for at in 0..=usize::from(compared) {
+                for (at, own) in own[..=usize::from(compared)].iter_mut().enumerate() {
                     let word = memory.word(at * WORD).expect("an aligned word");
                     word.fetch_add(1, Ordering::AcqRel);
-                    own[at] += 1;
+                    *own += 1;
                 }
                 if !owner.step() {
                     thread::yield_now();

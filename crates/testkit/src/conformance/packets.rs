@@ -397,3 +397,54 @@ fn raise_descriptor_limit() {
         let _ = setrlimit(Resource::Nofile, limit);
     }
 }
+
+/// One call for several peers: each that can take the packet gets it, as often as it is named, and each that cannot is
+/// named with the reason, whatever becomes of the others.
+pub fn to_several_peers_at_once<F: Factory>(factory: &F) {
+    let mut sender = Node::new(factory.method());
+    let mut receivers = Vec::new();
+    for _ in 0..3 {
+        let (mut receiver, address) = Node::listening(factory);
+        let to = sender.connect(&address);
+        send(&mut sender, to, &mut receiver, b"hello");
+        hear(&mut receiver, &mut sender);
+        receivers.push((receiver, to));
+    }
+    let [first, slow, last] = [0, 1, 2].map(|at: usize| receivers[at].1);
+    let packet = vec![0x5c; sender.method.limits().max_packet];
+    let (head, tail) = packet.split_at(packet.len() / 3);
+    let mut patience = Patience::new("a receiver that does not poll holds packets back");
+    while sender.try_send(slow, &packet) {
+        patience.spend();
+    }
+    let mut refused = Vec::new();
+    let to = [first, slow, last, first];
+    sender.method.send_many(&to, &[head, tail], &mut refused);
+    assert_eq!(refused, [(1, SendError::WouldBlock)]);
+    for (at, count) in [(0, 2), (2, 1)] {
+        for _ in 0..count {
+            let (_, bytes) = hear(&mut receivers[at].0, &mut sender);
+            assert!(bytes == packet, "receiver {at}");
+        }
+    }
+    sender.disconnect(last);
+    refused.clear();
+    sender
+        .method
+        .send_many(&[last, first], &[b"again"], &mut refused);
+    assert!(
+        matches!(refused[..], [(0, SendError::Gone(_))]),
+        "{refused:?}"
+    );
+    assert_eq!(hear(&mut receivers[0].0, &mut sender).1, b"again");
+    // What is larger than any packet is refused to each.
+    let limit = sender.method.limits().max_packet;
+    let too_large = vec![0; limit + 1];
+    refused.clear();
+    sender
+        .method
+        .send_many(&[first, slow], &[&too_large], &mut refused);
+    let len = limit + 1;
+    let error = SendError::TooLarge { len, limit };
+    assert_eq!(refused, [(0, error.clone()), (1, error)]);
+}

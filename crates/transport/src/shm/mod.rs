@@ -502,6 +502,7 @@ impl Method for Shm {
 
     fn atomic(&mut self, peer: Peer, atomic: Atomic) -> Result<(), SendError> {
         let pair = self.pair_for_send(peer)?;
+        pair.transfers.has_atomics = true;
         if !pair.atomics.start(atomic) {
             return Err(SendError::WouldBlock);
         }

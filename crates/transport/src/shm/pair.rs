@@ -162,7 +162,7 @@ impl Pair {
     /// Whether there are transfers or atomics to go on with.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
-        !self.transfers.queue.is_empty() || self.atomics.has_work()
+        !self.transfers.queue.is_empty() || self.transfers.has_atomics && self.atomics.has_work()
     }
 
     /// Sends a packet of the caller's.

@@ -28,6 +28,8 @@ pub(super) struct Transfers {
     next_id: u64,
     /// A caller was told to come back later.
     caller_waits: bool,
+    /// The pair has had atomics of ours ([`super::atomics`]): here, where every poll looks anyway.
+    pub(super) has_atomics: bool,
     /// Whether the pair is in the list of those to be stepped.
     pub(super) listed: bool,
     /// Whether the pair is in the list of those that wait for the helper.
