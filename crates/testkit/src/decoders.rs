@@ -74,6 +74,11 @@ pub fn all() -> &'static [Decoder] {
             samples: samples::written_groups,
         },
         Decoder {
+            name: "history",
+            feed: history_parts,
+            samples: samples::history,
+        },
+        Decoder {
             name: "store_record",
             feed: store_record,
             samples: samples::records,
@@ -165,6 +170,12 @@ fn canonical<T: Wire + PartialEq + Debug>(bytes: &[u8]) {
     if let Ok(value) = T::from_bytes(bytes) {
         assert!(value.to_bytes() == bytes, "another encoding: {value:?}");
     }
+}
+
+/// The header of a history or an entry of one.
+fn history_parts(bytes: &[u8]) {
+    canonical::<datafile::HistoryHeader>(bytes);
+    canonical::<datafile::HistoryEntry>(bytes);
 }
 
 /// The first byte chooses the kind of record.
