@@ -202,7 +202,54 @@ const BANS: &[Ban] = &[
         but: &[],
         instead: "from_le_bytes, or a pointer cast that says what it means",
     },
+    Ban {
+        text: ("Instant::", "now"),
+        tests_may: true,
+        within: "crates/transport/src/",
+        but: TRANSPORT_CLOCKS,
+        instead: "take the time as an argument (`now`)",
+    },
+    Ban {
+        text: ("Instant::", "now"),
+        tests_may: true,
+        within: "crates/engine/src/",
+        but: ENGINE_CLOCKS,
+        instead: "take the time as an argument (`now`)",
+    },
+    Ban {
+        text: ("SystemTime::", "now"),
+        tests_may: true,
+        within: "crates/transport/src/",
+        but: TRANSPORT_CLOCKS,
+        instead: "take the time as an argument (`now`)",
+    },
+    Ban {
+        text: ("SystemTime::", "now"),
+        tests_may: true,
+        within: "crates/engine/src/",
+        but: ENGINE_CLOCKS,
+        instead: "take the time as an argument (`now`)",
+    },
+    Ban {
+        text: (".elap", "sed("),
+        tests_may: true,
+        within: "crates/transport/src/",
+        but: TRANSPORT_CLOCKS,
+        instead: "take the time as an argument (`now`)",
+    },
+    Ban {
+        text: (".elap", "sed("),
+        tests_may: true,
+        within: "crates/engine/src/",
+        but: ENGINE_CLOCKS,
+        instead: "take the time as an argument (`now`)",
+    },
 ];
+
+/// Where methods read the clock: in waits inside one call, whose caller cannot pass the time meanwhile.
+const TRANSPORT_CLOCKS: &[&str] = &["crates/transport/src/blocking.rs"];
+/// Where the engine does: the endpoint drives the methods and the conversations, and passes them the time.
+const ENGINE_CLOCKS: &[&str] = &["crates/engine/src/endpoint"];
 
 /// Files that may sleep by the clock: those that watch processes start and end.
 const SLEEPERS: &[&str] = &[

@@ -69,7 +69,9 @@ impl<M: Matcher> Endpoint<M> {
         let Some(method) = self.methods.only else {
             return self.poll_methods(false);
         };
+        let now = self.methods.now();
         let slot = &mut self.methods.slots[method];
+        let now = slot.time(now);
         let sink = &mut Delivery {
             conversations: &mut self.conversations,
             connections: &mut self.connections,
@@ -77,8 +79,8 @@ impl<M: Matcher> Endpoint<M> {
             limits: slot.limits,
         };
         let any = match spins {
-            1 => slot.method.poll(sink),
-            _ => slot.method.spin(sink, spins),
+            1 => slot.method.poll(now, sink),
+            _ => slot.method.spin(now, sink, spins),
         };
         slot.polled(any);
         self.settle();
@@ -89,18 +91,20 @@ impl<M: Matcher> Endpoint<M> {
     #[inline(never)]
     fn poll_methods(&mut self, seldom: bool) -> bool {
         let mut any = false;
+        let now = self.methods.now();
         for (method, slot) in self.methods.slots.iter_mut().enumerate() {
             match slot.polling {
                 Polling::Always => {}
                 Polling::Seldom if seldom => {}
                 Polling::Seldom | Polling::Never => continue,
             }
-            let polled = slot.method.poll(&mut Delivery {
+            let sink = &mut Delivery {
                 conversations: &mut self.conversations,
                 connections: &mut self.connections,
                 method,
                 limits: slot.limits,
-            });
+            };
+            let polled = slot.method.poll(slot.time(now), sink);
             slot.polled(polled);
             any |= polled;
         }
@@ -114,7 +118,7 @@ impl<M: Matcher> Endpoint<M> {
         self.conversations.retry_held();
         let any = self.poll_methods(true);
         self.methods.choose();
-        let now = Instant::now();
+        let now = self.methods.read_clock();
         if self.pace.sample(now) {
             self.tick(now);
         }
@@ -177,13 +181,13 @@ impl<M: Matcher> Endpoint<M> {
             self.waiting_since = None;
             return true;
         }
-        let start = Instant::now();
+        let start = self.methods.read_clock();
         let until = start.checked_add(idle);
         // Who waits again and again for a moment, in vain, waits all the time.
         let mut steps = Steps::from(*self.waiting_since.get_or_insert(start));
         loop {
             let is_ready = self.spin_until(&mut steps, until, &ready);
-            let now = Instant::now();
+            let now = self.methods.read_clock();
             if is_ready {
                 self.came(&mut steps, now);
                 return true;
@@ -192,7 +196,7 @@ impl<M: Matcher> Endpoint<M> {
                 return false;
             }
             let woken = self.rest(until);
-            let now = Instant::now();
+            let now = self.methods.read_clock();
             self.turn.begin(now);
             let any = self.progress();
             if ready(&self.conversations) {
@@ -226,7 +230,7 @@ impl<M: Matcher> Endpoint<M> {
     /// Lets others run if it is their turn.
     #[cold]
     fn end_turn(&mut self) {
-        let now = Instant::now();
+        let now = self.methods.read_clock();
         if self.turn.is_over(now) {
             self.let_others_run(now);
         }
@@ -235,7 +239,7 @@ impl<M: Matcher> Endpoint<M> {
     /// Gives the processor up `now`, and learns from how long that takes. Answers when it is ours again.
     pub(super) fn let_others_run(&mut self, now: Instant) -> Instant {
         std::thread::yield_now();
-        let back = Instant::now();
+        let back = self.methods.read_clock();
         let took = back - now;
         if took >= LONG_TURN && self.methods.sleep_is_dear() && self.crowd.explains(took) {
             self.spin.yielded_to_many();
@@ -249,14 +253,15 @@ impl<M: Matcher> Endpoint<M> {
     /// Sleeps until there is something to poll for or another thread calls, at most until `until` or a method's
     /// deadline.
     fn rest(&mut self, until: Option<Instant>) -> Woken {
-        self.look(Instant::now());
+        let now = self.methods.read_clock();
+        self.look(now);
         let Some(on) = self.sleeper.prepare(&mut self.methods) else {
             return self.sleeper.take_call();
         };
         self.sleeps += 1;
         let is_time_up = self.sleep(on, until);
         self.sleeper.end(&mut self.methods, on);
-        let now = Instant::now();
+        let now = self.methods.read_clock();
         if is_time_up || on == SleepOn::Descriptors || self.pace.is_due(now) {
             self.tick(now);
         }
@@ -273,7 +278,7 @@ impl<M: Matcher> Endpoint<M> {
             if self.sleeper.wait(&mut self.methods, on, first) {
                 return false;
             }
-            let now = Instant::now();
+            let now = self.methods.read_clock();
             if deadline.is_some_and(|deadline| now >= deadline) {
                 self.expired_sleeps += u64::from(until.is_some_and(|until| now >= until));
                 return true;
@@ -289,11 +294,11 @@ impl<M: Matcher> Endpoint<M> {
         until: Option<Instant>,
         ready: &impl Fn(&Conversations<M>) -> bool,
     ) -> bool {
-        let mut polled_since = Instant::now();
+        let mut polled_since = self.methods.read_clock();
         loop {
             let polls = self.spin.polls_per_reading();
             let polled = self.advance_until(polls, ready);
-            let now = Instant::now();
+            let now = self.methods.read_clock();
             match polled {
                 Polled::Ready => return true,
                 Polled::Something => drop(steps.step(now)),
