@@ -85,7 +85,7 @@ impl Layer {
         }
     }
 
-    /// Waits for what was posted; answers the bytes moved.
+    /// Waits for what was posted; returns the bytes moved.
     #[inline]
     pub(crate) fn complete(&mut self, begun: Begun) -> Outcome<u64> {
         match begun {

@@ -4,7 +4,7 @@ use causeway_command::failure::Outcome;
 use causeway_command::workers;
 use serde::{Deserialize, Serialize};
 
-use crate::compare::crowd;
+use crate::compare::multi_process;
 use crate::fs::worker as file_system;
 use crate::messages::worker as messages;
 
@@ -19,7 +19,7 @@ pub(crate) enum Task {
     /// Is one end of a pair that exchanges messages.
     Messages(messages::Assignment),
     /// Is one of many processes that exchange messages.
-    Crowd(crowd::Assignment),
+    MultiProcess(multi_process::Assignment),
 }
 
 impl workers::Task for Task {
@@ -31,6 +31,6 @@ pub fn work() -> Outcome {
     workers::serve(|task, desk| match task {
         Task::Fs(assignment) => file_system::run(&assignment, desk),
         Task::Messages(assignment) => messages::run(&assignment, desk),
-        Task::Crowd(assignment) => crowd::run(&assignment, desk),
+        Task::MultiProcess(assignment) => multi_process::run(&assignment, desk),
     })
 }

@@ -88,6 +88,8 @@ fn main() {
 
 fn run(cli: Cli) -> Outcome {
     logging::start(cli.room.serves())?;
+    // Each peer and each client takes descriptors. The limit is the program's to raise, never a library's.
+    causeway_sys::limits::raise_open_files();
     match cli.room {
         Room::Fs(arguments) => fs::run(arguments),
         Room::Info(arguments) => info::run(arguments),
@@ -107,7 +109,7 @@ fn run(cli: Cli) -> Outcome {
     }
 }
 
-/// Prints help, the version or what is wrong with the arguments; answers the exit code.
+/// Prints help, the version or what is wrong with the arguments; returns the exit code.
 fn wrong_use(error: &clap::Error, json: bool) -> u8 {
     if matches!(
         error.kind(),

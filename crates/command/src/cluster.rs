@@ -82,7 +82,7 @@ impl Cluster {
         self.running.kill(index).map_err(failed(what))
     }
 
-    /// Starts a server again and waits until it answers.
+    /// Starts a server again and waits until it replies.
     pub fn restart(&mut self, index: usize) -> Outcome {
         let what = format!("starting the server {} again", self.name(index));
         self.running.restart(index).map_err(failed(what))

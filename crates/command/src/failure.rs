@@ -23,7 +23,7 @@ pub struct Failure {
     pub item: Option<String>,
 }
 
-/// What every verb answers.
+/// What every verb returns.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {

@@ -96,7 +96,7 @@ pub fn write_stdout(bytes: &[u8], end: &[u8]) {
     }
 }
 
-/// Ends the process when nobody reads our output any more: quietly for a closed pipe.
+/// Ends the process when its output has no reader any more: quietly for a closed pipe.
 fn stdout_failed(error: &std::io::Error) -> ! {
     if error.kind() != std::io::ErrorKind::BrokenPipe {
         eprint_line(&format!("causeway: writing the output: {error}"));
@@ -106,7 +106,7 @@ fn stdout_failed(error: &std::io::Error) -> ! {
 }
 
 fn eprint_line(text: &str) {
-    // Nothing is left to tell anybody if standard error is gone.
+    // Without standard error there is no place left to report to.
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 

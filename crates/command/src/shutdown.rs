@@ -153,7 +153,7 @@ impl ScratchDirectory {
 impl Drop for ScratchDirectory {
     fn drop(&mut self) {
         if !self.keep {
-            // What cannot be removed is left; there is nobody to tell during an unwind.
+            // What cannot be removed is left: an unwind cannot report it.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

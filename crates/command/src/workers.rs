@@ -163,7 +163,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
                         missing -= 1;
                     }
                 }
-                // Who has answered may go.
+                // A worker that has sent its message may end.
                 Event::Ended(None) if answers.get(number).is_some_and(Option::is_some) => {}
                 Event::Ended(reason) => {
                     let reason = reason.unwrap_or_else(|| "it ended early".to_owned());
@@ -182,7 +182,7 @@ impl<M> Drop for Pool<M> {
         }
         for hand in &mut self.workers {
             if !ends_within(&mut hand.child, Duration::from_secs(2)) {
-                // It does not react: what it was doing is of no use to anybody any more.
+                // It does not react: the result of what it was doing is not wanted any more.
                 let _ = hand.child.kill();
             }
             let _ = hand.child.wait();
@@ -275,7 +275,7 @@ impl Desk {
         write_line(&Line::Said(message))
     }
 
-    /// Says that this worker is ready, waits until all are, and answers when that was.
+    /// Reports that this worker is ready, waits until all are, and returns when that was.
     pub fn barrier(&mut self, ready: &impl Serialize) -> Outcome<u64> {
         self.say(ready)?;
         match self.hear::<Go>()? {
@@ -286,7 +286,7 @@ impl Desk {
 
     /// Tells the command why this worker ends.
     pub fn fail(failure: &Failure) {
-        // If the command is gone too, there is nobody to tell.
+        // The command may be gone too.
         let _ = write_line(&Line::<()>::Failed(failure.to_string()));
     }
 }
@@ -306,7 +306,7 @@ fn write_line<M: Serialize>(line: &Line<M>) -> Outcome {
 pub struct Go;
 
 impl<M: DeserializeOwned + Send + 'static> Pool<M> {
-    /// Waits until every worker is ready, lets them go at once, and answers when that was.
+    /// Waits until every worker is ready, lets them go at once, and returns when that was.
     pub fn start_together(&mut self, within: Duration) -> Outcome<(u64, Vec<M>)> {
         let ready = self.gather(within, "waiting for workers to be ready")?;
         let started = monotonic_ns();

@@ -82,7 +82,8 @@ pub fn check_memory(len: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Raises the soft limit of open files to the hard one and answers it; `None` is no limit.
+/// Raises the soft limit of open files to the hard one and returns it; `None` is no limit. It holds for the whole process and
+/// the children it starts: only a program's `main` may choose that, never a library.
 pub fn raise_open_files() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {

@@ -41,7 +41,7 @@ impl Series {
     }
 }
 
-/// What stands for the figure that somebody has not got.
+/// What stands for a figure that a participant has not got.
 pub(crate) fn gap(gaps: &[Gap], who: &str, case: &str) -> Option<&'static str> {
     let mut gaps = gaps.iter();
     let gap = gaps.find(|gap| gap.who == who && gap.trial.yields(case))?;
@@ -107,7 +107,7 @@ impl Findings {
     }
 }
 
-/// Medians with a column for each participant; where somebody has none because a trial came to nothing,
+/// Medians with a column for each participant; where one has none because a trial came to nothing,
 /// the cell says so.
 pub(crate) fn medians(rows: &[Row], whos: &[String], gaps: &[Gap]) -> Table {
     let mut head = vec!["case", "size"];

@@ -1,13 +1,13 @@
 //! `causeway bench compare`: our messages beside those of the libraries that one can install.
 //!
-//! Everybody runs the same patterns ([`trial`]) on the same two processors in turn: in each run, each
+//! Every participant runs the same patterns ([`trial`]) on the same two processors in turn: in each run, each
 //! pattern is run by each participant once, so that a slow hour of the machine hits all alike.
-//! [`ours`] is Causeway ([`crowd`] are its processes where there are more than two), [`peers`] the
+//! [`ours`] is Causeway ([`multi_process`] are its processes where there are more than two), [`peers`] the
 //! others, [`findings`] what came of it, [`goals`] what was to be reached, `page` the report.
 
-pub(crate) mod crowd;
 pub(crate) mod findings;
 pub(crate) mod goals;
+pub(crate) mod multi_process;
 mod ours;
 mod page;
 mod peers;
@@ -87,7 +87,7 @@ pub(crate) struct Arguments {
     html: Option<PathBuf>,
 }
 
-/// Everybody who takes part.
+/// All participants.
 struct Participants {
     ours: Option<Ours>,
     peers: Vec<Box<dyn Peer>>,

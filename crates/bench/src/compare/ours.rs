@@ -7,14 +7,14 @@ use causeway_command::failure::{Failure, Outcome};
 use causeway_command::shutdown::ScratchDirectory;
 use causeway_command::workers::{Event, Go, Pool};
 
-use super::crowd::{Assignment, Order, Passed, Report, Role};
+use super::multi_process::{Assignment, Order, Passed, Report, Role};
 use super::trial::{ANSWER_BYTES, Figure, Pattern, RINGS, Trial};
 use crate::messages::effort::window;
 use crate::messages::pair::Pair;
 use crate::messages::worker;
 use crate::task::Task;
 
-/// How long a crowd of processes may take for one thing.
+/// How long many processes may take for one thing.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How many others are connected, besides the one that is talked to.
 const IDLE_PEERS: [usize; 5] = [1, 4, 64, 512, 4096];
@@ -333,7 +333,7 @@ fn active(pair: &mut Pair, trial: &Trial) -> Outcome<f64> {
 }
 
 fn start(pool: &mut Pool<Report>, processors: &[usize], role: Role) -> Outcome<usize> {
-    pool.start(&Task::Crowd(Assignment {
+    pool.start(&Task::MultiProcess(Assignment {
         processors: processors.to_vec(),
         role,
     }))

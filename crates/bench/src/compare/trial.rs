@@ -1,4 +1,4 @@
-//! What is run once by everybody in turn, and the figures that come of it.
+//! What is run once by each participant in turn, and the figures that come of it.
 
 use serde::Serialize;
 
@@ -56,7 +56,7 @@ impl Pattern {
     }
 }
 
-/// One pattern over one method, as everybody runs it.
+/// One pattern over one method, as every participant runs it.
 #[derive(Debug, Clone)]
 pub(crate) struct Trial {
     pub(crate) pattern: Pattern,
@@ -72,7 +72,7 @@ pub(crate) struct Trial {
     pub(crate) processors: [usize; 2],
 }
 
-/// Sizes of a server's answers, as in the thesis's figures 5.6, 5.7, 5.13 and 5.14.
+/// Sizes of a server's replies, as in the thesis's figures 5.6, 5.7, 5.13 and 5.14.
 pub(crate) const ANSWER_BYTES: [u64; 2] = [10_000, 100_000];
 /// Processes in a ring.
 pub(crate) const RINGS: [usize; 3] = [2, 4, 8];
@@ -88,7 +88,7 @@ impl Trial {
         if self.effort.quick { 300 } else { 1000 }
     }
 
-    /// How long everybody in a ring then waits for a message.
+    /// How long every process in a ring then waits for a message.
     pub(crate) fn pause_ms(&self) -> u64 {
         if self.effort.quick { 100 } else { 300 }
     }

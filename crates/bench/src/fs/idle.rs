@@ -7,8 +7,8 @@ use super::crew::Crew;
 use super::stage::{Bench, Stage};
 use super::worker::Order;
 
-/// Processes that the many clients of [`crowd`] are in: each has descriptors for some thousand.
-const CROWD_PROCESSES: usize = 8;
+/// Processes that the many clients of [`many_clients`] are in: each has descriptors for some thousand.
+const CLIENT_PROCESSES: usize = 8;
 /// One in so many of these clients makes files.
 const ACTIVE: usize = 10;
 /// Files that each of them makes.
@@ -17,7 +17,7 @@ const FILES_EACH: u64 = 10;
 /// Measures a server's memory with many connected, idle clients, and with more that have made files.
 pub(super) fn run(bench: &mut Bench) -> Outcome {
     idle(bench)?;
-    crowd(bench)
+    many_clients(bench)
 }
 
 /// A server's resident set.
@@ -41,24 +41,24 @@ fn resident_mib(stage: &Stage, server: usize) -> Result<f64, Failure> {
 }
 
 /// Clients that are connected to the metadata server and have sessions there.
-fn crowd(bench: &mut Bench) -> Outcome {
-    let in_each = bench.crowd.div_ceil(CROWD_PROCESSES);
+fn many_clients(bench: &mut Bench) -> Outcome {
+    let in_each = bench.many_clients.div_ceil(CLIENT_PROCESSES);
     let (clients, active) = (
-        in_each * CROWD_PROCESSES,
-        in_each / ACTIVE * CROWD_PROCESSES,
+        in_each * CLIENT_PROCESSES,
+        in_each / ACTIVE * CLIENT_PROCESSES,
     );
     bench.benchmark.note(format!(
-        "crowd: {CROWD_PROCESSES} processes open {clients} clients, each of which makes a file; then {active} \
+        "many clients: {CLIENT_PROCESSES} processes open {clients} clients, each of which makes a file; then {active} \
          of them make {FILES_EACH} more each; memory is the metadata server's resident set, shared pages \
          included"
     ));
     let mut stage = bench.start(&bench.storage.clone(), Durability::Relaxed, false)?;
     let server = stage.cluster.configuration().metadata_server();
-    let directory = "/crowd".to_owned();
+    let directory = "/many-clients".to_owned();
     stage
         .client
         .make_directory(directory.as_bytes(), 0o755, None)?;
-    let mut crew = Crew::start(&stage.cluster, CROWD_PROCESSES)?;
+    let mut crew = Crew::start(&stage.cluster, CLIENT_PROCESSES)?;
     crew.measure(|_| Order::Join {
         directory: directory.clone(),
         count: in_each,
@@ -72,7 +72,7 @@ fn crowd(bench: &mut Bench) -> Outcome {
     let active_mib = resident_mib(&stage, server)?;
     crew.measure(|_| Order::Disconnect)?;
     let mut add = |what: &str, metric: &str, value: f64| {
-        let case = format!("crowd/{clients}-clients/{what}");
+        let case = format!("many-clients/{clients}-clients/{what}");
         bench.benchmark.add(&case, "causeway", 0, metric, &[value]);
     };
     add("joined", "memory_mib", joined);

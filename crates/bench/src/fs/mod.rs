@@ -124,7 +124,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         tile_widths: arguments.tile_widths.clone(),
         runs: arguments.runs,
         idle_clients: if quick { 50 } else { 1000 },
-        crowd: if quick { 160 } else { 10_000 },
+        many_clients: if quick { 160 } else { 10_000 },
         benchmark,
     };
     bench.introduce(quick)?;

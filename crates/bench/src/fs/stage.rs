@@ -35,7 +35,7 @@ pub(crate) struct Bench {
     /// Clients that an idle server has.
     pub(crate) idle_clients: usize,
     /// Clients that the metadata server has at once.
-    pub(crate) crowd: usize,
+    pub(crate) many_clients: usize,
 }
 
 impl Bench {

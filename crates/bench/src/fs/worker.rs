@@ -426,7 +426,6 @@ impl Worker {
 
     /// A client that waits for its turn among many.
     fn another(&self) -> Outcome<Client> {
-        causeway_sys::limits::raise_open_files();
         let patient = Configuration {
             timeout: Duration::from_secs(60),
             ..self.configuration.clone()

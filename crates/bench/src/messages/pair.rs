@@ -102,7 +102,7 @@ impl Pair {
         Ok(place)
     }
 
-    /// Lets both ends meet over a method, and answers where; what they had open before is closed.
+    /// Lets both ends meet over a method, and returns where; what they had open before is closed.
     pub(crate) fn open(&mut self, method: &str) -> Outcome<String> {
         let listen = match method {
             "tcp" => "tcp://127.0.0.1:0".to_owned(),
@@ -116,7 +116,7 @@ impl Pair {
         })
     }
 
-    /// Lets both ends do something; answers the seconds that it took.
+    /// Lets both ends do something; returns the seconds that it took.
     pub(crate) fn measure(&mut self, order: &Order) -> Outcome<f64> {
         self.pool.send(FOLLOW, order)?;
         self.pool.send(LEAD, order)?;

@@ -102,7 +102,6 @@ struct End {
 
 /// Runs an end until the command closes its input.
 pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
-    causeway_sys::limits::raise_open_files();
     if let Some(processor) = assignment.processor {
         causeway_sys::pin::pin_to_cpu(processor).doing(|| "choosing a processor".to_owned())?;
     }
@@ -337,7 +336,7 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Awaits others, who stay connected.
+    /// Awaits others, which stay connected.
     fn meet(self, count: usize) -> Outcome<f64> {
         if !self.leads {
             self.layer.meet(count)?;
@@ -363,7 +362,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Memory whose pages are there: what nobody has written would be read from the one page of zeros.
+    /// Memory whose pages are there: what has not been written would be read from the one page of zeros.
     fn touched(&mut self, size: usize, allocate: bool) -> Outcome<Memory> {
         let memory = self.layer.memory(self.peer, size, allocate)?;
         memory.clear();

@@ -1,12 +1,11 @@
 //! `causeway fs cp`: copying inside the file system.
 
-use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 use causeway_bmi::Memory;
 use causeway_command::failure::{Failure, Outcome};
-use causeway_command::output::{printable, report_item};
+use causeway_command::output::printable;
 use causeway_command::progress::Progress;
 use causeway_command::remote::{PIECE_BYTES, base_name, reading};
 use causeway_fs::client::{Client, File};
@@ -16,17 +15,14 @@ use causeway_wire::fs::{
 };
 use clap::Args;
 
+use crate::fs::at_end::{Stored, StoredAtEnd, conclude_stored};
 use crate::fs::engine::{
-    Lost, Queue, Worker, conclude_copy, default_threads, jobs, parallel, piece_len,
+    Lost, Queue, Worker, conclude_copy, default_threads, jobs, parallel_over, piece_len,
 };
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::source::Source;
-use crate::fs::store::{
-    Original, Storing, Writing, dress, is_foreign, store_hard_link, store_link,
-};
-use crate::fs::tree::{
-    Destination, Met, Onward, RemoteName, is_directory, link_target, walk_choosing,
-};
+use crate::fs::store::{Original, Storing, Writing, store_link};
+use crate::fs::tree::{Destination, Met, RemoteName, is_directory, link_target};
 use crate::fs::{partial, sparse};
 
 /// Copy files inside the file system
@@ -63,20 +59,11 @@ pub(crate) struct Arguments {
 struct Job {
     from: Source,
     to: RemoteName,
-    first: Option<Arc<FirstName>>,
+    first: Option<Arc<Stored>>,
 }
-
-/// The first met of a file's several names: the copy, once it is stored.
-type FirstName = OnceLock<ObjectId>;
 
 /// What the finding thread leaves for the end.
-#[derive(Default)]
-struct Later {
-    /// Directories, each before those in it.
-    directories: Vec<(Node, Attributes, Vec<u8>)>,
-    first_names: HashMap<ObjectId, Arc<FirstName>>,
-    further_names: Vec<(Arc<FirstName>, RemoteName)>,
-}
+type Later = StoredAtEnd<ObjectId, Attributes>;
 
 struct Copy<'a> {
     progress: &'a Progress,
@@ -109,26 +96,27 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     };
     let started = Instant::now();
     let mut later = Later::default();
-    let mut failures = parallel(
+    let mut failures = parallel_over(
         &session,
         arguments.jobs,
         &progress,
-        |queue| {
-            for source in &arguments.sources {
-                let to = destination.name_of(base_name(&source.0));
-                let result = copy.operand(&mut client, queue, source, to, &mut later);
-                if let Err(failure) = result {
-                    queue.fail(&failure, &progress);
-                }
-            }
-            Ok(())
+        &arguments.sources,
+        |queue, source| {
+            let to = destination.name_of(base_name(&source.0));
+            copy.operand(&mut client, queue, source, to, &mut later)
         },
         |worker, job| {
             copy.file(worker, &job)
                 .map_err(|failure| failure.about(printable(job.from.shown())))
         },
     )?;
-    failures += copy.conclude(&mut client, later);
+    failures += conclude_stored(
+        &mut client,
+        later,
+        (&progress, &copy.lost),
+        |attributes| copy.original(attributes),
+        !copy.writing.no_sync,
+    );
     conclude_copy(&session, &progress, started, failures, &copy.lost)
 }
 
@@ -172,26 +160,16 @@ impl Copy<'_> {
         refuse_inside(client, &node, &to, &what())?;
         // Where entries of the directories that the walk is in go.
         let mut targets: Vec<(ObjectId, Vec<u8>)> = Vec::new();
-        walk_choosing(client, &path, &node, &mut |client, met| {
+        queue.walk(client, (&path, &node), self.progress, |client, met| {
             let to = match targets.last() {
                 Some((directory, path)) => RemoteName::below(*directory, path, met.name()),
                 None => to.clone(),
             };
             if met.leaving {
                 targets.pop();
-                return Ok(Onward::Go);
+                return Ok(());
             }
-            let onward = match self.met(client, queue, &met, to, &mut targets, later) {
-                Ok(()) => Onward::Go,
-                Err(failure) => {
-                    queue.fail(&failure, self.progress);
-                    Onward::Skip
-                }
-            };
-            match queue.given_up() {
-                true => Err(Failure::reported()),
-                false => Ok(onward),
-            }
+            self.met(client, queue, &met, to, &mut targets, later)
         })
     }
 
@@ -210,7 +188,7 @@ impl Copy<'_> {
                 let mode = met.attributes.mode & 0o777 | 0o700;
                 let node = to.make_directory(client, mode, None)?;
                 targets.push((node.object, to.path.clone()));
-                later.directories.push((node, met.attributes, to.path));
+                later.directory((node, met.attributes, to.path));
                 self.progress.advance(0, 1);
             }
             _ if partial::is_partial(met.name()) => Lost::add(&self.lost.unfinished),
@@ -221,16 +199,13 @@ impl Copy<'_> {
                 self.progress.advance(0, 1);
             }
             Kind::File => {
-                let mut first = None;
-                if met.attributes.links > 1 {
-                    if let Some(known) = later.first_names.get(&met.object) {
-                        later.further_names.push((Arc::clone(known), to));
-                        return Ok(());
-                    }
-                    let name = Arc::new(FirstName::new());
-                    later.first_names.insert(met.object, Arc::clone(&name));
-                    first = Some(name);
-                }
+                let (to, first) = match met.attributes.links > 1 {
+                    false => (to, None),
+                    true => match later.name(met.object, to, |_| Stored::new()) {
+                        Some((to, first)) => (to, Some(first)),
+                        None => return Ok(()),
+                    },
+                };
                 self.progress.add_total(met.attributes.size);
                 queue.push(Job {
                     from: Source::met(met),
@@ -341,41 +316,6 @@ impl Copy<'_> {
             got = read_piece(client, (source, path), offset, &buffer.slice(0..want))
                 .inspect_err(|_| self.progress.take_back(offset))?;
         }
-    }
-
-    /// What comes after everything has been stored: further names, attributes of directories, and the
-    /// metadata made durable. Returns how much of it failed.
-    fn conclude(&self, client: &mut Client, later: Later) -> u64 {
-        let mut failures = 0;
-        let mut count = |result: Outcome| {
-            if let Err(failure) = result {
-                self.progress.say(|| report_item(&failure));
-                failures += 1;
-            }
-        };
-        for (first, to) in later.further_names {
-            count(match first.get() {
-                Some(object) => {
-                    store_hard_link(client, *object, &to).map(|()| self.progress.advance(0, 1))
-                }
-                None => Err(Failure::new(
-                    format!("linking {}", printable(&to.path)),
-                    "the file's first name was not copied",
-                )
-                .hint("see the failure above, and copy again")),
-            });
-        }
-        for (node, attributes, path) in later.directories.into_iter().rev() {
-            if is_foreign(&node.attributes) {
-                Lost::add(&self.lost.attributes);
-                continue;
-            }
-            count(dress(client, (&node, &path), &self.original(&attributes)));
-        }
-        if !self.writing.no_sync {
-            count(client.commit().map_err(Failure::from));
-        }
-        failures
     }
 }
 

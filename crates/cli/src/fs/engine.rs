@@ -17,11 +17,12 @@ use causeway_command::remote::{PIECE_BYTES, about, reading};
 use causeway_fs::client::{Client, File};
 use causeway_fs::distribution::MAX_FILE_BYTES;
 use causeway_report::units::{bytes_text, count_text, duration_text, rate_text};
-use causeway_wire::fs::Region;
+use causeway_wire::fs::{Node, Region};
 use serde_json::json;
 
 use crate::fs::session::Session;
 use crate::fs::sparse;
+use crate::fs::tree::{Met, Onward, walk_choosing};
 
 /// Large files are cut into parts of this many bytes, moved by different threads.
 pub(crate) const PART_BYTES: u64 = 64 << 20;
@@ -34,7 +35,7 @@ const QUEUE_ITEMS: usize = 1024;
 pub(crate) enum Part<'a> {
     /// These bytes.
     Data(&'a Memory),
-    /// So many zeros, which nobody has read.
+    /// So many zeros, which have not been read.
     Hole(u64),
 }
 
@@ -350,6 +351,30 @@ impl<J> Queue<'_, J> {
         self.state.given_up()
     }
 
+    /// Walks a directory of this path for jobs. What fails is reported; the walk does not enter it, and goes on unless
+    /// the work has been given up.
+    pub(crate) fn walk(
+        &self,
+        client: &mut Client,
+        (path, node): (&[u8], &Node),
+        progress: &Progress,
+        mut each: impl FnMut(&mut Client, Met<'_>) -> Outcome,
+    ) -> Outcome {
+        walk_choosing(client, path, node, &mut |client, met| {
+            let onward = match each(client, met) {
+                Ok(()) => Onward::Go,
+                Err(failure) => {
+                    self.fail(&failure, progress);
+                    Onward::Skip
+                }
+            };
+            match self.given_up() {
+                true => Err(Failure::reported()),
+                false => Ok(onward),
+            }
+        })
+    }
+
     /// Reports an item that failed before it became a job.
     pub(crate) fn fail(&self, failure: &Failure, progress: &Progress) {
         self.state.fail(failure, progress);
@@ -381,19 +406,38 @@ impl State {
     }
 }
 
-/// Runs `find` on this thread and `work` on `threads` others until all is done. Failed items have
-/// been reported; their number is returned.
-pub(crate) fn parallel<J: Send>(
+/// Runs [`parallel`] over the operands of a verb: one that fails is reported, and the others go on.
+pub(crate) fn parallel_over<T, J: Send>(
     session: &Session,
     threads: usize,
     progress: &Progress,
-    find: impl FnOnce(&Queue<'_, J>) -> Outcome,
+    operands: impl IntoIterator<Item = T>,
+    mut find: impl FnMut(&Queue<'_, J>, T) -> Outcome,
+    work: impl Fn(&mut Worker, J) -> Outcome + Sync,
+) -> Outcome<u64> {
+    let find = |queue: &Queue<'_, J>| {
+        for operand in operands {
+            if let Err(failure) = find(queue, operand) {
+                queue.fail(&failure, progress);
+            }
+        }
+    };
+    parallel(session, threads, progress, find, work)
+}
+
+/// Runs `find` on this thread and `work` on `threads` others until all is done. Failed items have
+/// been reported; their number is returned.
+fn parallel<J: Send>(
+    session: &Session,
+    threads: usize,
+    progress: &Progress,
+    find: impl FnOnce(&Queue<'_, J>),
     work: impl Fn(&mut Worker, J) -> Outcome + Sync,
 ) -> Outcome<u64> {
     let state = State::default();
     let (sender, receiver) = sync_channel(QUEUE_ITEMS);
     let receiver = Mutex::new(receiver);
-    let found = std::thread::scope(|scope| {
+    std::thread::scope(|scope| -> Outcome {
         for number in 0..threads.max(1) {
             let serve = || serve_queue(session, &receiver, &state, progress, &work);
             let thread = std::thread::Builder::new().spawn_scoped(scope, serve);
@@ -408,9 +452,9 @@ pub(crate) fn parallel<J: Send>(
             sender,
             state: &state,
         };
-        find(&queue)
-    });
-    found?;
+        find(&queue);
+        Ok(())
+    })?;
     Ok(state.failures.load(Ordering::Relaxed))
 }
 

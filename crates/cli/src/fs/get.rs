@@ -1,6 +1,5 @@
 //! `causeway fs get`: from the file system to this machine.
 
-use std::collections::HashMap;
 use std::fs::File as LocalFile;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::output::{printable, report_item, write_stdout};
+use causeway_command::output::{printable, write_stdout};
 use causeway_command::progress::Progress;
 use causeway_command::remote::{base_name, reading};
 use causeway_command::shutdown;
@@ -19,14 +18,15 @@ use causeway_wire::fs::{Attributes, Kind, ObjectId};
 use clap::Args;
 use rustix::fs::OFlags;
 
+use crate::fs::at_end::{AtEnd, first_name_failed};
 use crate::fs::engine::{
-    Countdown, Lost, PART_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel,
+    Countdown, Lost, PART_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel_over,
 };
 use crate::fs::local::{Dress, Known, PendingFile, Tree, make_hard_link, make_link, safe_mode};
 use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::source::Source;
-use crate::fs::tree::{Met, Onward, is_directory, link_target, refuse_equal_names, walk_choosing};
+use crate::fs::tree::{Met, is_directory, link_target, refuse_equal_names};
 
 /// Copy files and directories out of the file system
 ///
@@ -88,13 +88,7 @@ struct FirstName {
 }
 
 /// What the finding thread leaves for the end.
-#[derive(Default)]
-struct Later {
-    /// Directories, each before those in it.
-    directories: Vec<(Vec<u8>, Attributes)>,
-    first_names: HashMap<ObjectId, Arc<FirstName>>,
-    further_names: Vec<(Arc<FirstName>, Vec<u8>)>,
-}
+type Later = AtEnd<ObjectId, FirstName, Vec<u8>, (Vec<u8>, Attributes)>;
 
 struct Get<'a> {
     progress: &'a Progress,
@@ -144,22 +138,17 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut client = session.client()?;
     let mut later = Later::default();
     let started = Instant::now();
-    let mut failures = parallel(
+    let mut failures = parallel_over(
         &session,
         arguments.jobs,
         &progress,
-        |queue| {
-            for source in &arguments.sources {
-                let below = match &name {
-                    Some(name) => name.clone(),
-                    None => base_name(&source.0).to_vec(),
-                };
-                let result = get.operand(&mut client, queue, source, &below, &mut later);
-                if let Err(failure) = result {
-                    queue.fail(&failure, &progress);
-                }
-            }
-            Ok(())
+        &arguments.sources,
+        |queue, source| {
+            let below = match &name {
+                Some(name) => name.clone(),
+                None => base_name(&source.0).to_vec(),
+            };
+            get.operand(&mut client, queue, source, &below, &mut later)
         },
         |worker, job| get.job(worker, job),
     )?;
@@ -294,7 +283,7 @@ impl Get<'_> {
             return self.file(client, queue, (source, object), below, attributes, later);
         }
         let path = source.trimmed();
-        walk_choosing(client, &path, &node, &mut |client, met| {
+        queue.walk(client, (&path, &node), self.progress, |client, met| {
             let within = met.path.get(path.len()..).unwrap_or_default();
             let within = within.strip_prefix(b"/").unwrap_or(within);
             let local = match (below, within) {
@@ -302,18 +291,7 @@ impl Get<'_> {
                 (b"", within) => within.to_vec(),
                 (below, within) => [below, b"/", within].concat(),
             };
-            let result = self.met(client, queue, &met, &local, later);
-            let onward = match result {
-                Ok(()) => Onward::Go,
-                Err(failure) => {
-                    queue.fail(&failure, self.progress);
-                    Onward::Skip
-                }
-            };
-            match queue.given_up() {
-                true => Err(Failure::reported()),
-                false => Ok(onward),
-            }
+            self.met(client, queue, &met, &local, later)
         })
     }
 
@@ -329,7 +307,7 @@ impl Get<'_> {
             Kind::Directory if met.leaving => Ok(()),
             Kind::Directory => {
                 self.tree.make_directory(below)?;
-                later.directories.push((below.to_vec(), met.attributes));
+                later.directory((below.to_vec(), met.attributes));
                 self.progress.advance(0, 1);
                 Ok(())
             }
@@ -364,16 +342,13 @@ impl Get<'_> {
     ) -> Outcome {
         let mut first = None;
         if attributes.links > 1 {
-            if let Some(met) = later.first_names.get(&object) {
-                let further = (Arc::clone(met), below.to_vec());
-                later.further_names.push(further);
-                return Ok(());
-            }
-            let name = Arc::new(FirstName {
-                below: below.to_vec(),
+            let named = later.name(object, below.to_vec(), |below| FirstName {
+                below: below.clone(),
                 complete: AtomicBool::new(false),
             });
-            later.first_names.insert(object, Arc::clone(&name));
+            let Some((_, name)) = named else {
+                return Ok(());
+            };
             first = Some(name);
         }
         self.progress.add_total(attributes.size);
@@ -494,36 +469,24 @@ impl Get<'_> {
     /// What comes after all files: further names, and attributes of directories, the deepest first. Returns
     /// how much of it failed.
     fn conclude(&self, later: Later) -> u64 {
-        let mut failures = 0;
-        let mut count = |result: Outcome| {
-            if let Err(failure) = result {
-                self.progress.say(|| report_item(&failure));
-                failures += 1;
-            }
-        };
-        for (first, below) in later.further_names {
-            count(match first.complete.load(Ordering::Acquire) {
-                true => make_hard_link(&self.tree, &first.below, &below)
-                    .map(|()| self.progress.advance(0, 1)),
-                false => Err(Failure::new(
-                    format!("linking {}", self.tree.shown(&below)),
-                    "the file's first name was not copied",
-                )
-                .hint("see the failure above, and copy again")),
-            });
-        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        for (below, attributes) in later.directories.into_iter().rev() {
-            let dressed = self.tree.open_below(&below, flags).and_then(|directory| {
-                let owner = Known::of(&directory)?.uid;
-                if !self.keep_owner && owner != rustix::process::geteuid().as_raw() {
-                    Lost::add(&self.lost.attributes);
-                    return Ok(());
-                }
-                self.dress(&attributes).put_on(&directory)
-            });
-            count(dressed.doing(|| format!("finishing {}", self.tree.shown(&below))));
-        }
-        failures
+        later.conclude(
+            self.progress,
+            |first, below| match first.complete.load(Ordering::Acquire) {
+                true => make_hard_link(&self.tree, &first.below, below),
+                false => Err(first_name_failed(&self.tree.shown(below))),
+            },
+            |(below, attributes)| {
+                let dressed = self.tree.open_below(&below, flags).and_then(|directory| {
+                    let owner = Known::of(&directory)?.uid;
+                    if !self.keep_owner && owner != rustix::process::geteuid().as_raw() {
+                        Lost::add(&self.lost.attributes);
+                        return Ok(());
+                    }
+                    self.dress(&attributes).put_on(&directory)
+                });
+                dressed.doing(|| format!("finishing {}", self.tree.shown(&below)))
+            },
+        )
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`Tree`] holds the directory that was named on the command line. Everything below it is opened with
 //! `openat2`, which refuses symbolic links and `..` on the way: neither a name that a server sends nor a
-//! link that somebody puts into the tree meanwhile leads out of it.
+//! link that another process puts into the tree meanwhile leads out of it.
 
 use std::ffi::OsStr;
 use std::fs::File as LocalFile;

@@ -1,11 +1,13 @@
 //! `causeway fs …`: running a file system, and using one.
 //!
-//! [`session`] finds the configuration and connects; [`engine`] runs many transfers in parallel;
+//! [`session`] finds the configuration and connects; [`engine`] is the driver of every verb that works on trees (walking,
+//! workers, progress, failures), and [`at_end`] what copies leave for the end;
 //! [`tree`] walks directories there and [`local`] here, each held by what it is and not by its path;
 //! [`mod@source`] has files that others may replace while they are read;
 //! [`partial`] has what is not whole yet, [`store`] makes it whole, [`small`] many small files at once; [`sparse`] finds holes; then one
 //! module per verb.
 
+mod at_end;
 pub(crate) mod engine;
 mod local;
 mod partial;

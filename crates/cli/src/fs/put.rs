@@ -1,34 +1,30 @@
 //! `causeway fs put`: from this machine into the file system.
 
-use std::collections::HashMap;
 use std::fs::File as LocalFile;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::output::{printable, report_item, warn};
+use causeway_command::output::{printable, warn};
 use causeway_command::progress::Progress;
 use causeway_command::remote::{PIECE_BYTES, about};
 use causeway_fs::client::{Client, File, MANY};
 use causeway_report::units::parse_bytes;
-use causeway_wire::fs::{
-    DistributionHint, MAX_STUFFED_BYTES, Node, ObjectId, Region, SetAttributes,
-};
+use causeway_wire::fs::{DistributionHint, MAX_STUFFED_BYTES, ObjectId, Region, SetAttributes};
 use clap::Args;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
+use crate::fs::at_end::{Stored, StoredAtEnd, conclude_stored};
 use crate::fs::engine::{
-    Countdown, Lost, PART_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel,
+    Countdown, Lost, PART_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel_over,
 };
 use crate::fs::local::{Known, Tree, has_extended_attributes};
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::small::{SmallFile, store_many};
-use crate::fs::store::{
-    Original, Storing, Writing, dress, is_foreign, store_hard_link, store_link,
-};
+use crate::fs::store::{Original, Storing, Writing, store_link};
 use crate::fs::tree::{Destination, RemoteName};
 use crate::fs::{partial, sparse};
 
@@ -81,7 +77,7 @@ enum Job {
     Whole {
         source: Source,
         to: RemoteName,
-        first: Option<Arc<FirstName>>,
+        first: Option<Arc<Stored>>,
     },
     Small(Vec<Small>),
     Part {
@@ -95,7 +91,7 @@ enum Job {
 struct Small {
     source: Source,
     to: RemoteName,
-    first: Option<Arc<FirstName>>,
+    first: Option<Arc<Stored>>,
 }
 
 /// A large file whose parts are copied by several threads.
@@ -106,23 +102,13 @@ struct Parts {
     storing: Mutex<Storing>,
     path: Vec<u8>,
     countdown: Countdown,
-    first: Option<Arc<FirstName>>,
-}
-
-/// The first met of a local file's several names.
-#[derive(Default)]
-struct FirstName {
-    /// The copy, once it is stored.
-    stored: OnceLock<ObjectId>,
+    first: Option<Arc<Stored>>,
 }
 
 /// What the finding thread leaves for the end.
 #[derive(Default)]
 struct Later {
-    /// Directories, each before those in it.
-    directories: Vec<(Node, Known, Vec<u8>)>,
-    first_names: HashMap<(u64, u64), Arc<FirstName>>,
-    further_names: Vec<(Arc<FirstName>, RemoteName)>,
+    at_end: StoredAtEnd<(u64, u64), Known>,
     /// Small files that wait for more of them, which are stored together.
     small: Vec<Small>,
 }
@@ -169,23 +155,29 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     };
     let started = Instant::now();
     let mut later = Later::default();
-    let mut failures = parallel(
+    let operands = arguments.sources.iter().map(Some);
+    let mut failures = parallel_over(
         &session,
         arguments.jobs,
         &progress,
-        |queue| {
-            for source in &arguments.sources {
-                let result = put.operand(&mut client, queue, source, &destination, &mut later);
-                if let Err(failure) = result {
-                    queue.fail(&failure, &progress);
-                }
+        // Behind the last one, small files are left that wait for more of them.
+        operands.chain([None]),
+        |queue, source| match source {
+            Some(source) => put.operand(&mut client, queue, source, &destination, &mut later),
+            None => {
+                queue.push(Job::Small(std::mem::take(&mut later.small)));
+                Ok(())
             }
-            queue.push(Job::Small(std::mem::take(&mut later.small)));
-            Ok(())
         },
         |worker, job| put.job(worker, job),
     )?;
-    failures += put.conclude(&mut client, later);
+    failures += conclude_stored(
+        &mut client,
+        later.at_end,
+        (&progress, &put.lost),
+        |known| put.original(known),
+        put.sync(),
+    );
     conclude_copy(&session, &progress, started, failures, &put.lost)
 }
 
@@ -372,7 +364,7 @@ impl Put<'_> {
         if extended {
             Lost::add(&self.lost.extended_attributes);
         }
-        later.directories.push((node, known, to.path.clone()));
+        later.at_end.directory((node, known, to.path.clone()));
         Ok(())
     }
 
@@ -422,16 +414,13 @@ impl Put<'_> {
         to: RemoteName,
         later: &mut Later,
     ) -> Outcome {
-        let mut first = None;
-        if known.linked {
-            if let Some(met) = later.first_names.get(&known.identity) {
-                later.further_names.push((Arc::clone(met), to));
-                return Ok(());
-            }
-            let name = Arc::new(FirstName::default());
-            later.first_names.insert(known.identity, Arc::clone(&name));
-            first = Some(name);
-        }
+        let (to, first) = match known.linked {
+            false => (to, None),
+            true => match later.at_end.name(known.identity, to, |_| Stored::new()) {
+                Some((to, first)) => (to, Some(first)),
+                None => return Ok(()),
+            },
+        };
         self.progress.add_total(known.size);
         if self.parts && known.size >= 2 * PART_BYTES {
             return self.large_file(client, queue, &source, &to, first);
@@ -467,7 +456,7 @@ impl Put<'_> {
         worker: &mut Worker,
         source: &Source,
         to: &RemoteName,
-        first: Option<&FirstName>,
+        first: Option<&Stored>,
     ) -> Outcome {
         let (source, known) = source.open()?;
         let content =
@@ -551,20 +540,20 @@ impl Put<'_> {
     }
 
     /// Counts a file that has been stored.
-    fn stored(&self, extended: bool, storing: &Storing, first: Option<&FirstName>) {
+    fn stored(&self, extended: bool, storing: &Storing, first: Option<&Stored>) {
         if storing.foreign {
             Lost::add(&self.lost.attributes);
         }
         self.stored_as(storing.file.node.object, extended, first);
     }
 
-    fn stored_as(&self, object: ObjectId, extended: bool, first: Option<&FirstName>) {
+    fn stored_as(&self, object: ObjectId, extended: bool, first: Option<&Stored>) {
         if extended {
             Lost::add(&self.lost.extended_attributes);
         }
         if let Some(first) = first {
             // Only the one job that stores the file does this.
-            let _ = first.stored.set(object);
+            let _ = first.set(object);
         }
         self.progress.advance(0, 1);
     }
@@ -575,7 +564,7 @@ impl Put<'_> {
         queue: &Queue<'_, Job>,
         source: &Source,
         to: &RemoteName,
-        first: Option<Arc<FirstName>>,
+        first: Option<Arc<Stored>>,
     ) -> Outcome {
         let (source, known) = source.open()?;
         let original = self.original(&known);
@@ -704,42 +693,6 @@ impl Put<'_> {
         storing.finish(client, &original, offset, self.sync())?;
         self.progress.advance(0, 1);
         Ok(())
-    }
-
-    /// What comes after everything has been stored: further names, attributes of directories, and the
-    /// metadata made durable. Returns how much of it failed.
-    fn conclude(&self, client: &mut Client, later: Later) -> u64 {
-        let mut failures = 0;
-        let mut count = |result: Outcome| {
-            if let Err(failure) = result {
-                self.progress.say(|| report_item(&failure));
-                failures += 1;
-            }
-        };
-        for (first, to) in later.further_names {
-            count(match first.stored.get() {
-                Some(object) => {
-                    store_hard_link(client, *object, &to).map(|()| self.progress.advance(0, 1))
-                }
-                None => Err(Failure::new(
-                    format!("linking {}", printable(&to.path)),
-                    "the file's first name was not stored",
-                )
-                .hint("see the failure above, and copy again")),
-            });
-        }
-        // Children before parents, after everything in them has been made.
-        for (node, known, path) in later.directories.into_iter().rev() {
-            if is_foreign(&node.attributes) {
-                Lost::add(&self.lost.attributes);
-                continue;
-            }
-            count(dress(client, (&node, &path), &self.original(&known)));
-        }
-        if self.sync() {
-            count(client.commit().map_err(Failure::from));
-        }
-        failures
     }
 }
 

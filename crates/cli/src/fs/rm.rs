@@ -11,7 +11,8 @@ use causeway_wire::fs::{Errno, Kind, Node, ObjectId};
 use clap::Args;
 use serde_json::json;
 
-use crate::fs::engine::{Queue, Worker, conclude, default_threads, jobs, parallel};
+use crate::fs::at_end::count;
+use crate::fs::engine::{Queue, Worker, conclude, default_threads, jobs, parallel_over};
 use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::source::{MAX_LOOKUPS, kept_changing};
@@ -71,21 +72,14 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let progress = Progress::new(&session.output, "rm", 0);
     // Directories are removed when all workers are done, the deepest first.
     let mut directories = Vec::new();
-    let mut failures = parallel(
+    let mut failures = parallel_over(
         &session,
         arguments.jobs,
         &progress,
-        |queue| {
-            for (name, node) in operands {
-                let found = match arguments.partial {
-                    true => find_partial(&mut client, queue, &name, &node, arguments.idle),
-                    false => find(&mut client, queue, name, &node, &mut directories),
-                };
-                if let Err(failure) = found {
-                    queue.fail(&failure, &progress);
-                }
-            }
-            Ok(())
+        operands,
+        |queue, (name, node)| match arguments.partial {
+            true => find_partial(&mut client, queue, &name, &node, arguments.idle),
+            false => find(&mut client, queue, name, &node, &mut directories),
         },
         |worker: &mut Worker, victim: Victim| {
             // What others have put in the place of something unfinished is theirs.
@@ -104,10 +98,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         if failures > 0 && matches!(&removed, Err(error) if error.errno == Errno::ENOTEMPTY) {
             continue;
         }
-        if let Err(failure) = count_removed(removed, &victim, arguments.force, &progress) {
-            progress.say(|| report_item(&failure));
-            failures += 1;
-        }
+        let removed = count_removed(removed, &victim, arguments.force, &progress);
+        failures += count(&progress, removed);
     }
     progress.finish();
     let (_, removed) = progress.done();

@@ -176,7 +176,7 @@ impl Writing {
             content: Vec::new(),
         };
         if !self.inplace {
-            // Nobody else reads it before it is whole.
+            // No other client reads it before it is whole.
             options.mode &= 0o700;
             return beside(client, to, &options);
         }

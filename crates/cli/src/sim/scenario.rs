@@ -102,7 +102,7 @@ fn store(arguments: &Arguments, scenario: &Scenario, steps: usize) -> Outcome<Op
     }
     let directory = named_after(&arguments.file, "unfinished");
     match steps {
-        // Nothing could be taken up again; and who cannot write here can still run.
+        // Nothing could be taken up again; and a user that cannot write here can still run.
         0 | 1 => Ok(None),
         _ => Ok(Store::open(&directory).ok()),
     }

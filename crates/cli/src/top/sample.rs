@@ -78,7 +78,7 @@ pub(super) struct Rate {
 
 impl Rate {
     fn between(before: Count, now: Count, seconds: f64) -> Self {
-        // Whoever wrote the counters may be anybody.
+        // Any process may have written the counters.
         let number = now.number.saturating_sub(before.number);
         let bytes = now.bytes.saturating_sub(before.bytes);
         Self {
@@ -206,7 +206,7 @@ fn counts(process: &Process, row: &PeerRow) -> (Key, Counts) {
     );
     let counts = Counts {
         received: sum([row.received, row.received_large]),
-        // A transfer of remote memory is counted by whoever asked for it.
+        // A transfer of remote memory is counted by the process that asked for it.
         sent: sum([row.sent, row.sent_large, row.moved]),
     };
     (key, counts)

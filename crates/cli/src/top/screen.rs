@@ -28,7 +28,7 @@ fn restore() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(before) = before {
         let mut out = io::stdout().lock();
-        // There is nobody to tell if the terminal is gone.
+        // The terminal may be gone.
         let _ = out.write_all(LEAVE).and_then(|()| out.flush());
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &before);
     }

@@ -104,7 +104,6 @@ impl Server {
             entry,
         };
         let home = home::Home::open(&wanted).map_err(&fail)?;
-        raise_descriptor_limit();
         let store = match entry.io {
             true => {
                 let settings = Settings {
@@ -218,18 +217,5 @@ fn entry_of<'a>(
             server: name.to_owned(),
             message: format!("the configuration has no such server; it has {}", known()),
         }),
-    }
-}
-
-/// Many clients need many descriptors: takes as many as the system gives without asking anybody.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!(%error, "the limit of open files stays as it is");
     }
 }

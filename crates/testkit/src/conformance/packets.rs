@@ -256,7 +256,8 @@ pub fn of_a_quiet_peer_are_not_starved<F: Factory>(factory: &F) {
 pub fn of_many_peers<F: Factory>(factory: &F) {
     const PEERS: usize = 200;
     const ROUNDS: u8 = 5;
-    raise_descriptor_limit();
+    // Many peers in one process need many descriptors.
+    causeway_sys::limits::raise_open_files();
     let (mut hub, address) = Node::listening(factory);
     let mut spokes: Vec<_> = (0..PEERS)
         .map(|_| {
@@ -385,17 +386,6 @@ where
             patience.spend();
         }
     });
-}
-
-/// Many peers in one process need many descriptors.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    if limit.current < limit.maximum {
-        limit.current = limit.maximum;
-        // Where this is refused the test goes on with what there is.
-        let _ = setrlimit(Resource::Nofile, limit);
-    }
 }
 
 /// One call for several peers: each that can take the packet gets it, as often as it is named, and each that cannot is

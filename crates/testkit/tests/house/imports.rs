@@ -154,6 +154,9 @@ impl<'s> Visit<'s> for Uses<'_> {
         }
     }
 
+    /// Saying where something may be used is no use of it.
+    fn visit_visibility(&mut self, _: &'s syn::Visibility) {}
+
     fn visit_path(&mut self, path: &'s syn::Path) {
         let names: Vec<String> = path
             .segments

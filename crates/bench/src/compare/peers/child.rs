@@ -1,7 +1,7 @@
 //! Other people's programs, run so that whatever they do has an end.
 //!
 //! Three bounds hold at once. The wall clock: after `within`, everything the run started is killed.
-//! The kernel's limit of processor time: what spins where nobody can reach it is ended all the same.
+//! The kernel's limit of processor time: a process that spins is ended also where no signal of ours reaches it.
 //! A mark in the environment: launchers put their ranks into sessions of their own, so killing the
 //! launcher's process group would leave them behind; every process that carries the run's mark is
 //! found and ended instead. What they leave in `/dev/shm` is removed (`leftovers`).
@@ -75,7 +75,7 @@ impl Program {
         self
     }
 
-    /// Runs it to its end, at most so long; answers what it printed, or why not.
+    /// Runs it to its end, at most so long; returns what it printed, or why not.
     pub(crate) fn run(&self, within: Duration) -> Result<String, Failed> {
         Running::start(self, within)?.finish()
     }
@@ -148,7 +148,7 @@ impl Running {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Awaits its end; answers what it printed, or why it failed.
+    /// Awaits its end; returns what it printed, or why it failed.
     pub(crate) fn finish(mut self) -> Result<String, Failed> {
         let status = self.await_end();
         // Whoever has been left behind would hold the pipes open.
@@ -236,7 +236,7 @@ fn read_aside(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
             // What is beyond is read and dropped, so that the writer does not block.
             let rest = std::io::copy(&mut pipe, &mut std::io::sink());
             tracing::debug!(?first, ?rest, "a program's output has ended");
-            // Nobody waits for the output of a run that was given up.
+            // The output of a run that was given up is not awaited.
             let _ = sender.send(kept);
         });
     }
@@ -254,7 +254,7 @@ fn end_marked(mark: &str) {
         }
         for pid in found {
             let handle = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-            // The handle stands for whoever has the number now: look once more.
+            // The handle stands for the process that has the number now: look once more.
             if let Some(Ok(handle)) = handle
                 && carries(pid, &entry)
             {

@@ -8,7 +8,7 @@ use super::child::{Failed, Program, Running};
 /// How long a server may take until it listens.
 const STARTING: Duration = Duration::from_secs(5);
 
-/// Runs a server and, once it listens, its client; answers what the client printed.
+/// Runs a server and, once it listens, its client; returns what the client printed.
 pub(super) fn run(
     server: &Program,
     client: &Program,
@@ -43,7 +43,7 @@ pub(super) fn free_port() -> Result<u16, String> {
         .map_err(|error| format!("there is no free port: {error}"))
 }
 
-/// Whether somebody listens, without connecting: servers take one connection only.
+/// Whether a server listens, without connecting: servers take one connection only.
 fn is_listening(port: u16) -> bool {
     ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
         let table = std::fs::read_to_string(table).unwrap_or_default();

@@ -49,7 +49,7 @@ struct Step {
     sign: char,
     /// Bits named, for all classes.
     bits: u16,
-    /// `X`: execute for directories and for files that have it for somebody.
+    /// `X`: execute for directories and for files that have it in any class.
     execute_if_sensible: bool,
 }
 

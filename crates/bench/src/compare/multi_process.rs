@@ -1,5 +1,5 @@
 //! Our own processes for the patterns of more than two: a server and its clients, the links of a ring,
-//! and holders of connections that nobody uses.
+//! and holders of connections that are not used.
 //!
 //! A server, a client and a link do what `peers/mpi.c` does, over our message layer.
 
@@ -100,7 +100,6 @@ impl Passed {
 
 /// Runs a process.
 pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
-    causeway_sys::limits::raise_open_files();
     if !assignment.processors.is_empty() {
         causeway_sys::pin::pin_to_cpus(&assignment.processors)
             .doing(|| "choosing processors".to_owned())?;
@@ -358,12 +357,12 @@ fn link(listen: &str, first: bool, milliseconds: u64, pause_ms: u64, desk: &mut 
         cpu_s,
         waiting_cpu_s: cpu_seconds() - used,
     }))?;
-    // Whoever leaves early would be missed by those who still pass on.
+    // A link that left early would be missed by those that still pass on.
     desk.hear::<Go>().map(drop)
 }
 
 impl Link {
-    /// Passes the token for so long, or as long as the first link does; answers the rounds.
+    /// Passes the token for so long, or as long as the first link does; returns the rounds.
     fn pass_for(&mut self, time: Duration) -> Outcome<u64> {
         let began = Instant::now();
         let mut rounds = 0;
@@ -375,7 +374,7 @@ impl Link {
         Ok(rounds)
     }
 
-    /// One round; answers whether it is the last one, which the first link decides.
+    /// One round; returns whether it is the last one, which the first link decides.
     fn pass(&mut self, last: bool) -> Outcome<bool> {
         if self.first {
             let sent = Head {

@@ -1,0 +1,136 @@
+//! What `get`, `put` and `cp` do when everything that they have found is copied: further names of files, and attributes of
+//! directories, the deepest first.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, OnceLock};
+
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::{printable, report_item};
+use causeway_command::progress::Progress;
+use causeway_fs::client::Client;
+use causeway_wire::fs::{Node, ObjectId};
+
+use crate::fs::engine::Lost;
+use crate::fs::store::{Original, dress, is_foreign, store_hard_link};
+use crate::fs::tree::RemoteName;
+
+/// What is left for the end. Files are told apart by `Key`; `First` is what becomes of a file's first name, `Name` how
+/// copies are named, `Directory` what is known of a directory.
+pub(crate) struct AtEnd<Key, First, Name, Directory> {
+    /// Each before those in it.
+    directories: Vec<Directory>,
+    first_names: HashMap<Key, Arc<First>>,
+    further_names: Vec<(Arc<First>, Name)>,
+}
+
+impl<Key, First, Name, Directory> Default for AtEnd<Key, First, Name, Directory> {
+    fn default() -> Self {
+        Self {
+            directories: Vec::new(),
+            first_names: HashMap::new(),
+            further_names: Vec::new(),
+        }
+    }
+}
+
+impl<Key: Eq + Hash, First, Name, Directory> AtEnd<Key, First, Name, Directory> {
+    /// A directory has been made, and gets its attributes at the end.
+    pub(crate) fn directory(&mut self, directory: Directory) {
+        self.directories.push(directory);
+    }
+
+    /// Meets a file that has several names, under this one. Returns the name, and where the caller leaves what became of it,
+    /// if it is the first; a further one becomes a link to the copy at the end.
+    pub(crate) fn name(
+        &mut self,
+        key: Key,
+        name: Name,
+        first: impl FnOnce(&Name) -> First,
+    ) -> Option<(Name, Arc<First>)> {
+        if let Some(known) = self.first_names.get(&key) {
+            self.further_names.push((Arc::clone(known), name));
+            return None;
+        }
+        let first = Arc::new(first(&name));
+        self.first_names.insert(key, Arc::clone(&first));
+        Some((name, first))
+    }
+
+    /// Does what is left, and reports what fails of it. Returns how much that is.
+    pub(crate) fn conclude(
+        self,
+        progress: &Progress,
+        mut link: impl FnMut(&First, &Name) -> Outcome,
+        mut finish: impl FnMut(Directory) -> Outcome,
+    ) -> u64 {
+        let mut failures = 0;
+        for (first, name) in self.further_names {
+            match link(&first, &name) {
+                Ok(()) => progress.advance(0, 1),
+                failed => failures += count(progress, failed),
+            }
+        }
+        for directory in self.directories.into_iter().rev() {
+            failures += count(progress, finish(directory));
+        }
+        failures
+    }
+}
+
+/// Reports a failure; returns how many that are.
+pub(crate) fn count(progress: &Progress, result: Outcome) -> u64 {
+    match result {
+        Ok(()) => 0,
+        Err(failure) => {
+            progress.say(|| report_item(&failure));
+            1
+        }
+    }
+}
+
+/// The first name of a file was to become `shown`'s file, and is not there.
+pub(crate) fn first_name_failed(shown: &str) -> Failure {
+    Failure::new(
+        format!("linking {shown}"),
+        "the file's first name was not copied",
+    )
+    .hint("see the failure above, and copy again")
+}
+
+/// What becomes of a file's first name in the file system: the copy, once it is stored.
+pub(crate) type Stored = OnceLock<ObjectId>;
+
+/// What is left for the end of copying into the file system; `Known` are a directory's attributes.
+pub(crate) type StoredAtEnd<Key, Known> = AtEnd<Key, Stored, RemoteName, (Node, Known, Vec<u8>)>;
+
+/// Does what is left after copying into the file system, and makes metadata durable if `sync`. Returns how much of it
+/// failed.
+pub(crate) fn conclude_stored<Key: Eq + Hash, Known>(
+    client: &mut Client,
+    at_end: StoredAtEnd<Key, Known>,
+    (progress, lost): (&Progress, &Lost),
+    original: impl Fn(&Known) -> Original,
+    sync: bool,
+) -> u64 {
+    let shared = std::cell::RefCell::new(client);
+    let mut failures = at_end.conclude(
+        progress,
+        |first, to| match first.get() {
+            Some(object) => store_hard_link(&mut shared.borrow_mut(), *object, to),
+            None => Err(first_name_failed(&printable(&to.path))),
+        },
+        |(node, known, path)| {
+            if is_foreign(&node.attributes) {
+                Lost::add(&lost.attributes);
+                return Ok(());
+            }
+            dress(&mut shared.borrow_mut(), (&node, &path), &original(&known))
+        },
+    );
+    if sync {
+        let committed = shared.into_inner().commit().map_err(Failure::from);
+        failures += count(progress, committed);
+    }
+    failures
+}
