@@ -73,13 +73,13 @@ impl Record {
         };
         let entries = |list: &str| -> Vec<(Duration, Option<u32>)> {
             let entry = |entry: &str| match entry.split_once(':') {
-                Some((took, queue)) => (nanoseconds(took), Some(queue.parse().unwrap())),
+                Some((took, queue)) => (nanoseconds(took), Some(queue.parse().expect("a number"))),
                 None => (nanoseconds(entry), None),
             };
             let parts = list.split(',').filter(|part| *part != "-");
             parts.map(entry).collect()
         };
-        let polls: u32 = polls.parse().unwrap();
+        let polls: u32 = polls.parse().expect("a number");
         Self {
             gap: nanoseconds(gap),
             wait: nanoseconds(wait),
@@ -97,7 +97,7 @@ impl Record {
 }
 
 fn nanoseconds(text: &str) -> Duration {
-    Duration::from_nanos(text.parse().unwrap())
+    Duration::from_nanos(text.parse().expect("a number"))
 }
 
 /// What a policy made of a recording, for each wait.
