@@ -56,6 +56,8 @@ pub struct Endpoint<M: Matcher> {
     /// The kernel's count of threads that want a processor, opened when it is first asked for.
     runnable: OnceCell<Option<Runnable>>,
     sleeper: Sleeper,
+    /// Time that was left to the last wait when another thread ended it.
+    interrupted: Option<Duration>,
     /// See [`Info::sleeps`].
     sleeps: u64,
     /// See [`Info::expired_sleeps`].
@@ -115,6 +117,7 @@ impl<M: Matcher> Endpoint<M> {
             policy: Policy::new(config.spin, Instant::now()),
             runnable: OnceCell::new(),
             sleeper,
+            interrupted: None,
             sleeps: 0,
             expired_sleeps: 0,
             watch: Watch::new(config.stall_after, config.publish),
@@ -444,8 +447,25 @@ impl<M: Matcher> Endpoint<M> {
         ready(&self.conversations) || (!idle.is_zero() && self.wait_until(idle, ready))
     }
 
-    /// A descriptor that ends a sleep in this instance when another thread calls
-    /// [`Waker::wake`].
+    /// Makes progress until something completes, in whichever queue, an unexpected message arrives, or `idle` has
+    /// passed: for a thread that waits on behalf of others as well.
+    pub fn wait_for_change(&mut self, idle: Duration) {
+        let before = self.changes();
+        self.wait_until(idle, |all| all.shared.changes() != before);
+    }
+
+    /// Differs from what it was before if something has completed since, or an unexpected message has arrived.
+    #[inline]
+    pub fn changes(&self) -> (u64, usize) {
+        self.conversations.shared.changes()
+    }
+
+    /// The time that was left to the last wait, if [`Waker::wake`] has ended it. The next call returns `None`.
+    pub fn take_interrupted(&mut self) -> Option<Duration> {
+        self.interrupted.take()
+    }
+
+    /// Ends a wait in this instance when another thread calls [`Waker::wake`].
     pub fn waker(&self) -> Waker {
         self.sleeper.waker()
     }

@@ -201,6 +201,8 @@ impl<M: Matcher> Endpoint<M> {
             return Some(true);
         }
         if woken == Woken::Waker {
+            let left = until.map(|until| until.saturating_duration_since(now));
+            self.interrupted = Some(left.unwrap_or(Duration::MAX));
             return Some(false);
         }
         if any {
