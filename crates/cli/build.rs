@@ -1,16 +1,6 @@
-//! Tells the program which commit it was built from, where there is one, and which simulator.
+//! Tells the program which simulator it was built with.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
-
-fn git(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(arguments).output().ok()?;
-    if !output.status.success() {
-        return None;
-    }
-    let text = String::from_utf8(output.stdout).ok()?;
-    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
-}
 
 /// What decides the simulator's results: everything that it is built from.
 const SIMULATOR: [&str; 6] = [
@@ -59,13 +49,5 @@ fn simulator() -> u64 {
 
 fn main() {
     println!("cargo:rustc-env=CAUSEWAY_SIMULATOR={:016x}", simulator());
-    let commit = git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
-    println!("cargo:rustc-env=CAUSEWAY_COMMIT={commit}");
     println!("cargo:rerun-if-changed=build.rs");
-    // The log of HEAD changes with every commit and checkout, in work trees too.
-    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"])
-        && Path::new(&log).exists()
-    {
-        println!("cargo:rerun-if-changed={log}");
-    }
 }

@@ -3,19 +3,21 @@
 use std::path::{Path, PathBuf};
 
 use causeway_bmi::Memory;
+use causeway_command::failure::Outcome;
+use causeway_command::output::Output;
+use causeway_report::machine::{COMMIT, Machine, VERSION};
+use causeway_report::style::{Style, paint};
+use causeway_report::table::Table;
+use causeway_report::units::{bytes_text, count_text};
 use causeway_sys::attach::{LocalSpans, RemoteSpans};
 use causeway_watch::log;
 use clap::Args;
 use rustix::process::{Resource, getrlimit};
 use serde_json::json;
 
-use crate::failure::Outcome;
+use crate::demo::worker::Assignment;
 use crate::fs::ping::facts_json;
 use crate::fs::session::{Session, Target, find};
-use crate::machine::{COMMIT, Machine, VERSION};
-use crate::output::{Output, Style, paint};
-use crate::rows::Table;
-use crate::units::{bytes_text, count_text};
 
 /// Show what works on this machine, why the rest does not, and which method reaches each server
 #[derive(Debug, Args)]
@@ -124,11 +126,8 @@ fn probe_attach() -> Capability {
     };
     // A process of our own that waits: the kernel's answer for it is the answer for any peer of
     // this user. Address 0 is never mapped, so a permitted call answers "bad address".
-    let child = std::process::Command::new("/proc/self/exe")
-        .arg(crate::workers::SUBCOMMAND)
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::null())
-        .spawn();
+    let child =
+        causeway_command::workers::command::<Assignment>().and_then(|mut command| command.spawn());
     let mut child = match child {
         Ok(child) => child,
         Err(error) => return fails(format!("not probed: no process to try it with ({error})")),

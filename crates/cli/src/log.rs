@@ -5,16 +5,17 @@
 
 use std::time::{Duration, Instant};
 
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::output::Output;
+use causeway_report::style::{Style, paint};
+use causeway_report::table::Table;
 use causeway_watch::log::{self, Masks};
 use causeway_watch::onlooker::{LookError, Onlooker, look_around};
 use causeway_watch::{process, text};
 use clap::Args;
 use serde_json::json;
 
-use crate::failure::{Doing, Failure, Outcome};
 use crate::logging;
-use crate::output::{Output, Style, paint};
-use crate::rows::Table;
 
 /// How long to wait for a process to fulfil a wish.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -116,7 +117,7 @@ fn list(output: &Output) -> Outcome {
         output.line(&table.text());
     }
     for trouble in &found.troubles {
-        crate::output::warn(&trouble.to_string());
+        causeway_command::output::warn(&trouble.to_string());
     }
     output.object(
         &json!({ "processes": found.processes.iter().map(|page| json!({

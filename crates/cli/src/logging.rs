@@ -1,9 +1,8 @@
 //! The command's own log: which events it prints without being told, and the parts of the program
 //! that masks can name.
 
+use causeway_command::failure::{Failure, Outcome};
 use causeway_watch::log::{self, Mask, Masks, StartError};
-
-use crate::failure::{Failure, Outcome};
 
 /// What servers and workers print and record unless `$CAUSEWAY_LOG` says otherwise.
 const OF_SERVERS: &str = "warn,engine.stall=info/debug";

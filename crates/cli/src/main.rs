@@ -3,44 +3,29 @@
 //! Exit codes: 0 success, 1 the thing asked for failed, 2 wrong use. `--json` prints exactly one JSON
 //! object on standard output. Progress is drawn on terminals only.
 //!
-//! Reading order: [`failure`] and [`output`] (how the command speaks), [`shutdown`] (what must not
-//! outlive it), [`workers`] (processes that work for it), [`rows`] and [`report`] (figures), then the
-//! rooms: [`fs`], [`info`], [`top`], [`log`] (with [`logging`], the command's own), [`demo`],
-//! [`mod@bench`], [`sim`].
+//! Reading order: `causeway-command` (how a command speaks and ends, and what works for it), then the verbs: [`fs`],
+//! [`info`], [`top`], [`log`] (with [`logging`], the command's own), [`demo`], [`sim`]; `bench` is a crate,
+//! `causeway-bench`, and figures, plots and pages are one, `causeway-report`.
 #![forbid(unsafe_code)]
 
-mod bench;
-mod cluster;
 mod demo;
-mod failure;
 mod fs;
-mod histogram;
 mod info;
 mod log;
 mod logging;
-mod machine;
-mod output;
-mod progress;
-mod report;
-mod rows;
-mod shutdown;
 mod sim;
-mod task;
 mod top;
-mod units;
-mod whole_file;
-mod workers;
 
 use std::ffi::OsStr;
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::{output, shutdown, workers};
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::failure::Outcome;
-
 /// A user-level communication and parallel I/O stack for Linux clusters
 #[derive(Debug, Parser)]
-#[command(name = "causeway", version = version(), max_term_width = 100, after_help = "Examples:
+#[command(name = "causeway", version = causeway_report::machine::PROGRAM, max_term_width = 100, after_help = "Examples:
   causeway fs dev                     run a file system on this machine
   causeway fs put ~/data /data        copy a tree into it
   causeway demo                       see it work, fail and recover; get a report
@@ -62,11 +47,14 @@ enum Room {
     Top(top::Arguments),
     Log(log::Arguments),
     Demo(demo::Arguments),
-    Bench(bench::Arguments),
+    Bench(causeway_bench::Arguments),
     Sim(sim::Arguments),
     /// Works for another causeway process
     #[command(name = workers::SUBCOMMAND, hide = true)]
-    Worker,
+    Worker {
+        /// For which part of the program
+        role: String,
+    },
 }
 
 impl Room {
@@ -74,19 +62,10 @@ impl Room {
     fn serves(&self) -> bool {
         match self {
             Self::Fs(arguments) => arguments.serves(),
-            Self::Worker => true,
+            Self::Worker { .. } => true,
             _ => false,
         }
     }
-}
-
-fn version() -> &'static str {
-    concat!(
-        env!("CARGO_PKG_VERSION"),
-        " (",
-        env!("CAUSEWAY_COMMIT"),
-        ")"
-    )
 }
 
 fn main() {
@@ -115,9 +94,16 @@ fn run(cli: Cli) -> Outcome {
         Room::Top(arguments) => top::run(arguments),
         Room::Log(arguments) => log::run(arguments),
         Room::Demo(arguments) => demo::run(arguments),
-        Room::Bench(arguments) => bench::run(arguments),
+        Room::Bench(arguments) => causeway_bench::run(arguments),
         Room::Sim(arguments) => sim::run(arguments),
-        Room::Worker => task::run(),
+        Room::Worker { role } => match role.as_str() {
+            causeway_bench::WORKER => causeway_bench::work(),
+            demo::worker::WORKER => demo::worker::work(),
+            _ => Err(Failure::usage(
+                format!("starting the worker {role}"),
+                "there is no such worker",
+            )),
+        },
     }
 }
 

@@ -34,11 +34,13 @@ pub enum Sabotage {
     StaleWrites,
     /// A scrub takes every block for good.
     BlindScrub,
+    /// A repeated write is stored again, whatever was written there since.
+    RepeatWrites,
 }
 
 impl Sabotage {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::SkipChecksum,
         Self::AcceptDirectory,
         Self::DropFlush,
@@ -47,6 +49,7 @@ impl Sabotage {
         Self::ForgetReplies,
         Self::StaleWrites,
         Self::BlindScrub,
+        Self::RepeatWrites,
     ];
 
     /// The name for [`VARIABLE`].
@@ -60,6 +63,7 @@ impl Sabotage {
             Self::ForgetReplies => "forget-replies",
             Self::StaleWrites => "stale-writes",
             Self::BlindScrub => "blind-scrub",
+            Self::RepeatWrites => "repeat-writes",
         }
     }
 }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 mod keeper;
@@ -260,6 +260,22 @@ impl Memory {
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
+    }
+
+    /// The 64-bit word at `offset`, for atomic access; `None` if it is not inside the span, does not lie at a multiple
+    /// of 8, or is for reading only. Atomic accesses of every process that has the bytes are atomic with regard to each
+    /// other; copies ([`Memory::read_at`] and others) are not.
+    pub fn word(&self, offset: usize) -> Option<&AtomicU64> {
+        let inside = offset.checked_add(8).is_some_and(|end| end <= self.len);
+        if !inside || !self.writable {
+            return None;
+        }
+        // SAFETY: the offset is inside the span.
+        let word = unsafe { self.base.add(offset) }.cast::<u64>();
+        // SAFETY: the word is inside the span, which stays valid while `self` lives; it is aligned, which is checked
+        // here; and no reference to the bytes is formed anywhere else.
+        word.is_aligned()
+            .then(|| unsafe { AtomicU64::from_ptr(word.as_ptr()) })
     }
 
     /// The shareable object of this process's behind the span: its file, its owner's number and the span's byte

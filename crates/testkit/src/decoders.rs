@@ -22,14 +22,14 @@ use causeway_fs::config::Configuration;
 use causeway_sys::memory::Memory;
 use causeway_transport::tcp::session::{Bounds, Session};
 use causeway_transport::{
-    Access, Address, Direction, PLACE_HEAD_BYTES, Packet, Peer, PeerError, Sink, Transfer,
+    Access, Address, Atomic, Direction, PLACE_HEAD_BYTES, Packet, Peer, PeerError, Sink, Transfer,
     TransferError,
 };
 use causeway_wire::codec::Wire;
 use causeway_wire::datafile;
 use causeway_wire::datagram::{self, Datagram, Segment};
 use causeway_wire::region::RegionDescriptor;
-use causeway_wire::{bmi, fs, home, shm, store, tcp, vi, watch};
+use causeway_wire::{atomic, bmi, fs, home, shm, store, tcp, vi, watch};
 
 use crate::placing::Places;
 use crate::random::Random;
@@ -72,6 +72,11 @@ pub fn all() -> &'static [Decoder] {
             name: "written_groups",
             feed: canonical::<datafile::WrittenGroups>,
             samples: samples::written_groups,
+        },
+        Decoder {
+            name: "history",
+            feed: history_parts,
+            samples: samples::history,
         },
         Decoder {
             name: "store_record",
@@ -165,6 +170,12 @@ fn canonical<T: Wire + PartialEq + Debug>(bytes: &[u8]) {
     if let Ok(value) = T::from_bytes(bytes) {
         assert!(value.to_bytes() == bytes, "another encoding: {value:?}");
     }
+}
+
+/// The header of a history or an entry of one.
+fn history_parts(bytes: &[u8]) {
+    canonical::<datafile::HistoryHeader>(bytes);
+    canonical::<datafile::HistoryEntry>(bytes);
 }
 
 /// The first byte chooses the kind of record.
@@ -345,6 +356,11 @@ fn tcp_frames(bytes: &[u8]) {
             list.iter().for_each(|fragment| fragment.encode(&mut again));
             assert!(again == payload, "another encoding: {list:?}");
         }
+        match header.kind {
+            tcp::Kind::Atomic => canonical::<atomic::Operation>(payload),
+            tcp::Kind::AtomicDone => canonical::<atomic::Outcome>(payload),
+            _ => {}
+        }
         rest = behind;
     }
 }
@@ -359,6 +375,10 @@ fn tcp_session(bytes: &[u8]) {
     impl Sink for Seen {
         fn packet(&mut self, _: Peer, _: Packet<'_>) {}
         fn transfer_done(&mut self, _: Peer, token: u64, _: Result<(), TransferError>) {
+            assert!(!self.0.contains(&token), "completed twice");
+            self.0.push(token);
+        }
+        fn atomic_done(&mut self, _: Peer, token: u64, _: Result<u64, TransferError>) {
             assert!(!self.0.contains(&token), "completed twice");
             self.0.push(token);
         }
@@ -397,6 +417,12 @@ fn tcp_session(bytes: &[u8]) {
         };
         assert!(session.transfer(transfer).is_ok());
     }
+    let atomic = Atomic {
+        operation: atomic::Operation::FetchAdd(1),
+        word: region.part(0, Atomic::BYTES),
+        token: 2,
+    };
+    assert!(session.atomic(atomic).is_ok());
     let mut streams = bytes.split(|byte| *byte == 0xfe).enumerate();
     let outcome = streams.try_for_each(|(at, part)| {
         if at % 2 == 1 && !part.is_empty() {
@@ -410,7 +436,7 @@ fn tcp_session(bytes: &[u8]) {
     let cause = outcome.err().unwrap_or(PeerError::Closed);
     session.fail(&cause, peer, &mut seen);
     seen.1.forget(&peer);
-    assert_eq!(seen.0.len(), 2, "every transfer ends");
+    assert_eq!(seen.0.len(), 3, "every transfer and atomic ends");
     assert_eq!(closed.to_vec(), [0; 100]);
     assert_eq!(open.sharers(), 1, "nothing is kept");
 }

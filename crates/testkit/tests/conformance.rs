@@ -167,6 +167,7 @@ const TIGHT: mem::Options = mem::Options {
     queue_packets: 3,
     max_packet: 4096 + 256,
     max_piece: 4099,
+    max_list: 1000,
     stopped: None,
 };
 
@@ -225,6 +226,9 @@ mod udp_with_losses {
             notify_after_the_bytes_and_in_order, many_at_once_complete_each_once,
             to_oneself, of_allocated_memory_and_mapping, with_a_notify_too_large,
             both_ways_between_two_peers_at_once;
+        atomics: return_what_was_there, of_what_is_not_exported_fail,
+            of_misaligned_words_fail, in_great_number_complete_each_once,
+            of_several_clients_and_the_owner_add_up, of_a_lost_peer_complete;
         protection: of_unknown_keys, of_ended_exports, of_ranges, of_access,
             of_other_peers_exports, of_objects, failed_transfers_notify_nobody,
             holds_the_moment_an_export_ends;

@@ -1,7 +1,10 @@
 //! Keeps the house in order: a test for style and structure, each rule with what to do instead.
 //!
-//! [`tree`] reads the repository, [`rust`] knows just enough of Rust's syntax; the rules are here.
+//! [`tree`] reads the repository, [`rust`] knows just enough of Rust's syntax, [`imports`] which files use which; the
+//! rules are here.
 
+#[path = "house/imports.rs"]
+mod imports;
 #[path = "house/rust.rs"]
 mod rust;
 #[path = "house/tree.rs"]
@@ -26,9 +29,35 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bmi", &["engine", "transport"]),
     ("bmi-c", &["bmi", "transport", "wire", "sys"]),
     ("fs", &["bmi", "wire", "sys"]),
+    ("report", &[]),
+    ("command", &["report", "fs", "watch", "wire"]),
+    (
+        "bench",
+        &[
+            "command",
+            "report",
+            "fs",
+            "bmi",
+            "transport",
+            "watch",
+            "wire",
+            "sys",
+        ],
+    ),
     (
         "cli",
-        &["fs", "bmi", "sim", "transport", "watch", "wire", "sys"],
+        &[
+            "bench",
+            "command",
+            "report",
+            "fs",
+            "bmi",
+            "sim",
+            "transport",
+            "watch",
+            "wire",
+            "sys",
+        ],
     ),
     (
         "testkit",
@@ -56,15 +85,18 @@ const LONG_FILES: &[(&str, &str)] = &[];
 
 /// Where code counts as a test, or as a tool for tests.
 fn is_test(path: &str) -> bool {
-    path.starts_with("crates/testkit/")
-        || path.starts_with("fuzz/")
-        || path.split('/').any(|part| {
-            // The models are what loom explores.
-            matches!(
-                part,
-                "tests" | "tests.rs" | "benches" | "model.rs" | "model_wake.rs"
-            ) || part.ends_with("_tests.rs")
-        })
+    path.starts_with("crates/testkit/") || path.starts_with("fuzz/") || is_test_of_room(path)
+}
+
+/// Where a room's code is compiled for tests only.
+fn is_test_of_room(path: &str) -> bool {
+    path.split('/').any(|part| {
+        // The models are what loom explores.
+        matches!(
+            part,
+            "tests" | "tests.rs" | "benches" | "model.rs" | "model_wake.rs"
+        ) || part.ends_with("_tests.rs")
+    })
 }
 
 /// What must not be written, where, and what to write instead.
@@ -151,11 +183,60 @@ const BANS: &[Ban] = &[
         but: &[],
         instead: "from_le_bytes, or a pointer cast that says what it means",
     },
+    Ban {
+        text: ("Instant::", "now"),
+        tests_may: true,
+        within: "crates/transport/src/",
+        but: TRANSPORT_CLOCKS,
+        instead: "take the time as an argument (`now`)",
+    },
+    Ban {
+        text: ("Instant::", "now"),
+        tests_may: true,
+        within: "crates/engine/src/",
+        but: ENGINE_CLOCKS,
+        instead: "take the time as an argument (`now`)",
+    },
+    Ban {
+        text: ("SystemTime::", "now"),
+        tests_may: true,
+        within: "crates/transport/src/",
+        but: TRANSPORT_CLOCKS,
+        instead: "take the time as an argument (`now`)",
+    },
+    Ban {
+        text: ("SystemTime::", "now"),
+        tests_may: true,
+        within: "crates/engine/src/",
+        but: ENGINE_CLOCKS,
+        instead: "take the time as an argument (`now`)",
+    },
+    Ban {
+        text: (".elap", "sed("),
+        tests_may: true,
+        within: "crates/transport/src/",
+        but: TRANSPORT_CLOCKS,
+        instead: "take the time as an argument (`now`)",
+    },
+    Ban {
+        text: (".elap", "sed("),
+        tests_may: true,
+        within: "crates/engine/src/",
+        but: ENGINE_CLOCKS,
+        instead: "take the time as an argument (`now`)",
+    },
 ];
 
-/// Who may sleep by the clock: whoever watches processes start and end.
+/// Where methods read the clock: in waits inside one call, whose caller cannot pass the time meanwhile.
+const TRANSPORT_CLOCKS: &[&str] = &["crates/transport/src/blocking.rs"];
+/// Where the engine does: the endpoint drives the methods and the conversations, and passes them the time.
+const ENGINE_CLOCKS: &[&str] = &["crates/engine/src/endpoint"];
+
+/// Files that may sleep by the clock: those that watch processes start and end.
 const SLEEPERS: &[&str] = &[
     "crates/cli/src/",
+    "crates/bench/src/",
+    "crates/command/src/workers.rs",
     "crates/fs/src/dev.rs",
     // The metadata server meets other servers in its own time, and sends no event when it has.
     "crates/fs/src/client/introduce.rs",
@@ -169,7 +250,7 @@ const SLEEPERS: &[&str] = &[
     "crates/sys/src/socket.rs",
 ];
 /// Who may end the process.
-const EXITS: &[&str] = &["crates/cli/src/shutdown.rs"];
+const EXITS: &[&str] = &["crates/command/src/shutdown.rs"];
 
 /// What must not stand in any file: places of one machine, and sources of packages other than
 /// the public registry.
@@ -234,6 +315,35 @@ fn rooms_use_only_what_they_may() {
         }
     }
     fail_if_any("arrows between rooms", &found);
+}
+
+/// Files that use each other in circles, by room: no more than there are. A room that is not named has none.
+const CIRCLES: &[(&str, usize)] = &[
+    ("wire", 10),
+    ("sys", 5),
+    ("transport", 27),
+    ("watch", 2),
+    ("cosched", 4),
+    ("sim", 38),
+    ("engine", 9),
+    ("bmi-c", 2),
+    ("fs", 50),
+    ("testkit", 5),
+];
+
+#[test]
+fn files_do_not_import_each_other_in_circles() {
+    let tree = Tree::read();
+    let mut found = Vec::new();
+    for (room, _) in ARROWS {
+        let circles = imports::of_room(&tree, room, is_test_of_room);
+        let files: usize = circles.iter().map(Vec::len).sum();
+        let allowed = CIRCLES.iter().find(|(named, _)| named == room);
+        if files > allowed.map_or(0, |(_, files)| *files) {
+            found.push(format!("{room}: {files} files: {circles:#?}"));
+        }
+    }
+    fail_if_any("files that import each other in circles", &found);
 }
 
 #[test]

@@ -65,6 +65,17 @@ pub enum SendError {
         /// The most that is carried.
         limit: usize,
     },
+    /// A list of more fragments than [`crate::Limits::max_list`].
+    #[error("the list has {len} fragments; this method takes at most {limit}")]
+    ListTooLong {
+        /// Fragments of the list.
+        len: usize,
+        /// The most that is taken.
+        limit: usize,
+    },
+    /// The method cannot do this at all; see [`crate::Capabilities`].
+    #[error("{0}")]
+    Unsupported(&'static str),
     /// The peer is gone and cannot be reached again through this handle.
     #[error("the peer is gone: {0}")]
     Gone(PeerError),
@@ -162,6 +173,9 @@ pub enum TransferError {
     /// The operating system refused to copy.
     #[error("copying failed: {0}")]
     Copy(String),
+    /// The word of a remote atomic does not lie at a multiple of 8 in the owner's memory.
+    #[error("the word of a remote atomic is not aligned to 8 bytes in the peer's memory")]
+    Misaligned,
     /// The local and remote lists do not cover the same number of bytes.
     #[error("{local} local bytes against {remote} remote bytes")]
     Length {

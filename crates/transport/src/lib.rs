@@ -17,6 +17,8 @@
 //! caller that was told [`SendError::WouldBlock`]. That is the message layer's work (`bmi`).
 
 pub mod address;
+mod blocking;
+mod clock;
 pub mod error;
 pub mod mem;
 pub mod method;
@@ -30,7 +32,7 @@ pub mod wake;
 pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};
 pub use method::{
-    Access, Direction, Identity, Limits, Method, PLACE_HEAD_BYTES, Packet, Peer, PeerReport,
-    Sharing, Sink, Token, Transfer,
+    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Operation, PLACE_HEAD_BYTES,
+    Packet, Peer, PeerReport, Sharing, Sink, Token, Transfer,
 };
 pub use wake::{Parking, Unpark, WakeFlag};

@@ -24,7 +24,8 @@ use causeway_wire::region::RegionDescriptor;
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError, TransferError};
 use crate::method::{
-    Access, Direction, Identity, Limits, Method, Packet, Peer, PeerReport, Sink, Transfer, part_of,
+    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Packet, Peer, PeerReport,
+    Sink, Transfer, part_of,
 };
 use link::{Endpoint, Link, hub};
 
@@ -32,6 +33,9 @@ const SCHEME: &str = "mem";
 
 /// Packets taken from one peer per poll, so that a busy one does not starve the others.
 const PACKETS_PER_POLL: usize = 32;
+
+/// Atomics that may wait for the next poll, for each peer.
+const MAX_ATOMICS: usize = 1024;
 
 /// What a [`Mem`] can carry.
 #[derive(Debug, Clone, Copy)]
@@ -42,6 +46,8 @@ pub struct Options {
     pub max_packet: usize,
     /// See [`Limits::max_piece`]; one piece per transfer and poll is copied.
     pub max_piece: usize,
+    /// See [`Limits::max_list`].
+    pub max_list: usize,
     /// While it is set, peers count as stopped in the middle of a copy: see [`Method::try_unexport`].
     pub stopped: Option<&'static AtomicBool>,
 }
@@ -52,6 +58,7 @@ impl Default for Options {
             queue_packets: 256,
             max_packet: 16 << 10,
             max_piece: 64 << 10,
+            max_list: usize::MAX,
             stopped: None,
         }
     }
@@ -75,6 +82,9 @@ struct Slot {
     /// A connection attempt that failed and was not reported yet.
     refused: bool,
     transfers: VecDeque<Running>,
+    atomics: VecDeque<Atomic>,
+    /// A caller was told to wait with a further one.
+    atomics_blocked: bool,
 }
 
 /// A transfer in progress.
@@ -222,6 +232,17 @@ impl Mem {
             sink.peer_down(peer, cause);
             return true;
         }
+        for atomic in slot.atomics.drain(..) {
+            any = true;
+            let result = match atomic.mistake() {
+                Some(error) => Err(error),
+                None => link.perform(&atomic),
+            };
+            sink.atomic_done(peer, atomic.token, result);
+        }
+        if std::mem::take(&mut slot.atomics_blocked) {
+            sink.writable(peer);
+        }
         let Some(running) = slot.transfers.front_mut() else {
             return any;
         };
@@ -238,6 +259,10 @@ impl Mem {
 }
 
 fn fail_transfers(slot: &mut Slot, peer: Peer, cause: &PeerError, sink: &mut dyn Sink) {
+    for atomic in std::mem::take(&mut slot.atomics) {
+        let error = TransferError::Peer(cause.clone());
+        sink.atomic_done(peer, atomic.token, Err(error));
+    }
     for running in std::mem::take(&mut slot.transfers) {
         sink.transfer_done(
             peer,
@@ -330,8 +355,20 @@ impl Method for Mem {
         Limits {
             max_packet: self.options.max_packet,
             max_piece: self.options.max_piece,
-            one_sided: true,
+            max_list: self.options.max_list,
             eager_bytes: 8 << 10,
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            one_sided: true,
+            per_peer_protection: true,
+            remote_atomics: true,
+            needs_local_registration: false,
+            tells_of_death: true,
+            maps_memory: true,
+            exact_time: false,
         }
     }
 
@@ -346,7 +383,7 @@ impl Method for Mem {
         })
     }
 
-    fn connect(&mut self, address: &Address) -> Result<Peer, Error> {
+    fn connect(&mut self, _now: Instant, address: &Address) -> Result<Peer, Error> {
         ours(address)?;
         let name = address.rest();
         let known = self
@@ -358,6 +395,8 @@ impl Method for Mem {
             None => self.add_slot(Some(name.to_owned()), None),
         })
     }
+
+    fn set_time(&mut self, _now: Instant) {}
 
     fn address(&self, peer: Peer) -> Option<Address> {
         let text = match &self.slot(peer)?.name {
@@ -435,6 +474,10 @@ impl Method for Mem {
                 limit: self.options.max_packet,
             });
         }
+        let (len, limit) = (transfer.longest_list(), self.options.max_list);
+        if len > limit {
+            return Err(SendError::ListTooLong { len, limit });
+        }
         self.connected(peer)?;
         let Some(slot) = self.slot_mut(peer) else {
             return Err(SendError::Gone(PeerError::Disconnected));
@@ -444,6 +487,19 @@ impl Method for Mem {
             local: Position::default(),
             remote: Position::default(),
         });
+        Ok(())
+    }
+
+    fn atomic(&mut self, peer: Peer, atomic: Atomic) -> Result<(), SendError> {
+        self.connected(peer)?;
+        let Some(slot) = self.slot_mut(peer) else {
+            return Err(SendError::Gone(PeerError::Disconnected));
+        };
+        if slot.atomics.len() >= MAX_ATOMICS {
+            slot.atomics_blocked = true;
+            return Err(SendError::WouldBlock);
+        }
+        slot.atomics.push_back(atomic);
         Ok(())
     }
 
@@ -466,7 +522,7 @@ impl Method for Mem {
         Ok(Memory::from_vec(bytes))
     }
 
-    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
+    fn poll(&mut self, _now: Instant, sink: &mut dyn Sink) -> bool {
         let mut any = self.accept(sink);
         for index in 0..self.slots.len() {
             if self.slots[index].used {
@@ -478,13 +534,14 @@ impl Method for Mem {
 
     fn tick(&mut self, _now: Instant, _sink: &mut dyn Sink) {}
 
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self, _now: Instant) -> bool {
         self.endpoint.arm();
         let busy = self.endpoint.has_incoming()
             || self.slots.iter().any(|slot| {
                 slot.used
                     && (slot.refused
                         || !slot.transfers.is_empty()
+                        || !slot.atomics.is_empty()
                         || slot.link.as_ref().is_some_and(Link::has_news))
             });
         if busy {
@@ -505,7 +562,7 @@ impl Method for Mem {
         None
     }
 
-    fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink) {
+    fn disconnect(&mut self, _now: Instant, peer: Peer, sink: &mut dyn Sink) {
         let Some(slot) = self.slot_mut(peer) else {
             return;
         };

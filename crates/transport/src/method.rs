@@ -9,6 +9,20 @@
 //! quicker way to sleep, [`Method::prepare_park`] takes the place of arming and [`Method::park`] that of waiting.
 //! Whichever way, everything that there is to poll for ends the sleep at once; no time limit stands in for it.
 //!
+//! # Time
+//! No method reads a clock: the caller passes the time, as `now`, to every call that begins, measures or ends a time
+//! limit. A method takes a time that is earlier than one that it was given before for the latter, so that time never goes
+//! backwards. How old `now` may be:
+//! - [`Method::poll`] and [`Method::spin`] take the caller's last reading. A caller that polls all the time reads the
+//!   clock about every 16 µs, and one that has done something else for long may pass a reading from before, for at
+//!   most 64 polls: a poll costs no clock reading. Limits of methods are milliseconds and more.
+//! - [`Method::connect`], [`Method::tick`], [`Method::arm`], [`Method::prepare_park`], [`Method::park`],
+//!   [`Method::disconnect`] and [`Method::set_time`] take a reading made for the call.
+//! - What other calls begin, such as the connection that a send makes anew, counts from the latest time that the method
+//!   was given. A caller that may have been away for long calls [`Method::connect`] or [`Method::set_time`] first.
+//! - A method that measures round trips states [`Capabilities::exact_time`]: its polls take a reading made for the poll too, and
+//!   [`Method::set_time`] comes before each send and transfer.
+//!
 //! # What holds for every method
 //! - Packets between two processes on one peer handle arrive once, in order, or not at all once the
 //!   peer was reported down. A packet that [`Method::send`] accepted is the method's.
@@ -18,6 +32,8 @@
 //!   [`Sink::transfer_done`]; those of a dead peer complete before its [`Sink::peer_down`].
 //! - Where both processes may copy parts of a transfer ([`Method::share_copies`]), it completes when the last
 //!   part of either has landed; after [`Sink::transfer_done`] neither touches the local memory.
+//! - Every atomic operation that was accepted completes exactly once, in [`Sink::atomic_done`]; those of a dead peer
+//!   complete before its [`Sink::peer_down`].
 //! - A notify packet of a transfer arrives after the last byte of the list has landed. Packets that
 //!   were sent before the transfer started come before it, those sent after the transfer completed
 //!   come after it. A failed transfer's notify packet is never delivered.
@@ -38,10 +54,12 @@
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use causeway_sys::memory::Memory;
 use causeway_sys::small;
+pub use causeway_wire::atomic::{Operation, Outcome};
 use causeway_wire::region::RegionDescriptor;
 
 use crate::address::Address;
@@ -56,6 +74,10 @@ pub trait Method: Send {
     /// What this method can carry.
     fn limits(&self) -> Limits;
 
+    /// What this method can do, as far as methods differ. Callers decide by this, never by the scheme. It does not
+    /// change while the method exists.
+    fn capabilities(&self) -> Capabilities;
+
     /// Lets others reach this process at `address`. Answers the address that others use (a port 0
     /// is replaced by the real one).
     fn listen(&mut self, address: &Address) -> Result<Address, Error>;
@@ -63,7 +85,10 @@ pub trait Method: Send {
     /// A handle for the process at `address`. The same address gives the same handle. The connection
     /// itself is made lazily: an address where nobody listens shows as [`Sink::peer_down`] after the
     /// first send.
-    fn connect(&mut self, address: &Address) -> Result<Peer, Error>;
+    fn connect(&mut self, now: Instant, address: &Address) -> Result<Peer, Error>;
+
+    /// Tells the time to calls that do not take it, such as [`Method::send`]; see "Time" on the module's page.
+    fn set_time(&mut self, now: Instant);
 
     /// The address under which a peer can be reached, or for a peer that connected to us one that
     /// describes it.
@@ -104,7 +129,7 @@ pub trait Method: Send {
     fn unexport(&mut self, peer: Peer, key: u64);
 
     /// Whether `peer` has written each byte of an export at least once since it was made, as far as the method
-    /// can tell: always `true` where peers reach memory without it ([`Limits::one_sided`]). What a peer says it
+    /// can tell: always `true` where peers reach memory without it ([`Capabilities::one_sided`]). What a peer says it
     /// has written is believed only then; otherwise what the memory held before would pass for its data.
     fn is_all_written(&self, _peer: Peer, _key: u64) -> bool {
         true
@@ -120,6 +145,23 @@ pub trait Method: Send {
 
     /// Starts moving bytes between local memory and memory that `peer` exports to us.
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError>;
+
+    /// Starts an atomic operation on a 64-bit word that `peer` exports to us for reading and writing, if
+    /// [`Capabilities::remote_atomics`] says that there are any. The value that the word had before comes by
+    /// [`Sink::atomic_done`], exactly once, also if the peer is lost: then with the error, before [`Sink::peer_down`],
+    /// and whether the operation was done is not known.
+    ///
+    /// Each is one atomic instruction of a processor on the word itself, in the owner's process or, over `shm` where the
+    /// owner's memory is mapped ([`Method::allocate`]), in this one. So an operation is atomic with regard to every
+    /// other remote atomic on the word, of every peer and over every method, and to the owner's own atomic accesses
+    /// ([`Memory::word`]). It is not with regard to transfers, nor to plain reads and writes, of the same bytes.
+    /// Operations of which the first completed before the second was started take effect in this order; otherwise no
+    /// order holds, nor does one with packets and transfers. Where [`Capabilities::one_sided`] does not hold, or memory
+    /// is not mapped, an operation takes effect when the owner polls.
+    fn atomic(&mut self, peer: Peer, atomic: Atomic) -> Result<(), SendError> {
+        let _ = (peer, atomic);
+        Err(SendError::Unsupported("this method has no remote atomics"))
+    }
 
     /// Says how transfers from now on are shared with the peers, where method and peer can
     /// do that: on one host both processes may copy parts of one transfer, whoever of them polls and has
@@ -143,19 +185,19 @@ pub trait Method: Send {
 
     /// Makes progress and delivers what has arrived; answers whether anything happened. Does a
     /// bounded amount of work, fairly among peers.
-    fn poll(&mut self, sink: &mut dyn Sink) -> bool;
+    fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool;
 
     /// Polls at most `most` times, until something happens: for a caller that waits. Each of the polls
     /// may be less than [`Method::poll`] as long as what has arrived is found.
-    fn spin(&mut self, sink: &mut dyn Sink, most: u32) -> bool {
-        (0..most).any(|_| self.poll(sink))
+    fn spin(&mut self, now: Instant, sink: &mut dyn Sink, most: u32) -> bool {
+        (0..most).any(|_| self.poll(now, sink))
     }
 
     /// Timers: connection attempts, liveness.
     fn tick(&mut self, now: Instant, sink: &mut dyn Sink);
 
     /// Prepares to sleep. `false` if there is something to poll for after all.
-    fn arm(&mut self) -> bool;
+    fn arm(&mut self, now: Instant) -> bool;
 
     /// Ends what [`Method::arm`] began; harmless without it.
     fn disarm(&mut self);
@@ -167,15 +209,15 @@ pub trait Method: Send {
     /// make [`Method::pollable`] readable ends the sleep, and so does [`Unpark::unpark`]. `flag` is looked at after
     /// the sleep was announced, so that no call of another thread gets lost between. [`Method::disarm`] ends
     /// what this begins, whatever it returns.
-    fn prepare_park(&mut self, flag: &WakeFlag) -> Parking {
-        let _ = flag;
+    fn prepare_park(&mut self, now: Instant, flag: &WakeFlag) -> Parking {
+        let _ = (now, flag);
         Parking::Unsupported
     }
 
     /// After [`Parking::Prepared`], sleeps until there is something to poll for, or until `until`: then it returns
     /// `false`, and may be called again. Also returns `true` for no reason.
-    fn park(&self, until: Option<Instant>) -> bool {
-        let _ = until;
+    fn park(&self, now: Instant, until: Option<Instant>) -> bool {
+        let _ = (now, until);
         true
     }
 
@@ -190,12 +232,13 @@ pub trait Method: Send {
         false
     }
 
-    /// When [`Method::tick`] wants to be called next, at the latest.
+    /// When [`Method::tick`] wants to be called next, at the latest. What has to be looked at again and again counts
+    /// from the latest time that the method was given.
     fn deadline(&self) -> Option<Instant>;
 
     /// Drops a peer: its transfers complete with an error, its exports end, its handle is free to be
     /// reused after this call. There is no [`Sink::peer_down`].
-    fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink);
+    fn disconnect(&mut self, now: Instant, peer: Peer, sink: &mut dyn Sink);
 
     /// A number that changes while bytes of transfers move to or from a peer, as far as the method can
     /// tell: what has not changed for long has come to a standstill.
@@ -256,11 +299,34 @@ pub struct Limits {
     pub max_packet: usize,
     /// Transfers are done in pieces of at most this many bytes.
     pub max_piece: usize,
-    /// Whether a transfer moves bytes without the remote process taking part.
-    pub one_sided: bool,
+    /// Most fragments of either list of a [`Transfer`]; a longer one is refused with [`SendError::ListTooLong`].
+    /// `usize::MAX` if there is no limit but memory.
+    pub max_list: usize,
     /// Up to how many bytes a message is better sent whole, in a packet, than announced and moved by
     /// a transfer. A preference, at most `max_packet`.
     pub eager_bytes: usize,
+}
+
+/// What a method can do, as far as methods differ; see [`Method::capabilities`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// A transfer moves bytes without the remote process taking part, even if that does not poll.
+    pub one_sided: bool,
+    /// An export opens memory to the one peer that it was made for. Without that, the key of an export opens it to
+    /// every process that learns it.
+    pub per_peer_protection: bool,
+    /// There are remote atomics ([`Method::atomic`]).
+    pub remote_atomics: bool,
+    /// Local memory of a transfer has to be registered before; a caller that does so itself, and keeps the
+    /// registration, saves the method from doing it for each transfer.
+    pub needs_local_registration: bool,
+    /// A peer whose process ends is reported with [`Sink::peer_down`] even if nothing is sent to it.
+    pub tells_of_death: bool,
+    /// Peers can map memory from [`Method::allocate`] ([`Method::map`]).
+    pub maps_memory: bool,
+    /// The method measures round trips, so that readings of the clock from before a poll or a send do not do; see "Time"
+    /// on the module's page.
+    pub exact_time: bool,
 }
 
 /// What a peer may do with an export.
@@ -311,6 +377,56 @@ impl Default for Sharing {
     }
 }
 
+/// An atomic operation on a word of remote memory; see [`Method::atomic`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Atomic {
+    /// What is done.
+    pub operation: Operation,
+    /// The word: 8 bytes of a region ([`part_of`]) at a multiple of 8 in the owner's memory.
+    pub word: RegionDescriptor,
+    /// Given back at completion.
+    pub token: Token,
+}
+
+impl Atomic {
+    /// Bytes of the word.
+    pub const BYTES: u64 = 8;
+
+    /// The error to complete with, if the region is no word.
+    pub(crate) fn mistake(&self) -> Option<TransferError> {
+        (self.word.len != Self::BYTES).then_some(TransferError::Length {
+            local: Self::BYTES,
+            remote: self.word.len,
+        })
+    }
+}
+
+/// Does an operation on the word at the front of `memory`, which its owner exports for reading and writing.
+pub fn perform(operation: Operation, memory: &Memory) -> Outcome {
+    let Some(word) = memory.word(0) else {
+        return match memory.is_writable() && memory.len() as u64 >= Atomic::BYTES {
+            true => Outcome::Misaligned,
+            false => Outcome::Protection,
+        };
+    };
+    Outcome::Old(match operation {
+        Operation::FetchAdd(value) => word.fetch_add(value, Ordering::AcqRel),
+        Operation::CompareSwap { expected, new } => {
+            let swapped = word.compare_exchange(expected, new, Ordering::AcqRel, Ordering::Acquire);
+            swapped.unwrap_or_else(|found| found)
+        }
+    })
+}
+
+/// What an outcome means for the caller that asked.
+pub fn result_of(outcome: Outcome) -> Result<u64, TransferError> {
+    match outcome {
+        Outcome::Old(old) => Ok(old),
+        Outcome::Protection => Err(TransferError::Protection),
+        Outcome::Misaligned => Err(TransferError::Misaligned),
+    }
+}
+
 /// A list of fragments to move, with one completion (SEAMUR, Yu et al. §5.3).
 #[derive(Debug, Clone)]
 pub struct Transfer {
@@ -326,6 +442,13 @@ pub struct Transfer {
     pub notify: Option<Vec<u8>>,
     /// Given back at completion.
     pub token: Token,
+}
+
+impl Transfer {
+    /// Fragments of the longer of its lists: see [`Limits::max_list`].
+    pub fn longest_list(&self) -> usize {
+        self.local.len().max(self.remote.len())
+    }
 }
 
 /// The bytes `offset..offset + len` of an exported region, as a descriptor under the same key.
@@ -371,6 +494,10 @@ pub trait Sink {
 
     /// A transfer is complete.
     fn transfer_done(&mut self, peer: Peer, token: Token, result: Result<(), TransferError>);
+
+    /// An atomic operation is complete: what the word was before, or why it failed. A sink that starts none has no use
+    /// for it.
+    fn atomic_done(&mut self, _peer: Peer, _token: Token, _result: Result<u64, TransferError>) {}
 
     /// A peer has connected to us.
     fn peer_up(&mut self, peer: Peer);

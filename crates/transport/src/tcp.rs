@@ -54,9 +54,11 @@ use rustix::event::epoll;
 pub use config::TcpConfig;
 
 use crate::address::Address;
+use crate::clock::Clock;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Direction, Identity, Limits, Method, Peer, PeerReport, Sink, Transfer, gather,
+    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport, Sink,
+    Transfer, gather,
 };
 use crate::strangers::{Strangers, Told};
 use link::Buffers;
@@ -115,6 +117,7 @@ pub struct Tcp {
     /// The last epoll call found connections with news that are not hot.
     others_are_busy: bool,
     keys: Vec<u64>,
+    clock: Clock,
 }
 
 impl Tcp {
@@ -148,6 +151,7 @@ impl Tcp {
             polls_without_epoll: 0,
             others_are_busy: false,
             keys: Vec::new(),
+            clock: Clock::default(),
         })
     }
 
@@ -231,8 +235,20 @@ impl Method for Tcp {
         Limits {
             max_packet: MAX_PACKET,
             max_piece: MAX_PIECE,
-            one_sided: false,
+            max_list: usize::MAX,
             eager_bytes: EAGER_BYTES,
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            one_sided: false,
+            per_peer_protection: true,
+            remote_atomics: true,
+            needs_local_registration: false,
+            tells_of_death: true,
+            maps_memory: false,
+            exact_time: false,
         }
     }
 
@@ -279,7 +295,8 @@ impl Method for Tcp {
         resolve::describe(local).ok_or(Error::Unsupported("the listening address has no notation"))
     }
 
-    fn connect(&mut self, address: &Address) -> Result<Peer, Error> {
+    fn connect(&mut self, now: Instant, address: &Address) -> Result<Peer, Error> {
+        self.clock.advance(now);
         if let Some(&peer) = self.by_address.get(address) {
             return Ok(peer);
         }
@@ -298,6 +315,10 @@ impl Method for Tcp {
             .insert(|handle| PeerState::new(handle, origin, address.clone(), bounds));
         self.by_address.insert(address.clone(), peer);
         Ok(peer)
+    }
+
+    fn set_time(&mut self, now: Instant) {
+        self.clock.advance(now);
     }
 
     fn address(&self, peer: Peer) -> Option<Address> {
@@ -380,6 +401,16 @@ impl Method for Tcp {
         Ok(())
     }
 
+    fn atomic(&mut self, peer: Peer, atomic: Atomic) -> Result<(), SendError> {
+        self.reach(peer)?;
+        let state = state_of(&mut self.slots, peer)?;
+        state.session.atomic(atomic)?;
+        Self::make_due(&mut self.due, state);
+        self.watch_liveness(peer);
+        self.heat(peer);
+        Ok(())
+    }
+
     fn map(&mut self, _peer: Peer, _region: &RegionDescriptor) -> Option<Memory> {
         None
     }
@@ -388,15 +419,18 @@ impl Method for Tcp {
         allocate(len)
     }
 
-    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
+    fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
+        self.clock.advance(now);
         self.make_progress(sink)
     }
 
     fn tick(&mut self, now: Instant, sink: &mut dyn Sink) {
+        let now = self.clock.advance(now);
         self.check_deadlines(now, sink);
     }
 
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self, now: Instant) -> bool {
+        self.clock.advance(now);
         // The next poll looks at everything that epoll may have woken us for.
         self.polls_without_epoll = progress::POLLS_PER_EPOLL;
         self.due.is_empty()
@@ -418,7 +452,8 @@ impl Method for Tcp {
         self.next_deadline()
     }
 
-    fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink) {
+    fn disconnect(&mut self, now: Instant, peer: Peer, sink: &mut dyn Sink) {
+        self.clock.advance(now);
         self.drop_peer(peer, sink);
     }
 

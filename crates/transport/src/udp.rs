@@ -55,8 +55,12 @@ pub use config::UdpConfig;
 
 use self::core::Core;
 use crate::address::Address;
+use crate::clock::Clock;
 use crate::error::{Error, SendError};
-use crate::method::{Access, Identity, Limits, Method, Peer, PeerReport, Silence, Sink, Transfer};
+use crate::method::{
+    Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Silence, Sink,
+    Transfer,
+};
 use crate::tcp::resolve::is_loopback;
 use ground::{Arrival, Arrivals, Batch, Ground};
 use sockets::Sockets;
@@ -106,6 +110,9 @@ pub struct Udp<G: Ground = Sockets> {
     sent_in_round: bool,
     empty_looks: u32,
     polls_without_look: u32,
+    clock: Clock,
+    /// The first time that was given, from which the core counts.
+    began: Option<Instant>,
 }
 
 impl Udp<Sockets> {
@@ -133,6 +140,8 @@ impl<G: Ground> Udp<G> {
             sent_in_round: false,
             empty_looks: 0,
             polls_without_look: 0,
+            clock: Clock::default(),
+            began: None,
         }
     }
 
@@ -248,12 +257,25 @@ impl<G: Ground> Udp<G> {
         any
     }
 
-    fn make_progress(&mut self, sink: &mut dyn Sink) -> bool {
+    /// Takes the caller's time.
+    fn advance(&mut self, now: Instant) -> Time {
+        let now = self.clock.advance(now);
+        now.saturating_duration_since(*self.began.get_or_insert(now))
+    }
+
+    /// The latest time that the caller gave.
+    fn now(&self) -> Time {
+        let known = self.began.zip(self.clock.known());
+        known.map_or(Time::ZERO, |(began, now)| {
+            now.saturating_duration_since(began)
+        })
+    }
+
+    fn make_progress(&mut self, now: Time, sink: &mut dyn Sink) -> bool {
         if !self.in_use {
             return false;
         }
         self.sent_in_round = false;
-        let now = self.ground.now();
         let mut any = self.looks_now() && self.receive(now, sink);
         if self.core.next_deadline().is_some_and(|at| at <= now) {
             self.core.handle_timer(now, sink);
@@ -275,19 +297,20 @@ impl<G: Ground> Udp<G> {
 
     /// Drops every peer and waits at most `most` for their packets to arrive.
     fn close_all(&mut self, most: Duration) {
-        let until = self.ground.now() + most;
-        self.core.disconnect_all(self.ground.now());
+        let mut now = self.now();
+        let until = now + most;
+        self.core.disconnect_all(now);
         loop {
             self.empty_looks = 0;
-            self.make_progress(&mut Silence);
-            let now = self.ground.now();
+            self.make_progress(now, &mut Silence);
             if !self.core.still_sends() || now >= until {
                 return;
             }
             let deadline = self.core.next_deadline().unwrap_or(until).min(until);
-            if !self.ground.wait(deadline.saturating_sub(now)) {
+            let Some(waited) = self.ground.wait(deadline.saturating_sub(now)) else {
                 return;
-            }
+            };
+            now += waited;
         }
     }
 }
@@ -301,8 +324,20 @@ impl<G: Ground> Method for Udp<G> {
         Limits {
             max_packet: MAX_PACKET,
             max_piece: MAX_PIECE,
-            one_sided: false,
+            max_list: usize::MAX,
             eager_bytes: 8 << 10,
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            one_sided: false,
+            per_peer_protection: true,
+            remote_atomics: true,
+            needs_local_registration: false,
+            tells_of_death: true,
+            maps_memory: false,
+            exact_time: true,
         }
     }
 
@@ -335,7 +370,8 @@ impl<G: Ground> Method for Udp<G> {
         table::describe(local).ok_or(Error::Unsupported("the listening address has no notation"))
     }
 
-    fn connect(&mut self, address: &Address) -> Result<Peer, Error> {
+    fn connect(&mut self, now: Instant, address: &Address) -> Result<Peer, Error> {
+        self.advance(now);
         if let Some(peer) = self.core.known(address) {
             return Ok(peer);
         }
@@ -353,6 +389,10 @@ impl<G: Ground> Method for Udp<G> {
         self.core.connect(address, targets)
     }
 
+    fn set_time(&mut self, now: Instant) {
+        self.advance(now);
+    }
+
     fn address(&self, peer: Peer) -> Option<Address> {
         self.core.address(peer)
     }
@@ -362,7 +402,7 @@ impl<G: Ground> Method for Udp<G> {
     }
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
-        let now = self.ground.now();
+        let now = self.now();
         self.core.send(now, peer, parts, &mut self.ground)?;
         self.hurry(now);
         Ok(())
@@ -390,8 +430,15 @@ impl<G: Ground> Method for Udp<G> {
     }
 
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {
-        let now = self.ground.now();
+        let now = self.now();
         self.core.transfer(now, peer, transfer, &mut self.ground)?;
+        self.hurry(now);
+        Ok(())
+    }
+
+    fn atomic(&mut self, peer: Peer, atomic: Atomic) -> Result<(), SendError> {
+        let now = self.now();
+        self.core.atomic(now, peer, atomic, &mut self.ground)?;
         self.hurry(now);
         Ok(())
     }
@@ -404,19 +451,21 @@ impl<G: Ground> Method for Udp<G> {
         crate::tcp::allocate(len)
     }
 
-    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
-        self.make_progress(sink)
+    fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
+        let now = self.advance(now);
+        self.make_progress(now, sink)
     }
 
-    /// The time is the ground's, not the caller's.
-    fn tick(&mut self, _now: Instant, sink: &mut dyn Sink) {
+    fn tick(&mut self, now: Instant, sink: &mut dyn Sink) {
         self.empty_looks = 0;
         // It stays until the sockets are looked at below.
         self.ground.has_reports();
-        self.make_progress(sink);
+        let now = self.advance(now);
+        self.make_progress(now, sink);
     }
 
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self, now: Instant) -> bool {
+        self.advance(now);
         self.empty_looks = 0;
         !self.core.has_work() && self.batch.is_empty() && !self.ground.has_reports()
     }
@@ -434,11 +483,11 @@ impl<G: Ground> Method for Udp<G> {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        Some(self.ground.instant(self.core.next_deadline()?))
+        Some(self.began? + self.core.next_deadline()?)
     }
 
-    fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink) {
-        let now = self.ground.now();
+    fn disconnect(&mut self, now: Instant, peer: Peer, sink: &mut dyn Sink) {
+        let now = self.advance(now);
         self.core.disconnect(now, peer, sink);
         self.transmit(now);
     }

@@ -4,6 +4,7 @@
 //! Offsets are computed, never stored, and data pages stay aligned. The file ends where the data ends,
 //! so its length tells the datafile's size ([`size_of_file`], [`file_len`]).
 
+mod history;
 mod written;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -11,6 +12,9 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 use crate::codec::{Malformed, Reader, Wire, Writer};
 use crate::fs::{Generation, Incarnation, ObjectId};
 
+pub use history::{
+    Extent, HISTORY_ENTRIES, HISTORY_ENTRY_BYTES, HistoryEntry, HistoryHeader, WriteId,
+};
 pub use written::{MAX_FAR_SPANS, NEAR_GROUPS, WRITTEN_OFFSET, WrittenGroups};
 
 /// Bytes of a block, the unit of checksums; also bytes of the header's page and of a page of sums.

@@ -21,7 +21,7 @@ use crate::codec::{Malformed, Reader};
 use crate::tcp::{Auth, Holder, Refusal};
 
 /// The version of everything in this module. Both sides must have the same.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
 /// Encoded size of the prefix: kind, version, and the incarnations of receiver and sender.
 pub const PREFIX_BYTES: usize = 20;

@@ -16,6 +16,7 @@ use crate::region::RegionDescriptor;
 mod codec;
 mod errno;
 mod identity;
+mod moment;
 mod place;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
     MAX_SERVER_NAME_BYTES, ServerIdentity, Target,
 };
+pub use moment::Moment;
 pub use place::Place;
 
 /// Names an object (file, directory, symbolic link) for ever.
@@ -317,6 +319,10 @@ pub enum Operation {
     Write {
         /// Which datafile.
         object: ObjectId,
+        /// The client's number for the write, the same each time it is sent.
+        number: u64,
+        /// When an earlier sending may have reached the server.
+        repeated: Option<Moment>,
         /// How long the datafile must have been before at least, in bytes.
         at_least: u64,
         /// What to write.
@@ -357,6 +363,8 @@ pub enum Operation {
         /// Which datafiles.
         objects: Vec<ObjectId>,
     },
+    /// What time is it on the server's host? Returns [`Answer::Clock`].
+    Clock,
     /// Lists datafiles in the order of their numbers. Answers [`Answer::Datafiles`].
     ListData {
         /// Only those behind this one.
@@ -709,6 +717,8 @@ pub enum Answer {
         /// The first bytes at or behind the offset that may be anything else than zeros; absent if none follow.
         first: Option<Region>,
     },
+    /// What time it is on the server's host.
+    Clock(Moment),
     /// A part of the stored data was verified.
     Scrubbed {
         /// Where to go on; absent at the end.

@@ -22,6 +22,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod atomic;
 pub mod bmi;
 pub mod codec;
 pub mod datafile;

@@ -11,12 +11,13 @@ use alloc::vec::Vec;
 
 pub mod assist;
 
+use crate::atomic::{Operation, Outcome};
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
 
 /// `CWSM`, the first word of a handshake.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"CWSM");
 /// Version of everything on this page. Both sides must have the same.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// The longest control record.
 pub const MAX_RECORD_BYTES: usize = 256;
 /// The longest text in a refusal.
@@ -534,6 +535,31 @@ pub enum Internal {
         /// How it went.
         outcome: CopyOutcome,
     },
+    /// Asks the owner for a remote atomic.
+    Atomic(AtomicRequest),
+    /// The owner's answer.
+    AtomicDone {
+        /// Which request.
+        id: u64,
+        /// How it went.
+        outcome: Outcome,
+    },
+}
+
+/// The most atomics that a side may have asked for and not yet seen answered.
+pub const ATOMIC_WINDOW: usize = 64;
+
+/// See [`Internal::Atomic`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AtomicRequest {
+    /// The asker's number.
+    pub id: u64,
+    /// The region's key.
+    pub key: u64,
+    /// The owner's address of the word.
+    pub base: u64,
+    /// What to do.
+    pub operation: Operation,
 }
 
 /// See [`Internal::Copy`].
@@ -571,6 +597,8 @@ pub enum CopyOutcome {
 
 const COPY: u8 = 1;
 const COPIED: u8 = 2;
+const ATOMIC: u8 = 3;
+const ATOMIC_DONE: u8 = 4;
 const FRAGMENT_BYTES: usize = 20;
 
 fn decode_piece(input: &mut Reader<'_>) -> Result<u8, Malformed> {
@@ -601,6 +629,18 @@ impl Wire for Internal {
                     CopyOutcome::Protection => 1,
                     CopyOutcome::NoArea => 2,
                 });
+            }
+            Self::Atomic(request) => {
+                out.u8(ATOMIC);
+                out.u64(request.id);
+                out.u64(request.key);
+                out.u64(request.base);
+                request.operation.encode(out);
+            }
+            Self::AtomicDone { id, outcome } => {
+                out.u8(ATOMIC_DONE);
+                out.u64(*id);
+                outcome.encode(out);
             }
         }
     }
@@ -642,6 +682,16 @@ impl Wire for Internal {
                         });
                     }
                 },
+            }),
+            ATOMIC => Ok(Self::Atomic(AtomicRequest {
+                id: input.u64("atomic number")?,
+                key: input.u64("atomic key")?,
+                base: input.u64("atomic base")?,
+                operation: Operation::decode(input)?,
+            })),
+            ATOMIC_DONE => Ok(Self::AtomicDone {
+                id: input.u64("atomic number")?,
+                outcome: Outcome::decode(input)?,
             }),
             value => Err(Malformed::Unknown {
                 field: "internal packet kind",

@@ -10,10 +10,11 @@
 
 use alloc::vec::Vec;
 
+use crate::atomic::{OPERATION_BYTES, OUTCOME_BYTES};
 use crate::codec::{Malformed, Reader, within};
 
 /// The version of everything in this module. Both sides must have the same.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 
 /// The first bytes on every connection.
 pub const MAGIC: [u8; 8] = *b"causeway";
@@ -52,6 +53,9 @@ pub const PUT_WINDOW: usize = 64;
 /// The most gets that a requester may have sent and not yet seen answered to the end. Times
 /// [`MAX_GET_BYTES`] this is the most data in flight: 8 MiB, the product of 10 GB/s and 0.8 ms.
 pub const GET_WINDOW: usize = 8;
+
+/// The most atomics that a requester may have sent and not yet seen answered.
+pub const ATOMIC_WINDOW: usize = 64;
 
 /// The most text in a [`Kind::Error`].
 pub const MAX_ERROR_TEXT: usize = 256;
@@ -391,6 +395,11 @@ pub enum Kind {
     /// Lets the receiver open `base` further connections that belong to this one: they name the
     /// [`Ticket`] in `id` and `key`. From the side that was connected to, once.
     Invite = 12,
+    /// Asks for a remote atomic under the number `id`, on the 8 bytes from `base` on of the region `key`; the payload is
+    /// the [`Operation`](crate::atomic::Operation).
+    Atomic = 13,
+    /// The answer to atomic `id`; the payload is the [`Outcome`](crate::atomic::Outcome).
+    AtomicDone = 14,
 }
 
 impl Kind {
@@ -408,6 +417,8 @@ impl Kind {
             10 => Self::Goodbye,
             11 => Self::Error,
             12 => Self::Invite,
+            13 => Self::Atomic,
+            14 => Self::AtomicDone,
             _ => {
                 return Err(Malformed::Unknown {
                     field: "frame kind",
@@ -424,6 +435,8 @@ impl Kind {
             Self::Put | Self::GetData => MAX_PIECE,
             Self::Get => MAX_GET_FRAGMENTS * FRAGMENT_BYTES,
             Self::Error => MAX_ERROR_TEXT,
+            Self::Atomic => OPERATION_BYTES,
+            Self::AtomicDone => OUTCOME_BYTES,
             Self::PutDone
             | Self::GetDone
             | Self::Probe
@@ -524,7 +537,8 @@ impl Header {
     fn check(&self) -> Result<(), Malformed> {
         within(self.len, self.kind.max_payload() as u64, "frame length")?;
         let (flag, id, key, base) = match self.kind {
-            Kind::Put => (false, true, true, true),
+            Kind::Put | Kind::Atomic => (false, true, true, true),
+            Kind::AtomicDone => (false, true, false, false),
             Kind::PutEnd | Kind::GetDone => (true, true, false, true),
             Kind::PutDone => (true, true, false, false),
             Kind::Invite => (false, true, true, true),
@@ -548,6 +562,14 @@ impl Header {
         }
         if self.kind == Kind::PutEnd && !self.flag {
             within(self.len, 0, "frame length")?;
+        }
+        if matches!(self.kind, Kind::Atomic | Kind::AtomicDone)
+            && self.payload_len() != self.kind.max_payload()
+        {
+            return Err(Malformed::Unknown {
+                field: "frame length",
+                value: self.len.into(),
+            });
         }
         Ok(())
     }

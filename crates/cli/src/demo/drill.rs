@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use causeway_command::cluster::Cluster;
+use causeway_command::failure::Outcome;
+use causeway_watch::process::monotonic_ns;
+
 use super::worker::Fault;
-use crate::cluster::Cluster;
-use crate::failure::Outcome;
-use crate::machine::monotonic_ns;
 
 /// How long beyond the file system's time-out the server stays away if no client notices.
 const GRACE: Duration = Duration::from_secs(2);

@@ -6,6 +6,7 @@
 mod drill;
 mod page;
 mod phase;
+mod result;
 mod sampler;
 mod summary;
 mod tree;
@@ -15,33 +16,32 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use causeway_command::cluster::{Cluster, Spec, free_space};
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::output::{Output, printable};
+use causeway_command::progress::Progress;
+use causeway_command::remote::join;
+use causeway_command::shutdown::{self, ScratchDirectory};
 use causeway_fs::client::Client;
+use causeway_report::machine::Machine;
+use causeway_report::units::{bytes_text, count_text, duration_text, rate_text};
+use causeway_watch::process::monotonic_ns;
 use causeway_wire::fs::Kind;
 use clap::Args;
 
-use crate::cluster::{Cluster, Spec};
-use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::init::Promise;
 use crate::fs::mkdir::make_with_parents;
-use crate::fs::session::join;
 use crate::fs::tree::walk;
-use crate::machine::{Machine, free_space, monotonic_ns};
-use crate::output::{Output, printable};
-use crate::progress::Progress;
-use crate::shutdown::{self, ScratchDirectory};
-use crate::units::{bytes_text, count_text, duration_text, rate_text};
 use phase::{Phase, Work};
-use sampler::History;
+use result::Findings;
 use tree::{Name, Tree};
-use worker::{Assignment, Content, Done, Fault, Item};
+use worker::{Assignment, Content, Done, Item};
 
 /// Where the tree is stored, and where the second pass stores copies.
 const TREE: &str = "/tree";
 const COPY: &str = "/copy";
 /// The second pass stores every so many-th file once more.
 const COPY_EVERY: usize = 4;
-/// Differences that are shown; more are only counted.
-const SHOWN: usize = 20;
 
 /// Store a real tree, read it back, survive the death of a server, and write a report
 ///
@@ -86,54 +86,6 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Everything that the report and the summary are made from.
-pub(crate) struct Result {
-    pub(crate) machine: Machine,
-    pub(crate) source: String,
-    pub(crate) files: u64,
-    pub(crate) bytes: u64,
-    pub(crate) directories: u64,
-    pub(crate) servers: usize,
-    pub(crate) clients: usize,
-    pub(crate) durability: &'static str,
-    pub(crate) storage: String,
-    pub(crate) timeout: Duration,
-    pub(crate) origin_ns: u64,
-    pub(crate) phases: Vec<Phase>,
-    pub(crate) histories: Vec<History>,
-    pub(crate) victim: String,
-    pub(crate) killed_ns: Option<u64>,
-    pub(crate) restarted_ns: Option<u64>,
-    pub(crate) answered_ns: Option<u64>,
-    /// Files compared, and how many of them differ or are missing.
-    pub(crate) compared: u64,
-    pub(crate) differing: u64,
-    pub(crate) differences: Vec<String>,
-}
-
-impl Result {
-    fn differ(&mut self, text: String) {
-        self.differing += 1;
-        if self.differences.len() < SHOWN {
-            self.differences.push(text);
-        }
-    }
-
-    /// Every error that a client got, with the phase's and the worker's number.
-    pub(crate) fn faults(&self) -> impl Iterator<Item = (usize, usize, &Fault)> {
-        self.phases.iter().enumerate().flat_map(|(phase, one)| {
-            one.faults
-                .iter()
-                .map(move |(worker, fault)| (phase, *worker, fault))
-        })
-    }
-
-    /// Seconds since the start.
-    pub(crate) fn seconds(&self, ns: u64) -> f64 {
-        ns.saturating_sub(self.origin_ns) as f64 / 1e9
-    }
-}
-
 /// Runs the demonstration.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let output = Output::new(arguments.json);
@@ -145,7 +97,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let mut result = perform(&arguments, &tree, source, scratch.path(), &output)?;
     result.storage = storage_text(scratch.path());
     page::write(&result, &arguments.out)?;
-    summary::summarize(&result, &arguments, &output);
+    summary::summarize(&result, &arguments.out, &output);
     if arguments.keep {
         scratch.keep();
         let place = scratch.path().join("storage").display().to_string();
@@ -217,7 +169,7 @@ fn perform(
     source: String,
     scratch: &Path,
     output: &Output,
-) -> Outcome<Result> {
+) -> Outcome<Findings> {
     let clients = usize::from(arguments.clients);
     let machine = Machine::here();
     let mut cluster = Cluster::start(&Spec {
@@ -235,7 +187,7 @@ fn perform(
         bytes_text(tree.bytes),
         count_text(tree.directories.len() as u64)
     ));
-    let mut result = Result {
+    let mut result = Findings {
         machine,
         source,
         files: tree.leaves.len() as u64,
@@ -349,7 +301,7 @@ fn store(
     show: &mut Show<'_>,
     cluster: &Cluster,
     tree: &Tree,
-    result: &mut Result,
+    result: &mut Findings,
 ) -> Outcome<BTreeMap<usize, Content>> {
     let mut client = Client::connect(cluster.configuration(), Default::default())?;
     for directory in &tree.directories {
@@ -377,7 +329,7 @@ fn store(
     Ok(expected)
 }
 
-fn note_lost(phase: &Phase, result: &mut Result) {
+fn note_lost(phase: &Phase, result: &mut Findings) {
     for lost in &phase.lost {
         result.compared += 1;
         result.differ(format!("{}: {lost}", phase.name));
@@ -386,7 +338,7 @@ fn note_lost(phase: &Phase, result: &mut Result) {
 
 /// Holds what was read against what the source held.
 fn compare(
-    result: &mut Result,
+    result: &mut Findings,
     phase: &str,
     path: &str,
     found: Option<&Content>,
@@ -411,7 +363,7 @@ fn verify(
     tree: &Tree,
     copies: &[usize],
     expected: &BTreeMap<usize, Content>,
-    result: &mut Result,
+    result: &mut Findings,
 ) -> Outcome {
     let total = tree.leaves.len();
     let checked = |number: usize, leaf: &tree::Leaf, top: &str, shift: usize| {
@@ -456,7 +408,7 @@ fn fail_and_recover(
     cluster: &mut Cluster,
     tree: &Tree,
     expected: &BTreeMap<usize, Content>,
-    result: &mut Result,
+    result: &mut Findings,
 ) -> Outcome<Vec<usize>> {
     const NAME: &str = "fail and recover";
     let mut client = Client::connect(cluster.configuration(), Default::default())?;
@@ -532,7 +484,7 @@ fn compare_names(
     cluster: &Cluster,
     tree: &Tree,
     expected: &BTreeMap<usize, Content>,
-    result: &mut Result,
+    result: &mut Findings,
 ) -> Outcome {
     let mut client = Client::connect(cluster.configuration(), Default::default())?;
     let mut wanted: BTreeMap<Vec<u8>, (Kind, u64)> = BTreeMap::new();

@@ -3,21 +3,24 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::Result;
+use causeway_command::failure::Outcome;
+use causeway_command::whole_file;
+use causeway_report::page::{Extent, Figure, Key, Page};
+use causeway_report::plots::{self, Band, Bar, Mark, Series};
+use causeway_report::rows::rows_table;
+use causeway_report::table::Table;
+use causeway_report::units::{bytes_text, count_text, duration_text, microseconds_text, rate_text};
+
+use super::phase::Phase;
+use super::result::Findings;
 use super::summary::{latencies, phases_table, rows, story};
 use super::worker::SLOT_NS;
-use crate::failure::Outcome;
-use crate::report::Page;
-use crate::report::page::{Extent, Figure, Key};
-use crate::report::plots::{self, Band, Bar, Lane, Mark, Series};
-use crate::rows::{Table, rows_table};
-use crate::units::{bytes_text, count_text, duration_text, microseconds_text, rate_text};
 
 /// Errors that the report shows word by word.
 const SHOWN_FAULTS: usize = 12;
 
 /// Writes the report.
-pub(crate) fn write(result: &Result, path: &Path) -> Outcome {
+pub(crate) fn write(result: &Findings, path: &Path) -> Outcome {
     let mut page = Page::new(
         "Causeway: a tree stored, lost a server, and verified",
         &lead(result),
@@ -64,10 +67,10 @@ pub(crate) fn write(result: &Result, path: &Path) -> Outcome {
         "The same rows as in --json.",
         &rows_table(&rows(result)),
     );
-    page.write(path)
+    whole_file::write(path, page.html().as_bytes())
 }
 
-fn lead(result: &Result) -> String {
+fn lead(result: &Findings) -> String {
     format!(
         "{} files and links, {} in {} directories ({}), stored by {} client processes on {} I/O \
          servers, read back by others, read once more while {} was killed and came back, and \
@@ -82,7 +85,7 @@ fn lead(result: &Result) -> String {
     )
 }
 
-fn cards(result: &Result) -> Vec<(String, String, Option<bool>)> {
+fn cards(result: &Findings) -> Vec<(String, String, Option<bool>)> {
     let mut cards = vec![(
         match result.differing {
             0 => "all alike".to_owned(),
@@ -137,8 +140,8 @@ fn cards(result: &Result) -> Vec<(String, String, Option<bool>)> {
     cards
 }
 
-fn bands(result: &Result) -> Vec<Band> {
-    let band = |phase: &super::Phase| Band {
+fn bands(result: &Findings) -> Vec<Band> {
+    let band = |phase: &Phase| Band {
         name: phase.name.to_owned(),
         from: result.seconds(phase.from_ns),
         to: result.seconds(phase.to_ns),
@@ -146,7 +149,7 @@ fn bands(result: &Result) -> Vec<Band> {
     result.phases.iter().map(band).collect()
 }
 
-fn marks(result: &Result) -> Vec<Mark> {
+fn marks(result: &Findings) -> Vec<Mark> {
     let victim = &result.victim;
     [
         (result.killed_ns, format!("{victim} killed")),
@@ -162,7 +165,7 @@ fn marks(result: &Result) -> Vec<Mark> {
     .collect()
 }
 
-fn throughput(page: &mut Page, result: &Result) {
+fn throughput(page: &mut Page, result: &Findings) {
     let mut slots: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
     for slot in result
         .phases
@@ -219,7 +222,7 @@ fn throughput(page: &mut Page, result: &Result) {
     });
 }
 
-fn failure(page: &mut Page, result: &Result) {
+fn failure(page: &mut Page, result: &Findings) {
     let Some((number, phase)) = result.phases.iter().enumerate().find(|(_, phase)| {
         result
             .killed_ns
@@ -231,7 +234,7 @@ fn failure(page: &mut Page, result: &Result) {
     let from = result.seconds(phase.from_ns);
     let killed = result.killed_ns.map_or(from, |ns| result.seconds(ns));
     let answered = result.answered_ns.map_or(end, |ns| result.seconds(ns));
-    let mut lanes = vec![Lane {
+    let mut rows = vec![plots::Row {
         name: format!("server {}", result.victim),
         spans: vec![
             (2, from, killed, "it answers".to_owned()),
@@ -262,7 +265,7 @@ fn failure(page: &mut Page, result: &Result) {
             let (left, right) = (result.seconds(fault.from_ns), result.seconds(fault.to_ns));
             spans.push((7, left, right, fault.text.clone()));
         }
-        lanes.push(Lane {
+        rows.push(plots::Row {
             name: format!("client {}", worker + 1),
             spans,
         });
@@ -280,11 +283,11 @@ fn failure(page: &mut Page, result: &Result) {
         ],
     };
     page.figure(&figure, |width| {
-        plots::lanes(width, from, end, &lanes, &marks)
+        plots::schedule(width, from, end, &rows, &marks)
     });
 }
 
-fn operations(page: &mut Page, result: &Result) {
+fn operations(page: &mut Page, result: &Findings) {
     let latencies = latencies(result);
     let order = [
         "create",
@@ -316,7 +319,7 @@ fn operations(page: &mut Page, result: &Result) {
     page.figure(&figure, |width| plots::latencies(width, &rows));
 }
 
-fn servers(page: &mut Page, result: &Result) {
+fn servers(page: &mut Page, result: &Findings) {
     let bars: Vec<Bar> = result
         .histories
         .iter()
@@ -368,7 +371,7 @@ const STAGES: [(&str, &str); 10] = [
     ("symlink", "make symbolic links"),
 ];
 
-fn stages(page: &mut Page, result: &Result) {
+fn stages(page: &mut Page, result: &Findings) {
     let Some(store) = result.phases.iter().find(|phase| phase.name == "store") else {
         return;
     };
@@ -395,7 +398,7 @@ fn stages(page: &mut Page, result: &Result) {
     page.figure(&figure, |width| plots::shares(width, &parts));
 }
 
-fn messages(page: &mut Page, result: &Result) {
+fn messages(page: &mut Page, result: &Findings) {
     let lines: Vec<String> = result
         .faults()
         .take(SHOWN_FAULTS)

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::progress::Progress;
+use causeway_command::workers::{Event, Pool};
+use causeway_report::histogram::Histogram;
+use causeway_watch::process::monotonic_ns;
+
 use super::drill::Drill;
 use super::worker::{Assignment, Done, Fault, Item, Order, Report};
-use crate::failure::{Failure, Outcome};
-use crate::histogram::Histogram;
-use crate::machine::monotonic_ns;
-use crate::progress::Progress;
-use crate::task::Task;
-use crate::workers::{Event, Pool};
 
 /// A batch ends when it has this many bytes, or this many files.
 const BATCH_BYTES: u64 = 4 << 20;
@@ -100,7 +100,7 @@ pub(crate) fn run(
 ) -> Outcome<Phase> {
     let mut pool = Pool::new();
     for _ in 0..clients {
-        pool.start(&Task::Demo(assignment.clone()))?;
+        pool.start(assignment)?;
     }
     pool.gather(Duration::from_secs(60), "connecting the client processes")?;
     let mut running = Running {
@@ -244,7 +244,7 @@ impl Running<'_> {
             work.attempts += 1;
             let again = fault.retry && work.attempts < ATTEMPTS;
             if !again {
-                let path = crate::output::printable(work.item.path.bytes());
+                let path = causeway_command::output::printable(work.item.path.bytes());
                 self.phase.lost.push(format!("{path}: {}", fault.text));
             }
             self.phase.faults.push((number, fault.clone()));

@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use causeway_command::failure::{Doing, Outcome};
 use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::Configuration;
 use causeway_wire::fs::Answer;
-
-use crate::failure::{Doing, Outcome};
 
 /// Time between two looks at a server.
 const INTERVAL: Duration = Duration::from_millis(200);

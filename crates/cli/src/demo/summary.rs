@@ -1,19 +1,22 @@
 //! What the demonstration has to say at its end: rows, tables, the story of the failure, the JSON.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
+use causeway_command::output::Output;
+use causeway_report::histogram::Histogram;
+use causeway_report::machine::COMMIT;
+use causeway_report::rows::Row;
+use causeway_report::style::{Style, paint};
+use causeway_report::table::Table;
+use causeway_report::units::{bytes_text, count_text, duration_text, rate_text};
 use serde_json::json;
 
-use super::{Arguments, Result};
-use crate::histogram::Histogram;
-use crate::machine::COMMIT;
-use crate::output::{Output, Style, paint};
-use crate::rows::{Row, Table};
-use crate::units::{bytes_text, count_text, duration_text, rate_text};
+use super::result::Findings;
 
 /// The rows that stand in the JSON and at the end of the report.
-pub(super) fn rows(result: &Result) -> Vec<Row> {
+pub(super) fn rows(result: &Findings) -> Vec<Row> {
     let mut rows = Vec::new();
     for phase in &result.phases {
         let seconds = phase.time().as_secs_f64().max(1e-9);
@@ -53,7 +56,7 @@ pub(super) fn rows(result: &Result) -> Vec<Row> {
 }
 
 /// Latencies of all phases together, by operation.
-pub(super) fn latencies(result: &Result) -> BTreeMap<String, Histogram> {
+pub(super) fn latencies(result: &Findings) -> BTreeMap<String, Histogram> {
     let mut all: BTreeMap<String, Histogram> = BTreeMap::new();
     for phase in &result.phases {
         for (name, histogram) in &phase.latencies {
@@ -64,7 +67,7 @@ pub(super) fn latencies(result: &Result) -> BTreeMap<String, Histogram> {
 }
 
 /// The phases as a table.
-pub(super) fn phases_table(result: &Result) -> Table {
+pub(super) fn phases_table(result: &Findings) -> Table {
     let mut table = Table::new(&[
         "phase",
         "processes",
@@ -95,7 +98,7 @@ pub(super) fn phases_table(result: &Result) -> Table {
 }
 
 /// The course of the failure, a sentence for each event.
-pub(super) fn story(result: &Result) -> Vec<String> {
+pub(super) fn story(result: &Findings) -> Vec<String> {
     let at = |ns: Option<u64>| {
         ns.map_or_else(
             || "?".to_owned(),
@@ -141,7 +144,7 @@ pub(super) fn story(result: &Result) -> Vec<String> {
 }
 
 /// Prints the summary, or the one object of `--json`.
-pub(super) fn summarize(result: &Result, arguments: &Arguments, output: &Output) {
+pub(super) fn summarize(result: &Findings, report: &Path, output: &Output) {
     output.line("");
     output.line(&phases_table(result).text());
     output.line("");
@@ -163,7 +166,7 @@ pub(super) fn summarize(result: &Result, arguments: &Arguments, output: &Output)
         "{} comparisons: {verdict}",
         count_text(result.compared)
     ));
-    output.line(&format!("report: {}", arguments.out.display()));
+    output.line(&format!("report: {}", report.display()));
     let faults: Vec<_> = result
         .faults()
         .map(|(phase, worker, fault)| {
@@ -181,5 +184,5 @@ pub(super) fn summarize(result: &Result, arguments: &Arguments, output: &Output)
         "restarted_s": result.restarted_ns.map(|ns| result.seconds(ns)),
         "answered_s": result.answered_ns.map(|ns| result.seconds(ns)),
         "timeout_s": result.timeout.as_secs_f64(), "faults": faults,
-        "report": arguments.out.display().to_string() }));
+        "report": report.display().to_string() }));
 }

@@ -1,9 +1,10 @@
 //! The comparison that the demonstration's verdict rests on.
 
+use super::result::SHOWN;
 use super::*;
 
-fn empty() -> Result {
-    Result {
+fn empty() -> Findings {
+    Findings {
         machine: Machine::here(),
         source: String::new(),
         files: 0,

@@ -5,9 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use causeway_command::failure::{Doing, Failure, Outcome};
 use serde::{Deserialize, Serialize};
-
-use crate::failure::{Doing, Failure, Outcome};
 
 /// A path's bytes in JSON: text where that is possible.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

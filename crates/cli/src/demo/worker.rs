@@ -10,8 +10,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use causeway_bmi::Memory;
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::remote::{PIECE_BYTES, exists_already, join};
+use causeway_command::workers::{self, Desk};
 use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
 use causeway_fs::config::Configuration;
+use causeway_report::histogram::Histogram;
+use causeway_watch::process::monotonic_ns;
 use causeway_wire::fs::{
     Attributes, MAX_STUFFED_BYTES, ObjectId, Region, SetAttributes, Timestamp,
 };
@@ -19,13 +24,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::tree::Name;
-use crate::failure::{Doing, Failure, Outcome};
-use crate::fs::engine::PIECE_BYTES;
-use crate::fs::session::{exists_already, join};
 use crate::fs::tree::link_target;
-use crate::histogram::Histogram;
-use crate::machine::monotonic_ns;
-use crate::workers::Desk;
 
 /// Length of a slot in which moved bytes are added up.
 pub(crate) const SLOT_NS: u64 = 100_000_000;
@@ -37,6 +36,10 @@ pub(crate) struct Assignment {
     pub(crate) config: PathBuf,
     /// The tree on this machine.
     pub(crate) source: PathBuf,
+}
+
+impl workers::Task for Assignment {
+    const ROLE: &'static str = WORKER;
 }
 
 /// What the command says.
@@ -136,8 +139,15 @@ struct Worker {
     stages: BTreeMap<&'static str, (f64, u64)>,
 }
 
-/// Runs a worker until the command closes its input.
-pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
+/// The argument behind `worker` that starts a client process of the demonstration.
+pub(crate) const WORKER: &str = "demo";
+
+/// Runs a client process of the demonstration, with its task from standard input.
+pub(crate) fn work() -> Outcome {
+    workers::serve(|assignment, desk| run(&assignment, desk))
+}
+
+fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
     let configuration =
         Configuration::load(&assignment.config).doing(|| "reading the configuration".to_owned())?;
     let options = ClientOptions {
@@ -212,7 +222,7 @@ impl Worker {
             error: None,
         };
         if let Err(failure) = self.steps(item, &mut done) {
-            let failure = failure.about(crate::output::printable(item.path.bytes()));
+            let failure = failure.about(causeway_command::output::printable(item.path.bytes()));
             done.error = Some(Fault {
                 text: failure.to_string(),
                 from_ns,
@@ -350,7 +360,7 @@ impl Worker {
 
     fn check_link(&mut self, remote: &[u8]) -> Outcome<Content> {
         let node = self.timed("stat", |client| Ok(client.stat(remote, false)?))?;
-        let what = || format!("reading {}", crate::output::printable(remote));
+        let what = || format!("reading {}", causeway_command::output::printable(remote));
         let target = link_target(&node)
             .ok_or("it is not a symbolic link")
             .doing(what)?;

@@ -1,12 +1,12 @@
 //! `causeway fs cat`: file contents to standard output.
 
+use causeway_command::failure::Outcome;
+use causeway_command::output::{report_item, write_stdout};
 use clap::Args;
 
-use crate::failure::Outcome;
 use crate::fs::engine::{Worker, conclude};
 use crate::fs::get::write_out;
 use crate::fs::session::{RemotePath, Session, Target, remote_path};
-use crate::output::{report_item, write_stdout};
 
 /// Write the contents of files to standard output
 #[derive(Debug, Args)]

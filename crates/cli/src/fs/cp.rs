@@ -5,6 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use causeway_bmi::Memory;
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::{printable, report_item};
+use causeway_command::progress::Progress;
+use causeway_command::remote::{PIECE_BYTES, base_name, reading};
 use causeway_fs::client::{Client, File};
 use causeway_fs::distribution::MAX_FILE_BYTES;
 use causeway_wire::fs::{
@@ -12,22 +16,18 @@ use causeway_wire::fs::{
 };
 use clap::Args;
 
-use crate::failure::{Failure, Outcome};
 use crate::fs::engine::{
-    Lost, PIECE_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel, piece_len,
+    Lost, Queue, Worker, conclude_copy, default_threads, jobs, parallel, piece_len,
 };
-use crate::fs::partial;
-use crate::fs::session::{RemotePath, Session, Target, base_name, remote_name};
-use crate::fs::source::{Source, reading};
-use crate::fs::sparse;
+use crate::fs::session::{RemotePath, Session, Target, remote_name};
+use crate::fs::source::Source;
 use crate::fs::store::{
     Original, Storing, Writing, dress, is_foreign, store_hard_link, store_link,
 };
 use crate::fs::tree::{
     Destination, Met, Onward, RemoteName, is_directory, link_target, walk_choosing,
 };
-use crate::output::{printable, report_item};
-use crate::progress::Progress;
+use crate::fs::{partial, sparse};
 
 /// Copy files inside the file system
 ///

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use causeway_command::cluster::{Cluster, Spec};
+use causeway_command::failure::Outcome;
+use causeway_command::output::{Output, warn};
+use causeway_command::shutdown;
+use causeway_report::style::{Style, paint};
 use clap::Args;
 use serde_json::json;
 
 use super::init::Promise;
-use crate::cluster::{Cluster, Spec};
-use crate::failure::Outcome;
-use crate::output::{Output, Style, paint, warn};
-use crate::shutdown;
 
 /// Run a whole file system on this machine, each server a process of its own, until Ctrl-C
 ///

@@ -1,15 +1,15 @@
 //! `causeway fs df`: how full the servers are.
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::report_item;
+use causeway_report::table::Table;
+use causeway_report::units::{bytes_text, count_text};
 use causeway_wire::fs::Answer;
 use clap::Args;
 use serde_json::json;
 
-use crate::failure::{Failure, Outcome};
 use crate::fs::engine::conclude;
 use crate::fs::session::{Session, Target};
-use crate::output::report_item;
-use crate::rows::Table;
-use crate::units::{bytes_text, count_text};
 
 /// Show how full each server is
 #[derive(Debug, Args)]

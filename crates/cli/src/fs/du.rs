@@ -1,16 +1,16 @@
 //! `causeway fs du`: how much is in a directory.
 
+use causeway_command::failure::Outcome;
+use causeway_command::output::{json_name, report_item};
 use causeway_fs::client::Client;
+use causeway_report::units::{bytes_text, count_text};
 use causeway_wire::fs::Kind;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::failure::Outcome;
 use crate::fs::engine::conclude;
 use crate::fs::session::{RemotePath, Session, Target, remote_path};
 use crate::fs::tree::{is_directory, walk};
-use crate::output::{json_name, report_item};
-use crate::units::{bytes_text, count_text};
 
 /// Add up the sizes of everything in directories
 #[derive(Debug, Args)]

@@ -10,22 +10,19 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use causeway_bmi::Memory;
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::output::{report_item, warn};
+use causeway_command::progress::Progress;
+use causeway_command::remote::{PIECE_BYTES, about, reading};
 use causeway_fs::client::{Client, File};
 use causeway_fs::distribution::MAX_FILE_BYTES;
+use causeway_report::units::{bytes_text, count_text, duration_text, rate_text};
 use causeway_wire::fs::Region;
 use serde_json::json;
 
-use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::session::Session;
-use crate::fs::source::reading;
 use crate::fs::sparse;
-use crate::fs::tree::about;
-use crate::output::{report_item, warn};
-use crate::progress::Progress;
-use crate::units::{bytes_text, count_text, duration_text, rate_text};
 
-/// Bytes that are moved at a time.
-pub(crate) const PIECE_BYTES: usize = 4 << 20;
 /// Large files are cut into parts of this many bytes, moved by different threads.
 pub(crate) const PART_BYTES: u64 = 64 << 20;
 /// Most threads that copy at the same time: each has a connection to every server.

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::progress::Progress;
 use causeway_fs::client::Client;
+use causeway_report::style::{Style, paint};
+use causeway_report::units::{bytes_text, count_text};
 use causeway_wire::fs::{Answer, ObjectId};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::failure::{Failure, Outcome};
 use crate::fs::scrub::{named, server_name};
 use crate::fs::session::{Session, Target};
-use crate::output::{Style, paint};
-use crate::progress::Progress;
-use crate::units::{bytes_text, count_text};
 
 /// Check the name space and the datafiles, while the file system is in use
 ///

@@ -9,23 +9,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::output::{printable, report_item, write_stdout};
+use causeway_command::progress::Progress;
+use causeway_command::remote::{base_name, reading};
+use causeway_command::shutdown;
 use causeway_fs::client::{Client, File};
 use causeway_wire::fs::{Attributes, Kind, ObjectId};
 use clap::Args;
 use rustix::fs::OFlags;
 
-use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::engine::{
     Countdown, Lost, PART_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel,
 };
 use crate::fs::local::{Dress, Known, PendingFile, Tree, make_hard_link, make_link, safe_mode};
 use crate::fs::partial;
-use crate::fs::session::{RemotePath, Session, Target, base_name, remote_name};
-use crate::fs::source::{Source, reading};
+use crate::fs::session::{RemotePath, Session, Target, remote_name};
+use crate::fs::source::Source;
 use crate::fs::tree::{Met, Onward, is_directory, link_target, refuse_equal_names, walk_choosing};
-use crate::output::{printable, report_item, write_stdout};
-use crate::progress::Progress;
-use crate::shutdown;
 
 /// Copy files and directories out of the file system
 ///

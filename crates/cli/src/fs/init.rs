@@ -4,13 +4,12 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::output::Output;
 use causeway_fs::config::{Configuration, Durability, Host};
 use causeway_fs::dev::random_identity;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-
-use crate::failure::{Doing, Failure, Outcome};
-use crate::output::Output;
 
 /// Write the configuration of a new file system, and its key
 ///

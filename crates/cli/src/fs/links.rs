@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::remote::{base_name, is_missing, join};
 use clap::Args;
 use serde_json::json;
 
-use crate::failure::{Failure, Outcome};
-use crate::fs::session::{RemotePath, Session, Target, base_name, is_missing, join, remote_name};
+use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::source::with_current;
 use crate::fs::tree::is_directory;
 
@@ -36,7 +37,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let existing = arguments.existing.into_vec();
     if !arguments.symbolic && existing.first() != Some(&b'/') {
         return Err(Failure::usage(
-            format!("linking {}", crate::output::printable(&existing)),
+            format!("linking {}", causeway_command::output::printable(&existing)),
             "paths in the file system begin with a slash, like /data/file",
         ));
     }
@@ -46,7 +47,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         Ok(node) if is_directory(&node) => {
             let name = base_name(&existing);
             if matches!(name, b"" | b"." | b"..") {
-                let what = format!("linking {}", crate::output::printable(&existing));
+                let what = format!("linking {}", causeway_command::output::printable(&existing));
                 return Err(
                     Failure::usage(what, "it has no name for a link in a directory")
                         .hint("write the link's own name too"),
@@ -60,7 +61,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     }
     if !arguments.symbolic && is_directory(&client.stat(&existing, false)?) {
         return Err(Failure::new(
-            format!("linking {}", crate::output::printable(&existing)),
+            format!("linking {}", causeway_command::output::printable(&existing)),
             "it is a directory, which has one name only",
         )
         .hint("make a symbolic link with `causeway fs ln -s`"));

@@ -11,15 +11,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::shutdown;
 use causeway_wire::fs::{SetAttributes, Timestamp};
 use rustix::fs::{
     AtFlags, CWD, FileType, Gid, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps, Uid,
 };
 use rustix::io::Errno;
 
-use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::partial;
-use crate::shutdown;
 
 /// Longest path that is given to the kernel at once; longer ones are walked in pieces.
 const PIECE_OF_PATH_BYTES: usize = 2048;

@@ -1,17 +1,19 @@
 //! `causeway fs ls`: what is in a directory.
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::{Output, json_name, printable, report_item};
+use causeway_command::remote::each_entry;
 use causeway_fs::client::Client;
+use causeway_report::style::{Style, paint};
+use causeway_report::units::{bytes_text, utc_text};
 use causeway_wire::fs::{Attributes, Kind};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::failure::{Failure, Outcome};
 use crate::fs::engine::conclude;
 use crate::fs::session::{RemotePath, Session, Target, remote_path};
 use crate::fs::text::{attributes_json, mode_text};
-use crate::fs::tree::{each_entry, is_directory, walk};
-use crate::output::{Output, Style, json_name, paint, printable, report_item};
-use crate::units::{bytes_text, utc_text};
+use crate::fs::tree::{is_directory, walk};
 
 /// List directories
 #[derive(Debug, Args)]
@@ -139,7 +141,7 @@ impl Listing {
         match style.filter(|_| self.output.terminal) {
             None => self.output.named_line(&before, name, after),
             Some(style) => {
-                let shown = crate::output::printable(name);
+                let shown = causeway_command::output::printable(name);
                 self.output
                     .line(&format!("{before}{}{after}", paint(&shown, style)));
             }

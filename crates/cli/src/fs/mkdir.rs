@@ -1,18 +1,19 @@
 //! `causeway fs mkdir`: new directories.
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::{printable, report_item};
+use causeway_command::remote::{about, exists_already, is_missing};
 use causeway_fs::client::Client;
+use causeway_report::units::parse_bytes;
 use causeway_wire::fs::{DistributionHint, ObjectId, Place};
 use clap::Args;
 use serde_json::json;
 
-use crate::failure::{Failure, Outcome};
 use crate::fs::change::parse_octal;
 use crate::fs::engine::conclude;
 use crate::fs::put::hint;
-use crate::fs::session::{RemotePath, Session, Target, exists_already, is_missing, remote_name};
-use crate::fs::tree::{about, is_directory};
-use crate::output::{printable, report_item};
-use crate::units::parse_bytes;
+use crate::fs::session::{RemotePath, Session, Target, remote_name};
+use crate::fs::tree::is_directory;
 
 /// Make directories, with a distribution for the files in them if wanted
 #[derive(Debug, Args)]

@@ -7,7 +7,6 @@
 //! module per verb.
 
 pub(crate) mod engine;
-pub(crate) mod errors;
 mod local;
 mod partial;
 pub(crate) mod session;
@@ -39,9 +38,8 @@ mod serve;
 mod servers;
 mod stat;
 
+use causeway_command::failure::Outcome;
 use clap::{Args, Subcommand};
-
-use crate::failure::Outcome;
 
 /// Run a parallel file system, or work with the files in one
 #[derive(Debug, Args)]

@@ -1,13 +1,14 @@
 //! `causeway fs mv`: renaming.
 
+use causeway_command::failure::Outcome;
+use causeway_command::output::report_item;
+use causeway_command::remote::base_name;
 use clap::Args;
 use serde_json::json;
 
-use crate::failure::Outcome;
 use crate::fs::engine::conclude;
-use crate::fs::session::{RemotePath, Session, Target, base_name, remote_name};
+use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::tree::Destination;
-use crate::output::report_item;
 
 /// Rename files and directories, each atomically
 #[derive(Debug, Args)]

@@ -8,18 +8,17 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::output::{printable, warn};
+use causeway_command::remote::is_gone;
+use causeway_command::{shutdown, whole_file};
 use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
 use causeway_fs::config::Configuration;
 use causeway_wire::fs::{Errno, ObjectId, Place};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::session::Session;
-use crate::fs::source::is_gone;
 use crate::fs::tree::RemoteName;
-use crate::output::{printable, warn};
-use crate::shutdown;
-use crate::whole_file;
 
 /// Bytes of chance in a name.
 const CHANCE_BYTES: usize = 8;
@@ -136,7 +135,7 @@ impl Partial {
     /// The failure of making it.
     fn not_made(&self, beside: &RemoteName, error: causeway_fs::Error) -> Failure {
         // Unless the server has said so, it may have been made all the same.
-        if !crate::fs::errors::is_fatal(error.errno) {
+        if !causeway_command::remote::is_fatal(error.errno) {
             self.forget();
         }
         beside.failure(error)

@@ -2,16 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::report_item;
+use causeway_report::table::Table;
+use causeway_report::units::{duration_text, microseconds_text};
 use causeway_wire::fs::ServerIdentity;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::failure::{Failure, Outcome};
 use crate::fs::engine::conclude;
 use crate::fs::session::{Session, Target};
-use crate::output::report_item;
-use crate::rows::Table;
-use crate::units::{duration_text, microseconds_text};
 
 /// Ask every server whether it is there
 #[derive(Debug, Args)]

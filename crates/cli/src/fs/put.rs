@@ -8,30 +8,29 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::output::{printable, report_item, warn};
+use causeway_command::progress::Progress;
+use causeway_command::remote::{PIECE_BYTES, about};
 use causeway_fs::client::{Client, File, MANY};
+use causeway_report::units::parse_bytes;
 use causeway_wire::fs::{
     DistributionHint, MAX_STUFFED_BYTES, Node, ObjectId, Region, SetAttributes,
 };
 use clap::Args;
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 
-use crate::failure::{Doing, Failure, Outcome};
 use crate::fs::engine::{
-    Countdown, Lost, PART_BYTES, PIECE_BYTES, Queue, Worker, conclude_copy, default_threads, jobs,
-    parallel,
+    Countdown, Lost, PART_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel,
 };
 use crate::fs::local::{Known, Tree, has_extended_attributes};
-use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::small::{SmallFile, store_many};
-use crate::fs::sparse;
 use crate::fs::store::{
     Original, Storing, Writing, dress, is_foreign, store_hard_link, store_link,
 };
-use crate::fs::tree::{Destination, RemoteName, about};
-use crate::output::{printable, report_item, warn};
-use crate::progress::Progress;
-use crate::units::parse_bytes;
+use crate::fs::tree::{Destination, RemoteName};
+use crate::fs::{partial, sparse};
 
 /// Copy local files and directories into the file system
 ///

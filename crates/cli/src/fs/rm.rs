@@ -2,19 +2,20 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::{printable, report_item};
+use causeway_command::progress::Progress;
+use causeway_command::remote::{is_gone, is_missing};
 use causeway_fs::client::Client;
 use causeway_wire::fs::{Errno, Kind, Node, ObjectId};
 use clap::Args;
 use serde_json::json;
 
-use crate::failure::{Failure, Outcome};
 use crate::fs::engine::{Queue, Worker, conclude, default_threads, jobs, parallel};
 use crate::fs::partial;
-use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_name};
-use crate::fs::source::{MAX_LOOKUPS, is_gone, kept_changing};
+use crate::fs::session::{RemotePath, Session, Target, remote_name};
+use crate::fs::source::{MAX_LOOKUPS, kept_changing};
 use crate::fs::tree::{RemoteName, is_directory, walk};
-use crate::output::{printable, report_item};
-use crate::progress::Progress;
 
 /// Remove files, links and directories
 ///

@@ -4,16 +4,17 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::{json_name, printable};
+use causeway_command::progress::Progress;
 use causeway_fs::client::{Client, ServerFault};
+use causeway_report::style::{Style, paint};
+use causeway_report::units::{bytes_text, count_text, parse_bytes};
 use causeway_wire::fs::{DataFault, ObjectId};
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::failure::{Failure, Outcome};
 use crate::fs::session::{Session, Target};
-use crate::output::{Style, json_name, paint, printable};
-use crate::progress::Progress;
-use crate::units::{bytes_text, count_text, parse_bytes};
 
 /// Verify the checksums of everything that is stored, while the file system is in use
 ///

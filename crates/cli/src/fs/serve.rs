@@ -3,11 +3,12 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::remote::load;
 use causeway_fs::config::{Configuration, ServerEntry};
 use clap::Args;
 
-use super::session::{find, load};
-use crate::failure::{Failure, Outcome};
+use super::session::find;
 
 /// Run one server of a file system, until SIGTERM or Ctrl-C
 ///

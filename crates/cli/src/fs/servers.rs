@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use causeway_command::failure::{Failure, Outcome};
 use causeway_fs::client::{Client, Layout};
+use causeway_report::table::Table;
 use causeway_wire::fs::{Generation, ObjectId};
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use crate::failure::{Failure, Outcome};
 use crate::fs::session::{Session, Target};
-use crate::rows::Table;
 
 /// How often the layout is looked at while the metadata server is about to meet a server.
 const LOOK: Duration = Duration::from_millis(20);

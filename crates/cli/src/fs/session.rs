@@ -5,13 +5,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::Output;
+use causeway_command::remote::{base_name, load};
 use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::Configuration;
 use clap::Args;
 use clap::builder::TypedValueParser;
-
-use crate::failure::{Failure, Outcome};
-use crate::output::Output;
 
 /// Where a configuration is looked for when none is named.
 const PLACES: [&str; 2] = ["causeway.toml", "causeway-dev/causeway.toml"];
@@ -95,18 +95,6 @@ fn check_scheme(configuration: &Configuration, scheme: &str, file: &Path) -> Out
         )));
     }
     Ok(())
-}
-
-/// Reads and checks a configuration file.
-pub(crate) fn load(file: &Path) -> Outcome<Configuration> {
-    Configuration::load(file).map_err(|error| {
-        let place = match error.line {
-            0 => error.file.clone(),
-            line => format!("{}:{line}", error.file),
-        };
-        Failure::usage(format!("reading the configuration {place}"), error.message)
-            .hint("correct that line, or write a new file with `causeway fs init`")
-    })
 }
 
 /// The configuration file to use: the one named, the environment's, or one in a usual place.
@@ -199,63 +187,12 @@ fn absolute(text: OsString) -> Result<RemotePath, &'static str> {
     }
 }
 
-/// `directory/name`.
-pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut path = directory.to_vec();
-    if path.last() != Some(&b'/') {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name);
-    path
-}
-
-/// The last component of a path; empty for the root.
-pub(crate) fn base_name(path: &[u8]) -> &[u8] {
-    path.get(last_component(path)).unwrap_or_default()
-}
-
-/// The path without its last component; the root is above itself.
-pub(crate) fn parent_of(path: &[u8]) -> &[u8] {
-    match path.get(..last_component(path).start) {
-        Some(parent) if !parent.is_empty() => parent,
-        _ => b"/",
-    }
-}
-
-fn last_component(path: &[u8]) -> std::ops::Range<usize> {
-    let end = path.iter().rposition(|byte| *byte != b'/');
-    let end = end.map_or(0, |last| last + 1);
-    let inside = path.get(..end).unwrap_or_default();
-    let start = inside.iter().rposition(|byte| *byte == b'/');
-    start.map_or(0, |slash| slash + 1)..end
-}
-
-/// Whether an error says that a name does not exist.
-pub(crate) fn is_missing(error: &causeway_fs::Error) -> bool {
-    error.errno == causeway_wire::fs::Errno::ENOENT
-}
-
-/// Whether an error says that a name exists already.
-pub(crate) fn exists_already(error: &causeway_fs::Error) -> bool {
-    error.errno == causeway_wire::fs::Errno::EEXIST
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_taken_apart_and_put_together() {
-        assert_eq!(join(b"/", b"a"), b"/a");
-        assert_eq!(join(b"/a", b"b"), b"/a/b");
-        assert_eq!(base_name(b"/a/b"), b"b");
-        assert_eq!(base_name(b"/a/b//"), b"b");
-        assert_eq!(base_name(b"/"), b"");
-        assert_eq!(base_name(b""), b"");
-        assert_eq!(parent_of(b"/a/b"), b"/a/");
-        assert_eq!(parent_of(b"/a/a//"), b"/a/");
-        assert_eq!(parent_of(b"/a"), b"/");
-        assert_eq!(parent_of(b"/"), b"/");
+    fn slashes_at_the_end_mean_a_directory() {
         assert!(RemotePath(b"/a/".to_vec()).names_directory());
         assert!(!RemotePath(b"/".to_vec()).names_directory());
         assert_eq!(RemotePath(b"/a//".to_vec()).trimmed(), b"/a");

@@ -4,13 +4,12 @@
 //! Each file is still whole or not there: it is made with its content, under a temporary name where another one has
 //! its own, which it then gets by a rename.
 
+use causeway_command::failure::Outcome;
+use causeway_command::remote::{exists_already, is_gone};
 use causeway_fs::client::{Client, CreateOptions};
 use causeway_wire::fs::{DistributionHint, Errno, Node};
 
-use crate::failure::Outcome;
 use crate::fs::partial::Partial;
-use crate::fs::session::exists_already;
-use crate::fs::source::is_gone;
 use crate::fs::store::{Original, is_a_directory, missing_attributes};
 use crate::fs::tree::RemoteName;
 

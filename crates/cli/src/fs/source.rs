@@ -4,15 +4,15 @@
 //! removed. A reader that has looked the name up just before finds nothing then, or loses the object in the
 //! middle of reading: it begins anew with what the name leads to now, and never joins parts of two objects.
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::printable;
+use causeway_command::remote::{about, is_gone, is_missing};
 use causeway_fs::Error;
 use causeway_fs::client::{Client, File};
-use causeway_wire::fs::{Errno, Kind, Node, ObjectId, Place};
+use causeway_wire::fs::{Kind, Node, ObjectId, Place};
 
-use crate::failure::{Failure, Outcome};
 use crate::fs::engine::Worker;
-use crate::fs::session::is_missing;
-use crate::fs::tree::{Met, about};
-use crate::output::printable;
+use crate::fs::tree::Met;
 
 /// How often a name is looked up whose object has been removed each time before it was read.
 pub(crate) const MAX_LOOKUPS: usize = 32;
@@ -26,20 +26,6 @@ pub(crate) struct Source {
     follow: bool,
     /// The whole path, for people.
     path: Vec<u8>,
-}
-
-/// Whether an error says that an object has been removed: its name may lead to another one.
-pub(crate) fn is_gone(error: &Error) -> bool {
-    error.errno == Errno::ESTALE
-}
-
-/// An error of reading the file that has this path.
-pub(crate) fn reading(path: &[u8], error: Error) -> Failure {
-    let gone = is_gone(&error);
-    Failure {
-        gone,
-        ..about(path, error)
-    }
 }
 
 /// A name has been looked up [`MAX_LOOKUPS`] times.

@@ -4,12 +4,11 @@ use std::fs::File as LocalFile;
 use std::ops::Range;
 
 use causeway_bmi::Memory;
+use causeway_command::failure::Outcome;
+use causeway_command::remote::reading;
 use causeway_fs::client::{Client, File};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
-
-use crate::failure::Outcome;
-use crate::fs::source::reading;
 
 /// Holes of files consist of blocks of this size.
 const BLOCK_BYTES: usize = 4096;

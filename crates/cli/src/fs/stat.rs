@@ -1,16 +1,16 @@
 //! `causeway fs stat`: everything that is known about a name.
 
+use causeway_command::failure::Outcome;
+use causeway_command::output::{json_name, printable, report_item};
+use causeway_report::units::{bytes_text, count_text};
 use causeway_wire::fs::Body;
 use clap::Args;
 use serde_json::{Value, json};
 
-use crate::failure::Outcome;
 use crate::fs::engine::conclude;
 use crate::fs::session::{RemotePath, Session, Target, remote_path};
 use crate::fs::text::{attributes_json, kind_text, mode_text, placement_text, time_text};
 use crate::fs::tree::link_target;
-use crate::output::{json_name, printable, report_item};
-use crate::units::{bytes_text, count_text};
 
 /// Show a file's attributes and on which servers its bytes lie
 #[derive(Debug, Args)]

@@ -1,19 +1,18 @@
 //! Storing a file in the file system so that its name leads to the old content or to all of the new one,
 //! never to a mixture: written beside, made durable, dressed, renamed.
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::printable;
+use causeway_command::remote::{exists_already, reading};
 use causeway_fs::client::{Client, CreateOptions, File};
 use causeway_wire::fs::{
     Attributes, Body, DistributionHint, Errno, Kind, MAX_STUFFED_BYTES, SetAttributes,
 };
 use clap::Args;
 
-use crate::failure::{Failure, Outcome};
 use crate::fs::local::safe_mode;
 use crate::fs::partial::Partial;
-use crate::fs::session::exists_already;
-use crate::fs::source::reading;
 use crate::fs::tree::RemoteName;
-use crate::output::printable;
 
 /// How files are written.
 #[derive(Debug, Clone, Copy, Args)]

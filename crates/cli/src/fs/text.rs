@@ -1,9 +1,8 @@
 //! Attributes as people and scripts read them.
 
+use causeway_report::units::utc_text;
 use causeway_wire::fs::{Attributes, Body, Distribution, Kind, Node, Timestamp};
 use serde_json::{Value, json};
-
-use crate::units::utc_text;
 
 /// `-rw-r--r--`.
 pub(crate) fn mode_text(kind: Kind, mode: u16) -> String {
@@ -71,7 +70,7 @@ pub(crate) fn placement_text(node: &Node, server_name: impl Fn(u16) -> String) -
             .collect();
         format!(
             "strips of {} over {}",
-            crate::units::bytes_text(u64::from(distribution.strip_size)),
+            causeway_report::units::bytes_text(u64::from(distribution.strip_size)),
             names.join(", ")
         )
     };
@@ -79,7 +78,10 @@ pub(crate) fn placement_text(node: &Node, server_name: impl Fn(u16) -> String) -
         Body::Directory(hint) => {
             let strip = match hint.strip_size {
                 0 => "the file system's strip size".to_owned(),
-                size => format!("strips of {}", crate::units::bytes_text(u64::from(size))),
+                size => format!(
+                    "strips of {}",
+                    causeway_report::units::bytes_text(u64::from(size))
+                ),
             };
             let servers = match hint.servers {
                 0 => "all servers".to_owned(),

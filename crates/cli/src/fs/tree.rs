@@ -2,16 +2,16 @@
 
 use std::collections::HashSet;
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::printable;
+use causeway_command::remote::{
+    about, base_name, each_entry, is_gone, is_missing, join, parent_of,
+};
 use causeway_fs::client::Client;
-use causeway_wire::fs::{Attributes, Body, Entry, Kind, Node, ObjectId, Place};
+use causeway_wire::fs::{Attributes, Body, Kind, Node, ObjectId, Place};
 
-use crate::failure::{Failure, Outcome};
-use crate::fs::session::{RemotePath, base_name, is_missing, join, parent_of};
-use crate::fs::source::is_gone;
-use crate::output::printable;
+use crate::fs::session::RemotePath;
 
-/// Entries asked for at a time.
-const PAGE_ENTRIES: u32 = 1000;
 /// Directories nested deeper than this are refused rather than followed for ever.
 const MAX_DEPTH: usize = 20_000;
 
@@ -91,7 +91,7 @@ impl RemoteName {
         };
         if !self.name.is_empty() {
             match client.make_directory(self.place(), mode, distribution) {
-                Err(error) if crate::fs::session::exists_already(&error) => {}
+                Err(error) if causeway_command::remote::exists_already(&error) => {}
                 other => return other.map_err(|error| self.failure(error)),
             }
         }
@@ -102,40 +102,6 @@ impl RemoteName {
             Kind::Directory => Ok(node),
             Kind::SymbolicLink => Err(in_the_way("a symbolic link")),
             Kind::File => Err(in_the_way("a file")),
-        }
-    }
-}
-
-/// An error about what has this path, of which a server knows the number only.
-pub(crate) fn about(path: &[u8], error: causeway_fs::Error) -> Failure {
-    Failure::from(causeway_fs::Error {
-        subject: printable(path),
-        ..error
-    })
-}
-
-/// Calls `each` for every entry of the directory of this path, in the order of names. One that is removed meanwhile
-/// has none left.
-pub(crate) fn each_entry(
-    client: &mut Client,
-    (directory, path): (ObjectId, &[u8]),
-    mut each: impl FnMut(&mut Client, Entry) -> Outcome,
-) -> Outcome {
-    let mut after = Vec::new();
-    loop {
-        let (entries, end) = match client.read_directory(directory, &after, PAGE_ENTRIES, true) {
-            Err(error) if is_gone(&error) => return Ok(()),
-            page => page.map_err(|error| about(path, error))?,
-        };
-        let Some(last) = entries.last() else {
-            return Ok(());
-        };
-        after = last.name.clone();
-        for entry in entries {
-            each(client, entry)?;
-        }
-        if end {
-            return Ok(());
         }
     }
 }

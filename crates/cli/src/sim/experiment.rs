@@ -1,12 +1,12 @@
 //! What the runs of a scenario have found: put together over replications, as rows, as JSON and for spreadsheets.
 
+use causeway_report::rows::figure_text;
+use causeway_report::table::Table;
 use causeway_sim::engine::{MICROSECOND, Time};
 use causeway_sim::scenario::{Measure, Step, Summary, summarize};
 use causeway_sim::statistics::{Histogram, Interval, PERCENTILES, Resource, Statistics};
 use serde::Serialize;
 use serde_json::{Value, json};
-
-use crate::rows::{Table, figure_text};
 
 /// Of more channels of a kind than these, the terminal shows what all together have, and how they differ.
 const MOST_CHANNELS: usize = 8;
@@ -61,8 +61,8 @@ impl Experiment {
 
     /// What it is called beside others.
     pub(super) fn name(&self) -> String {
-        let size =
-            (self.size_bytes > 0).then(|| crate::units::bytes_text(u64::from(self.size_bytes)));
+        let size = (self.size_bytes > 0)
+            .then(|| causeway_report::units::bytes_text(u64::from(self.size_bytes)));
         let parts: Vec<String> = self.value.clone().into_iter().chain(size).collect();
         match parts.is_empty() {
             true => "all messages".to_owned(),
@@ -168,7 +168,7 @@ pub(super) fn table(swept: Option<&str>, rows: &[RunRow]) -> Table {
         }
         let size = match row.size_bytes {
             0 => String::new(),
-            bytes => crate::units::bytes_text(bytes),
+            bytes => causeway_report::units::bytes_text(bytes),
         };
         let text = |value: f64| value_text(&row.metric, value);
         let several = |value: f64| match row.count > 1 {
@@ -201,7 +201,7 @@ pub(super) fn value_text(metric: &str, value: f64) -> String {
         "latency_us" | "time_us" => figure_text("latency_us", value),
         "received_mb_s" | "rate_mb_s" => figure_text("bandwidth_mb_s", value),
         "rate_per_s" => figure_text("rate_per_s", value),
-        "count" => crate::units::count_text(value as u64),
+        "count" => causeway_report::units::count_text(value as u64),
         "share" => figure_text("cpu_share", value),
         _ => format!("{value:.4}"),
     }

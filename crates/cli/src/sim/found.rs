@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use causeway_command::failure::{Doing, Outcome};
+use causeway_command::output::Output;
+use causeway_command::whole_file;
+use causeway_report::rows::Row;
+use causeway_report::style::{Style, paint};
 use causeway_sim::catalogue::{Entry, Found, Table};
 use causeway_sim::figures::table::{Cell, otherwise};
 use causeway_sim::figures::{self, About, Row as Point, Verdict};
 use serde::Serialize;
-
-use crate::failure::{Doing, Outcome};
-use crate::output::{Output, Style, paint};
-use crate::rows::Row;
-use crate::whole_file;
 
 /// Who has simulated a value.
 const OURS: &str = "causeway";

@@ -1,13 +1,13 @@
 //! `causeway sim list`: figures, tables, profiles, workloads, and the keys of scenarios.
 
+use causeway_command::output::Output;
+use causeway_report::style::{Style, paint};
+use causeway_report::table::Table;
 use causeway_sim::catalogue;
 use causeway_sim::profile::{Profile, SHIPPED};
 use causeway_sim::scenario::{KEYS, WORKLOADS};
 use clap::Args;
 use serde_json::{Value, json};
-
-use crate::output::{Output, Style, paint};
-use crate::rows::Table;
 
 /// Say which figures, tables, profiles, workloads and keys of scenarios there are
 #[derive(Debug, Args)]

@@ -3,6 +3,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | [`list`] | says what there is |
+//! | [`options`] | where results go, and how they are computed |
 //! | [`scenario`] | runs an experiment of the user's own |
 //! | [`paper`] | runs figures, tables, or all of them |
 //! | [`pool`] | independent runs in parallel threads |
@@ -18,6 +19,7 @@
 mod experiment;
 mod found;
 mod list;
+mod options;
 mod page;
 mod paper;
 mod pool;
@@ -25,11 +27,8 @@ mod run_page;
 mod scenario;
 mod store;
 
-use std::path::PathBuf;
-
+use causeway_command::failure::Outcome;
 use clap::{Args, Subcommand};
-
-use crate::failure::Outcome;
 
 /// Simulate network interfaces, and hold the result against the thesis
 #[derive(Debug, Args)]
@@ -55,29 +54,6 @@ enum What {
     Figure(paper::FigureArguments),
     Table(paper::TableArguments),
     Paper(paper::PaperArguments),
-}
-
-/// Where results go, and how they are computed.
-#[derive(Debug, Args)]
-pub(crate) struct Options {
-    /// Independent runs at a time; what is found does not depend on it [default: one for each processor]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    jobs: Option<u16>,
-    /// Write the values as CSV files into this directory
-    #[arg(long, value_name = "DIR")]
-    csv: Option<PathBuf>,
-    /// Print exactly one JSON object on standard output
-    #[arg(long)]
-    json: bool,
-}
-
-impl Options {
-    fn jobs(&self) -> usize {
-        match self.jobs {
-            Some(jobs) => usize::from(jobs),
-            None => std::thread::available_parallelism().map_or(1, usize::from),
-        }
-    }
 }
 
 /// Runs a verb.

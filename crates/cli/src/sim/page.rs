@@ -2,6 +2,13 @@
 
 use std::path::Path;
 
+use causeway_command::failure::Outcome;
+use causeway_command::whole_file;
+use causeway_report::machine::{COMMIT, VERSION};
+use causeway_report::page::{Claim, Key, Page, Panel};
+use causeway_report::plots::{self, Axes, Bar, Line};
+use causeway_report::table::Table;
+use causeway_report::units::{count_text, microseconds_text, number_text};
 use causeway_sim::catalogue::Table as PaperTable;
 use causeway_sim::figures::table::{Cell, RECEIVE_ROWS, SEND_ROWS};
 use causeway_sim::figures::{self, About, Effort, Row as Point};
@@ -9,14 +16,6 @@ use causeway_sim::substrates::{Combination, munet};
 
 use super::found::{self, Finding};
 use super::store::SIMULATOR;
-use crate::failure::Outcome;
-use crate::machine::{COMMIT, VERSION};
-use crate::report::Page;
-use crate::report::page::{Claim, Key, Panel};
-use crate::report::plots::{self, Axes, Bar, Line};
-use crate::report::svg::plain;
-use crate::rows::Table;
-use crate::units::{count_text, microseconds_text};
 
 /// Colours of curves and parts, in their order.
 const COLOURS: [usize; 11] = [0, 1, 2, 3, 4, 8, 9, 7, 5, 10, 6];
@@ -61,7 +60,7 @@ pub(super) fn write(
         Effort::Full => "every point",
     };
     made_with(&mut page, &[("effort", effort)]);
-    page.write(path)
+    whole_file::write(path, page.html().as_bytes())
 }
 
 /// Adds what the report was made with.
@@ -237,7 +236,7 @@ fn substrates(points: &[Point]) -> Vec<Panel<'_>> {
                 })
         })
         .collect();
-    let draw = move |width| plots::bars(width, &bars, "µs there and back", plain);
+    let draw = move |width| plots::bars(width, &bars, "µs there and back", number_text);
     vec![panel(Vec::new(), draw)]
 }
 
@@ -276,7 +275,7 @@ fn accounts<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
     }
     let legend = kinds.iter().enumerate();
     let legend = legend.map(|(place, kind)| Key::solid(colour(place), *kind));
-    let draw = move |width| plots::bars(width, &bars, "ms of a process's time", plain);
+    let draw = move |width| plots::bars(width, &bars, "ms of a process's time", number_text);
     vec![panel(legend.collect(), draw)]
 }
 
@@ -335,8 +334,8 @@ fn draw_curves(width: f64, about: &About, metric: &str, lines: &[Line]) -> Strin
         logarithmic_x,
         logarithmic_y,
     };
-    plots::curves(width, lines, &axes, plain, |value| {
-        plain((value * 1e4).round() / 1e4)
+    plots::curves(width, lines, &axes, number_text, |value| {
+        number_text((value * 1e4).round() / 1e4)
     })
 }
 
@@ -401,7 +400,7 @@ fn entry(paper: &PaperTable, cell: &Cell) -> [String; 3] {
         Some(printed) => {
             let mark = if paper.agrees(cell) { "" } else { " ✗" };
             let apart = cell.causeway - printed;
-            [ours, plain(printed), format!("{apart:+.1}{mark}")]
+            [ours, number_text(printed), format!("{apart:+.1}{mark}")]
         }
     }
 }

@@ -2,6 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::Output;
+use causeway_command::progress::Progress;
+use causeway_command::{shutdown, whole_file};
+use causeway_report::machine::COMMIT;
+use causeway_report::rows::Row;
 use causeway_sim::catalogue::{self, Entry, Found, Task};
 use causeway_sim::figures::Effort;
 use causeway_sim::trace;
@@ -9,14 +15,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::found::{self, Claim, Finding};
+use super::options::Options;
 use super::store::{SIMULATOR, Store};
-use super::{Options, page, pool};
-use crate::failure::{Failure, Outcome};
-use crate::machine::COMMIT;
-use crate::output::Output;
-use crate::progress::Progress;
-use crate::rows::Row;
-use crate::{shutdown, whole_file};
+use super::{page, pool};
 
 /// Where `paper` keeps finished runs while it is not through.
 const UNFINISHED: &str = "causeway-paper.unfinished";

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::failure::{Failure, Outcome};
+use causeway_command::failure::{Failure, Outcome};
 
 /// Runs `work` for each of `items` on `jobs` threads. After a failure nothing new is begun, and of several failures that of the
 /// first item is answered.

@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
+use causeway_command::failure::Outcome;
+use causeway_command::whole_file;
+use causeway_report::page::{Extent, Figure, Key, Page};
+use causeway_report::plots::{self, Axes, Bar, Line};
+use causeway_report::units::number_text;
 use causeway_sim::profile::units::{self, Kind};
 use causeway_sim::scenario::Scenario;
 use causeway_sim::statistics::Resource;
 
 use super::experiment::{Experiment, RunRow, channel, microseconds, rows, table, value_text};
 use super::page::{colour, distinct, made_with, style};
-use crate::failure::Outcome;
-use crate::report::Page;
-use crate::report::page::{Extent, Figure, Key};
-use crate::report::plots::{self, Axes, Bar, Line};
-use crate::report::svg::plain;
 
 /// More bars than this are no picture.
 const MOST_BARS: usize = 40;
@@ -69,15 +69,15 @@ pub(super) fn write(
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     page.lines("The scenario", "", &lines);
     made_with(&mut page, &[]);
-    page.write(path)
+    whole_file::write(path, page.html().as_bytes())
 }
 
 const ABOUT_VALUES: &str = "Median, p99, smallest and largest value are those of messages, of processors, engines and links \
                             (use), or of runs. ± 95 % is the confidence interval of the mean over runs that differ in their seeds.";
 
 /// All channels, one below the other.
-fn each(rows: &[RunRow]) -> crate::rows::Table {
-    let mut table = crate::rows::Table::new(&["case", "what", "mean", "median", "p99"]);
+fn each(rows: &[RunRow]) -> causeway_report::table::Table {
+    let mut table = causeway_report::table::Table::new(&["case", "what", "mean", "median", "p99"]);
     table.align_right(&[2, 3, 4]);
     for row in rows {
         let text = |value: f64| value_text(&row.metric, value);
@@ -127,7 +127,7 @@ fn card(metric: &str, rows: &[&RunRow]) -> (String, String, Option<bool>) {
 }
 
 fn short(value: f64) -> String {
-    plain((value * 1e4).round() / 1e4)
+    number_text((value * 1e4).round() / 1e4)
 }
 
 /// A mean with its confidence interval, at a place.
@@ -181,7 +181,7 @@ fn draw(page: &mut Page, metric: &str, rows: &[&RunRow]) {
             })
             .collect();
         page.figure(&figure("", Vec::new()), |width| {
-            plots::bars(width, &bars, unit, plain)
+            plots::bars(width, &bars, unit, number_text)
         });
     }
 }
@@ -226,7 +226,11 @@ fn draw_sweep(page: &mut Page, metric: &str, key: &str, rows: &[&RunRow]) {
         .map(|row| match row.size_bytes {
             0 => (*row).clone(),
             bytes => RunRow {
-                case: format!("{}, {}", row.case, crate::units::bytes_text(bytes)),
+                case: format!(
+                    "{}, {}",
+                    row.case,
+                    causeway_report::units::bytes_text(bytes)
+                ),
                 ..(*row).clone()
             },
         })
@@ -245,7 +249,7 @@ fn draw_sweep(page: &mut Page, metric: &str, key: &str, rows: &[&RunRow]) {
     let name = |x: f64| {
         let at = places.iter().position(|place| *place == x);
         at.and_then(|at| values.get(at))
-            .map_or_else(|| plain(x), |value| (*value).to_owned())
+            .map_or_else(|| number_text(x), |value| (*value).to_owned())
     };
     let figure = Figure {
         title,
@@ -288,7 +292,7 @@ fn draw_channels(page: &mut Page, metric: &str, rows: &[&RunRow]) {
         legend: lines.iter().map(Line::key).collect(),
     };
     page.figure(&figure, |width| {
-        plots::curves(width, &lines, &axes, plain, short)
+        plots::curves(width, &lines, &axes, number_text, short)
     });
 }
 

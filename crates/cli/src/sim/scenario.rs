@@ -2,6 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::output::{Output, warn};
+use causeway_command::progress::Progress;
+use causeway_command::{shutdown, whole_file};
+use causeway_report::machine::COMMIT;
 use causeway_sim::scenario::{self, Measure, Scenario, Step};
 use causeway_sim::statistics::Statistics;
 use causeway_sim::trace;
@@ -10,13 +15,9 @@ use clap::Args;
 use serde_json::json;
 
 use super::experiment::{Experiment, csv, observed, rows, table};
+use super::options::Options;
 use super::store::{SIMULATOR, Store};
-use super::{Options, pool, run_page};
-use crate::failure::{Doing, Failure, Outcome};
-use crate::machine::COMMIT;
-use crate::output::{Output, warn};
-use crate::progress::Progress;
-use crate::{shutdown, whole_file};
+use super::{pool, run_page};
 
 /// Larger files are no scenarios, profiles or traces.
 const LARGEST_FILE: u64 = 64 << 20;
@@ -159,7 +160,9 @@ fn find(
 fn name(step: &Step<'_>) -> String {
     let mut parts: Vec<String> = step.value.map(str::to_owned).into_iter().collect();
     if step.size_bytes > 0 {
-        parts.push(crate::units::bytes_text(u64::from(step.size_bytes)));
+        parts.push(causeway_report::units::bytes_text(u64::from(
+            step.size_bytes,
+        )));
     }
     if step.replication > 0 {
         parts.push(format!("run {}", step.replication + 1));

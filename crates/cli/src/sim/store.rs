@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use causeway_command::failure::{Doing, Outcome};
+use causeway_command::whole_file;
 use causeway_sim::catalogue::{Found, Task};
 use causeway_sim::figures::Row;
 use causeway_sim::figures::table::Cell;
@@ -12,9 +14,6 @@ use causeway_sim::scenario::Step;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-
-use crate::failure::{Doing, Outcome};
-use crate::whole_file;
 
 /// What the simulator was built from.
 pub(super) const SIMULATOR: &str = env!("CAUSEWAY_SIMULATOR");

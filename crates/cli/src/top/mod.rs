@@ -9,10 +9,10 @@ mod table;
 
 use std::time::Duration;
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::{self, Output};
 use clap::Args;
 
-use crate::failure::{Failure, Outcome};
-use crate::output::{self, Output};
 use sample::{Sample, Watcher};
 
 /// See what messages do on this machine, by process and peer: rates, sizes, credit, queues, waits

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use causeway_command::failure::{Doing, Outcome};
 use causeway_watch::onlooker::{Onlooker, look_around};
 use causeway_watch::process;
 use causeway_wire::watch::{Count, InstanceRow, PeerRow, Row};
-
-use crate::failure::{Doing, Outcome};
 
 /// How often to look for new processes: that reads all of `/proc`.
 const SEARCH: Duration = Duration::from_secs(2);

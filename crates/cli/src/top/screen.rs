@@ -1,18 +1,18 @@
 //! Drawing on a terminal until the user has seen enough.
 
 use std::io::{self, Write};
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use causeway_command::failure::{Doing, Outcome};
+use causeway_command::output::write_stdout;
+use causeway_command::shutdown;
+use causeway_report::style::{Style, paint};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 use super::sample::{Sample, Watcher};
 use super::table;
-use crate::failure::{Doing, Outcome};
-use crate::output::{Style, paint, write_stdout};
-use crate::shutdown;
 
 /// Another screen, without a cursor; and back.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l";

@@ -1,11 +1,11 @@
 //! A look at all processes, as lines for people and as JSON.
 
+use causeway_report::style::{Style, paint};
 use causeway_watch::text::{age, bytes};
 use causeway_wire::watch::{Count, InstanceRow, OpKind, PeerRow, PhaseCode, Waiting, Why, ends};
 use serde_json::{Value, json};
 
 use super::sample::{Peer, Process, Rate, Sample};
-use crate::output::{Style, paint};
 
 /// Widest name of a process and of a peer.
 const MOST_NAME: usize = 36;

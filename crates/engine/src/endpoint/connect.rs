@@ -36,8 +36,9 @@ impl<M: Matcher> Endpoint<M> {
             end.notes.extend(notes);
         }
         while let Some(candidate) = candidates.usable.get(self.connections.end(peer).attempt) {
+            let now = self.methods.read_clock();
             let method = self.methods.get(candidate.method);
-            match method.connect(&candidate.address) {
+            match method.connect(now, &candidate.address) {
                 Ok(handle) => return self.attempt(peer, (candidate.method, handle)),
                 Err(error) => {
                     let end = self.connections.end(peer);
@@ -72,6 +73,7 @@ impl<M: Matcher> Endpoint<M> {
         let Some((method, handle)) = self.connections.link(peer) else {
             return;
         };
+        let now = self.methods.read_clock();
         let slot = &mut self.methods.slots[method];
         let mut delivery = Delivery {
             conversations: &mut self.conversations,
@@ -79,7 +81,7 @@ impl<M: Matcher> Endpoint<M> {
             method,
             limits: slot.limits,
         };
-        slot.method.disconnect(handle, &mut delivery);
+        slot.method.disconnect(now, handle, &mut delivery);
         self.connections.clear_link(peer);
     }
 

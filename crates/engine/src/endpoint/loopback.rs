@@ -6,10 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use causeway_sys::memory::Memory;
-use causeway_transport::method::part_of;
+use causeway_transport::method::{part_of, perform, result_of};
 use causeway_transport::{
-    Access, Address, Direction, Error, Identity, Limits, Method, Packet, Peer, PeerError,
-    PeerReport, SendError, Sink, Transfer, TransferError,
+    Access, Address, Atomic, Capabilities, Direction, Error, Identity, Limits, Method, Packet,
+    Peer, PeerError, PeerReport, SendError, Sink, Transfer, TransferError,
 };
 use causeway_wire::region::RegionDescriptor;
 use rustix::event::{EventfdFlags, eventfd};
@@ -30,6 +30,7 @@ pub(crate) struct Loopback {
     blocked: bool,
     packets: VecDeque<Vec<u8>>,
     transfers: VecDeque<Running>,
+    atomics: VecDeque<Atomic>,
     exports: HashMap<u64, (Memory, Access)>,
     next_key: u64,
     /// Never readable: nothing comes from outside.
@@ -54,6 +55,7 @@ impl Loopback {
             blocked: false,
             packets: VecDeque::new(),
             transfers: VecDeque::new(),
+            atomics: VecDeque::new(),
             exports: HashMap::new(),
             next_key: 1,
             event: eventfd(0, EventfdFlags::CLOEXEC)?,
@@ -113,16 +115,40 @@ impl Loopback {
         None
     }
 
+    fn is_idle(&self) -> bool {
+        self.packets.is_empty() && self.transfers.is_empty() && self.atomics.is_empty()
+    }
+
+    fn perform(&self, atomic: &Atomic) -> Result<u64, TransferError> {
+        let Atomic {
+            operation, word, ..
+        } = atomic;
+        if word.len != Atomic::BYTES {
+            return Err(TransferError::Length {
+                local: Atomic::BYTES,
+                remote: word.len,
+            });
+        }
+        let reach = |direction| self.find(word, direction);
+        match reach(Direction::Get).and(reach(Direction::Put)) {
+            Some(memory) => result_of(perform(*operation, &memory)),
+            None => Err(TransferError::Protection),
+        }
+    }
+
+    /// The part of an export that a region names, if it may be accessed so.
+    fn find(&self, region: &RegionDescriptor, direction: Direction) -> Option<Memory> {
+        let (memory, access) = self.exports.get(&region.key)?;
+        let start = region.base.wrapping_sub(memory.as_ptr() as u64);
+        let end = start.checked_add(region.len)?;
+        (access.allows(direction) && end <= memory.len() as u64)
+            .then(|| memory.slice(start as usize..end as usize))
+    }
+
     fn copy(&self, ours: &Memory, region: &RegionDescriptor, direction: Direction) -> bool {
-        let Some((memory, access)) = self.exports.get(&region.key) else {
+        let Some(theirs) = self.find(region, direction) else {
             return false;
         };
-        let start = region.base.wrapping_sub(memory.as_ptr() as u64);
-        let end = start.checked_add(region.len);
-        if !access.allows(direction) || end.is_none_or(|end| end > memory.len() as u64) {
-            return false;
-        }
-        let theirs = memory.slice(start as usize..(start + region.len) as usize);
         match direction {
             Direction::Get => ours.copy_from(&theirs),
             Direction::Put => theirs.copy_from(ours),
@@ -140,8 +166,20 @@ impl Method for Loopback {
         Limits {
             max_packet: MAX_PACKET,
             max_piece: MAX_PIECE,
-            one_sided: true,
+            max_list: usize::MAX,
             eager_bytes: 8 << 10,
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            one_sided: true,
+            per_peer_protection: true,
+            remote_atomics: true,
+            needs_local_registration: false,
+            tells_of_death: true,
+            maps_memory: true,
+            exact_time: false,
         }
     }
 
@@ -149,10 +187,12 @@ impl Method for Loopback {
         Ok(address.clone())
     }
 
-    fn connect(&mut self, _: &Address) -> Result<Peer, Error> {
+    fn connect(&mut self, _: Instant, _: &Address) -> Result<Peer, Error> {
         self.connected = true;
         Ok(self.peer())
     }
+
+    fn set_time(&mut self, _: Instant) {}
 
     fn address(&self, peer: Peer) -> Option<Address> {
         self.check(peer).ok()?;
@@ -217,6 +257,16 @@ impl Method for Loopback {
         Ok(())
     }
 
+    fn atomic(&mut self, peer: Peer, atomic: Atomic) -> Result<(), SendError> {
+        self.check(peer)?;
+        if self.atomics.len() >= QUEUE_PACKETS {
+            self.blocked = true;
+            return Err(SendError::WouldBlock);
+        }
+        self.atomics.push_back(atomic);
+        Ok(())
+    }
+
     fn map(&mut self, _: Peer, region: &RegionDescriptor) -> Option<Memory> {
         let (memory, _) = self.exports.get(&region.key)?;
         let start = region.base.checked_sub(memory.as_ptr() as u64)?;
@@ -231,7 +281,7 @@ impl Method for Loopback {
         })
     }
 
-    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
+    fn poll(&mut self, _: Instant, sink: &mut dyn Sink) -> bool {
         let peer = self.peer();
         let mut any = false;
         for _ in 0..WORK_PER_POLL {
@@ -240,6 +290,10 @@ impl Method for Loopback {
             };
             any = true;
             sink.packet(peer, Packet::private(&packet));
+        }
+        for atomic in std::mem::take(&mut self.atomics) {
+            any = true;
+            sink.atomic_done(peer, atomic.token, self.perform(&atomic));
         }
         if let Some(mut running) = self.transfers.pop_front() {
             any = true;
@@ -263,8 +317,8 @@ impl Method for Loopback {
 
     fn tick(&mut self, _: Instant, _: &mut dyn Sink) {}
 
-    fn arm(&mut self) -> bool {
-        self.packets.is_empty() && self.transfers.is_empty() && !self.blocked
+    fn arm(&mut self, _: Instant) -> bool {
+        self.is_idle() && !self.blocked
     }
 
     fn disarm(&mut self) {}
@@ -275,14 +329,14 @@ impl Method for Loopback {
 
     fn is_unused(&self) -> bool {
         // Nobody else sends here, and we do not while we sleep.
-        self.packets.is_empty() && self.transfers.is_empty() && !self.blocked
+        self.is_idle() && !self.blocked
     }
 
     fn deadline(&self) -> Option<Instant> {
         None
     }
 
-    fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink) {
+    fn disconnect(&mut self, _: Instant, peer: Peer, sink: &mut dyn Sink) {
         if self.check(peer).is_err() {
             return;
         }
@@ -291,6 +345,10 @@ impl Method for Loopback {
         self.blocked = false;
         self.packets.clear();
         self.exports.clear();
+        for atomic in std::mem::take(&mut self.atomics) {
+            let gone = TransferError::Peer(PeerError::Disconnected);
+            sink.atomic_done(peer, atomic.token, Err(gone));
+        }
         for running in std::mem::take(&mut self.transfers) {
             let gone = TransferError::Peer(PeerError::Disconnected);
             sink.transfer_done(peer, running.transfer.token, Err(gone));

@@ -26,6 +26,8 @@ pub(crate) struct Methods {
     pub(crate) slots: Vec<Slot>,
     /// The one method that is always polled, if it is one.
     pub(crate) only: Option<usize>,
+    /// The last reading of the clock.
+    now: Instant,
 }
 
 /// One method.
@@ -35,6 +37,8 @@ pub(crate) struct Slot {
     pub(crate) scheme: &'static str,
     /// What conversations over it need to know, cached from [`Method::limits`].
     pub(crate) limits: LinkLimits,
+    /// Cached from [`Method::capabilities`]: it needs a reading of the clock made for the call.
+    exact_time: bool,
     /// Whether it has a quick way to sleep ([`Method::park`]).
     pub(crate) parks: bool,
     /// Polls in vain since something happened.
@@ -52,6 +56,7 @@ impl Methods {
                 eager_bytes: method.limits().eager_bytes,
                 shares_copies: method.shares_copies(),
             },
+            exact_time: method.capabilities().exact_time,
             parks: method.unparker().is_some(),
             method,
             quiet: 0,
@@ -60,7 +65,20 @@ impl Methods {
         Self {
             slots: slots.collect(),
             only: None,
+            now: Instant::now(),
         }
+    }
+
+    /// Reads the clock. Polls take this reading until the next, see [`Methods::now`].
+    pub(crate) fn read_clock(&mut self) -> Instant {
+        self.now = Instant::now();
+        self.now
+    }
+
+    /// The last reading of the clock.
+    #[inline]
+    pub(crate) fn now(&self) -> Instant {
+        self.now
     }
 
     /// The method of this index, to do something with it: it is worth polling then.
@@ -70,6 +88,9 @@ impl Methods {
         slot.polled(true);
         if self.only != Some(index) {
             self.only = None;
+        }
+        if slot.exact_time {
+            slot.method.set_time(Instant::now());
         }
         slot.method.as_mut()
     }
@@ -113,8 +134,9 @@ impl Methods {
     /// Arms all that are polled at all. `false` if one of them has something to poll for: then the next
     /// progress call polls it.
     pub(crate) fn arm(&mut self) -> bool {
+        let now = self.read_clock();
         let mut polled = self.slots.iter_mut().filter(|slot| slot.is_polled());
-        let Some(restless) = polled.find_map(|slot| (!slot.method.arm()).then_some(slot)) else {
+        let Some(restless) = polled.find_map(|slot| (!slot.method.arm(now)).then_some(slot)) else {
             return true;
         };
         restless.polling = Polling::Always;
@@ -153,6 +175,15 @@ impl Methods {
 }
 
 impl Slot {
+    /// The time to poll with, where `now` was read last.
+    #[inline]
+    pub(crate) fn time(&self, now: Instant) -> Instant {
+        match self.exact_time {
+            true => Instant::now(),
+            false => now,
+        }
+    }
+
     /// Has [`Method::share_copies`] changed.
     pub(crate) fn share_copies(&mut self, sharing: Sharing) {
         self.method.share_copies(sharing);

@@ -38,7 +38,9 @@ impl<M: Matcher> Endpoint<M> {
         let Some(method) = self.methods.only else {
             return self.poll_methods(false);
         };
+        let now = self.methods.now();
         let slot = &mut self.methods.slots[method];
+        let now = slot.time(now);
         let sink = &mut Delivery {
             conversations: &mut self.conversations,
             connections: &mut self.connections,
@@ -46,8 +48,8 @@ impl<M: Matcher> Endpoint<M> {
             limits: slot.limits,
         };
         let any = match spins {
-            1 => slot.method.poll(sink),
-            _ => slot.method.spin(sink, spins),
+            1 => slot.method.poll(now, sink),
+            _ => slot.method.spin(now, sink, spins),
         };
         slot.polled(any);
         self.settle();
@@ -58,18 +60,20 @@ impl<M: Matcher> Endpoint<M> {
     #[inline(never)]
     fn poll_methods(&mut self, seldom: bool) -> bool {
         let mut any = false;
+        let now = self.methods.now();
         for (method, slot) in self.methods.slots.iter_mut().enumerate() {
             match slot.polling {
                 Polling::Always => {}
                 Polling::Seldom if seldom => {}
                 Polling::Seldom | Polling::Never => continue,
             }
-            let polled = slot.method.poll(&mut Delivery {
+            let sink = &mut Delivery {
                 conversations: &mut self.conversations,
                 connections: &mut self.connections,
                 method,
                 limits: slot.limits,
-            });
+            };
+            let polled = slot.method.poll(slot.time(now), sink);
             slot.polled(polled);
             any |= polled;
         }
@@ -83,7 +87,7 @@ impl<M: Matcher> Endpoint<M> {
         self.conversations.retry_held();
         let any = self.poll_methods(true);
         self.methods.choose();
-        let now = Instant::now();
+        let now = self.methods.read_clock();
         if self.policy.clock_read(now) {
             self.tick(now);
         }
@@ -145,14 +149,14 @@ impl<M: Matcher> Endpoint<M> {
             self.policy.arrived_at_once();
             return true;
         }
-        let start = Instant::now();
+        let start = self.methods.read_clock();
         let until = start.checked_add(idle);
         let mut decision = self.policy.begin(start);
         loop {
             let now = match decision {
                 Decision::Poll(polls) => {
                     let polled = self.advance_until(polls, &ready);
-                    let now = Instant::now();
+                    let now = self.methods.read_clock();
                     if let Polled::Ready = polled {
                         self.policy.arrived(now);
                         return true;
@@ -170,7 +174,7 @@ impl<M: Matcher> Endpoint<M> {
                     if let Some(ended) = self.park_once(until, &ready) {
                         return ended;
                     }
-                    let now = Instant::now();
+                    let now = self.methods.read_clock();
                     decision = self.policy.resume(now);
                     now
                 }
@@ -191,9 +195,9 @@ impl<M: Matcher> Endpoint<M> {
         until: Option<Instant>,
         ready: &impl Fn(&Conversations<M>) -> bool,
     ) -> Option<bool> {
-        let before = Instant::now();
+        let before = self.methods.read_clock();
         let woken = self.rest(before, until);
-        let now = Instant::now();
+        let now = self.methods.read_clock();
         self.policy.parked(before, now);
         let any = self.progress();
         if ready(&self.conversations) {
@@ -226,9 +230,9 @@ impl<M: Matcher> Endpoint<M> {
         let wanted = self.policy.wants_switches();
         let switches = || wanted.then(thread::switches).flatten();
         let before = switches();
-        let from = Instant::now();
+        let from = self.methods.read_clock();
         std::thread::yield_now();
-        let until = Instant::now();
+        let until = self.methods.read_clock();
         let switched = before.map(|before| switches() != Some(before));
         // Where parking is cheap, parked processes are served as well, and nothing is to be told apart.
         let is_wanted = self.policy.wants_run_queue(until - from);
@@ -261,7 +265,7 @@ impl<M: Matcher> Endpoint<M> {
         self.sleeps += 1;
         let is_time_up = self.sleep(on, until);
         self.sleeper.end(&mut self.methods, on);
-        let now = Instant::now();
+        let now = self.methods.read_clock();
         if is_time_up || on == SleepOn::Descriptors || self.policy.is_tick_due(now) {
             self.tick(now);
         }
@@ -278,7 +282,7 @@ impl<M: Matcher> Endpoint<M> {
             if self.sleeper.wait(&mut self.methods, on, first) {
                 return false;
             }
-            let now = Instant::now();
+            let now = self.methods.read_clock();
             if deadline.is_some_and(|deadline| now >= deadline) {
                 self.expired_sleeps += u64::from(until.is_some_and(|until| now >= until));
                 return true;

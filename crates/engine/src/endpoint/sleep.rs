@@ -109,8 +109,9 @@ impl Sleeper {
     /// the answer is `None`, and the next progress call polls it.
     pub(crate) fn prepare(&self, methods: &mut Methods) -> Option<SleepOn> {
         if let Some(one) = methods.only_used() {
+            let now = methods.read_clock();
             let method = &mut methods.slots[one].method;
-            match method.prepare_park(&self.state.flag) {
+            match method.prepare_park(now, &self.state.flag) {
                 Parking::Prepared => return Some(SleepOn::Method(one)),
                 Parking::Refused => {
                     method.disarm();
@@ -130,7 +131,10 @@ impl Sleeper {
     /// then it may be called again, and nothing has been missed.
     pub(crate) fn wait(&self, methods: &mut Methods, on: SleepOn, until: Option<Instant>) -> bool {
         match on {
-            SleepOn::Method(index) => methods.slots[index].method.park(until),
+            SleepOn::Method(index) => {
+                let now = methods.read_clock();
+                methods.slots[index].method.park(now, until)
+            }
             SleepOn::Descriptors => self.block(methods, until),
         }
     }

@@ -6,6 +6,7 @@ use causeway_bmi::{Addr, Memory, OpError, OpId, PeerError, RegionDescriptor};
 use causeway_wire::codec::Wire;
 use causeway_wire::fs::{Answer, Errno, Reply, Target};
 
+use super::doubt::Doubt;
 use super::rpc::{Body, Call, Trouble};
 
 /// First pause before a request is repeated, since nothing tells when a server is there again; it doubles up to
@@ -16,7 +17,10 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// A call on its way.
 pub(super) struct Flight {
     pub(super) call: Call,
+    /// Its number among the mutations of its slot, or among the client's writes.
     pub(super) sequence: u64,
+    /// Of a write that was sent before.
+    pub(super) doubt: Doubt,
     pub(super) state: State,
     pause: Duration,
     pub(super) last: Option<Trouble>,
@@ -38,6 +42,9 @@ pub(super) enum State {
 
 /// One sending of a request.
 pub(super) struct Attempt {
+    pub(super) sent: Instant,
+    /// It asks for the server's clock, for the next one.
+    pub(super) asks_clock: bool,
     pub(super) send: Option<OpId>,
     pub(super) receive: Option<OpId>,
     pub(super) reply: Memory,
@@ -53,6 +60,7 @@ impl Flight {
         Self {
             call,
             sequence,
+            doubt: Doubt::default(),
             state: State::Waiting {
                 until: Instant::now(),
             },
@@ -82,6 +90,17 @@ impl Flight {
                     format!("memory that a server may still access cannot be taken back: {error}");
                 *result = Err(Trouble::local(Errno::ENOMEM, message));
             }
+        }
+    }
+
+    /// A sending ended without a reply.
+    pub(super) fn note_lost(&mut self, attempt: &Attempt, error: &OpError) {
+        if attempt.asks_clock {
+            return;
+        }
+        self.unfinished = true;
+        if self.call.is_write() {
+            self.doubt.note(attempt.sent, error);
         }
     }
 

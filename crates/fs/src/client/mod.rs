@@ -11,6 +11,7 @@
 
 mod boots;
 mod cutter;
+mod doubt;
 mod flight;
 mod holes;
 mod identity;
@@ -21,6 +22,7 @@ mod maintain;
 mod names;
 mod presence;
 mod read;
+mod replies;
 mod rpc;
 mod session;
 mod stages;

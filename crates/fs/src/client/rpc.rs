@@ -10,10 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use causeway_bmi::{
-    Access, Addr, Bmi, Completion, Config, Context, Memory, OpError, PeerError, Posted,
-    RegionDescriptor, Waker,
-};
+use causeway_bmi::{Access, Addr, Bmi, Config, Context, Memory, Posted, RegionDescriptor, Waker};
 use causeway_wire::codec::{Wire, Writer};
 use causeway_wire::datafile::Binding;
 use causeway_wire::fs::{
@@ -21,7 +18,7 @@ use causeway_wire::fs::{
     Target, WantedSums,
 };
 
-use super::flight::{Attempt, Flight, State, errno_of, results};
+use super::flight::{Attempt, Flight, State, results};
 use super::identity::Layout;
 use super::introduce::Known;
 use super::link::Link;
@@ -35,11 +32,11 @@ const SHORTEST_ATTEMPT: Duration = Duration::from_millis(250);
 const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
 /// How long to wait for operations of a connection that was just dropped: its method completes them at once, and
 /// only memory that a stopped peer may be writing is waited for.
-const DRAIN: Duration = Duration::from_secs(2);
+pub(super) const DRAIN: Duration = Duration::from_secs(2);
 /// Completions taken per test.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 /// Reply buffers that are kept for reuse.
-const SPARE_REPLIES: usize = 64;
+pub(super) const SPARE_REPLIES: usize = 64;
 
 /// One request to one server.
 #[derive(Debug)]
@@ -85,6 +82,11 @@ impl Call {
         if let Body::Data(Way::Read, piece) = &mut self.body {
             piece.sums = sums;
         }
+    }
+
+    /// Whether it stores data, which a repetition may do twice.
+    pub(super) fn is_write(&self) -> bool {
+        matches!(self.body, Body::Data(Way::Write, _))
     }
 
     /// A read or write of a datafile.
@@ -151,9 +153,9 @@ impl Interrupter {
 
 /// The engine behind a client.
 pub(crate) struct Rpc {
-    bmi: Bmi,
-    context: Context,
-    links: Vec<Link>,
+    pub(super) bmi: Bmi,
+    pub(super) context: Context,
+    pub(super) links: Vec<Link>,
     /// Index of the metadata server in the configuration.
     pub(super) metadata: usize,
     /// The file system's identity, as the configuration has it.
@@ -170,9 +172,11 @@ pub(crate) struct Rpc {
     /// A change was given up without a reply, or repeated: a server may still meet a copy of it.
     pub(super) in_doubt: bool,
     next_tag: u64,
+    /// Writes so far.
+    writes: u64,
     /// Set when calls are to end at once.
     interrupted: Arc<AtomicBool>,
-    spare_replies: Vec<Memory>,
+    pub(super) spare_replies: Vec<Memory>,
 }
 
 impl Rpc {
@@ -215,6 +219,7 @@ impl Rpc {
             sequences: Vec::new(),
             in_doubt: false,
             next_tag: 1,
+            writes: 0,
             interrupted: Arc::default(),
             spare_replies: Vec::new(),
         })
@@ -338,7 +343,13 @@ impl Rpc {
 
     fn flights(&mut self, calls: Vec<Call>, directed: Option<Target>) -> Vec<Flight> {
         let flight = |call: Call| {
-            let sequence = call.slot.map_or(0, |slot| self.next_sequence(slot));
+            let sequence = match call.slot {
+                Some(slot) => self.next_sequence(slot),
+                None => {
+                    self.writes += u64::from(call.is_write());
+                    self.writes
+                }
+            };
             Flight::new(call, sequence, directed)
         };
         calls.into_iter().map(flight).collect()
@@ -442,10 +453,12 @@ impl Rpc {
         flight.meant = flight.directed.or(known).unwrap_or_default();
         let addr = self.addr(flight.call.server)?;
         let mut exports = Vec::new();
+        let asks_clock = flight.doubt.wants_clock();
         let operation = match &flight.call.body {
+            _ if asks_clock => Operation::Clock,
             Body::Plain(operation) => operation.clone(),
             Body::Data(way, piece) => {
-                self.data_operation(flight.call.server, addr, *way, piece, &mut exports)?
+                self.data_operation(flight, addr, *way, piece, &mut exports)?
             }
         };
         let tag = self.next_tag;
@@ -455,7 +468,7 @@ impl Rpc {
             target: flight.meant,
             client: self.client,
             slot: flight.call.slot.unwrap_or(0),
-            sequence: flight.sequence,
+            sequence: flight.call.slot.map_or(0, |_| flight.sequence),
             caller: self.caller.clone(),
             operation,
         };
@@ -464,6 +477,8 @@ impl Rpc {
             .pop()
             .unwrap_or_else(|| Memory::zeroed(MAX_MESSAGE_BYTES));
         let mut attempt = Attempt {
+            sent: Instant::now(),
+            asks_clock,
             send: None,
             receive: None,
             reply,
@@ -521,7 +536,7 @@ impl Rpc {
 
     fn data_operation(
         &mut self,
-        server: usize,
+        flight: &Flight,
         addr: Addr,
         way: Way,
         piece: &Piece,
@@ -531,7 +546,7 @@ impl Rpc {
             Way::Read => Access::Write,
             Way::Write => Access::Read,
         };
-        let described = self.links.get(server).map(Link::describe);
+        let described = self.links.get(flight.call.server).map(Link::describe);
         let mut export = |bmi: &mut Bmi, memory: &Memory, access| {
             let region = bmi.export(addr, memory, access).map_err(|e| match e {
                 // Without a connection there is nobody to export to.
@@ -580,6 +595,8 @@ impl Rpc {
             },
             Way::Write => Operation::Write {
                 object,
+                number: flight.sequence,
+                repeated: flight.doubt.moment(),
                 at_least: piece.at_least,
                 regions,
                 memory,
@@ -595,149 +612,6 @@ impl Rpc {
             message: "bytes that the server sent do not match their checksums when they arrive: memory or a network on the way is faulty"
                 .to_owned(),
             server: self.links.get(server).map(Link::describe),
-        }
-    }
-
-    /// Takes one completion in.
-    fn completed(&mut self, flights: &mut [Flight], completion: Completion) {
-        let (index, is_send) = ((completion.user >> 1) as usize, completion.user & 1 == 1);
-        let Some(flight) = flights.get_mut(index) else {
-            return;
-        };
-        let State::Flying(attempt) = &mut flight.state else {
-            return;
-        };
-        if is_send {
-            attempt.note_send(completion.result);
-        } else {
-            attempt.note_receive(completion.result);
-        }
-        if let (Some(_), Some(receive)) = (&attempt.trouble, attempt.receive) {
-            // The request did not reach the server: no reply will come.
-            self.bmi.cancel(receive);
-        }
-        self.settle(flight);
-    }
-
-    /// Moves a flight on once both halves of its attempt are complete.
-    fn settle(&mut self, flight: &mut Flight) {
-        let State::Flying(attempt) = &mut flight.state else {
-            return;
-        };
-        if attempt.send.is_some() || attempt.receive.is_some() {
-            return;
-        }
-        let now = Instant::now();
-        let state = std::mem::replace(&mut flight.state, State::Waiting { until: now });
-        let State::Flying(attempt) = state else {
-            return;
-        };
-        self.end_exports(&attempt);
-        let server = self.links.get(flight.call.server).map(Link::describe);
-        let outcome = attempt.outcome();
-        if self.spare_replies.len() < SPARE_REPLIES {
-            self.spare_replies.push(attempt.reply);
-        }
-        let (trouble, repeat) = match outcome {
-            Ok(Ok(answer)) => {
-                flight.state = State::Done(Ok(answer));
-                return;
-            }
-            Ok(Err(failure)) => {
-                let repeat = failure.errno == Errno::RETRY;
-                (
-                    Trouble {
-                        errno: failure.errno,
-                        message: failure.message,
-                        server,
-                    },
-                    repeat,
-                )
-            }
-            Err(error) => {
-                flight.unfinished = true;
-                let repeat = match &error {
-                    // No patience makes a key or a user another one.
-                    OpError::Peer { cause, .. } => !matches!(cause, PeerError::Unauthorised(_)),
-                    error => matches!(error, OpError::Cancelled),
-                };
-                (
-                    Trouble {
-                        errno: errno_of(&error),
-                        message: error.to_string(),
-                        server,
-                    },
-                    repeat,
-                )
-            }
-        };
-        if repeat {
-            flight.wait(trouble);
-        } else {
-            flight.state = State::Done(Err(trouble));
-        }
-    }
-
-    fn end_exports(&mut self, attempt: &Attempt) {
-        for region in &attempt.exports {
-            self.bmi.unexport(attempt.addr, region);
-        }
-    }
-
-    /// The time-out has passed: ends what is in flight, whatever the servers do, and says why.
-    fn give_up(&mut self, flights: &mut [Flight]) {
-        let waited = self.timeout.as_secs_f64();
-        let mut silent = Vec::new();
-        for flight in flights.iter_mut() {
-            if let State::Flying(attempt) = &flight.state {
-                flight.silent = true;
-                if !silent.contains(&attempt.addr) {
-                    silent.push(attempt.addr);
-                }
-            }
-        }
-        for addr in silent {
-            self.bmi.disconnect(addr);
-        }
-        let drained_by = Instant::now() + DRAIN;
-        let mut completions = Vec::new();
-        while flights.iter().any(|f| matches!(f.state, State::Flying(_)))
-            && Instant::now() < drained_by
-        {
-            completions.clear();
-            let idle = drained_by.saturating_duration_since(Instant::now());
-            if self
-                .bmi
-                .testcontext(self.context, BATCH, idle, &mut completions)
-                .is_err()
-            {
-                break;
-            }
-            for completion in completions.drain(..) {
-                self.completed(flights, completion);
-            }
-        }
-        for flight in flights {
-            if matches!(flight.state, State::Done(_)) {
-                continue;
-            }
-            flight.unfinished |= matches!(flight.state, State::Flying(_));
-            let server = self.links.get(flight.call.server).map(Link::describe);
-            // That we ended its connection ourselves just now says nothing of the server.
-            let message = match flight.last.take().filter(|_| !flight.silent) {
-                Some(last) => format!(
-                    "{} (after {waited} s); is the server running?",
-                    last.message
-                ),
-                None => format!(
-                    "no answer within {waited} s; is the server stopped, or its host overloaded?"
-                ),
-            };
-            flight.state = State::Done(Err(Trouble {
-                errno: Errno::ETIMEDOUT,
-                message,
-                server,
-            }));
         }
     }
 }
@@ -775,6 +649,7 @@ pub(crate) fn unfit(answer: &Answer) -> Trouble {
         Answer::Entries { .. } => "directory entries",
         Answer::Transferred { .. } => "a transfer",
         Answer::Data { .. } => "where data are",
+        Answer::Clock(_) => "the time",
         Answer::Objects(_) => "objects",
         Answer::Datafiles { .. } => "datafiles",
         Answer::StripedFiles { .. } => "striped files",

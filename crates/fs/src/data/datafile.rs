@@ -171,6 +171,11 @@ impl Datafile {
 
     /// Fails unless the datafile has `at_least` bytes, and those that its header promises.
     pub fn check_size(&self, at_least: u64) -> Result<()> {
+        if self.size()? >= self.floor(at_least) {
+            return Ok(());
+        }
+        // It may just have been written, or cut.
+        let _all = self.ranges.lock_all();
         let (size, wanted) = (self.size()?, self.floor(at_least));
         match size >= wanted {
             true => Ok(()),
@@ -216,8 +221,28 @@ impl Datafile {
         }
     }
 
-    /// Writes a piece, whose blocks are held.
+    /// Writes a piece, whose blocks are held; of one that is repeated, what others have not overwritten since.
     fn write_held(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
+        let write = piece.origin.write;
+        let history = &self.common.history;
+        match piece.origin.repeated {
+            Some(first) if !sabotage::is_on(Sabotage::RepeatWrites) => {
+                let left = history.left(write, first, self.object, &piece.regions)?;
+                if left == piece.regions {
+                    history.note(write, self.object, &left)?;
+                    return self.write_noted(piece, scratch, at_least);
+                }
+                history.note(write, self.object, &left)?;
+                self.write_noted(&piece.part(left), scratch, at_least)
+            }
+            _ => {
+                history.note(write, self.object, &piece.regions)?;
+                self.write_noted(piece, scratch, at_least)
+            }
+        }
+    }
+
+    fn write_noted(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
         let mut memory = Cursor::new(&piece.memory);
         let wanted = self.floor(at_least);
         let size = match wanted {
@@ -299,8 +324,9 @@ impl Datafile {
 
     /// A block that is damaged because the file was cut in it is part of that loss.
     fn cut_off(&self, fault: Fault, at_least: u64) -> Fault {
+        let size = self.size();
         let wanted = self.floor(at_least);
-        match (&fault, self.size()) {
+        match (&fault, size) {
             (Fault::Damaged { offset, len }, Ok(size)) if size < wanted && offset + len > size => {
                 Fault::Short { size, wanted }
             }
@@ -315,6 +341,8 @@ impl Datafile {
             return Ok(());
         }
         let size = self.size()?;
+        // It may just have been cut.
+        let wanted = wanted.min(self.floor(at_least));
         match size < wanted && size < part.offset + part.len {
             true => Err(Fault::Short { size, wanted }),
             false => Ok(()),
@@ -432,7 +460,10 @@ impl Datafile {
         if now < wanted {
             return Err(Fault::Short { size: now, wanted });
         }
+        self.common.history.note_cut(self.object, size)?;
         self.begin_write()?;
+        // Before the file is cut: a check that sees it short must not miss what was there.
+        self.floor.fetch_min(size, Ordering::Relaxed);
         if self.has_sums() && size < now {
             self.cut_sums(size)?;
         }
@@ -441,7 +472,6 @@ impl Datafile {
             set_len(&self.file, file_len(size))?;
         }
         self.cut_groups(size.div_ceil(GROUP_BYTES))?;
-        self.floor.fetch_min(size, Ordering::Relaxed);
         self.scrubbed.fetch_min(size, Ordering::Relaxed);
         // The version comes last: after a crash in between, the truncation is repeated.
         let mut header = self.lock_header();

@@ -64,6 +64,12 @@ pub enum Fault {
     /// The client has given up, or is gone.
     #[error("the client is gone")]
     Abandoned,
+    /// A write that was sent before may have been stored, and overwritten since.
+    #[error(
+        "the connection broke while this was being written, and whether it was stored before others wrote there cannot be \
+         told any more: read what is there, and write again what should be"
+    )]
+    Unknown,
     /// The object has a datafile with another content.
     #[error("the datafile exists already, with another content")]
     Exists,
@@ -77,7 +83,10 @@ impl Fault {
 
     /// Whether what was stored is lost or damaged, as opposed to an operation that failed.
     pub fn is_loss(&self) -> bool {
-        !matches!(self, Self::Io(_) | Self::Exists | Self::Abandoned)
+        !matches!(
+            self,
+            Self::Io(_) | Self::Exists | Self::Abandoned | Self::Unknown
+        )
     }
 }
 

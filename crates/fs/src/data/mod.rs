@@ -3,7 +3,7 @@
 //! One file per object, made when it is first written, with checksums inside (`docs/formats/datafile.md`
 //! draws it). Read [`store`] first (finding, making, seeding, cutting, removing, listing), then
 //! [`datafile`] (header, positioned I/O) over [`pieces`] (lists of regions and of memory), `blocks`
-//! (access with checksums, over `sums` and the locks of `ranges` and `groups`, which tells holes from losses) and `disk` (the calls themselves). [`fault`] says
+//! (access with checksums, over `sums` and the locks of `ranges` and `groups`, which tells holes from losses) and `disk` (the calls themselves). `history` remembers the order of writes for those that are repeated. [`fault`] says
 //! what can be wrong, [`scrub`] looks for it, [`aside`] keeps what must not be deleted; [`place`] has names and
 //! directories, and [`pool`] threads for what would block the server's loop.
 
@@ -14,6 +14,7 @@ mod disk;
 pub mod fault;
 mod front;
 mod groups;
+pub mod history;
 mod holes;
 pub mod pieces;
 pub mod place;
@@ -31,6 +32,7 @@ mod tests;
 
 pub use datafile::Datafile;
 pub use fault::Fault;
+pub use history::Origin;
 pub use pieces::{Abandoned, Piece, Scratch, Sought};
 pub use pool::Pool;
 pub use store::{Owner, Settings, Space, Store};

@@ -14,6 +14,7 @@ use causeway_wire::datafile::{BLOCK_BYTES, GROUP_BYTES};
 use causeway_wire::fs::{Region, WantedSums};
 
 use super::fault::{Fault, Result};
+use super::history::Origin;
 use crate::sabotage::{self, Sabotage};
 
 /// Regions at least this long are read and written by a call of their own, in bytes.
@@ -39,15 +40,57 @@ pub struct Piece {
     pub settled: bool,
     /// Set once nobody waits for it any more.
     pub abandoned: Abandoned,
+    /// The request that it is of.
+    pub origin: Origin,
 }
 
 impl Piece {
+    /// What of it lies in these regions, which are parts of its own in their order.
+    pub(super) fn part(&self, regions: Vec<Region>) -> Self {
+        let mut memory = Vec::new();
+        // Bytes of memory in front of the piece's region.
+        let mut front = 0;
+        let mut parts = regions.iter().peekable();
+        for region in &self.regions {
+            let end = region.offset.saturating_add(region.len);
+            while let Some(part) = parts.next_if(|part| {
+                part.offset >= region.offset && part.offset.saturating_add(part.len) <= end
+            }) {
+                slice(
+                    &self.memory,
+                    front + (part.offset - region.offset),
+                    part.len,
+                    &mut memory,
+                );
+            }
+            front += region.len;
+        }
+        Self {
+            regions,
+            memory,
+            ..self.clone()
+        }
+    }
+
     /// Fails once nobody waits for the piece any more: its memory may serve another purpose by then.
     pub(super) fn check_wanted(&self) -> Result<()> {
         match self.abandoned.is_set() && !sabotage::is_on(Sabotage::StaleWrites) {
             true => Err(Fault::Abandoned),
             false => Ok(()),
         }
+    }
+}
+
+/// Adds `len` bytes from `start` on of fragments behind each other to `into`.
+fn slice(fragments: &[Memory], start: u64, len: u64, into: &mut Vec<Memory>) {
+    let (mut start, mut len) = (start as usize, len as usize);
+    for fragment in fragments {
+        let here = fragment.len().saturating_sub(start).min(len);
+        if here > 0 {
+            into.push(fragment.slice(start..start + here));
+        }
+        start = start.saturating_sub(fragment.len());
+        len -= here;
     }
 }
 

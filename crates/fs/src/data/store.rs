@@ -20,6 +20,7 @@ use super::aside::{self, Aside};
 use super::datafile::{Datafile, Piece, Scratch, Wait};
 use super::fault::{Fault, Result};
 use super::front::{self, Front};
+use super::history::{History, Origin};
 use super::pieces::Abandoned;
 use super::place::{self, Directory};
 use super::replaced::Replaced;
@@ -70,6 +71,7 @@ pub(super) struct Common {
     /// Of the metadata, as far as it is known; none before.
     incarnation: AtomicU64,
     failed_syncs: FailureCount,
+    pub(super) history: History,
     /// Datafiles that were marked dirty, and how often each had been written when it was last looked at.
     dirty: Mutex<HashMap<ObjectId, Idle>>,
 }
@@ -193,6 +195,7 @@ impl Store {
             boot: Mutex::new(settings.boot),
             incarnation: AtomicU64::new(0),
             failed_syncs: FailureCount::open(directory)?,
+            history: History::open(directory, settings.owner, settings.boot)?,
             dirty: Mutex::default(),
         };
         Ok(Self {
@@ -214,8 +217,9 @@ impl Store {
     }
 
     /// Takes another identity for the host's present run, before anything is read.
-    pub fn set_boot(&self, boot: u128) {
+    pub fn set_boot(&self, boot: u128) -> io::Result<()> {
         *lock(&self.common.boot) = boot;
+        self.common.history.load(self.common.owner, boot)
     }
 
     /// The metadata's incarnation, which new datafiles carry.
@@ -749,6 +753,7 @@ fn whole(content: Vec<u8>) -> Piece {
         memory: vec![Memory::from_vec(content)],
         settled: true,
         abandoned: Abandoned::default(),
+        origin: Origin::default(),
     }
 }
 

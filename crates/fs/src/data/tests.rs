@@ -7,8 +7,8 @@ mod interruptions;
 use std::sync::mpsc::channel;
 
 use causeway_sys::memory::Memory;
-use causeway_wire::datafile::{GROUP_BYTES, State};
-use causeway_wire::fs::{Generation, Incarnation, ObjectId, Region};
+use causeway_wire::datafile::{GROUP_BYTES, State, WriteId};
+use causeway_wire::fs::{Generation, Incarnation, Moment, ObjectId, Region};
 use proptest::prelude::*;
 
 use super::datafile::Wait;
@@ -51,6 +51,7 @@ fn piece(offset: u64, bytes: &[u8]) -> Piece {
         memory: vec![Memory::from_vec(bytes.to_vec())],
         settled: true,
         abandoned: Abandoned::default(),
+        origin: Origin::default(),
     }
 }
 
@@ -175,6 +176,7 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                     memory: fragments(bytes.clone(), &cuts),
                     settled: version.is_multiple_of(2),
                     abandoned: Abandoned::default(),
+                    origin: Origin::default(),
                 };
                 datafile.write(&piece, &mut scratch, at_least).unwrap();
                 note(&mut model, &regions, &bytes);
@@ -187,6 +189,7 @@ fn behaves_like_a_vector(settings: Settings, steps: Vec<Step>) -> Result<(), Tes
                     memory: memory.clone(),
                     settled: false,
                     abandoned: Abandoned::default(),
+                    origin: Origin::default(),
                 };
                 let found = datafile
                     .read(&piece, &mut scratch, Wait::Allowed, at_least)
@@ -388,6 +391,7 @@ fn disjoint_sieved_and_plain_writers_do_not_disturb_each_other() {
                             memory: vec![bytes.into()],
                             settled: writer % 2 == 0,
                             abandoned: Abandoned::default(),
+                            origin: Origin::default(),
                         };
                         datafile.write(&piece, &mut scratch, 0).unwrap();
                     }
@@ -422,4 +426,100 @@ fn the_pool_runs_everything_and_its_threads_end() {
     let mut numbers: Vec<u32> = receiver.iter().collect();
     numbers.sort_unstable();
     assert_eq!(numbers, (0..100).collect::<Vec<_>>());
+}
+
+fn sent(offset: u64, bytes: &[u8], number: u64, repeated: Option<u64>) -> Piece {
+    let origin = Origin {
+        write: WriteId::new(1, number),
+        repeated: repeated.map(|at| Moment { boot: 1, at }),
+    };
+    Piece {
+        origin,
+        ..piece(offset, bytes)
+    }
+}
+
+/// A repeated write is stored where it was not before, and where nobody has overwritten it since: also by a server
+/// that was started again.
+#[test]
+fn a_repeated_write_does_not_undo_later_ones() {
+    let (directory, mut store) = store(SETTINGS);
+    let first = history::now();
+    let mut expected = vec![1; 3 * 4096];
+    let scratch = &mut Scratch::default();
+    {
+        let datafile = make(&store, 5);
+        let parts = fragments(vec![1; 3 * 4096], &[5000, 3000]);
+        let one = Piece {
+            memory: parts,
+            ..sent(0, &vec![1; 3 * 4096], 1, None)
+        };
+        datafile.write(&one, scratch, 0).unwrap();
+        datafile
+            .write(&sent(100, &[2; 5000], 2, None), scratch, 0)
+            .unwrap();
+        datafile
+            .write(&sent(9000, &[3; 10], 3, None), scratch, 0)
+            .unwrap();
+        expected[100..5100].fill(2);
+        expected[9000..9010].fill(3);
+    }
+    for restarted in [false, true] {
+        if restarted {
+            drop(store);
+            store = open(directory.path(), SETTINGS);
+        }
+        let datafile = make(&store, 5);
+        let again = Piece {
+            memory: fragments(vec![1; 3 * 4096], &[5000, 3000]),
+            ..sent(0, &vec![1; 3 * 4096], 1, Some(first))
+        };
+        datafile.write(&again, scratch, 0).unwrap();
+        assert!(whole(&datafile) == expected);
+    }
+    // What has come to nothing before is stored, however late.
+    let datafile = make(&store, 5);
+    datafile
+        .write(&sent(0, &[4; 50], 4, Some(first)), scratch, 0)
+        .unwrap();
+    expected[..50].fill(4);
+    assert!(whole(&datafile) == expected);
+    // A truncation overwrites, too.
+    store.truncate(ObjectId(5), 4096, 1, 0).unwrap();
+    datafile
+        .write(&sent(8192, &[1; 10], 1, Some(first)), scratch, 0)
+        .unwrap();
+    assert!(whole(&datafile) == expected[..4096]);
+    // After a restart of the host nothing is known.
+    let other = Piece {
+        origin: Origin {
+            repeated: Some(Moment { boot: 2, at: first }),
+            ..Origin::default()
+        },
+        ..piece(0, &[5; 10])
+    };
+    let refused = datafile.write(&other, scratch, 0);
+    assert!(matches!(refused, Err(Fault::Unknown)));
+    assert!(whole(&datafile) == expected[..4096]);
+}
+
+/// A datafile that is being cut is not short of anything.
+#[test]
+fn checks_beside_truncations_find_nothing() {
+    let (_directory, store) = store(SETTINGS);
+    let datafile = make(&store, 6);
+    let over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for version in 1..300 {
+                write(&datafile, 0, &[1; 9000]).unwrap();
+                (0..4).for_each(|_| store.clean_idle(2).unwrap());
+                store.truncate(ObjectId(6), 0, version, 0).unwrap();
+            }
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        while !over.load(std::sync::atomic::Ordering::Relaxed) {
+            datafile.check_size(0).unwrap();
+        }
+    });
 }

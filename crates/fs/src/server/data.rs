@@ -5,14 +5,16 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::Addr;
 use causeway_sys::waits;
+use causeway_wire::datafile::WriteId;
 use causeway_wire::fs::{
-    Answer, Caller, DataFault, Errno, Failure, ObjectId, Operation, Reply, Request, ScrubPosition,
+    Answer, Caller, DataFault, Errno, Failure, Moment, ObjectId, Operation, Reply, Request,
+    ScrubPosition,
 };
 
 use super::events::{Done, EntryState, Loop, failure};
 use super::io::Asker;
 use crate::data::scrub::{Finding, Position, Step};
-use crate::data::{Fault, Scratch, Store};
+use crate::data::{Fault, Origin, Scratch, Store, history};
 
 /// Most datafiles in one answer to [`Operation::ListData`].
 const MAX_LISTED: u32 = 2048;
@@ -48,11 +50,21 @@ impl Loop {
             } => self.start_read(asker, (object, at_least), regions, memory, sums),
             Operation::Write {
                 object,
+                number,
+                repeated,
                 at_least,
                 regions,
                 memory,
                 inline,
-            } => self.start_write(asker, (object, at_least), regions, memory, inline),
+            } => {
+                let write = WriteId::new(client, number);
+                let origin = Origin { write, repeated };
+                self.start_write(asker, (object, at_least), origin, regions, (memory, inline))
+            }
+            Operation::Clock => Ok(Some(Answer::Clock(Moment {
+                boot: self.boot,
+                at: history::now(),
+            }))),
             Operation::Seed { object, content } => {
                 self.store_task(from, tag, false, move |store, _| {
                     done(store.seed(object, &content), "making", object)
@@ -169,6 +181,7 @@ pub(super) fn storage_failure(doing: &str, object: ObjectId, fault: &Fault) -> F
         | Fault::Earlier { .. }
         | Fault::Replaced => Errno::EIO,
         Fault::Exists => Errno::EEXIST,
+        Fault::Unknown => Errno::EIO,
         Fault::Abandoned => Errno::ECONNRESET,
     };
     let advice = match errno {

@@ -570,6 +570,7 @@ impl Loop {
             | Operation::AcceptData { .. }
             | Operation::RemoveOrphans { .. }
             | Operation::Scrub { .. }
+            | Operation::Clock
             | Operation::StorageStatus => self.data_request(from, request),
             _ => self.metadata_request(from, request),
         }

@@ -19,7 +19,7 @@ use super::moved::{Moved, read_piece};
 use super::regions::{LocalStream, RegionStream, RemoteStream, remote_bytes};
 use super::staging::BUFFER_BYTES;
 use crate::data::datafile::Wait;
-use crate::data::{Abandoned, Datafile, Fault, Piece};
+use crate::data::{Abandoned, Datafile, Fault, Origin, Piece};
 use crate::sabotage::{self, Sabotage};
 
 /// Pieces of one job in progress at once (R2.4's throttling).
@@ -41,6 +41,7 @@ pub(super) struct Job {
     /// The instance of the client library that asked for it.
     client: u128,
     abandoned: Abandoned,
+    origin: Origin,
     object: ObjectId,
     file: Arc<Datafile>,
     /// How long the datafile must be at least.
@@ -208,6 +209,7 @@ impl Loop {
             write: false,
             client,
             abandoned: Abandoned::default(),
+            origin: Origin::default(),
             object,
             file,
             at_least,
@@ -232,9 +234,9 @@ impl Loop {
         &mut self,
         Asker { from, tag, client }: Asker,
         (object, at_least): (ObjectId, u64),
+        origin: Origin,
         regions: Regions,
-        memory: Vec<RegionDescriptor>,
-        inline: Vec<u8>,
+        (memory, inline): (Vec<RegionDescriptor>, Vec<u8>),
     ) -> Result<Option<Answer>, Failure> {
         let (stream, total) = RegionStream::new(regions)?;
         let given = match memory.is_empty() {
@@ -271,6 +273,7 @@ impl Loop {
             write: true,
             client,
             abandoned: Abandoned::default(),
+            origin,
             object,
             file,
             at_least,
@@ -488,6 +491,7 @@ impl Loop {
                 memory: Vec::new(),
                 settled: buffer.is_some(),
                 abandoned: job.abandoned.clone(),
+                origin: job.origin,
             },
             len,
             staged: None,

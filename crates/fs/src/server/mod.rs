@@ -159,10 +159,11 @@ impl Server {
 
     /// Tells clients this identity of the host's boot instead of the kernel's: for hosts where that does not
     /// say whether memory was lost, and for tests. Clients take another one for a loss of power.
-    pub fn set_boot_identity(&mut self, boot: u128) {
+    pub fn set_boot_identity(&mut self, boot: u128) -> std::io::Result<()> {
         self.events.boot = boot;
-        if let Some(store) = &self.events.store {
-            store.set_boot(boot);
+        match &self.events.store {
+            Some(store) => store.set_boot(boot),
+            None => Ok(()),
         }
     }
 

@@ -20,7 +20,7 @@ impl Drop for Stop {
 fn on_boot(configuration: &Configuration, boot: u128, work: impl FnOnce()) {
     let servers = ["meta", "io0", "io1"].map(|name| {
         let mut server = Server::start(configuration, name).unwrap();
-        server.set_boot_identity(boot);
+        server.set_boot_identity(boot).unwrap();
         server
     });
     std::thread::scope(|scope| {

@@ -9,6 +9,7 @@ mod holes;
 mod identity;
 mod integrity;
 mod kills;
+mod repeated;
 mod restored;
 mod trust;
 mod unlinked;

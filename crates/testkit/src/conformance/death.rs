@@ -29,7 +29,10 @@ fn is_death(cause: &PeerError) -> bool {
 /// Kills the puppet and waits for the news.
 fn kill<M: Method>(stage: &mut Stage<M>) -> PeerError {
     stage.child.kill();
-    let cause = stage.node.downfall(stage.peer);
+    let cause = match stage.node.method.capabilities().tells_of_death {
+        true => stage.node.downfall(stage.peer),
+        false => stage.node.find_absent(stage.peer),
+    };
     assert!(is_death(&cause), "{cause:?}");
     cause
 }
@@ -415,7 +418,10 @@ pub fn mapping_between_processes<F: Factory>(factory: &F, test: &str) {
     let ours = Memory::zeroed(LEN);
     transfer(&mut stage, &List::simple(Direction::Get, &ours, region)).expect("readable");
     assert!(ours.to_vec() == vec![0x12; LEN]);
-    let Some(mapped) = stage.node.method.map(stage.peer, &region) else {
+    let mapped = stage.node.method.map(stage.peer, &region);
+    let maps = stage.node.method.capabilities().maps_memory;
+    assert_eq!(mapped.is_some(), maps, "as the method states");
+    let Some(mapped) = mapped else {
         let report = stage.node.method.report(stage.peer).expect("a report");
         assert!(!report.facts.is_empty(), "the reason is on record");
         return;

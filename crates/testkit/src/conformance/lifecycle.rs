@@ -1,5 +1,7 @@
 //! Nobody there, restarts, departures, disconnecting, and handles that mean nothing.
 
+use std::time::Instant;
+
 use causeway_sys::memory::Memory;
 use causeway_transport::{
     Access, Address, Direction, Identity, Method, Peer, PeerError, SendError, TransferError,
@@ -307,7 +309,10 @@ pub fn stale_handles_are_refused<F: Factory>(factory: &F) {
 pub fn foreign_addresses_are_refused<F: Factory>(factory: &F) {
     let mut node = Node::new(factory.method());
     let foreign = factory.foreign();
-    let connecting = node.method.connect(&foreign).expect_err("foreign");
+    let connecting = node
+        .method
+        .connect(Instant::now(), &foreign)
+        .expect_err("foreign");
     let listening = node.method.listen(&foreign).expect_err("foreign");
     assert!(!connecting.to_string().is_empty() && !listening.to_string().is_empty());
     let scheme = factory.address().scheme().to_owned();
@@ -316,7 +321,7 @@ pub fn foreign_addresses_are_refused<F: Factory>(factory: &F) {
             .parse()
             .expect("well-formed");
         // Refused now or found absent later; never a panic, never somebody who is not there.
-        if let Ok(peer) = node.method.connect(&address) {
+        if let Ok(peer) = node.method.connect(Instant::now(), &address) {
             node.seen_as_outbound(peer);
             if node.method.send(peer, &[b"x"]).is_ok() {
                 node.downfall(peer);
@@ -360,6 +365,19 @@ pub fn who_is_there_is_known<F: Factory>(factory: &F) {
         for (what, fact) in report.facts {
             assert!(!what.is_empty() && !fact.is_empty(), "{what}: {fact}");
         }
+    }
+}
+
+/// What a method states is the same in each instance, and stays so while there are peers.
+pub fn capabilities_do_not_change<F: Factory>(factory: &F) {
+    let stated = factory.method().capabilities();
+    let limits = factory.method().limits();
+    assert!(limits.max_packet >= 4096 + 256 && limits.eager_bytes <= limits.max_packet);
+    let mut pair = Pair::new(factory);
+    pair.still_works();
+    for node in [&pair.a, &pair.b] {
+        assert_eq!(node.method.capabilities(), stated);
+        assert_eq!(node.method.limits(), limits);
     }
 }
 

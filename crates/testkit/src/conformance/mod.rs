@@ -9,6 +9,7 @@
 //!   is up before its first packet, each transfer completes once and before its peer is down, …
 //! - [`packets`]: order, sizes, back-pressure, fairness, many peers, sending to oneself.
 //! - [`transfers`]: remote memory: lists of fragments, notify packets, mapping.
+//! - [`atomics`]: fetch-and-add and compare-and-swap on exported words.
 //! - [`protection`]: what must not be reachable, and when it stops being so.
 //! - [`lifecycle`]: nobody there, restarts, departures, disconnecting, stale handles.
 //! - [`sleep`]: arming, waking, and that no wake-up is lost.
@@ -17,6 +18,7 @@
 mod node;
 mod puppet;
 
+pub mod atomics;
 pub mod death;
 pub mod lifecycle;
 pub mod packets;
@@ -73,7 +75,10 @@ macro_rules! conformance {
                     notify_after_the_bytes_and_in_order, many_at_once_complete_each_once,
                     to_oneself, of_allocated_memory_and_mapping,
                     of_allocated_memory_on_either_side, with_a_notify_too_large,
-                    both_ways_between_two_peers_at_once;
+                    both_ways_between_two_peers_at_once, too_long_are_refused;
+                atomics: return_what_was_there, of_what_is_not_exported_fail,
+                    of_misaligned_words_fail, in_great_number_complete_each_once,
+                    of_several_clients_and_the_owner_add_up, of_a_lost_peer_complete;
                 protection: of_unknown_keys, of_ended_exports, of_ranges, of_access,
                     of_other_peers_exports, of_objects, failed_transfers_notify_nobody,
                     holds_the_moment_an_export_ends;
@@ -82,7 +87,8 @@ macro_rules! conformance {
                     a_departed_caller_is_gone, a_departure_ends_transfers, disconnecting_is_silent_here_and_noticed_there,
                     disconnecting_ends_transfers_and_exports, stale_handles_are_refused,
                     foreign_addresses_are_refused, a_taken_address_is_refused,
-                    who_is_there_is_known, nothing_to_do_is_nothing_done;
+                    who_is_there_is_known, nothing_to_do_is_nothing_done,
+                    capabilities_do_not_change;
                 sleep: a_packet_wakes, a_notify_wakes, a_completion_wakes, a_departure_wakes,
                     an_arrival_wakes, arming_with_work_pending_does_not_sleep,
                     disarming_is_harmless, idle_methods_sleep,

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
-    Access, Address, Direction, Method, PLACE_HEAD_BYTES, Packet, Peer, PeerError, SendError, Sink,
-    Token, Transfer, TransferError,
+    Access, Address, Atomic, Direction, Method, Operation, PLACE_HEAD_BYTES, Packet, Peer,
+    PeerError, SendError, Sink, Token, Transfer, TransferError,
 };
 use causeway_wire::region::RegionDescriptor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -37,13 +37,15 @@ pub struct Seen {
     pub packets: VecDeque<(Peer, Vec<u8>)>,
     /// Results of transfers in the order of completion.
     pub done: VecDeque<(Token, Result<(), TransferError>)>,
+    /// Results of atomics in the order of completion.
+    pub atomics: VecDeque<(Token, Result<u64, TransferError>)>,
     /// Everything else in order.
     pub events: VecDeque<Event>,
     /// Peers that connected to us and are up.
     inbound: HashSet<Peer>,
     /// Peers that we connected to.
     outbound: HashSet<Peer>,
-    /// Transfers that have not completed.
+    /// Transfers and atomics that have not completed.
     open: HashMap<Token, Peer>,
     /// Packets on their way to places of ours.
     pub places: Places<Peer>,
@@ -66,6 +68,16 @@ impl Sink for Seen {
             "transfer {token} completed, but is not in progress with that peer ({result:?})"
         );
         self.done.push_back((token, result));
+    }
+
+    fn atomic_done(&mut self, peer: Peer, token: Token, result: Result<u64, TransferError>) {
+        let whose = self.open.remove(&token);
+        assert_eq!(
+            whose,
+            Some(peer),
+            "atomic {token} completed, but is not in progress with that peer ({result:?})"
+        );
+        self.atomics.push_back((token, result));
     }
 
     fn peer_up(&mut self, peer: Peer) {
@@ -163,7 +175,7 @@ impl<M: Method> Node<M> {
     pub fn connect(&mut self, address: &Address) -> Peer {
         let peer = self
             .method
-            .connect(address)
+            .connect(Instant::now(), address)
             .unwrap_or_else(|error| panic!("a handle for {address}: {error}"));
         self.seen.outbound.insert(peer);
         peer
@@ -206,7 +218,7 @@ impl<M: Method> Node<M> {
 
     /// One poll, and a tick when it is time; answers whether anything happened.
     pub fn step(&mut self) -> bool {
-        let worked = self.method.poll(&mut self.seen);
+        let worked = self.method.poll(Instant::now(), &mut self.seen);
         if self.ticked.elapsed() >= TICK {
             self.ticked = Instant::now();
             self.method.tick(Instant::now(), &mut self.seen);
@@ -254,6 +266,25 @@ impl<M: Method> Node<M> {
         Ok(token)
     }
 
+    /// Starts an atomic operation; returns its token, or why it was not accepted.
+    pub fn try_atomic(
+        &mut self,
+        peer: Peer,
+        operation: Operation,
+        word: RegionDescriptor,
+    ) -> Result<Token, SendError> {
+        let token = self.next_token;
+        let atomic = Atomic {
+            operation,
+            word,
+            token,
+        };
+        self.method.atomic(peer, atomic)?;
+        self.next_token += 1;
+        self.seen.open.insert(token, peer);
+        Ok(token)
+    }
+
     /// Exports `memory`.
     ///
     /// # Panics
@@ -270,7 +301,7 @@ impl<M: Method> Node<M> {
 
     /// Drops a peer.
     pub fn disconnect(&mut self, peer: Peer) {
-        self.method.disconnect(peer, &mut self.seen);
+        self.method.disconnect(Instant::now(), peer, &mut self.seen);
         self.seen.places.forget(&peer);
         self.seen.inbound.remove(&peer);
         self.seen.outbound.remove(&peer);
@@ -345,7 +376,7 @@ impl<M: Method> Node<M> {
             while self.step() {
                 patience.spend();
             }
-            if self.method.arm() {
+            if self.method.arm(Instant::now()) {
                 return;
             }
             self.method.disarm();
@@ -374,7 +405,9 @@ impl<M: Method> Node<M> {
             let told = self.seen.events.len() + self.seen.done.len();
             self.method.tick(Instant::now(), &mut self.seen);
             // A tick may be what finds out.
-            if self.seen.events.len() + self.seen.done.len() > told || !self.method.arm() {
+            if self.seen.events.len() + self.seen.done.len() > told
+                || !self.method.arm(Instant::now())
+            {
                 break;
             }
         }

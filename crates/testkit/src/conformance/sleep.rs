@@ -163,7 +163,7 @@ pub fn arming_with_work_pending_does_not_sleep<F: Factory>(factory: &F) {
         for _ in 0..20 {
             pair.a.step();
         }
-        if pair.b.method.arm() {
+        if pair.b.method.arm(Instant::now()) {
             assert!(
                 pair.b.wait_readable(Duration::from_secs(20)),
                 "round {round}: asleep beside a packet"
@@ -181,7 +181,7 @@ pub fn disarming_is_harmless<F: Factory>(factory: &F) {
     pair.b.method.disarm();
     pair.still_works();
     pair.b.fall_asleep();
-    pair.b.method.arm();
+    pair.b.method.arm(Instant::now());
     pair.b.method.disarm();
     pair.b.method.disarm();
     pair.still_works();
@@ -331,14 +331,20 @@ impl Sleeper {
         self.spins = self.random.spread(10);
         // In the method's own way, where it has one, half of the time.
         let parking = match self.random.one_in(2) {
-            true => node.method.prepare_park(&WakeFlag::default()),
+            true => node
+                .method
+                .prepare_park(Instant::now(), &WakeFlag::default()),
             false => Parking::Unsupported,
         };
         match parking {
-            Parking::Prepared => self.nap(node, alarm, |node, until| node.method.park(Some(until))),
-            Parking::Unsupported if node.method.arm() => self.nap(node, alarm, |node, until| {
-                node.wait_readable(until.saturating_duration_since(Instant::now()))
+            Parking::Prepared => self.nap(node, alarm, |node, until| {
+                node.method.park(Instant::now(), Some(until))
             }),
+            Parking::Unsupported if node.method.arm(Instant::now()) => {
+                self.nap(node, alarm, |node, until| {
+                    node.wait_readable(until.saturating_duration_since(Instant::now()))
+                })
+            }
             Parking::Unsupported | Parking::Refused => node.method.disarm(),
         }
     }
@@ -358,7 +364,7 @@ impl Sleeper {
             return;
         }
         node.method.tick(Instant::now(), &mut node.seen);
-        node.method.poll(&mut node.seen);
+        node.method.poll(Instant::now(), &mut node.seen);
         if !node.seen.packets.is_empty() {
             self.overslept += 1;
             assert!(

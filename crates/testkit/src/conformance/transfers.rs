@@ -88,9 +88,11 @@ pub fn move_every_byte_both_ways<F: Factory>(factory: &F) {
 pub fn with_mismatched_fragments<F: Factory>(factory: &F) {
     const EXPORTS: usize = 3;
     let mut pair = Pair::new(factory);
+    let longest = pair.a.method.limits().max_list;
     let mut random = Random::new(seed(2));
     for round in 0..60 {
-        let most = 1 << random.below(9);
+        // One more for the end of each export.
+        let most = (1 << random.below(9)).min(longest / EXPORTS - 1);
         let direction = BOTH[random.below(2)];
         let spans: Vec<_> = (0..EXPORTS)
             .map(|_| {
@@ -130,21 +132,21 @@ pub fn with_mismatched_fragments<F: Factory>(factory: &F) {
 /// Fragments in an order that is neither ascending nor contiguous, thousands of them, one
 /// completion.
 pub fn of_thousands_of_fragments<F: Factory>(factory: &F) {
-    const FRAGMENTS: usize = 20_000;
     const BYTES: usize = 32;
     let mut pair = Pair::new(factory);
+    let count = pair.a.method.limits().max_list.min(20_000);
     let mut random = Random::new(seed(3));
-    let mut order: Vec<usize> = (0..FRAGMENTS).collect();
-    for index in (1..FRAGMENTS).rev() {
+    let mut order: Vec<usize> = (0..count).collect();
+    for index in (1..count).rev() {
         order.swap(index, random.below(index + 1));
     }
     for direction in BOTH {
-        let (ours, ours_before) = content(31, FRAGMENTS * BYTES);
-        let (theirs, theirs_before) = content(32, FRAGMENTS * BYTES);
+        let (ours, ours_before) = content(31, count * BYTES);
+        let (theirs, theirs_before) = content(32, count * BYTES);
         let region = pair.b.export(pair.to_a, &theirs, Access::ReadWrite);
         let list = List {
             direction,
-            local: (0..FRAGMENTS)
+            local: (0..count)
                 .map(|index| ours.slice(index * BYTES..(index + 1) * BYTES))
                 .collect(),
             remote: (order.iter())
@@ -503,6 +505,8 @@ pub fn of_allocated_memory_and_mapping<F: Factory>(factory: &F) {
         pair.step();
         patience.spend();
     };
+    let maps = pair.a.method.capabilities().maps_memory;
+    assert_eq!(mapped.is_some(), maps, "as the method states");
     if let Some(mapped) = mapped {
         assert!(mapped.to_vec() == expected, "a mapping shows what is there");
         mapped.write_at(5, b"from afar");
@@ -556,6 +560,39 @@ pub fn with_a_notify_too_large<F: Factory>(factory: &F) {
     assert_eq!(pair.a_transfers(&largest), Ok(()));
     assert!(pair.b_hears().1 == vec![3; limit]);
     assert_eq!(theirs.to_vec(), vec![1; 100]);
+}
+
+/// A list of more fragments than the method states is refused, before anything moves; the longest is not.
+pub fn too_long_are_refused<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let limit = pair.a.method.limits().max_list;
+    assert!(limit >= 1);
+    if limit > 100_000 {
+        return; // what no test can reach needs no refusal
+    }
+    let theirs = Memory::zeroed(limit + 1);
+    let region = pair.b.export(pair.to_a, &theirs, Access::Write);
+    let ours = Memory::from_vec(vec![1; limit + 1]);
+    let bytes = |count: usize| {
+        let spans = (0..count).map(|at| ours.slice(at..at + 1)).collect();
+        (spans, vec![part_of(&region, 0, count as u64)])
+    };
+    let list = |(local, remote)| List {
+        local,
+        remote,
+        ..List::simple(Direction::Put, &ours, region)
+    };
+    assert_eq!(
+        pair.a.offer(pair.to_b, &list(bytes(limit + 1))),
+        Err(SendError::ListTooLong {
+            len: limit + 1,
+            limit
+        })
+    );
+    pair.settle();
+    assert_eq!(theirs.to_vec(), vec![0; limit + 1]);
+    assert_eq!(pair.a_transfers(&list(bytes(limit))), Ok(()));
+    assert_eq!(theirs.to_vec()[..limit], vec![1; limit]);
 }
 
 /// Both sides read and write large memory of each other at the same time.

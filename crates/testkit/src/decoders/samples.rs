@@ -188,6 +188,8 @@ fn operations() -> Vec<Operation> {
         },
         Operation::Write {
             object,
+            number: 2,
+            repeated: Some(fs::Moment { boot: 3, at: 4 }),
             at_least: 9,
             regions: Regions::Strided {
                 offset: 0,
@@ -200,6 +202,8 @@ fn operations() -> Vec<Operation> {
         },
         Operation::Write {
             object,
+            number: 2,
+            repeated: None,
             at_least: 9,
             regions: Regions::There {
                 count: 7,
@@ -208,6 +212,7 @@ fn operations() -> Vec<Operation> {
             memory: Vec::new(),
             inline: content.clone(),
         },
+        Operation::Clock,
         Operation::Seed { object, content },
         Operation::Remove {
             objects: vec![object],
@@ -303,6 +308,35 @@ pub(super) fn datafile_headers() -> Vec<Vec<u8>> {
         ..header
     };
     vec![header.to_bytes(), dirty.to_bytes()]
+}
+
+pub(super) fn history() -> Vec<Vec<u8>> {
+    use causeway_wire::datafile::{Extent, HistoryEntry, HistoryHeader, WriteId};
+    let entry = |extent| HistoryEntry {
+        position: 1,
+        write: WriteId::new(2, 3),
+        object: ObjectId(42),
+        at: 4,
+        extent,
+    };
+    let steps = Extent::Steps {
+        offset: 1,
+        len: 2,
+        step: 3,
+        count: 4,
+    };
+    let header = HistoryHeader {
+        file_system: 7,
+        generation: Generation(8),
+        boot: 9,
+        since: 10,
+    };
+    vec![
+        header.to_bytes(),
+        entry(steps).to_bytes(),
+        entry(Extent::Within { offset: 1, end: 9 }).to_bytes(),
+        entry(Extent::From { offset: 5 }).to_bytes(),
+    ]
 }
 
 pub(super) fn written_groups() -> Vec<Vec<u8>> {
@@ -419,6 +453,7 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
             deleted: 1,
             moved: 2,
         },
+        Answer::Clock(fs::Moment { boot: 3, at: 4 }),
         Answer::Data {
             first: Some(Region { offset: 5, len: 6 }),
         },

@@ -4,11 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use causeway_transport::udp::Remote;
 use causeway_transport::udp::core::Surroundings;
 use causeway_transport::udp::ground::{Arrival, Arrivals, Batch, Ground};
-use causeway_transport::udp::{Remote, Time};
 use causeway_transport::{Address, Error, Identity};
 use causeway_wire::tcp::Holder;
 
@@ -83,14 +83,6 @@ impl Surroundings for SimulatedGround {
 }
 
 impl Ground for SimulatedGround {
-    fn now(&self) -> Time {
-        self.network.lock().now
-    }
-
-    fn instant(&self, at: Time) -> Instant {
-        self.network.lock().epoch() + at
-    }
-
     fn resolve(&self, address: &Address) -> Result<Vec<SocketAddr>, Error> {
         let parsed = address.rest().parse();
         parsed
@@ -151,7 +143,7 @@ impl Ground for SimulatedGround {
         self.never.as_fd()
     }
 
-    fn wait(&mut self, _most: Duration) -> bool {
-        false
+    fn wait(&mut self, _most: Duration) -> Option<Duration> {
+        None
     }
 }

@@ -3,11 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use causeway_transport::udp::Remote;
 use causeway_transport::udp::core::Surroundings;
 use causeway_transport::udp::ground::{Arrival, Arrivals, Batch, Ground};
-use causeway_transport::udp::{Remote, Time};
 use causeway_transport::{Address, Error, Identity};
 use causeway_wire::tcp::Holder;
 
@@ -56,14 +56,6 @@ impl<G: Ground> Surroundings for LossyGround<G> {
 }
 
 impl<G: Ground> Ground for LossyGround<G> {
-    fn now(&self) -> Time {
-        self.under.now()
-    }
-
-    fn instant(&self, at: Time) -> Instant {
-        self.under.instant(at)
-    }
-
     fn resolve(&self, address: &Address) -> Result<Vec<SocketAddr>, Error> {
         self.under.resolve(address)
     }
@@ -105,7 +97,7 @@ impl<G: Ground> Ground for LossyGround<G> {
         self.under.pollable()
     }
 
-    fn wait(&mut self, most: Duration) -> bool {
+    fn wait(&mut self, most: Duration) -> Option<Duration> {
         self.under.wait(most)
     }
 }

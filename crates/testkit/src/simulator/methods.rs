@@ -196,6 +196,7 @@ impl Run {
     }
 
     fn poll(&mut self, index: usize) {
+        let now = self.network.instant();
         let node = &mut self.nodes[index];
         let (model, life) = (&mut self.model, node.life);
         let mut ear = Ear {
@@ -204,7 +205,7 @@ impl Run {
             life,
         };
         for _ in 0..64 {
-            if !node.udp.poll(&mut ear) {
+            if !node.udp.poll(now, &mut ear) {
                 break;
             }
         }
@@ -237,14 +238,17 @@ impl Run {
         }
         let target = (index + 1 + self.random.below(self.nodes.len() - 1)) % self.nodes.len();
         let address = address_of(self.nodes[target].host);
-        let peer = self.nodes[index].udp.connect(&address);
+        let now = self.network.instant();
+        let peer = self.nodes[index].udp.connect(now, &address);
         let peer = peer.expect("there are places");
         self.model.connected(index, life, peer, target);
         peer
     }
 
     fn send(&mut self, index: usize, peer: Peer, len: usize, offer: Option<u64>) -> bool {
+        let now = self.network.instant();
         let node = &mut self.nodes[index];
+        node.udp.set_time(now);
         let end = self.model.end(index, node.life, peer);
         let packet = self.model.packet(end, len, offer);
         let cut = self.random.below(packet.len() + 1);
@@ -313,7 +317,10 @@ impl Run {
             notify,
             token,
         };
-        match self.nodes[index].udp.transfer(peer, transfer) {
+        let now = self.network.instant();
+        let udp = &mut self.nodes[index].udp;
+        udp.set_time(now);
+        match udp.transfer(peer, transfer) {
             Ok(()) => self
                 .model
                 .began(end, token, direction, offer.region, &local),
@@ -356,12 +363,13 @@ impl Run {
             return;
         }
         let peer = known[self.random.below(known.len())];
+        let now = self.network.instant();
         let mut ear = Ear {
             model: &mut self.model,
             node: index,
             life,
         };
-        self.nodes[index].udp.disconnect(peer, &mut ear);
+        self.nodes[index].udp.disconnect(now, peer, &mut ear);
         self.model.disconnected(index, life, peer);
     }
 

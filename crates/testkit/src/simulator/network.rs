@@ -159,6 +159,12 @@ impl Shared {
         })))
     }
 
+    /// The virtual time, as methods are told it.
+    pub fn instant(&self) -> Instant {
+        let network = self.lock();
+        network.epoch + network.now
+    }
+
     /// The network itself, for a moment.
     pub fn lock(&self) -> MutexGuard<'_, Network> {
         match self.0.lock() {

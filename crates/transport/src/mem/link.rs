@@ -10,8 +10,8 @@ use causeway_sys::memory::Memory;
 use causeway_wire::region::RegionDescriptor;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::error::{PeerError, SendError};
-use crate::method::{Access, Direction};
+use crate::error::{PeerError, SendError, TransferError};
+use crate::method::{Access, Atomic, Direction, Outcome, perform, result_of};
 
 /// A panic of one test's thread must not spoil the others': the state is consistent between calls.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -254,6 +254,21 @@ impl Link {
         }
         copy(&memory.slice(offset as usize..end as usize));
         true
+    }
+}
+
+impl Link {
+    /// Does an atomic operation on the other end's memory, if it is exported for reading and writing.
+    pub(super) fn perform(&self, atomic: &Atomic) -> Result<u64, TransferError> {
+        let mut outcome = Outcome::Protection;
+        let mut readable = false;
+        self.with_export(&atomic.word, Direction::Get, |_| readable = true);
+        self.with_export(&atomic.word, Direction::Put, |word| {
+            if readable {
+                outcome = perform(atomic.operation, word);
+            }
+        });
+        result_of(outcome)
     }
 }
 

@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use super::*;
 use crate::method::Token;
 
@@ -33,8 +35,8 @@ fn pair(name: &str, options: Options) -> (Mem, Mem, Peer) {
     let address: Address = format!("mem://{name}").parse().unwrap();
     server.listen(&address).unwrap();
     let mut client = Mem::new(options).unwrap();
-    let peer = client.connect(&address).unwrap();
-    assert_eq!(client.connect(&address).unwrap(), peer);
+    let peer = client.connect(Instant::now(), &address).unwrap();
+    assert_eq!(client.connect(Instant::now(), &address).unwrap(), peer);
     (server, client, peer)
 }
 
@@ -50,11 +52,11 @@ fn packets_in_order_with_back_pressure() {
         client.send(to, &[&[n], &[n]]).unwrap();
     }
     assert_eq!(client.send(to, &[&[9]]), Err(SendError::WouldBlock));
-    assert!(server.poll(&mut at_server));
+    assert!(server.poll(Instant::now(), &mut at_server));
     assert_eq!(at_server.up.len(), 1);
     let bytes: Vec<_> = at_server.packets.iter().map(|p| p.1.clone()).collect();
     assert_eq!(bytes, [[0, 0], [1, 1], [2, 2], [3, 3]]);
-    client.poll(&mut at_client);
+    client.poll(Instant::now(), &mut at_client);
     assert_eq!(at_client.writable, 1);
     client.send(to, &[&[9]]).unwrap();
 }
@@ -70,7 +72,7 @@ fn transfers_respect_exports() {
     );
     let (mut at_server, mut at_client) = (Log::default(), Log::default());
     client.send(to, &[b"x"]).unwrap();
-    server.poll(&mut at_server);
+    server.poll(Instant::now(), &mut at_server);
     let from = at_server.up[0];
     let memory = Memory::from_vec((0..10).collect());
     let region = server.export(from, &memory, Access::Read).unwrap();
@@ -85,12 +87,12 @@ fn transfers_respect_exports() {
     client.transfer(to, get(Direction::Get, 1)).unwrap();
     client.transfer(to, get(Direction::Put, 2)).unwrap();
     for _ in 0..20 {
-        client.poll(&mut at_client);
+        client.poll(Instant::now(), &mut at_client);
     }
     server.unexport(from, region.key);
     client.transfer(to, get(Direction::Get, 3)).unwrap();
     for _ in 0..20 {
-        client.poll(&mut at_client);
+        client.poll(Instant::now(), &mut at_client);
     }
     let refused = Err(TransferError::Protection);
     assert_eq!(
@@ -100,7 +102,7 @@ fn transfers_respect_exports() {
     assert_eq!(local[0].to_vec(), [0, 1, 2, 3]);
     assert_eq!(local[2].to_vec(), [4, 5, 6, 7, 8, 9]);
     at_server.packets.clear();
-    server.poll(&mut at_server);
+    server.poll(Instant::now(), &mut at_server);
     assert_eq!(at_server.packets, [(from, b"done".to_vec())]);
 }
 
@@ -109,7 +111,7 @@ fn death_refusal_and_new_incarnation() {
     let (mut server, mut client, to) = pair("death", Options::default());
     let (mut at_server, mut at_client) = (Log::default(), Log::default());
     client.send(to, &[b"x"]).unwrap();
-    server.poll(&mut at_server);
+    server.poll(Instant::now(), &mut at_server);
     let memory = Memory::zeroed(8);
     let region = server
         .export(at_server.up[0], &memory, Access::Read)
@@ -127,33 +129,33 @@ fn death_refusal_and_new_incarnation() {
         )
         .unwrap();
     server.fault().kill();
-    client.poll(&mut at_client);
+    client.poll(Instant::now(), &mut at_client);
     let cause = PeerError::Broken("simulated".into());
     assert_eq!(at_client.down, [(to, cause.clone())]);
     assert_eq!(at_client.done, [(7, Err(TransferError::Peer(cause)))]);
-    server.poll(&mut at_server);
+    server.poll(Instant::now(), &mut at_server);
     let gone = server.send(at_server.up[0], &[b"y"]);
     assert!(matches!(gone, Err(SendError::Gone(_))));
 
     client.send(to, &[b"x"]).unwrap();
-    client.poll(&mut at_client);
+    client.poll(Instant::now(), &mut at_client);
     assert!(matches!(at_client.down[1].1, PeerError::Refused(_)));
 
     let mut again = Mem::new(Options::default()).unwrap();
     again.listen(&"mem://death".parse().unwrap()).unwrap();
     client.send(to, &[b"z"]).unwrap();
     let mut at_again = Log::default();
-    again.poll(&mut at_again);
+    again.poll(Instant::now(), &mut at_again);
     assert_eq!(at_again.packets[0].1, b"z");
     drop(client);
-    again.poll(&mut at_again);
+    again.poll(Instant::now(), &mut at_again);
     assert_eq!(at_again.down[0].1, PeerError::Closed);
 }
 
 #[test]
 fn arming_finds_what_is_there() {
     let (mut server, mut client, to) = pair("arming", Options::default());
-    assert!(server.arm());
+    assert!(server.arm(Instant::now()));
     client.send(to, &[b"x"]).unwrap();
     let mut fds = [rustix::event::PollFd::new(
         &server,
@@ -162,9 +164,9 @@ fn arming_finds_what_is_there() {
     let ready = rustix::event::poll(&mut fds, Some(&rustix::time::Timespec::default()));
     assert_eq!(ready, Ok(1));
     server.disarm();
-    assert!(!server.arm(), "a packet waits");
-    server.poll(&mut Log::default());
-    assert!(server.arm());
+    assert!(!server.arm(Instant::now()), "a packet waits");
+    server.poll(Instant::now(), &mut Log::default());
+    assert!(server.arm(Instant::now()));
 }
 
 impl AsFd for Mem {

@@ -13,6 +13,7 @@ use causeway_wire::codec::Wire;
 use causeway_wire::shm::bulk::{BYTES, MAX_FRAGMENTS, PIECE_BYTES, PIECES};
 use causeway_wire::shm::{CopyFragment, CopyOutcome, CopyRequest, Internal, Record, SlotKind};
 
+use super::atomics;
 use super::pair::Pair;
 use super::transfer::{Cursor, Step, again_if};
 use crate::error::{PeerError, TransferError};
@@ -198,6 +199,8 @@ pub(super) fn take_internal(pair: &mut Pair, bytes: &[u8]) -> Result<(), PeerErr
     match packet {
         Internal::Copy(request) => serve(pair, &request),
         Internal::Copied { piece, outcome } => take_answer(pair, piece.into(), outcome),
+        Internal::Atomic(request) => atomics::serve(pair, &request),
+        Internal::AtomicDone { id, outcome } => atomics::take_answer(pair, id, outcome),
     }
 }
 

@@ -98,7 +98,7 @@ impl Shm {
         debug_assert!(self.peers.get(peer).is_some());
         let file = memfd::create_fixed("causeway-pair", self.layout.len()).map_err(broken)?;
         let mapping = Mapping::new(&file, self.layout.len()).map_err(broken)?;
-        let deadline = Instant::now() + self.config.connect_timeout;
+        let deadline = self.clock.now() + self.config.connect_timeout;
         let mut pair = Box::new(Pair::new(mapping, self.layout, 0, self.own, deadline));
         pair.file = Some(file);
         Ok(pair)
@@ -184,7 +184,7 @@ impl Shm {
             let mut busy = false;
             if pair.stage == Stage::Up {
                 // Whoever read the answer may not have been able to list what waited for it.
-                busy = !pair.transfers.queue.is_empty();
+                busy = pair.has_work();
             } else {
                 if now >= pair.deadline {
                     let limit = self.config.connect_timeout.as_millis();
@@ -240,7 +240,7 @@ impl Shm {
                     if self.half_open.len() >= MAX_HALF_OPEN {
                         self.half_open.remove(0);
                     }
-                    let deadline = Instant::now() + self.config.connect_timeout;
+                    let deadline = self.clock.now() + self.config.connect_timeout;
                     self.half_open.push(HalfOpen {
                         id,
                         socket,
@@ -260,7 +260,7 @@ impl Shm {
     }
 
     fn tell_of_shortage(&mut self, error: &std::io::Error) {
-        if self.told_of_shortage.is_news(Instant::now()) {
+        if self.told_of_shortage.is_news(self.clock.now()) {
             tracing::warn!(%error, "connections over shared memory are turned away");
         }
     }
@@ -269,7 +269,7 @@ impl Shm {
     fn pause_listener(&mut self) {
         if let Some(listener) = &self.listener {
             self.epoll.remove(listener);
-            self.paused_until = Some(Instant::now() + PAUSE);
+            self.paused_until = Some(self.clock.now() + PAUSE);
         }
     }
 
@@ -362,7 +362,7 @@ impl Shm {
             )));
         }
         let mapping = Mapping::new(&file, layout.len()).map_err(broken)?;
-        let mut pair = Box::new(Pair::new(mapping, layout, 1, self.own, Instant::now()));
+        let mut pair = Box::new(Pair::new(mapping, layout, 1, self.own, self.clock.now()));
         pair.credentials = Some(credentials);
         pair.meet(hello.flags, hello.process, bell)?;
         let address: Address = describe(credentials)

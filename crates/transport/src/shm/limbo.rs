@@ -7,11 +7,13 @@
 //! Memory that a peer can only read does not come here: what it reads too late it does not use (`regions`).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use causeway_sys::memory::Memory;
 use causeway_sys::process;
 use causeway_sys::socket::RecordSocket;
+
+use crate::blocking::Blocking;
 
 /// How long a peer that runs is waited for: far longer than its copy takes, however loaded the machine.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -103,7 +105,7 @@ impl Drop for Held {
 /// was waited for in vain (`stuck`) is not waited for again before it goes on. What it still touches then
 /// remains in `held`.
 pub(super) fn wait(held: &mut Vec<Held>, witness: &Witness, stuck: &mut bool) {
-    let mut since = None;
+    let mut blocking = None;
     let mut turn = 0u64;
     loop {
         held.retain_mut(Held::may_be_touched);
@@ -118,10 +120,10 @@ pub(super) fn wait(held: &mut Vec<Held>, witness: &Witness, stuck: &mut bool) {
         }
         std::thread::yield_now();
         if turn.is_multiple_of(64) {
-            let waited = since.get_or_insert_with(Instant::now).elapsed();
+            let blocking = blocking.get_or_insert_with(|| Blocking::at_most(PATIENCE));
             if witness.is_gone() {
                 held.iter_mut().for_each(|held| held.over = true);
-            } else if *stuck || waited > PATIENCE || witness.is_stopped() {
+            } else if *stuck || blocking.is_over() || witness.is_stopped() {
                 *stuck = true;
                 held.iter_mut().for_each(|held| held.watch(witness));
                 return;

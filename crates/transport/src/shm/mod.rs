@@ -11,7 +11,7 @@
 //! Both sides work on them if both wait (`assist`).
 //!
 //! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `limbo`, `pair`, `handshake`,
-//! `progress`, `transfer`, `copying`, `claim`, `assist`, `cooperate`, `bulk`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
+//! `progress`, `transfer`, `copying`, `claim`, `assist`, `cooperate`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
 //! the bytes. `model.rs` explores the queue's and the doorbell's interleavings, `model_claim.rs` those of
 //! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes, `model_wake.rs` those of a
 //! wait's end.
@@ -21,6 +21,7 @@
 //! peer's reply or death, not before.
 
 mod assist;
+mod atomics;
 mod bulk;
 mod claim;
 mod cooperate;
@@ -67,9 +68,11 @@ use causeway_wire::region::RegionDescriptor;
 use causeway_wire::shm::{PairLayout, Record, doorbell as bell_format};
 
 use crate::address::Address;
+use crate::clock::Clock;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Direction, Identity, Limits, Method, Peer, PeerReport, Sharing, Sink, Transfer,
+    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport, Sharing,
+    Sink, Transfer,
 };
 use crate::strangers::Told;
 use crate::wake::{Parking, Unpark, WakeFlag};
@@ -127,6 +130,9 @@ const REGION_SLOTS: usize = 8192;
 /// tells nothing.
 const LIMBO_INTERVAL: Duration = Duration::from_millis(20);
 
+/// How often a process tries again to connect to a listener whose queue is full: nothing tells when it has room.
+const RETRY_INTERVAL: Duration = Duration::from_millis(5);
+
 /// The shared-memory method.
 pub struct Shm {
     config: ShmConfig,
@@ -178,6 +184,7 @@ pub struct Shm {
     /// Objects that were allocated here, to tell peers when they are freed.
     objects: Vec<(u64, MemoryWatch)>,
     limbo: Limbo,
+    clock: Clock,
     ready: Vec<Ready>,
     rung: Vec<u32>,
 }
@@ -243,6 +250,7 @@ impl Shm {
             keys,
             objects: Vec::new(),
             limbo: Limbo::default(),
+            clock: Clock::default(),
             ready: Vec::new(),
             rung: Vec::new(),
         })
@@ -332,8 +340,20 @@ impl Method for Shm {
         Limits {
             max_packet: self.layout.max_packet(),
             max_piece: transfer::MAX_PIECE,
-            one_sided: self.own.attach,
+            max_list: usize::MAX,
             eager_bytes: EAGER_BYTES.min(self.layout.max_packet() - 256),
+        }
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            one_sided: self.own.attach,
+            per_peer_protection: true,
+            remote_atomics: true,
+            needs_local_registration: false,
+            tells_of_death: true,
+            maps_memory: true,
+            exact_time: false,
         }
     }
 
@@ -355,7 +375,8 @@ impl Method for Shm {
         Ok(own)
     }
 
-    fn connect(&mut self, address: &Address) -> Result<Peer, Error> {
+    fn connect(&mut self, now: Instant, address: &Address) -> Result<Peer, Error> {
+        self.clock.advance(now);
         let address = address_of(&path_of(address)?)?;
         if let Some(peer) = self.by_address.get(&address) {
             return Ok(*peer);
@@ -369,6 +390,10 @@ impl Method for Shm {
             })?;
         self.by_address.insert(address, peer);
         Ok(peer)
+    }
+
+    fn set_time(&mut self, now: Instant) {
+        self.clock.advance(now);
     }
 
     fn address(&self, peer: Peer) -> Option<Address> {
@@ -475,6 +500,17 @@ impl Method for Shm {
         Ok(())
     }
 
+    fn atomic(&mut self, peer: Peer, atomic: Atomic) -> Result<(), SendError> {
+        let pair = self.pair_for_send(peer)?;
+        if !pair.atomics.start(atomic) {
+            return Err(SendError::WouldBlock);
+        }
+        if pair.stage == Stage::Up {
+            self.list_busy(peer);
+        }
+        Ok(())
+    }
+
     fn share_copies(&mut self, sharing: Sharing) {
         self.sharing = sharing;
     }
@@ -504,26 +540,25 @@ impl Method for Shm {
         Ok(memory)
     }
 
-    fn poll(&mut self, sink: &mut dyn Sink) -> bool {
-        self.poll_all(sink)
+    fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
+        self.poll_all(now, sink)
     }
 
-    fn spin(&mut self, sink: &mut dyn Sink, most: u32) -> bool {
+    fn spin(&mut self, now: Instant, sink: &mut dyn Sink, most: u32) -> bool {
         self.spin_hot(most);
-        self.poll_all(sink)
+        self.poll_all(now, sink)
     }
 
     fn tick(&mut self, now: Instant, sink: &mut dyn Sink) {
-        if !self.pending.is_empty() || !self.half_open.is_empty() {
-            self.check_pending(now);
-        }
+        let now = self.clock.advance(now);
         self.resume_listener(now);
         self.retire_objects();
         self.limbo.look();
-        self.look_around(sink);
+        self.look_around(now, sink);
     }
 
-    fn arm(&mut self) -> bool {
+    fn arm(&mut self, now: Instant) -> bool {
+        self.clock.advance(now);
         self.prepare_sleep(SleepOn::Descriptors, None).is_some()
     }
 
@@ -537,7 +572,8 @@ impl Method for Shm {
         self.epoll.as_fd()
     }
 
-    fn prepare_park(&mut self, flag: &WakeFlag) -> Parking {
+    fn prepare_park(&mut self, now: Instant, flag: &WakeFlag) -> Parking {
+        self.clock.advance(now);
         // Connections that are being made have deadlines and sockets of their own: seldom, and never for long.
         let meets = !self.pending.is_empty() || !self.half_open.is_empty();
         if meets || !self.relay.listen(self.sleeps, &self.epoll, &self.bell) {
@@ -552,11 +588,11 @@ impl Method for Shm {
         }
     }
 
-    fn park(&self, until: Option<Instant>) -> bool {
+    fn park(&self, now: Instant, until: Option<Instant>) -> bool {
         if self.parking == 0 {
             return true;
         }
-        let limit = until.map(|until| until.saturating_duration_since(Instant::now()));
+        let limit = until.map(|until| until.saturating_duration_since(now));
         self.bell.park(self.parking, limit)
     }
 
@@ -569,20 +605,21 @@ impl Method for Shm {
     }
 
     fn deadline(&self) -> Option<Instant> {
+        let now = self.clock.known();
         let waiting = self.pending.iter().filter_map(|&peer| {
             let Link::Live(pair) = &self.peers.get(peer)?.link else {
                 return None;
             };
-            // A full listener's queue does not tell when it has room again.
-            let retry = Instant::now() + Duration::from_millis(5);
+            let retry = now.map(|now| now + RETRY_INTERVAL);
             Some(match pair.stage {
-                Stage::Waiting => pair.deadline.min(retry),
+                Stage::Waiting => retry.map_or(pair.deadline, |at| at.min(pair.deadline)),
                 Stage::Greeting | Stage::Up => pair.deadline,
             })
         });
         let half_open = self.half_open.iter().map(|half| half.deadline);
         // What a stopped peer holds does not tell when it is free.
-        let limbo = (!self.limbo.is_empty()).then(|| Instant::now() + LIMBO_INTERVAL);
+        let limbo = now.filter(|_| !self.limbo.is_empty());
+        let limbo = limbo.map(|now| now + LIMBO_INTERVAL);
         waiting
             .chain(half_open)
             .chain(limbo)
@@ -590,7 +627,8 @@ impl Method for Shm {
             .min()
     }
 
-    fn disconnect(&mut self, peer: Peer, sink: &mut dyn Sink) {
+    fn disconnect(&mut self, now: Instant, peer: Peer, sink: &mut dyn Sink) {
+        self.clock.advance(now);
         let Some(entry) = self.peers.remove(peer) else {
             return;
         };
@@ -601,8 +639,9 @@ impl Method for Shm {
         if let Link::Live(mut pair) = entry.link {
             pair.revoke();
             self.limbo.keep(&mut pair.held);
-            pair.transfers
-                .fail_all(peer, &PeerError::Disconnected, sink);
+            let cause = PeerError::Disconnected;
+            pair.transfers.fail_all(peer, &cause, sink);
+            pair.atomics.fail_all(peer, &cause, sink);
             if let Some(socket) = &pair.socket {
                 self.epoll.remove(socket);
                 // Unsent, the peer sees the closed socket only.

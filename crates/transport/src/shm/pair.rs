@@ -18,6 +18,7 @@ use causeway_wire::shm::{
 };
 
 use super::assist::{self, Assists, Offers};
+use super::atomics::Atomics;
 use super::bulk::Bulk;
 use super::doorbell;
 use super::handshake::is_closed;
@@ -96,6 +97,7 @@ pub(super) struct Pair {
     /// Whether the pair is in the list of those that may be helped.
     pub(super) lends: bool,
     pub(super) bulk: Bulk,
+    pub(super) atomics: Atomics,
     pub(super) objects: Objects,
     /// The pair's memory file, until it is sent.
     pub(super) file: Option<OwnedFd>,
@@ -147,6 +149,7 @@ impl Pair {
             shared_bytes: 0,
             lends: false,
             bulk: Bulk::default(),
+            atomics: Atomics::default(),
             objects: Objects::default(),
             file: None,
             goodbye: false,
@@ -154,6 +157,12 @@ impl Pair {
             held: Vec::new(),
             failing: None,
         }
+    }
+
+    /// Whether there are transfers or atomics to go on with.
+    #[inline]
+    pub(super) fn has_work(&self) -> bool {
+        !self.transfers.queue.is_empty() || self.atomics.has_work()
     }
 
     /// Sends a packet of the caller's.

@@ -9,6 +9,7 @@ use causeway_sys::membarrier;
 use causeway_wire::shm::SlotKind;
 
 use super::Shm;
+use super::atomics;
 use super::bulk;
 use super::doorbell::{self, BellMemory, SleepOn};
 use super::handshake::{HALF_OPEN_KEY, LISTENER_KEY};
@@ -44,7 +45,7 @@ const WARMING_POLLS: u64 = 128;
 const ALWAYS_HOT: usize = 4;
 
 impl Shm {
-    pub(super) fn poll_all(&mut self, sink: &mut dyn Sink) -> bool {
+    pub(super) fn poll_all(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         self.polls += 1;
         let mut progress = self.poll_hot(sink);
         if doorbell::is_rung(&self.bell) {
@@ -63,7 +64,7 @@ impl Shm {
             progress |= self.bury_all(sink);
         }
         if self.attention || self.polls.is_multiple_of(SOCKET_POLLS) || self.is_meeting() {
-            progress |= self.look_around(sink);
+            progress |= self.look_around(now, sink);
         }
         progress
     }
@@ -95,10 +96,11 @@ impl Shm {
     }
 
     /// Sockets, connections being made, rings to cool.
-    pub(super) fn look_around(&mut self, sink: &mut dyn Sink) -> bool {
+    pub(super) fn look_around(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
+        let now = self.clock.advance(now);
         self.attention = false;
         if !self.pending.is_empty() || !self.half_open.is_empty() {
-            self.check_pending(Instant::now());
+            self.check_pending(now);
         }
         let progress = self.check_sockets(sink);
         if self.hot.len() > ALWAYS_HOT {
@@ -126,7 +128,7 @@ impl Shm {
                 pair.last_active = self.polls;
                 progress = true;
                 drain(pair, peer, BURST, sink);
-                let (failing, busy) = (pair.failing.is_some(), !pair.transfers.queue.is_empty());
+                let (failing, busy) = (pair.failing.is_some(), pair.has_work());
                 if failing {
                     self.ail(peer);
                 }
@@ -164,12 +166,13 @@ impl Shm {
             }
             // The bell may mean a packet, or room for what waits to be sent.
             bulk::answer(pair);
+            atomics::answer(pair);
             drain(pair, peer, BURST, sink);
             if pair.blocked && pair.has_room() {
                 pair.blocked = false;
                 sink.writable(peer);
             }
-            let (failing, busy) = (pair.failing.is_some(), !pair.transfers.queue.is_empty());
+            let (failing, busy) = (pair.failing.is_some(), pair.has_work());
             if failing {
                 self.ail(peer);
             }
@@ -203,6 +206,7 @@ impl Shm {
         };
         pair.transfers.listed = false;
         self.copied = true;
+        atomics::step(pair, peer, sink);
         let step = transfer::step(pair, peer, sink);
         if pair.failing.is_some() {
             self.ail(peer);
@@ -283,9 +287,10 @@ impl Shm {
             }
         }
         if std::mem::take(&mut self.copied) {
-            self.linger = Some(Instant::now() + LINGER);
+            self.linger = Some(self.clock.now() + LINGER);
         }
-        self.linger = self.linger.filter(|&until| Instant::now() < until);
+        let now = self.clock.now();
+        self.linger = self.linger.filter(|&until| now < until);
         self.linger.is_some()
     }
 
@@ -323,7 +328,7 @@ impl Shm {
             return;
         };
         match pair.read_records() {
-            Ok(()) if pair.stage == Stage::Up && !pair.transfers.queue.is_empty() => {
+            Ok(()) if pair.stage == Stage::Up && pair.has_work() => {
                 self.list_busy(peer);
             }
             Ok(()) => {}
@@ -480,6 +485,7 @@ impl Shm {
                 pair.revoke();
                 self.limbo.keep(&mut pair.held);
                 pair.transfers.fail_all(peer, &cause, sink);
+                pair.atomics.fail_all(peer, &cause, sink);
                 if let Some(socket) = &pair.socket {
                     self.epoll.remove(socket);
                 }

@@ -60,7 +60,7 @@ impl Tcp {
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
-        let now = Instant::now();
+        let now = self.clock.now();
         let deadline = now + self.config.connect_timeout;
         if let Err(cause) = Self::try_targets(&self.epoll, state, now, deadline) {
             state.failed = Some(cause);
@@ -102,7 +102,7 @@ impl Tcp {
 
     /// A TCP connection stands, or not.
     pub(super) fn finish_connecting(&mut self, peer: Peer, sink: &mut dyn Sink) {
-        let vanished = self.config.liveness_timeout;
+        let (vanished, now) = (self.config.liveness_timeout, self.clock.now());
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
@@ -134,7 +134,7 @@ impl Tcp {
             *at += 1;
             let more = *at < targets.len();
             let next = match more {
-                true => Self::try_targets(&self.epoll, state, Instant::now(), deadline),
+                true => Self::try_targets(&self.epoll, state, now, deadline),
                 false => Err(cause),
             };
             if let Err(cause) = next {
@@ -176,7 +176,7 @@ impl Tcp {
     /// There are no descriptors, or something else keeps us from accepting. Answers whether somebody was told so;
     /// nothing if all that helps is to wait.
     fn turn_one_away(&mut self, index: usize, error: &io::Error) -> Option<bool> {
-        let now = Instant::now();
+        let now = self.clock.now();
         if self.told_of_shortage.is_news(now) {
             tracing::warn!(%error, "TCP connections are turned away");
         }
@@ -200,7 +200,7 @@ impl Tcp {
 
     fn pause_listener(&mut self, index: usize) {
         if let Some(listener) = self.listeners.get_mut(index) {
-            listener.paused_until = Some(Instant::now() + PAUSE);
+            listener.paused_until = Some(self.clock.now() + PAUSE);
             self.watch_listener(index, epoll::EventFlags::empty());
         }
     }
@@ -218,7 +218,7 @@ impl Tcp {
 
     /// A connection was made to us. Answers whether its handshake may go on.
     fn welcome(&mut self, socket: OwnedFd) -> bool {
-        let now = Instant::now();
+        let now = self.clock.now();
         let (Ok(remote), Ok(local)) = (net::peer_address(&socket), net::local_address(&socket))
         else {
             return false; // it has gone already
@@ -382,7 +382,7 @@ impl Tcp {
         let Some(link) = &mut state.link else { return };
         let lanes = agreement.lanes;
         let rest = link.agree(agreement);
-        link.last_heard = Instant::now();
+        link.last_heard = self.clock.now();
         if state.is_half_open() {
             self.trust(peer, Origin::Accepted);
             sink.peer_up(peer);

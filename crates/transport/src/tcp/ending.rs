@@ -9,6 +9,7 @@ use super::link::Phase;
 use super::progress::POLLS_PER_EPOLL;
 use super::session::Session;
 use super::slots::{Origin, PeerState};
+use crate::blocking::Blocking;
 use crate::error::PeerError;
 use crate::method::{Peer, Silence, Sink};
 
@@ -88,7 +89,7 @@ impl Tcp {
             return;
         }
         state.session.goodbye();
-        let until = Instant::now() + self.config.linger_timeout;
+        let until = self.clock.now() + self.config.linger_timeout;
         let socket_watch = if matches!(link.phase, Phase::Connecting) {
             epoll::EventFlags::OUT
         } else {
@@ -120,7 +121,7 @@ impl Tcp {
 
     /// Drops every peer and waits at most `most` for their packets to leave.
     pub(super) fn close_all(&mut self, most: Duration) {
-        let until = Instant::now() + most;
+        let wait = Blocking::at_most(most);
         let peers: Vec<Peer> = self
             .slots
             .iter_mut()
@@ -131,10 +132,10 @@ impl Tcp {
             self.drop_peer(peer, &mut Silence);
         }
         self.listeners.clear();
-        while self.still_sends() && Instant::now() < until {
+        while self.still_sends() && !wait.is_over() {
             self.due.clear();
             // All connections are looked at each time: the process leaves, and has nothing better to do.
-            let wait = Timespec {
+            let nap = Timespec {
                 tv_sec: 0,
                 tv_nsec: 10_000_000,
             };
@@ -142,7 +143,7 @@ impl Tcp {
                 &self.epoll,
                 rustix::event::PollFlags::IN,
             )];
-            let _ = rustix::event::poll(&mut descriptor, Some(&wait));
+            let _ = rustix::event::poll(&mut descriptor, Some(&nap));
             self.polls_without_epoll = POLLS_PER_EPOLL;
             self.make_progress(&mut Silence);
             let all: Vec<Peer> = self.slots.iter_mut().map(|state| state.handle).collect();
@@ -181,7 +182,9 @@ impl Tcp {
         {
             Self::make_timed(&mut self.timed, state);
             if let Some(link) = &mut state.link {
-                link.last_heard = Instant::now();
+                // It is given its time from the next tick on: the latest reading may be from long ago.
+                link.last_heard = self.clock.now();
+                link.heard = true;
                 link.probed = false;
             }
         }

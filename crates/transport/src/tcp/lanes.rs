@@ -6,8 +6,6 @@
 //! table of peers for its socket; what it carries belongs to the peer's session. It lives and dies
 //! with its peer: when one ends, what it carried is lost, and so is the peer.
 
-use std::time::Instant;
-
 use causeway_sys::net;
 use causeway_wire::tcp::{TICKET_BYTES, Ticket};
 use rustix::event::epoll;
@@ -55,7 +53,7 @@ impl Tcp {
             return;
         };
         let address = state.address.clone();
-        let now = Instant::now();
+        let now = self.clock.now();
         let deadline = now + self.config.connect_timeout;
         let bounds = self.bounds();
         for _ in 0..invitation
@@ -177,7 +175,7 @@ impl Tcp {
     fn lose(&mut self, lane: Peer, of: Peer, cause: PeerError) {
         self.hot.retain(|&hot| hot != lane);
         self.slots.remove(lane);
-        let until = Instant::now() + self.config.linger_timeout;
+        let until = self.clock.now() + self.config.linger_timeout;
         if let Some(state) = self.slots.get_mut(of) {
             state.lanes.retain(|&other| other != lane);
             state.dying.get_or_insert((until, cause));

@@ -124,8 +124,8 @@ impl Outbox {
     }
 
     /// Queues the answer to a request.
-    pub(super) fn push_reply(&mut self, header: &Header) {
-        self.push_short(&header.encode(), &[], 0);
+    pub(super) fn push_reply(&mut self, header: &Header, payload: &[u8]) {
+        self.push_short(&header.encode(), &[Piece::Bytes(payload)], 0);
         self.lane_replies += 1;
         self.replies += 1;
     }
@@ -397,7 +397,7 @@ mod tests {
     fn replies_count_until_they_are_sent() {
         let mut outbox = Outbox::default();
         let header = Header::new(causeway_wire::tcp::Kind::PutDone, 0);
-        outbox.push_reply(&header);
+        outbox.push_reply(&header, &[]);
         outbox.line_up_short();
         outbox.line_up_reply(&header);
         assert_eq!(outbox.replies(), 2);

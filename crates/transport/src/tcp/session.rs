@@ -3,7 +3,7 @@
 //!
 //! Bytes in: [`Session::input`], or straight into memory where [`Session::direct`] says that only
 //! payload is expected, followed by [`Session::direct_done`]. Events go to the [`Sink`]. Commands
-//! in: [`Session::send`], [`Session::transfer`], [`Session::export`]. Bytes out: [`Session::refill`],
+//! in: [`Session::send`], [`Session::transfer`], [`Session::atomic`], [`Session::export`]. Bytes out: [`Session::refill`],
 //! then the outbox's pieces, or [`Session::output`]. [`Session::fail`] ends everything.
 //!
 //! A session has one or more *lanes*, each a connection with an outbox and an inbox of its own. The
@@ -12,9 +12,10 @@
 //! data says where it belongs, and an end says how much data it ends, so that nothing depends on how
 //! the lanes overtake each other.
 //!
-//! Parts: `inbox` finds the frames in the stream, `puts` and `gets` move data, each with both of its
+//! Parts: `inbox` finds the frames in the stream, `puts` and `gets` move data and `atomics` change words, each with both of its
 //! sides in one file, `cursor` walks lists of memory, `coverage` knows which bytes have come.
 
+mod atomics;
 mod coverage;
 mod cursor;
 mod gets;
@@ -27,7 +28,8 @@ use causeway_sys::memory::Memory;
 use causeway_sys::net::Piece;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::tcp::{
-    GET_WINDOW, HEADER_BYTES, Header, Kind, MAX_LANES, MAX_PACKET, MAX_PIECE, PUT_WINDOW, Ticket,
+    ATOMIC_WINDOW, GET_WINDOW, HEADER_BYTES, Header, Kind, MAX_LANES, MAX_PACKET, MAX_PIECE,
+    PUT_WINDOW, Ticket,
 };
 
 use super::outbox::{Lender, Outbox};
@@ -37,7 +39,7 @@ use coverage::Coverage;
 
 /// The most answers that may wait for a peer that keeps the windows: all that it may have asked,
 /// and as much again in the one buffer that is partly sent.
-const MAX_REPLIES: usize = 2 * (PUT_WINDOW + GET_WINDOW);
+const MAX_REPLIES: usize = 2 * (PUT_WINDOW + GET_WINDOW + ATOMIC_WINDOW);
 
 /// What peers call the first byte of every export. Our addresses are none of their business; and
 /// counting from 0 would make descriptors that were never filled in look sound.
@@ -115,6 +117,7 @@ pub struct Session {
     wants_lanes: bool,
     puts: puts::Puts,
     gets: gets::Gets,
+    atomics: atomics::Atomics,
     /// Transfers that ended without the peer's part.
     done: VecDeque<(Token, Result<(), TransferError>)>,
     /// Accepted transfers that are not complete.
@@ -141,6 +144,7 @@ impl Session {
             wants_lanes: false,
             puts: puts::Puts::default(),
             gets: gets::Gets::default(),
+            atomics: atomics::Atomics::default(),
             done: VecDeque::new(),
             transfers: 0,
             notify_bytes: 0,
@@ -378,6 +382,7 @@ impl Session {
         self.main.outbox.line_up_short();
         self.issue_gets();
         self.start_puts();
+        self.issue_atomics();
         while self.lane(at).outbox.lined_up() < MAX_PIECE / 2 {
             let queue = match at {
                 MAIN => &mut self.bulk,
@@ -440,7 +445,7 @@ impl Session {
     }
 
     fn can_start(&self) -> bool {
-        self.can_start_put() || self.can_issue_get()
+        self.can_start_put() || self.can_issue_get() || self.atomics.can_issue()
     }
 
     /// Whether the peer owes us anything, or we it.
@@ -450,12 +455,12 @@ impl Session {
 
     /// Whether transfers have ended that [`Session::deliver`] shall report.
     pub fn has_done(&self) -> bool {
-        !self.done.is_empty()
+        !self.done.is_empty() || self.atomics.has_done()
     }
 
     /// Reports transfers that have ended without the peer's part. Answers whether there were any.
     pub fn deliver(&mut self, peer: Peer, sink: &mut dyn Sink) -> bool {
-        let any = !self.done.is_empty();
+        let any = self.deliver_atomics(peer, sink) | !self.done.is_empty();
         while let Some((token, result)) = self.done.pop_front() {
             self.transfers -= 1;
             sink.transfer_done(peer, token, result);
@@ -525,6 +530,8 @@ impl Session {
                 return Err(PeerError::Protocol(format!("it complains: {text}")));
             }
             Kind::Invite => self.invited(&header)?,
+            Kind::Atomic => self.serve_atomic(&header, payload)?,
+            Kind::AtomicDone => self.atomic_done(&header, payload, peer, sink)?,
             // Their payload never comes here: the inbox sends it to memory.
             Kind::Put | Kind::GetData => {}
         }
@@ -582,6 +589,7 @@ impl Session {
         tokens.extend(self.gets.take_tokens());
         self.notify_bytes = 0;
         self.deliver(peer, sink);
+        self.fail_atomics(cause, peer, sink);
         for token in tokens {
             self.complete(peer, token, Err(TransferError::Peer(cause.clone())), sink);
         }

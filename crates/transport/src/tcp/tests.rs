@@ -72,8 +72,12 @@ fn packets_of_every_length_and_many_parts_arrive_whole() {
 fn a_process_sends_to_itself_in_one_poll_loop() {
     let mut node = Node::new(plain());
     let address = node.listen();
-    let peer = node.tcp.connect(&address).unwrap();
-    assert_eq!(node.tcp.connect(&address).unwrap(), peer, "same handle");
+    let peer = node.tcp.connect(Instant::now(), &address).unwrap();
+    assert_eq!(
+        node.tcp.connect(Instant::now(), &address).unwrap(),
+        peer,
+        "same handle"
+    );
     node.tcp.send(peer, &[b"me"]).unwrap();
     until(&mut [&mut node], |nodes| !nodes[0].seen.packets.is_empty());
     let (back, bytes) = node.seen.packets[0].clone();
@@ -89,7 +93,7 @@ fn a_peer_that_stops_reading_blocks_only_its_own_packets() {
     let (mut client, mut server, peer) = pair(plain(), plain());
     let mut other = Node::new(plain());
     let other_address = other.listen();
-    let other_peer = client.tcp.connect(&other_address).unwrap();
+    let other_peer = client.tcp.connect(Instant::now(), &other_address).unwrap();
     let packet = vec![7; 60_000];
     let mut accepted = 0;
     let mut polls_in_vain = 0;
@@ -138,7 +142,9 @@ fn packets_before_a_graceful_end_are_delivered() {
             drop(client);
             server = reader.join().unwrap();
         } else {
-            client.tcp.disconnect(peer, &mut client.seen);
+            client
+                .tcp
+                .disconnect(Instant::now(), peer, &mut client.seen);
             assert!(client.seen.downs.is_empty(), "no report of our own deed");
             until(&mut [&mut client, &mut server], |nodes| {
                 !nodes[1].seen.downs.is_empty()
@@ -159,7 +165,7 @@ fn nobody_listening_is_reported_and_a_later_listener_is_found() {
     let address = server.listen();
     drop(server);
     let mut client = Node::new(plain());
-    let peer = client.tcp.connect(&address).unwrap();
+    let peer = client.tcp.connect(Instant::now(), &address).unwrap();
     client.tcp.send(peer, &[b"lost"]).unwrap();
     until(&mut [&mut client], |nodes| !nodes[0].seen.downs.is_empty());
     assert!(
@@ -184,7 +190,7 @@ fn who_is_silent_is_read_less_often_and_soon_again_once_it_speaks() {
     let mut clients = [Node::new(plain()), Node::new(plain())];
     let mut peers = Vec::new();
     for client in &mut clients {
-        peers.push(client.tcp.connect(&address).unwrap());
+        peers.push(client.tcp.connect(Instant::now(), &address).unwrap());
     }
     let all_speak = |server: &mut Node, clients: &mut [Node; 2]| {
         for (client, peer) in clients.iter_mut().zip(&peers) {
@@ -251,10 +257,10 @@ fn sleeping_ends_when_something_comes() {
     for _ in 0..10_000 {
         server.poll();
     }
-    assert!(server.tcp.arm());
+    assert!(server.tcp.arm(Instant::now()));
     assert!(!server.readable(), "nothing is there yet");
     server.tcp.disarm();
-    assert!(server.tcp.arm());
+    assert!(server.tcp.arm(Instant::now()));
     send(&mut client, peer, b"wake", &mut Node::new(plain()));
     let sleeper = std::thread::spawn(move || {
         let limit = Instant::now() + PATIENCE;
@@ -269,4 +275,29 @@ fn sleeping_ends_when_something_comes() {
         client.poll();
     }
     sleeper.join().unwrap();
+}
+
+#[test]
+fn limits_count_the_time_that_the_caller_gives() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address: Address = format!("tcp://{}", silent.local_addr().unwrap())
+        .parse()
+        .unwrap();
+    let mut node = Node::new(plain());
+    let start = Instant::now();
+    let peer = node.tcp.connect(start, &address).unwrap();
+    node.tcp.send(peer, &[b"hello"]).unwrap();
+    let limit = node.tcp.config.connect_timeout;
+    assert_eq!(node.tcp.deadline(), Some(start + limit));
+    let almost = start + limit - Duration::from_millis(1);
+    node.tcp.tick(almost, &mut node.seen);
+    node.tcp.poll(almost, &mut node.seen);
+    assert!(node.seen.downs.is_empty(), "{:?}", node.seen.downs);
+    node.tcp.tick(start + limit, &mut node.seen);
+    let limit_ms = limit.as_millis() as u64;
+    assert_eq!(node.seen.downs, [(peer, PeerError::TimedOut(limit_ms))]);
+    // Time that goes backwards stands still: the next attempt begins at the latest time.
+    node.tcp.set_time(start);
+    node.tcp.send(peer, &[b"hello again"]).unwrap();
+    assert_eq!(node.tcp.deadline(), Some(start + 2 * limit));
 }

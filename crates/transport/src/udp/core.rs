@@ -25,7 +25,7 @@ use super::table::{Origin, PeerState, Table};
 use super::{Remote, Time, UdpConfig};
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError};
-use crate::method::{Access, Direction, Identity, Peer, Sink, Transfer};
+use crate::method::{Access, Atomic, Direction, Identity, Peer, Sink, Transfer};
 use crate::strangers::{Source, Strangers, Told};
 use crate::tcp::session::{Bounds, Session};
 
@@ -173,6 +173,21 @@ impl Core {
     ) -> Result<(), SendError> {
         self.reach(now, peer, around)?;
         self.state(peer)?.session.transfer(transfer)?;
+        self.touch(now, peer);
+        self.make_due(peer);
+        Ok(())
+    }
+
+    /// See [`crate::Method::atomic`].
+    pub fn atomic(
+        &mut self,
+        now: Time,
+        peer: Peer,
+        atomic: Atomic,
+        around: &mut dyn Surroundings,
+    ) -> Result<(), SendError> {
+        self.reach(now, peer, around)?;
+        self.state(peer)?.session.atomic(atomic)?;
         self.touch(now, peer);
         self.make_due(peer);
         Ok(())

@@ -1,13 +1,13 @@
-//! What the method stands on: sockets, a clock and random numbers, or something that plays them.
+//! What the method stands on: sockets and random numbers, or something that plays them.
 
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::Remote;
 use super::core::Surroundings;
-use super::{Remote, Time};
 use crate::address::Address;
 use crate::error::Error;
 
@@ -88,12 +88,6 @@ pub struct Arrivals {
 
 /// See the module's page.
 pub trait Ground: Surroundings + Send {
-    /// The time.
-    fn now(&self) -> Time;
-
-    /// The same time as others know it.
-    fn instant(&self, at: Time) -> Instant;
-
     /// All socket addresses of an address of this method, those that are to be tried first in front.
     fn resolve(&self, address: &Address) -> Result<Vec<SocketAddr>, Error>;
 
@@ -118,6 +112,6 @@ pub trait Ground: Surroundings + Send {
     /// Becomes readable when something comes.
     fn pollable(&self) -> BorrowedFd<'_>;
 
-    /// Waits until something comes, at most so long; `false` if there is no waiting here.
-    fn wait(&mut self, most: Duration) -> bool;
+    /// Waits until something comes, at most so long, and returns how long that was; `None` if there is no waiting here.
+    fn wait(&mut self, most: Duration) -> Option<Duration>;
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use causeway_sys::datagram::{self, MAX_BATCH, Mishap};
 use causeway_sys::net;
@@ -13,8 +13,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, epoll};
 
 use super::core::Surroundings;
 use super::ground::{Arrival, Arrivals, Batch, Ground};
-use super::{Remote, SCHEME, Time};
+use super::{Remote, SCHEME};
 use crate::address::Address;
+use crate::blocking::measure;
 use crate::error::Error;
 use crate::method::Identity;
 use crate::tcp::beginning::is_let_in;
@@ -56,7 +57,6 @@ struct Socket {
 pub struct Sockets {
     epoll: OwnedFd,
     sockets: Vec<Socket>,
-    began: Instant,
     random: Vec<u8>,
     /// What was noticed, with the fronts of the datagrams concerned.
     noticed: Vec<(Remote, Mishap, [u8; PREFIX_BYTES])>,
@@ -79,7 +79,6 @@ impl Sockets {
         let mut this = Self {
             epoll,
             sockets: Vec::new(),
-            began: Instant::now(),
             random: Vec::new(),
             noticed: Vec::new(),
             came: Vec::new(),
@@ -222,14 +221,6 @@ impl Surroundings for Sockets {
 }
 
 impl Ground for Sockets {
-    fn now(&self) -> Time {
-        self.began.elapsed()
-    }
-
-    fn instant(&self, at: Time) -> Instant {
-        self.began + at
-    }
-
     fn resolve(&self, address: &Address) -> Result<Vec<SocketAddr>, Error> {
         resolve_for(SCHEME, address)
     }
@@ -353,15 +344,16 @@ impl Ground for Sockets {
         self.epoll.as_fd()
     }
 
-    fn wait(&mut self, most: Duration) -> bool {
+    fn wait(&mut self, most: Duration) -> Option<Duration> {
         let mut descriptor = [PollFd::new(&self.epoll, PollFlags::IN)];
         let most = Timespec::try_from(most).unwrap_or(Timespec {
             tv_sec: 1,
             tv_nsec: 0,
         });
-        // Interrupted by a signal is as good as woken.
-        let _ = rustix::event::poll(&mut descriptor, Some(&most));
-        true
+        Some(measure(|| {
+            // Interrupted by a signal is as good as woken.
+            let _ = rustix::event::poll(&mut descriptor, Some(&most));
+        }))
     }
 }
 

@@ -60,7 +60,7 @@ fn until(sides: &mut [(&mut Udp, &mut Seen)], mut done: impl FnMut(&[&Seen]) -> 
     let patience = Instant::now() + Duration::from_secs(60);
     loop {
         for (udp, seen) in sides.iter_mut() {
-            udp.poll(*seen);
+            udp.poll(Instant::now(), *seen);
         }
         let all: Vec<&Seen> = sides.iter().map(|(_, seen)| &**seen).collect();
         if done(&all) {
@@ -80,7 +80,7 @@ fn who_does_not_hold_the_same_key_stays_outside_and_learns_why() {
     ] {
         let (mut callee, address) = listening(theirs);
         let mut caller = method(ours);
-        let peer = caller.connect(&address).unwrap();
+        let peer = caller.connect(Instant::now(), &address).unwrap();
         caller.send(peer, &[b"let me in"]).unwrap();
         let (mut inside, mut outside) = (Seen::default(), Seen::default());
         let sides = &mut [(&mut callee, &mut inside), (&mut caller, &mut outside)];
@@ -98,13 +98,13 @@ fn without_a_key_only_this_host_is_talked_to() {
     for address in ["udp://192.0.2.1:9", "udp://[2001:db8::1]:9"] {
         let address: Address = address.parse().unwrap();
         for error in [
-            udp.connect(&address).unwrap_err(),
+            udp.connect(Instant::now(), &address).unwrap_err(),
             udp.listen(&address).unwrap_err(),
         ] {
             assert!(error.to_string().contains("cluster key"), "{error}");
         }
     }
-    let keyed = method(Some(1)).connect(&"udp://192.0.2.1:9".parse().unwrap());
+    let keyed = method(Some(1)).connect(Instant::now(), &"udp://192.0.2.1:9".parse().unwrap());
     assert!(keyed.is_ok());
 }
 
@@ -238,7 +238,7 @@ fn a_connection_that_means_nothing_is_disowned_and_calls_to_callers_are_not_take
     let target: Address = format!("udp://{}", nobody.local_addr().unwrap())
         .parse()
         .unwrap();
-    let peer = caller.connect(&target).unwrap();
+    let peer = caller.connect(Instant::now(), &target).unwrap();
     caller.send(peer, &[b"hello"]).unwrap();
     let (_, outlet) = nobody.recv_from(&mut [0; 200]).unwrap();
     let stranger = Stranger::calling(&format!("udp://{outlet}").parse().unwrap());
@@ -284,7 +284,7 @@ fn half_open_connections_are_few_and_end() {
         assert_eq!((core.strangers.len(), core.peers.len()), (8, 8));
         assert_ne!(first(core) == oldest, is_let_in, "the oldest goes");
     }
-    let later = udp.ground.now() + 2 * udp.core.config.connect_timeout;
+    let later = udp.now() + 2 * udp.core.config.connect_timeout;
     udp.core.handle_timer(later, &mut seen);
     assert_eq!((udp.core.strangers.len(), udp.core.peers.len()), (0, 0));
     assert!(

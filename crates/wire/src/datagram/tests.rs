@@ -10,7 +10,7 @@ const PREFIX: Prefix = Prefix {
 
 /// The golden prefix of a kind.
 fn golden_prefix(kind: u8) -> Vec<u8> {
-    let mut bytes = vec![kind, 4, 0, 0];
+    let mut bytes = vec![kind, 5, 0, 0];
     bytes.extend(0x11..=0x18);
     bytes.extend(0x21..=0x28);
     bytes
@@ -89,7 +89,7 @@ fn greetings_have_their_golden_bytes_both_ways() {
         greeting.encode(prefix, &mut bytes);
         assert_eq!(bytes.len(), GREETING_BYTES);
         let mut golden = golden_prefix(byte);
-        golden.extend([1, 4, 0, 0]);
+        golden.extend([1, 5, 0, 0]);
         golden.extend(1..=8);
         golden.extend([0xaa; 24]);
         golden.extend([0xbb; 48]);

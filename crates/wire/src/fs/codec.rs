@@ -15,7 +15,7 @@ use crate::codec::{Malformed, Reader, Wire, Writer, within};
 pub(in crate::fs) mod fields;
 
 /// First byte of every request and reply. Another number is another protocol.
-pub const PROTOCOL_VERSION: u8 = 5;
+pub const PROTOCOL_VERSION: u8 = 6;
 /// Longest sentence in a [`Failure`], in bytes; a longer one is cut.
 pub const MAX_FAILURE_BYTES: usize = 1024;
 /// Longest finding of a check, in bytes; a longer one is cut.
@@ -90,6 +90,8 @@ variants!(Operation, "operation", {
     },
     65 => Write {
         object: wire,
+        number: u64,
+        repeated: option,
         at_least: u64,
         regions: wire,
         memory: list(MIN_DESCRIPTOR_BYTES),
@@ -103,6 +105,7 @@ variants!(Operation, "operation", {
     71 => StorageStatus,
     72 => Enroll { index: u16, incarnation: wire, replace: bool },
     73 => FindData { object: wire, at_least: u64, offset: u64 },
+    74 => Clock,
     80 => CheckData { datafiles: list(16) },
     81 => RemoveOrphans { objects: list(8), numbers: u64 },
     82 => Scrub { from: option, bytes: u64 },
@@ -161,6 +164,7 @@ variants!(Answer, "answer", {
         faults: list(MIN_FAULT_BYTES),
     },
     25 => Data { first: option },
+    26 => Clock(moment: wire),
 });
 
 variants!(Regions, "regions", {

@@ -68,7 +68,7 @@ fn golden_requests() {
     };
     golden(
         &request,
-        "05 0201000000000000
+        "06 0201000000000000
          10000000000000000000000000000000 2000000000000000 3000000000000000
          ff000000000000000000000000000000 0300 0400000000000000
          e8030000 64000000 01000000 05000000 47",
@@ -339,7 +339,7 @@ fn golden_nodes() {
         };
         golden(
             &reply,
-            &format!("05 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
+            &format!("06 00 02 0900000000000000 {ATTRIBUTES} {expected}"),
         );
     }
 }
@@ -361,7 +361,7 @@ fn golden_answers() {
             message: "no".into(),
         }),
     };
-    golden(&failure, "05 01 0200 02000000 6e6f");
+    golden(&failure, "06 01 0200 02000000 6e6f");
     let entry = |attributes| Entry {
         name: b"n".to_vec(),
         object: ObjectId(9),
@@ -497,7 +497,7 @@ fn refuses_what_is_out_of_bounds() {
             "{result:?}"
         );
     };
-    for code in [0, 26, 63, 74, 84, 127, 128, 130, 255] {
+    for code in [0, 26, 63, 75, 84, 127, 128, 130, 255] {
         unknown(Operation::from_bytes(&[code]));
     }
     let path = Place {
@@ -674,6 +674,8 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         )
             .prop_map(|(object, regions, memory, inline)| Operation::Write {
                 object,
+                number: memory.len() as u64,
+                repeated: (inline.len() % 2 == 1).then_some(Moment { boot: 1, at: 2 }),
                 at_least: inline.len() as u64,
                 regions,
                 memory,

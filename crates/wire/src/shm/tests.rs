@@ -134,6 +134,25 @@ fn internal_packets_have_these_bytes() {
     assert_eq!(copied.to_bytes(), [2, 2, 1]);
     assert_eq!(Internal::from_bytes(&[2, 2, 1]), Ok(copied));
     assert!(Internal::from_bytes(&[2, 8, 0]).is_err());
+    let atomic = Internal::Atomic(AtomicRequest {
+        id: 7,
+        key: 8,
+        base: 9,
+        operation: Operation::FetchAdd(10),
+    });
+    let golden = [
+        3, 7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 10, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    assert_eq!(atomic.to_bytes(), golden);
+    assert_eq!(Internal::from_bytes(&golden), Ok(atomic));
+    let done = Internal::AtomicDone {
+        id: 7,
+        outcome: Outcome::Old(11),
+    };
+    let golden = [4, 7, 0, 0, 0, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(done.to_bytes(), golden);
+    assert_eq!(Internal::from_bytes(&golden), Ok(done));
     let mut too_long = bytes;
     too_long[25] = 2;
     assert!(matches!(

@@ -17,14 +17,14 @@ fn hello_has_its_golden_bytes_both_ways() {
         lanes: 4,
         purpose: Purpose::Lane,
     };
-    let golden = *b"causeway\x04\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x00";
+    let golden = *b"causeway\x05\x00\x01\x01\x01\x02\x03\x04\x05\x06\x07\x08\x01\x04\x01\x00";
     assert_eq!(hello.encode(), golden);
     assert_eq!(Hello::decode(&golden), Ok(hello));
 }
 
 #[test]
 fn hello_refuses_every_unknown_value() {
-    let golden = *b"causeway\x04\x00\x00\x00\0\0\0\0\0\0\0\0\0\x01\0\0";
+    let golden = *b"causeway\x05\x00\x00\x00\0\0\0\0\0\0\0\0\0\x01\0\0";
     assert!(Hello::decode(&golden).is_ok());
     for (at, value) in [
         (0, b'C'),
@@ -114,6 +114,10 @@ fn headers_have_their_golden_bytes_both_ways() {
         Header::new(Kind::ProbeReply, 0),
         Header::new(Kind::Goodbye, 0),
         Header::new(Kind::Error, MAX_ERROR_TEXT),
+        Header::new(Kind::Atomic, OPERATION_BYTES)
+            .with_id(1)
+            .with_base(9),
+        Header::new(Kind::AtomicDone, OUTCOME_BYTES).with_id(1),
     ];
     for header in kinds {
         assert_eq!(Header::decode(&header.encode()), Ok(header));
@@ -122,12 +126,16 @@ fn headers_have_their_golden_bytes_both_ways() {
 
 #[test]
 fn headers_refuse_oversize_unknown_kinds_and_unused_fields() {
-    for kind in 1..=12 {
+    for kind in 1..=14 {
         let known = Kind::from_u8(kind).unwrap();
+        let len = match known {
+            Kind::Atomic | Kind::AtomicDone => known.max_payload() as u32,
+            _ => 0,
+        };
         let mut bytes = Header {
             kind: known,
             flag: known == Kind::PutEnd,
-            len: 0,
+            len,
             id: 0,
             key: 0,
             base: 0,
@@ -140,11 +148,16 @@ fn headers_refuse_oversize_unknown_kinds_and_unused_fields() {
             Header::decode(&bytes),
             Err(Malformed::TooLarge { .. })
         ));
-        bytes[4..8].fill(0);
+        bytes[4..8].copy_from_slice(&len.to_le_bytes());
         bytes[2] = 1;
         assert!(Header::decode(&bytes).is_err(), "reserved bytes");
     }
-    for kind in [0, 13, 255] {
+    for kind in [Kind::Atomic, Kind::AtomicDone] {
+        let mut short = Header::new(kind, kind.max_payload()).encode();
+        short[4] -= 1;
+        assert!(Header::decode(&short).is_err(), "{kind:?} cut short");
+    }
+    for kind in [0, 15, 255] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = kind;
         assert!(Header::decode(&bytes).is_err());

@@ -1,17 +1,18 @@
 //! `causeway fs chmod`.
 
+use causeway_command::failure::Outcome;
+use causeway_command::output::report_item;
+use causeway_command::remote::is_missing;
 use causeway_fs::client::Client;
 use causeway_wire::fs::{Attributes, Kind, ObjectId, Place, SetAttributes};
 use clap::Args;
 use serde_json::json;
 
 use super::parse_octal;
-use crate::failure::Outcome;
 use crate::fs::engine::conclude;
-use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_name};
+use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::source::with_current;
 use crate::fs::tree::{is_directory, walk};
-use crate::output::report_item;
 
 /// Change permission bits
 #[derive(Debug, Args)]

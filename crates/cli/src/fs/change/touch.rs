@@ -2,17 +2,18 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use causeway_command::failure::Outcome;
+use causeway_command::output::report_item;
+use causeway_command::remote::is_missing;
 use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions};
 use causeway_wire::fs::{SetAttributes, Timestamp};
 use clap::Args;
 use serde_json::json;
 
-use crate::failure::Outcome;
 use crate::fs::engine::conclude;
-use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_name};
+use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::source::with_current;
-use crate::output::report_item;
 
 /// Make empty files, or set the times of those that exist
 #[derive(Debug, Args)]

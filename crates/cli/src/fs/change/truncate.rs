@@ -1,17 +1,18 @@
 //! `causeway fs truncate`.
 
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::report_item;
+use causeway_command::remote::is_missing;
 use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions};
 use causeway_fs::distribution::MAX_FILE_BYTES;
+use causeway_report::units::parse_bytes;
 use clap::Args;
 use serde_json::json;
 
-use crate::failure::{Failure, Outcome};
 use crate::fs::engine::conclude;
-use crate::fs::session::{RemotePath, Session, Target, is_missing, remote_name};
+use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::source::with_current;
-use crate::output::report_item;
-use crate::units::parse_bytes;
 
 /// Cut files, or grow them with zeros that take no space
 #[derive(Debug, Args)]

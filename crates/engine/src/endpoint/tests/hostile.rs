@@ -35,7 +35,7 @@ impl Raw {
     fn new(name: &str) -> Self {
         let mut mem = Mem::new(Options::default()).unwrap();
         let address: Address = format!("mem://{name}").parse().unwrap();
-        let to = mem.connect(&address).unwrap();
+        let to = mem.connect(Instant::now(), &address).unwrap();
         Self { mem, to }
     }
 
@@ -51,7 +51,7 @@ impl Raw {
 
     fn hear(&mut self) -> Heard {
         let mut heard = Heard::default();
-        self.mem.poll(&mut heard);
+        self.mem.poll(Instant::now(), &mut heard);
         heard
     }
 }
@@ -201,7 +201,7 @@ fn the_error_names_the_peer_and_what_it_did() {
         fn writable(&mut self, _: Handle) {}
     }
     let mut caller = Caller(None);
-    server.poll(&mut caller);
+    server.poll(Instant::now(), &mut caller);
     server
         .send(caller.0.unwrap(), &[b"GET / HTTP/1.1\r\n\r\n"])
         .unwrap();

@@ -82,7 +82,7 @@ impl Puppet {
             "tcp" => Box::new(Tcp::new(TcpConfig::default()).unwrap()),
             _ => Box::new(Udp::new(UdpConfig::default()).unwrap()),
         };
-        let to = method.connect(&address).unwrap();
+        let to = method.connect(Instant::now(), &address).unwrap();
         let heard = Heard::default();
         let mut this = Self { method, to, heard };
         let mut hello = Header::new(Kind::Hello, wire::HELLO_WORD);
@@ -96,7 +96,7 @@ impl Puppet {
     }
 
     fn step(&mut self) {
-        self.method.poll(&mut self.heard);
+        self.method.poll(Instant::now(), &mut self.heard);
         self.method.tick(Instant::now(), &mut self.heard);
     }
 }

@@ -245,7 +245,7 @@ proptest! {
             ..Config::default()
         };
         let options = if small {
-            Options { queue_packets: 3, max_packet: 4352, max_piece: 5000, stopped: None }
+            Options { queue_packets: 3, max_packet: 4352, max_piece: 5000, ..Options::default() }
         } else {
             Options::default()
         };

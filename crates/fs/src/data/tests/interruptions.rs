@@ -49,6 +49,7 @@ fn carry_out(store: &Store, last: &Last, version: u64, model: &mut Vec<u8>) -> f
                 memory: vec![Memory::from_vec(bytes)],
                 settled: version.is_multiple_of(2),
                 abandoned: Abandoned::default(),
+                origin: Origin::default(),
             };
             let datafile = store.find_or_make(object, 0)?;
             datafile.write(&piece, &mut Scratch::default(), 0)

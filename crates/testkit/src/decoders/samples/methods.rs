@@ -1,7 +1,7 @@
 //! Well-formed inputs of what methods put on connections, datagrams and shared rings.
 
 use causeway_wire::codec::Wire;
-use causeway_wire::{datagram, shm, tcp, vi};
+use causeway_wire::{atomic, datagram, shm, tcp, vi};
 
 pub(in crate::decoders) fn virtual_interfaces() -> Vec<Vec<u8>> {
     let header = vi::FrameHeader {
@@ -117,6 +117,12 @@ pub(in crate::decoders) fn frames() -> Vec<Vec<u8>> {
         bytes.extend_from_slice(payload);
         bytes
     };
+    let swap = atomic::Operation::CompareSwap {
+        expected: 1,
+        new: 2,
+    };
+    let swap = swap.to_bytes();
+    let refused = atomic::Outcome::Protection.to_bytes();
     let mut put = tcp::Header::new(tcp::Kind::Put, 5).with_id(1);
     (put.key, put.base) = (9, 4096);
     let mut all = vec![
@@ -146,6 +152,16 @@ pub(in crate::decoders) fn frames() -> Vec<Vec<u8>> {
                 .with_id(7)
                 .with_base(1),
             b"",
+        ),
+        frame(
+            tcp::Header::new(tcp::Kind::Atomic, swap.len())
+                .with_id(4)
+                .with_base(1 << 40),
+            &swap,
+        ),
+        frame(
+            tcp::Header::new(tcp::Kind::AtomicDone, refused.len()).with_id(4),
+            &refused,
         ),
         frame(tcp::Header::new(tcp::Kind::Probe, 0), b""),
         frame(tcp::Header::new(tcp::Kind::Error, 3), b"why"),
@@ -255,6 +271,20 @@ pub(in crate::decoders) fn rings() -> Vec<Vec<u8>> {
         shm::Internal::Copied {
             piece: 0,
             outcome: shm::CopyOutcome::Protection,
+        },
+        shm::Internal::Atomic(shm::AtomicRequest {
+            id: 1,
+            key: 4096,
+            base: 8192,
+            operation: atomic::Operation::FetchAdd(1),
+        }),
+        shm::Internal::AtomicDone {
+            id: 1,
+            outcome: atomic::Outcome::Old(9),
+        },
+        shm::Internal::AtomicDone {
+            id: 2,
+            outcome: atomic::Outcome::Misaligned,
         },
     ]
     .iter()

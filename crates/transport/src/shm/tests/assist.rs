@@ -102,7 +102,7 @@ impl Get {
 /// Polls until there is nothing that keeps the host awake.
 fn falls_asleep(host: &mut Host) {
     let give_up = Instant::now() + PATIENCE;
-    while !host.shm.arm() {
+    while !host.shm.arm(Instant::now()) {
         host.poll();
         assert!(Instant::now() < give_up, "something keeps it awake");
     }
@@ -234,7 +234,9 @@ fn memory_that_a_helper_may_still_touch_is_kept() {
             ..
         } = met;
         let server = (!dies).then_some(server);
-        client.shm.disconnect(to_server, &mut client.log);
+        client
+            .shm
+            .disconnect(Instant::now(), to_server, &mut client.log);
         assert!(matches!(
             client.log.done[..],
             [(7, Err(TransferError::Peer(PeerError::Disconnected)))]

@@ -99,7 +99,7 @@ fn victims_play_their_roles() {
             host.shm.send(peer, &[&packet]).unwrap();
         }
     }
-    let peer = host.shm.connect(&address).unwrap();
+    let peer = host.shm.connect(Instant::now(), &address).unwrap();
     match role.trim_end_matches("-off") {
         "idle" => {
             host.shm.send(peer, &[b"here"]).unwrap();
@@ -171,7 +171,7 @@ fn a_peer_killed_while_idle_is_reported() {
         host.shm.send(peer, &[b"x"]),
         Err(SendError::Gone(_))
     ));
-    host.shm.disconnect(peer, &mut host.log);
+    host.shm.disconnect(Instant::now(), peer, &mut host.log);
     assert!(host.shm.report(peer).is_none());
 }
 
@@ -274,7 +274,7 @@ fn a_listener_killed_before_it_answers_is_reported() {
     let (_folder, address) = place();
     let mut victim = Victim::start("mute", &address);
     let mut host = Host::new(ShmConfig::default());
-    let peer = host.shm.connect(&address).unwrap();
+    let peer = host.shm.connect(Instant::now(), &address).unwrap();
     host.shm.send(peer, &[b"x"]).unwrap();
     host.poll();
     victim.kill();
@@ -305,7 +305,7 @@ fn a_refusal_is_heard_however_soon_it_comes() {
     });
     for _ in 0..CALLS {
         let mut host = Host::new(ShmConfig::default());
-        let peer = host.shm.connect(&address).unwrap();
+        let peer = host.shm.connect(Instant::now(), &address).unwrap();
         let _ = host.shm.send(peer, &[b"x"]);
         host.until("its end is seen", |host| !host.log.down.is_empty());
         assert_eq!(host.log.down, [(peer, PeerError::Full("full".into()))]);
@@ -321,7 +321,7 @@ fn a_listener_that_does_not_answer_is_given_up_in_time() {
         connect_timeout: Duration::from_millis(100),
         ..ShmConfig::default()
     });
-    let peer = host.shm.connect(&address).unwrap();
+    let peer = host.shm.connect(Instant::now(), &address).unwrap();
     host.shm.send(peer, &[b"x"]).unwrap();
     assert!(host.shm.deadline().is_some());
     host.until("it is given up", |host| !host.log.down.is_empty());
@@ -333,7 +333,7 @@ fn a_listener_that_does_not_answer_is_given_up_in_time() {
 fn a_restarted_peer_is_reached_through_the_same_handle() {
     let (_folder, address) = place();
     let mut host = Host::new(ShmConfig::default());
-    let peer = host.shm.connect(&address).unwrap();
+    let peer = host.shm.connect(Instant::now(), &address).unwrap();
     for round in 0..5u8 {
         let mut victim = Victim::start("echo", &address);
         host.shm.send(peer, &[&[round]]).unwrap();

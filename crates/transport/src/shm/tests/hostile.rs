@@ -249,7 +249,7 @@ fn stray_words_in_a_ring_end_that_connection_only() {
             host.log.down
         );
         host.log.down.clear();
-        host.shm.disconnect(peer, &mut host.log);
+        host.shm.disconnect(Instant::now(), peer, &mut host.log);
     }
     assert!(host.log.packets.is_empty());
     host.shm.send(good_peer, &[b"x"]).unwrap();
@@ -298,7 +298,17 @@ fn nonsense_between_the_methods_is_found_out() {
         piece: 1,
         outcome: causeway_wire::shm::CopyOutcome::Done,
     };
-    for bytes in [vec![], vec![9; 40], copied.to_bytes()] {
+    let atomic_done = Internal::AtomicDone {
+        id: 0,
+        outcome: causeway_wire::atomic::Outcome::Old(1),
+    };
+    let nonsense = [
+        vec![],
+        vec![9; 40],
+        copied.to_bytes(),
+        atomic_done.to_bytes(),
+    ];
+    for bytes in nonsense {
         let (_folder, address) = place();
         let mut host = Host::listening(ShmConfig::default(), &address);
         let (raw, _) = Raw::meet(&mut host, &address);
@@ -356,7 +366,7 @@ fn records_out_of_place_and_random_ones_end_the_connection() {
             down == peer && matches!(cause, PeerError::Protocol(_)),
             "{cause}"
         );
-        host.shm.disconnect(peer, &mut host.log);
+        host.shm.disconnect(Instant::now(), peer, &mut host.log);
     }
 }
 

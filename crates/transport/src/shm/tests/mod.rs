@@ -88,7 +88,7 @@ impl Host {
     }
 
     fn poll(&mut self) -> bool {
-        self.shm.poll(&mut self.log)
+        self.shm.poll(Instant::now(), &mut self.log)
     }
 
     fn tick(&mut self) {
@@ -104,7 +104,7 @@ impl Host {
                 "waited in vain until {what}: {:?}",
                 self.log
             );
-            if !self.poll() && self.shm.arm() {
+            if !self.poll() && self.shm.arm(Instant::now()) {
                 sleep_on(&self.shm, Duration::from_millis(20));
                 self.shm.disarm();
                 self.tick();
@@ -176,7 +176,7 @@ fn meet(config: ShmConfig) -> Met {
     let (folder, address) = place();
     let mut server = Host::listening(config.clone(), &address);
     let mut client = Host::new(config);
-    let to_server = client.shm.connect(&address).unwrap();
+    let to_server = client.shm.connect(Instant::now(), &address).unwrap();
     client.shm.send(to_server, &[b"hello"]).unwrap();
     both(
         &mut client,

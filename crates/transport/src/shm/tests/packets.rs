@@ -82,7 +82,7 @@ fn sleepers_are_woken_over_and_over() {
     const ROUNDS: u32 = 2000;
     let client = std::thread::spawn(move || {
         let mut client = Host::new(ShmConfig::default());
-        let peer = client.shm.connect(&address).unwrap();
+        let peer = client.shm.connect(Instant::now(), &address).unwrap();
         for round in 0..ROUNDS {
             client.shm.send(peer, &[&round.to_le_bytes()]).unwrap();
             client.until("the answer is there", |client| {
@@ -109,7 +109,7 @@ fn a_sleeping_sender_is_woken_by_room() {
     const PACKETS: u32 = 20_000;
     let client = std::thread::spawn(move || {
         let mut client = Host::new(ShmConfig::default());
-        let peer = client.shm.connect(&address).unwrap();
+        let peer = client.shm.connect(Instant::now(), &address).unwrap();
         for number in 0..PACKETS {
             let packet = [&number.to_le_bytes()[..], &[1; 700]];
             while client.shm.send(peer, &packet) == Err(SendError::WouldBlock) {
@@ -134,7 +134,7 @@ fn a_sleeping_sender_is_woken_by_room() {
 fn a_process_reaches_itself() {
     let (_folder, address) = place();
     let mut host = Host::listening(ShmConfig::default(), &address);
-    let to_self = host.shm.connect(&address).unwrap();
+    let to_self = host.shm.connect(Instant::now(), &address).unwrap();
     host.shm.send(to_self, &[b"to myself"]).unwrap();
     host.until("it has arrived", |host| !host.log.packets.is_empty());
     let (from, packet) = host.log.packets.pop_front().unwrap();
@@ -162,7 +162,7 @@ fn a_thousand_peers_are_served_and_the_quiet_ones_cost_nothing() {
     let mut clients: Vec<(Host, Peer)> = (0..PEERS)
         .map(|_| {
             let mut client = Host::new(ShmConfig::default());
-            let peer = client.shm.connect(&address).unwrap();
+            let peer = client.shm.connect(Instant::now(), &address).unwrap();
             client.shm.send(peer, &[b"here I am"]).unwrap();
             server.poll();
             (client, peer)
@@ -216,9 +216,9 @@ fn resident_kib() -> usize {
 fn an_address_where_nobody_listens_shows_as_the_peer_going_down() {
     let (_folder, address) = place();
     let mut client = Host::new(ShmConfig::default());
-    let peer = client.shm.connect(&address).unwrap();
+    let peer = client.shm.connect(Instant::now(), &address).unwrap();
     assert_eq!(
-        client.shm.connect(&address).unwrap(),
+        client.shm.connect(Instant::now(), &address).unwrap(),
         peer,
         "one handle for one address"
     );
@@ -238,7 +238,7 @@ fn addresses_that_cannot_work_are_refused_clearly() {
     let mut host = Host::new(ShmConfig::default());
     for bad in ["tcp://x", "shm:///some/folder/", "shm://.."] {
         let address: Address = bad.parse().unwrap();
-        assert!(host.shm.connect(&address).is_err(), "{bad}");
+        assert!(host.shm.connect(Instant::now(), &address).is_err(), "{bad}");
         assert!(host.shm.listen(&address).is_err(), "{bad}");
     }
     let (_folder, address) = place();
@@ -256,7 +256,7 @@ fn a_disconnected_peer_is_told_and_its_handle_is_not_reused() {
         .unwrap();
     met.client
         .shm
-        .disconnect(met.to_server, &mut met.client.log);
+        .disconnect(Instant::now(), met.to_server, &mut met.client.log);
     assert!(met.client.log.down.is_empty());
     met.server
         .until("it is told", |server| !server.log.down.is_empty());
@@ -268,7 +268,10 @@ fn a_disconnected_peer_is_told_and_its_handle_is_not_reused() {
     );
     let address = met.server.shm.listener.as_ref().unwrap().path().to_owned();
     let address: Address = format!("shm://{}", address.display()).parse().unwrap();
-    assert_ne!(met.client.shm.connect(&address).unwrap(), met.to_server);
+    assert_ne!(
+        met.client.shm.connect(Instant::now(), &address).unwrap(),
+        met.to_server
+    );
     assert!(met.client.shm.send(met.to_server, &[b"x"]).is_err());
 }
 
@@ -278,7 +281,7 @@ fn a_wake_up_that_cannot_be_sent_hides_no_sleeper() {
     let mut met = meet(ShmConfig::default());
     let mut second = Host::new(ShmConfig::default());
     let address = met.client.shm.address(met.to_server).unwrap();
-    let to_server = second.shm.connect(&address).unwrap();
+    let to_server = second.shm.connect(Instant::now(), &address).unwrap();
     second.shm.send(to_server, &[b"hello"]).unwrap();
     both(
         &mut second,
@@ -287,7 +290,7 @@ fn a_wake_up_that_cannot_be_sent_hides_no_sleeper() {
         |second, server| !server.log.packets.is_empty() && is_up(second, to_server),
     );
     met.server.log.packets.clear();
-    while met.server.poll() || !met.server.shm.arm() {}
+    while met.server.poll() || !met.server.shm.arm(Instant::now()) {}
     assert!(!sleep_on(&met.server.shm, Duration::ZERO));
     let mute = met.client.shm.peers.get_mut(met.to_server).unwrap();
     let (end, _) = causeway_sys::socket::RecordSocket::pair().unwrap();
@@ -313,7 +316,7 @@ fn a_transfer_that_waits_for_the_meeting_is_not_forgotten() {
     let (_folder, address) = place();
     let mut server = Host::listening(ShmConfig::default(), &address);
     let mut client = Host::new(ShmConfig::default());
-    let to_server = client.shm.connect(&address).unwrap();
+    let to_server = client.shm.connect(Instant::now(), &address).unwrap();
     client.shm.send(to_server, &[b"hello"]).unwrap();
     server.until("the client is there", |server| {
         !server.log.packets.is_empty()
@@ -333,7 +336,7 @@ fn a_transfer_that_waits_for_the_meeting_is_not_forgotten() {
     let entry = client.shm.peers.get_mut(to_server).unwrap();
     entry.pair().unwrap().read_records().unwrap();
     assert!(is_up(&mut client, to_server));
-    assert!(!client.shm.arm(), "there is something to do");
+    assert!(!client.shm.arm(Instant::now()), "there is something to do");
     // No tick: the polls find it.
     let give_up = Instant::now() + PATIENCE;
     while client.log.done.is_empty() {

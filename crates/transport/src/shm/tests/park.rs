@@ -12,10 +12,10 @@ fn parked_until(host: &mut Host, flag: &WakeFlag, what: &str, done: impl Fn(&Hos
         if host.poll() {
             continue;
         }
-        let woken = match host.shm.prepare_park(flag) {
-            Parking::Prepared => host.shm.park(Some(give_up)),
+        let woken = match host.shm.prepare_park(Instant::now(), flag) {
+            Parking::Prepared => host.shm.park(Instant::now(), Some(give_up)),
             Parking::Refused => true,
-            Parking::Unsupported => !host.shm.arm() || sleep_on(&host.shm, PATIENCE),
+            Parking::Unsupported => !host.shm.arm(Instant::now()) || sleep_on(&host.shm, PATIENCE),
         };
         host.shm.disarm();
         assert!(woken, "slept through it: {what}");
@@ -30,9 +30,9 @@ fn make_it_park(host: &mut Host) {
     let flag = WakeFlag::default();
     for _ in 0..PATIENCE.as_millis() {
         host.poll();
-        let parking = host.shm.prepare_park(&flag);
+        let parking = host.shm.prepare_park(Instant::now(), &flag);
         if parking == Parking::Unsupported {
-            host.shm.arm();
+            host.shm.arm(Instant::now());
         }
         host.shm.disarm();
         if parking == Parking::Prepared {
@@ -112,7 +112,10 @@ fn a_call_survives_polls() {
     met.server.shm.unparker().unwrap().unpark();
     for _ in 0..10 {
         met.server.poll();
-        assert_eq!(met.server.shm.prepare_park(&flag), Parking::Refused);
+        assert_eq!(
+            met.server.shm.prepare_park(Instant::now(), &flag),
+            Parking::Refused
+        );
         met.server.shm.disarm();
     }
 }
@@ -126,7 +129,7 @@ fn a_new_peer_ends_it() {
         let connect = || {
             pause(round);
             let mut client = Host::new(ShmConfig::default());
-            let peer = client.shm.connect(&address).unwrap();
+            let peer = client.shm.connect(Instant::now(), &address).unwrap();
             client.until("there is room", |client| {
                 client.shm.send(peer, &[&round.to_le_bytes()]).is_ok()
             });

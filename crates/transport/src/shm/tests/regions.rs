@@ -233,7 +233,7 @@ fn an_ended_export_is_not_touched_any_more() {
     const LEN: usize = 2 << 20;
     let copier = std::thread::spawn(move || {
         let mut copier = Host::new(ShmConfig::default());
-        let peer = copier.shm.connect(&address).unwrap();
+        let peer = copier.shm.connect(Instant::now(), &address).unwrap();
         copier.shm.send(peer, &[b"hello"]).unwrap();
         let marks = Memory::from_vec(vec![0xEE; LEN]);
         for _ in 0..ROUNDS {
@@ -403,7 +403,7 @@ fn a_process_copies_from_and_to_itself() {
     for config in engines() {
         let (_folder, address) = place();
         let mut host = Host::listening(config, &address);
-        let to_self = host.shm.connect(&address).unwrap();
+        let to_self = host.shm.connect(Instant::now(), &address).unwrap();
         host.shm.send(to_self, &[b"x"]).unwrap();
         host.until("it has arrived", |host| !host.log.packets.is_empty());
         let (from, _) = host.log.packets.pop_front().unwrap();

@@ -58,7 +58,7 @@ fn put_after(end: impl Fn(Host, Peer) -> Option<Host>) {
 #[test]
 fn a_disconnected_peer_reaches_no_memory() {
     put_after(|mut server, peer| {
-        server.shm.disconnect(peer, &mut server.log);
+        server.shm.disconnect(Instant::now(), peer, &mut server.log);
         Some(server)
     });
 }
@@ -119,7 +119,9 @@ fn memory_in_a_copy_that_does_not_end_is_kept_until_it_does() {
     assert!(ended(6).eq([2, 3, 4, 5]), "one that copies under many");
     client.imports.release(&keys[..8]);
     client.imports.announce(&keys[10..11]);
-    server.shm.disconnect(to_client, &mut server.log);
+    server
+        .shm
+        .disconnect(Instant::now(), to_client, &mut server.log);
     assert_eq!(kept(), [2, 3, 4, 5, 10]);
     server.tick();
     assert_eq!(kept(), [10]);
@@ -139,7 +141,9 @@ fn memory_is_kept_until_the_peer_is_gone() {
         let region = server.shm.export(to_client, &memory, Access::ReadWrite);
         let client = pair(&mut met.client, met.to_server);
         client.imports.announce(&[region.unwrap().key]);
-        server.shm.disconnect(to_client, &mut server.log);
+        server
+            .shm
+            .disconnect(Instant::now(), to_client, &mut server.log);
         server.tick();
         assert_eq!(memory.sharers(), 2);
         if !dies {
@@ -198,7 +202,9 @@ fn memory_that_is_read_is_free_at_once() {
     client.imports.announce(&keys);
     server.shm.unexport(to_client, keys[0]);
     assert_eq!(memories[0].sharers(), 1);
-    server.shm.disconnect(to_client, &mut server.log);
+    server
+        .shm
+        .disconnect(Instant::now(), to_client, &mut server.log);
     assert!(memories.iter().all(|memory| memory.sharers() == 1));
 }
 
@@ -228,7 +234,7 @@ fn stuck_peers_of_a_dropped_instance_are_given_up_together() {
     let mut clients: Vec<(Host, Peer)> = (0..4)
         .map(|_| {
             let mut client = Host::new(ShmConfig::default());
-            let to_server = client.shm.connect(&address).unwrap();
+            let to_server = client.shm.connect(Instant::now(), &address).unwrap();
             client.shm.send(to_server, &[b"hello"]).unwrap();
             both(&mut client, &mut server, "they meet", |client, _| {
                 is_up(client, to_server)

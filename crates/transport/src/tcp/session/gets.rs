@@ -387,7 +387,7 @@ impl Session {
             .with_flag(!served);
         match at {
             MAIN => self.main.outbox.line_up_reply(&header),
-            _ => self.main.outbox.push_reply(&header),
+            _ => self.main.outbox.push_reply(&header, &[]),
         }
     }
 

@@ -372,6 +372,6 @@ impl Session {
             sink.packet(peer, Packet::private(notify));
         }
         let answer = Header::new(Kind::PutDone, 0).with_id(id).with_flag(refused);
-        self.main.outbox.push_reply(&answer);
+        self.main.outbox.push_reply(&answer, &[]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::support::*;
 use crate::error::PeerError;
@@ -52,7 +52,7 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 
 fn still_works(server: &mut Node, address: &crate::address::Address) {
     let mut client = Node::new(server.tcp.config.clone());
-    let peer = client.tcp.connect(address).unwrap();
+    let peer = client.tcp.connect(Instant::now(), address).unwrap();
     client.tcp.send(peer, &[b"still there?"]).unwrap();
     let before = server.seen.packets.len();
     until(&mut [&mut client, server], |nodes| {
@@ -292,7 +292,9 @@ fn a_thousand_clients_come_and_vanish() {
     });
     assert!(server.seen.ups.len() > 300);
     for peer in std::mem::take(&mut server.seen.ups) {
-        server.tcp.disconnect(peer, &mut server.seen);
+        server
+            .tcp
+            .disconnect(Instant::now(), peer, &mut server.seen);
     }
     assert_eq!(server.tcp.slots.len(), 0);
     assert!(server.tcp.hot.is_empty());
@@ -306,7 +308,7 @@ fn idle_connections_are_small() {
     let streams: Vec<TcpStream> = (0..100)
         .map(|_| come_up(&mut server, address.rest()))
         .collect();
-    let peer = client.tcp.connect(&address).unwrap();
+    let peer = client.tcp.connect(Instant::now(), &address).unwrap();
     client.tcp.send(peer, &[&[1; MAX_PACKET]]).unwrap();
     until(&mut [&mut server, &mut client], |nodes| {
         !nodes[0].seen.packets.is_empty()

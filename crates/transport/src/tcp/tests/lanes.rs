@@ -13,6 +13,7 @@ use causeway_sys::net;
 use causeway_wire::tcp::{Holder, TICKET_BYTES, Ticket};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+use std::time::Instant;
 
 const LARGE: usize = 3 << 20;
 
@@ -186,7 +187,9 @@ fn packets_before_a_graceful_end_are_delivered_though_lanes_close_first() {
             client.poll();
         }
     }
-    client.tcp.disconnect(peer, &mut client.seen);
+    client
+        .tcp
+        .disconnect(Instant::now(), peer, &mut client.seen);
     until(&mut [&mut client, &mut server], |nodes| {
         !nodes[1].seen.downs.is_empty()
     });

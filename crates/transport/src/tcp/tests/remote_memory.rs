@@ -158,7 +158,7 @@ fn what_is_not_exported_to_this_peer_for_this_is_refused_and_the_connection_live
     let (mut client, mut server, peer) = pair(plain(), plain());
     let mut other = Node::new(plain());
     let address = client.tcp.address(peer).unwrap();
-    let other_peer = other.tcp.connect(&address).unwrap();
+    let other_peer = other.tcp.connect(Instant::now(), &address).unwrap();
     other.tcp.send(other_peer, &[b"first"]).unwrap();
     until(&mut [&mut other, &mut server], |nodes| {
         nodes[1].seen.ups.len() == 2
@@ -349,7 +349,9 @@ fn disconnecting_ends_transfers_without_a_report_of_the_peer() {
         client.poll();
         server.poll();
     }
-    client.tcp.disconnect(peer, &mut client.seen);
+    client
+        .tcp
+        .disconnect(Instant::now(), peer, &mut client.seen);
     assert_eq!(ours.sharers(), 1);
     assert_eq!(client.seen.done.len(), 2);
     for (_, _, result) in &client.seen.done {

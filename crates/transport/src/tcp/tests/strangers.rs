@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
 
 use causeway_sys::net::Owners;
 use causeway_wire::tcp::{HELLO_BYTES, Holder, Refusal, Step, StepKind};
@@ -182,7 +183,7 @@ fn connections_that_prove_nothing_in_any_number_leave_peers_alone() {
             }
             for _ in 0..5 {
                 let mut other = Node::new(config.clone());
-                let to = other.tcp.connect(&address).unwrap();
+                let to = other.tcp.connect(Instant::now(), &address).unwrap();
                 let ups = server.seen.ups.len();
                 // Where the kernel's queue is full of the flood's, or the flood is of the same user, one may have to
                 // try again.

@@ -102,7 +102,7 @@ impl Node {
 
     pub(super) fn poll(&mut self) -> bool {
         self.tcp.tick(Instant::now(), &mut self.seen);
-        self.tcp.poll(&mut self.seen)
+        self.tcp.poll(Instant::now(), &mut self.seen)
     }
 
     /// Sleeps a moment at most; answers whether the descriptor is readable.
@@ -165,7 +165,7 @@ pub(super) fn send(from: &mut Node, to: Peer, bytes: &[u8], other: &mut Node) {
 pub(super) fn pair(client: TcpConfig, server: TcpConfig) -> (Node, Node, Peer) {
     let (mut client, mut server) = (Node::new(client), Node::new(server));
     let address = server.listen();
-    let peer = client.tcp.connect(&address).unwrap();
+    let peer = client.tcp.connect(Instant::now(), &address).unwrap();
     client.tcp.send(peer, &[b"first"]).unwrap();
     until(&mut [&mut client, &mut server], |nodes| {
         !nodes[1].seen.packets.is_empty()

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use super::support::*;
 use crate::error::{Error, PeerError};
@@ -14,7 +15,7 @@ use causeway_wire::tcp::Holder;
 fn refused(client: TcpConfig, server: TcpConfig) -> PeerError {
     let (mut client, mut server) = (Node::new(client), Node::new(server));
     let address = server.listen();
-    let peer = client.tcp.connect(&address).unwrap();
+    let peer = client.tcp.connect(Instant::now(), &address).unwrap();
     client.tcp.send(peer, &[b"let me in"]).unwrap();
     until(&mut [&mut client, &mut server], |nodes| {
         !nodes[0].seen.downs.is_empty()
@@ -78,7 +79,10 @@ fn without_a_key_only_loopback_addresses_are_used() {
         let address = text.parse().unwrap();
         let errors = [
             node.tcp.listen(&address).map(|_| ()).unwrap_err(),
-            node.tcp.connect(&address).map(|_| ()).unwrap_err(),
+            node.tcp
+                .connect(Instant::now(), &address)
+                .map(|_| ())
+                .unwrap_err(),
         ];
         for error in errors {
             assert!(matches!(error, Error::BadAddress { .. }), "{error}");

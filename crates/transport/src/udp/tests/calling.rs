@@ -83,7 +83,7 @@ impl Callee {
 /// A caller without a key that has called, from where, and under which number.
 fn calling(callee: &Callee, seen: &mut Seen) -> (Udp, Peer, SocketAddr, u64) {
     let mut caller = method(None);
-    let peer = caller.connect(&callee.address).unwrap();
+    let peer = caller.connect(Instant::now(), &callee.address).unwrap();
     caller.send(peer, &[b"hello"]).unwrap();
     let (from, number, _) = callee.opening(&mut caller, seen);
     (caller, peer, from, number)
@@ -203,6 +203,7 @@ fn accept(
     doubts: bool,
     seen: &mut Seen,
 ) {
+    let now = caller.now();
     let Udp { core, ground, .. } = caller;
     let remote = Remote {
         socket: 0,
@@ -213,7 +214,6 @@ fn accept(
         to: number,
         from: 9,
     };
-    let now = ground.now();
     let mut kernel = Kernel {
         sockets: ground,
         doubts,
@@ -246,7 +246,7 @@ fn an_attempt_that_heard_only_somebody_else_says_so_in_the_end() {
     let mut seen = Seen::default();
     let (mut caller, _, number, greeting) = called(&callee, &mut seen);
     accept(&mut caller, &callee, (number, greeting), true, &mut seen);
-    let over = caller.ground.now() + caller.core.config.connect_timeout;
+    let over = caller.now() + caller.core.config.connect_timeout;
     caller.core.handle_timer(over, &mut seen);
     let [PeerError::Unauthorised(reason)] = &seen.down[..] else {
         panic!("{:?}", seen.down);
@@ -271,7 +271,7 @@ fn with_a_key_a_forged_refusal_keeps_nobody_from_being_let_in() {
     })
     .unwrap();
     let mut seen = Seen::default();
-    let peer = caller.connect(&callee.address).unwrap();
+    let peer = caller.connect(Instant::now(), &callee.address).unwrap();
     caller.send(peer, &[b"hello"]).unwrap();
     let (from, number, _) = callee.opening(&mut caller, &mut seen);
     callee.greet(Kind::Refuse, (from, number), 0, refusal(Refusal::Full));
@@ -320,6 +320,7 @@ fn cookies_are_taken_no_faster_than_openings_are_sent() {
     let callee = Callee::new();
     let mut seen = Seen::default();
     let (mut caller, peer, from, number) = calling(&callee, &mut seen);
+    let now = caller.now();
     let Udp { core, ground, .. } = &mut caller;
     let remote = Remote {
         socket: 0,
@@ -332,7 +333,6 @@ fn cookies_are_taken_no_faster_than_openings_are_sent() {
     };
     assert!(core.opening_to(remote, prefix).is_some(), "{from}");
     // As long as the time stands still, only what is hurried is sent.
-    let now = ground.now();
     let mut sent = 0;
     for byte in 1..=100 {
         let greeting = cookie(byte);

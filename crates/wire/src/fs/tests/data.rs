@@ -23,6 +23,8 @@ fn golden_operations_on_data() {
         (
             Operation::Write {
                 object,
+                number: 3,
+                repeated: Some(Moment { boot: 4, at: 5 }),
                 at_least: 8,
                 regions: Regions::There {
                     count: 7,
@@ -32,7 +34,8 @@ fn golden_operations_on_data() {
                 inline: vec![6],
             },
             format!(
-                "41 0900000000000000 0800000000000000 02 0700000000000000 {DESCRIPTOR} 00000000
+                "41 0900000000000000 0300000000000000
+                 01 04000000000000000000000000000000 0500000000000000 0800000000000000 02 0700000000000000 {DESCRIPTOR} 00000000
                  01000000 06"
             ),
         ),
@@ -98,6 +101,7 @@ fn golden_operations_on_data() {
             },
             "49 0900000000000000 0100000000000000 0200000000000000".into(),
         ),
+        (Operation::Clock, "4a".into()),
         (
             Operation::CheckData {
                 datafiles: vec![(object, 3)],

@@ -1,0 +1,484 @@
+//! Our own processes for the patterns of more than two: a server and its clients, the links of a ring,
+//! and holders of connections that nobody uses.
+//!
+//! A server, a client and a link do what `peers/mpi.c` does, over our message layer.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use causeway_bmi::{Addr, Completion, Memory, Posted, Tag, Unexpected};
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::workers::{Desk, Go};
+use serde::{Deserialize, Serialize};
+
+use super::trial::RingFigures;
+use crate::layer::{Layer, PATIENCE, content};
+
+const ASK: Tag = 1;
+const ANSWER: Tag = 2;
+const TOKEN: Tag = 3;
+/// Unexpected messages and completions that are taken at once.
+const TAKEN_AT_ONCE: usize = 64;
+
+/// What a process is, and where it runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Assignment {
+    /// Processors it may run on; empty for all.
+    pub(crate) processors: Vec<usize>,
+    pub(crate) role: Role,
+}
+
+/// What a process does.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Role {
+    /// Answers requests with `size` bytes until every client has said that it is done.
+    Server {
+        listen: String,
+        clients: usize,
+        size: usize,
+    },
+    /// Asks, one request at a time, for so long.
+    Client {
+        address: String,
+        size: usize,
+        milliseconds: u64,
+    },
+    /// Passes a token on. The first link of the ring says for how long.
+    Link {
+        listen: String,
+        first: bool,
+        milliseconds: u64,
+        pause_ms: u64,
+    },
+    /// Has so many instances of the layer open, each connected to `address`.
+    Holder { address: String, count: usize },
+}
+
+/// What a process is told after its assignment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Order {
+    /// The next link of the ring.
+    Next(String),
+    /// Every instance sends a message to the address each millisecond, for so long.
+    BeActive { milliseconds: u64 },
+}
+
+/// What a process says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum Report {
+    Listening(String),
+    Ready,
+    /// A client's mean microseconds from a request to its answer.
+    Asked(f64),
+    /// What a link saw and used.
+    Passed(Passed),
+    Done,
+}
+
+/// A link's share of a ring's figures.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(crate) struct Passed {
+    rounds: u64,
+    elapsed_s: f64,
+    cpu_s: f64,
+    waiting_cpu_s: f64,
+}
+
+impl Passed {
+    /// The figures of the ring whose links saw this.
+    pub(crate) fn together(links: &[Self], pause_ms: u64) -> Option<RingFigures> {
+        let first = links.first()?;
+        let hops = first.rounds as f64 * links.len() as f64;
+        let sum = |share: fn(&Self) -> f64| links.iter().map(share).sum::<f64>();
+        Some(RingFigures {
+            hop_us: first.elapsed_s * 1e6 / hops,
+            cpu_us_per_hop: sum(|link| link.cpu_s) * 1e6 / hops,
+            waiting_cpu_share: sum(|link| link.waiting_cpu_s) / (pause_ms as f64 / 1e3),
+        })
+    }
+}
+
+/// Runs a process.
+pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
+    causeway_sys::limits::raise_open_files();
+    if !assignment.processors.is_empty() {
+        causeway_sys::pin::pin_to_cpus(&assignment.processors)
+            .doing(|| "choosing processors".to_owned())?;
+    }
+    match &assignment.role {
+        Role::Server {
+            listen,
+            clients,
+            size,
+        } => serve(listen, *clients, *size, desk),
+        Role::Client {
+            address,
+            size,
+            milliseconds,
+        } => ask(address, *size, *milliseconds, desk),
+        Role::Link {
+            listen,
+            first,
+            milliseconds,
+            pause_ms,
+        } => link(listen, *first, *milliseconds, *pause_ms, desk),
+        Role::Holder { address, count } => hold(address, *count, desk),
+    }
+}
+
+/// A request, and the first bytes of its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Head {
+    number: u64,
+    last: bool,
+}
+
+impl Head {
+    const BYTES: usize = 16;
+
+    fn bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        let (number, last) = bytes.split_at_mut(8);
+        number.copy_from_slice(&self.number.to_le_bytes());
+        last.copy_from_slice(&u64::from(self.last).to_le_bytes());
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let (number, rest) = bytes.split_first_chunk()?;
+        let (last, _) = rest.split_first_chunk()?;
+        Some(Self {
+            number: u64::from_le_bytes(*number),
+            last: u64::from_le_bytes(*last) != 0,
+        })
+    }
+}
+
+/// A server's answer to one client.
+struct Reply {
+    memory: Memory,
+    /// It has not left yet.
+    on_its_way: bool,
+}
+
+fn serve(listen: &str, clients: usize, size: usize, desk: &mut Desk) -> Outcome {
+    let mut layer = Layer::start(listen)?;
+    desk.say(&Report::Listening(layer.address()))?;
+    let met = layer.meet(clients)?;
+    let places: BTreeMap<Addr, u64> = met.into_iter().zip(0..).collect();
+    let mut replies = Vec::with_capacity(clients);
+    for _ in 0..clients {
+        let memory = Memory::zeroed(size);
+        memory.write_at(0, &content(size));
+        replies.push(Reply {
+            memory,
+            on_its_way: false,
+        });
+    }
+    desk.say(&Report::Ready)?;
+    let mut left = clients;
+    let mut silent_since = Instant::now();
+    let mut asks: Vec<Unexpected> = Vec::new();
+    while left > 0 || replies.iter().any(|reply| reply.on_its_way) {
+        await_anything(&mut layer, &mut silent_since)?;
+        reap(&mut layer, &mut replies)?;
+        take_asks(&mut layer, &mut asks)?;
+        for ask in asks.drain(..) {
+            let head = Head::read(&ask.data)
+                .ok_or("a request is cut short")
+                .doing(serving)?;
+            let place = places
+                .get(&ask.from)
+                .ok_or("a stranger asks")
+                .doing(serving)?;
+            left -= usize::from(head.last);
+            answer(&mut layer, &mut replies, (ask.from, *place), head)?;
+            layer.bmi.release(ask.from);
+        }
+    }
+    desk.say(&Report::Done)
+}
+
+fn serving() -> String {
+    "serving".to_owned()
+}
+
+fn await_anything(layer: &mut Layer, silent_since: &mut Instant) -> Outcome {
+    if layer.bmi.wait(layer.context, Duration::from_millis(100)) {
+        *silent_since = Instant::now();
+    } else if silent_since.elapsed() > PATIENCE {
+        return Err(Failure::new(serving(), "the clients are silent"));
+    }
+    Ok(())
+}
+
+fn take_asks(layer: &mut Layer, asks: &mut Vec<Unexpected>) -> Outcome {
+    let taken = layer
+        .bmi
+        .testunexpected(TAKEN_AT_ONCE, Duration::ZERO, asks);
+    taken.doing(serving).map(drop)
+}
+
+/// Takes note of the replies that have left.
+fn reap(layer: &mut Layer, replies: &mut [Reply]) -> Outcome {
+    let mut done: Vec<Completion> = Vec::new();
+    layer
+        .bmi
+        .testcontext(layer.context, TAKEN_AT_ONCE, Duration::ZERO, &mut done)
+        .doing(serving)?;
+    for completion in done {
+        completion.result.doing(serving)?;
+        let place = usize::try_from(completion.user).unwrap_or(usize::MAX);
+        if let Some(reply) = replies.get_mut(place) {
+            reply.on_its_way = false;
+        }
+    }
+    Ok(())
+}
+
+fn answer(layer: &mut Layer, replies: &mut [Reply], to: (Addr, u64), head: Head) -> Outcome {
+    let (client, user) = to;
+    let place = usize::try_from(user).unwrap_or(usize::MAX);
+    let is_busy = |replies: &[Reply]| replies.get(place).is_some_and(|reply| reply.on_its_way);
+    let mut silent_since = Instant::now();
+    // The client has its last answer, but our side of it may not have been told yet.
+    while is_busy(replies) {
+        reap(layer, replies)?;
+        if silent_since.elapsed() > PATIENCE {
+            return Err(Failure::new(serving(), "an answer does not leave"));
+        }
+        if is_busy(replies) {
+            await_anything(layer, &mut silent_since)?;
+        }
+    }
+    let reply = replies
+        .get_mut(place)
+        .ok_or("a stranger asks")
+        .doing(serving)?;
+    reply.memory.write_at(0, &head.bytes());
+    let parts = std::slice::from_ref(&reply.memory);
+    let posted = layer
+        .bmi
+        .post_send(client, parts, ANSWER, layer.context, user);
+    match posted.doing(serving)? {
+        Posted::Complete(completion) => completion.result.doing(serving).map(drop),
+        Posted::Pending(_) => {
+            reply.on_its_way = true;
+            Ok(())
+        }
+    }
+}
+
+fn ask(address: &str, size: usize, milliseconds: u64, desk: &mut Desk) -> Outcome {
+    let doing = || "asking the server".to_owned();
+    let mut layer = Layer::start("")?;
+    let server = layer.greet(address)?;
+    let answer = Memory::zeroed(size);
+    let request = Memory::zeroed(Head::BYTES);
+    let wanted = content(size);
+    desk.barrier(&Report::Ready)?;
+    let began = Instant::now();
+    let time = Duration::from_millis(milliseconds);
+    let mut head = Head {
+        number: 0,
+        last: false,
+    };
+    let mut elapsed = Duration::ZERO;
+    while !head.last {
+        head.number += 1;
+        head.last = elapsed >= time;
+        request.write_at(0, &head.bytes());
+        let awaited = layer.receive(server, &answer, ANSWER)?;
+        let sent = layer.send_unexpected(server, &request, ASK)?;
+        layer.complete(sent)?;
+        let count = layer.complete(awaited)?;
+        elapsed = began.elapsed();
+        let mut first = [0; Head::BYTES];
+        answer.read_at(0, &mut first);
+        if count != size as u64 || Head::read(&first) != Some(head) {
+            return Err(Failure::new(
+                doing(),
+                "an answer is not the one that was asked for",
+            ));
+        }
+    }
+    if answer.to_vec().get(Head::BYTES..) != wanted.get(Head::BYTES..) {
+        return Err(Failure::new(
+            doing(),
+            "the last answer is not what was sent",
+        ));
+    }
+    let mean_us = elapsed.as_secs_f64() * 1e6 / head.number as f64;
+    desk.say(&Report::Asked(mean_us))
+}
+
+/// One link of a ring, between two others.
+struct Link {
+    layer: Layer,
+    next: Addr,
+    before: Addr,
+    first: bool,
+    token: Memory,
+    /// How often the token has been passed on before it came here.
+    passed: u64,
+}
+
+fn link(listen: &str, first: bool, milliseconds: u64, pause_ms: u64, desk: &mut Desk) -> Outcome {
+    let doing = || "joining the ring".to_owned();
+    let mut layer = Layer::start(listen)?;
+    desk.say(&Report::Listening(layer.address()))?;
+    let Some(Order::Next(address)) = desk.hear()? else {
+        return Err(Failure::new(doing(), "there is no next link"));
+    };
+    let next = layer.greet(&address)?;
+    let before = layer.meet(1)?.pop().ok_or("nobody came").doing(doing)?;
+    let mut link = Link {
+        layer,
+        next,
+        before,
+        first,
+        token: Memory::zeroed(Head::BYTES),
+        passed: 0,
+    };
+    desk.barrier(&Report::Ready)?;
+    let time = Duration::from_millis(milliseconds);
+    link.pass_for(time / 10)?;
+    let (began, used) = (Instant::now(), cpu_seconds());
+    let rounds = link.pass_for(time)?;
+    let elapsed_s = began.elapsed().as_secs_f64();
+    let cpu_s = cpu_seconds() - used;
+    let used = cpu_seconds();
+    if first {
+        std::thread::sleep(Duration::from_millis(pause_ms));
+    }
+    link.pass(true)?;
+    desk.say(&Report::Passed(Passed {
+        rounds,
+        elapsed_s,
+        cpu_s,
+        waiting_cpu_s: cpu_seconds() - used,
+    }))?;
+    // Whoever leaves early would be missed by those who still pass on.
+    desk.hear::<Go>().map(drop)
+}
+
+impl Link {
+    /// Passes the token for so long, or as long as the first link does; answers the rounds.
+    fn pass_for(&mut self, time: Duration) -> Outcome<u64> {
+        let began = Instant::now();
+        let mut rounds = 0;
+        let mut last = false;
+        while !last {
+            last = self.pass(began.elapsed() >= time)?;
+            rounds += 1;
+        }
+        Ok(rounds)
+    }
+
+    /// One round; answers whether it is the last one, which the first link decides.
+    fn pass(&mut self, last: bool) -> Outcome<bool> {
+        if self.first {
+            let sent = Head {
+                number: self.passed + 1,
+                last,
+            };
+            self.send(sent)?;
+            let came = self.receive()?;
+            if came.number <= sent.number {
+                return Err(Failure::new(
+                    "passing the token",
+                    "nobody else has passed it on",
+                ));
+            }
+            self.passed = came.number;
+            return Ok(last);
+        }
+        let came = self.receive()?;
+        self.send(Head {
+            number: came.number + 1,
+            ..came
+        })?;
+        Ok(came.last)
+    }
+
+    fn send(&mut self, head: Head) -> Outcome {
+        self.token.write_at(0, &head.bytes());
+        let sent = self.layer.send(self.next, &self.token, TOKEN)?;
+        self.layer.complete(sent).map(drop)
+    }
+
+    fn receive(&mut self) -> Outcome<Head> {
+        let awaited = self.layer.receive(self.before, &self.token, TOKEN)?;
+        self.layer.complete(awaited)?;
+        let mut bytes = [0; Head::BYTES];
+        self.token.read_at(0, &mut bytes);
+        Head::read(&bytes)
+            .ok_or("it is cut short")
+            .doing(|| "reading the token".to_owned())
+    }
+}
+
+fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+fn hold(address: &str, count: usize, desk: &mut Desk) -> Outcome {
+    let mut held = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut layer = Layer::start("")?;
+        let peer = layer.greet(address)?;
+        held.push((layer, peer));
+    }
+    desk.say(&Report::Ready)?;
+    let message = Memory::zeroed(8);
+    while let Some(Order::BeActive { milliseconds }) = desk.hear()? {
+        let deadline = Instant::now() + Duration::from_millis(milliseconds);
+        while Instant::now() < deadline {
+            for (layer, peer) in &mut held {
+                let sent = layer.send_unexpected(*peer, &message, ASK)?;
+                layer.complete(sent)?;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        desk.say(&Report::Done)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_survive_their_bytes() {
+        for head in [
+            Head {
+                number: u64::MAX,
+                last: false,
+            },
+            Head {
+                number: 7,
+                last: true,
+            },
+        ] {
+            assert_eq!(Head::read(&head.bytes()), Some(head));
+        }
+        assert_eq!(Head::read(&[0; 15]), None);
+    }
+
+    #[test]
+    fn a_ring_costs_what_its_links_used_together() {
+        let link = Passed {
+            rounds: 10,
+            elapsed_s: 1.0,
+            cpu_s: 0.5,
+            waiting_cpu_s: 0.01,
+        };
+        let ring = Passed::together(&[link, link], 100).unwrap();
+        assert_eq!(ring.hop_us, 50_000.0);
+        assert_eq!(ring.cpu_us_per_hop, 50_000.0);
+        assert!((ring.waiting_cpu_share - 0.2).abs() < 1e-9);
+        assert!(Passed::together(&[], 100).is_none());
+    }
+}

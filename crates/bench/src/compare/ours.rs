@@ -1,0 +1,368 @@
+//! Causeway's own processes, as one participant, and the machine's limits, as another.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::shutdown::ScratchDirectory;
+use causeway_command::workers::{Event, Go, Pool};
+
+use super::crowd::{Assignment, Order, Passed, Report, Role};
+use super::trial::{ANSWER_BYTES, Figure, Pattern, RINGS, Trial};
+use crate::messages::effort::window;
+use crate::messages::pair::Pair;
+use crate::messages::worker;
+use crate::task::Task;
+
+/// How long a crowd of processes may take for one thing.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How many others are connected, besides the one that is talked to.
+const IDLE_PEERS: [usize; 5] = [1, 4, 64, 512, 4096];
+/// Connections that one process holds.
+const HELD: usize = 512;
+/// How many others are active.
+const ACTIVE_PEERS: usize = 64;
+
+/// Our processes.
+pub(crate) struct Ours {
+    pair: Option<Pair>,
+    scratch: ScratchDirectory,
+    sockets: u64,
+}
+
+impl Ours {
+    /// Nothing runs yet.
+    pub(crate) fn new() -> Outcome<Self> {
+        Ok(Self {
+            pair: None,
+            scratch: ScratchDirectory::new(&std::env::temp_dir(), "compare")?,
+            sockets: 0,
+        })
+    }
+
+    /// Runs a pattern once.
+    pub(crate) fn run(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
+        let figures = match trial.pattern {
+            Pattern::Latency => self.latency(trial),
+            Pattern::Bandwidth => self.bandwidth(trial),
+            Pattern::Load => self.load(trial),
+            Pattern::Ring => self.ring(trial),
+            Pattern::Idle => self.idle(trial),
+        };
+        self.after(figures)
+    }
+
+    /// What the machine allows at best for a pattern.
+    pub(crate) fn limits(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
+        let figures = match (trial.pattern, trial.method.as_str()) {
+            (Pattern::Latency, "shm") => self.cache_line(trial),
+            (Pattern::Latency, _) => self.bare_sockets(trial),
+            (Pattern::Bandwidth, "shm") => self.copies(trial),
+            _ => Ok(Vec::new()),
+        };
+        self.after(figures)
+    }
+
+    /// After a failure the pair may not be of one mind any more: the next trial starts a new one.
+    fn after(&mut self, figures: Outcome<Vec<Figure>>) -> Outcome<Vec<Figure>> {
+        if figures.is_err() {
+            self.pair = None;
+        }
+        figures
+    }
+
+    fn pair(&mut self, trial: &Trial) -> Outcome<&mut Pair> {
+        if self.pair.is_none() {
+            self.pair = Some(Pair::start(trial.effort)?);
+        }
+        self.pair
+            .as_mut()
+            .ok_or_else(|| Failure::new("starting the pair", "it is gone"))
+    }
+
+    fn latency(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
+        let pair = self.pair(trial)?;
+        pair.open(&trial.method)?;
+        let mut figures = Vec::new();
+        for &size in &trial.sizes {
+            let rounds = trial.effort.echoes(&trial.method, size);
+            let order = worker::Order::Latency {
+                size: in_memory(size),
+                rounds,
+                allocate: false,
+            };
+            check(pair, size, false)?;
+            let latency = pair.one_way(&order, rounds)?;
+            let case = format!("latency/{}", trial.method);
+            figures.extend(Figure::new(case, size, "latency_us", latency));
+        }
+        Ok(figures)
+    }
+
+    fn bandwidth(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
+        let pair = self.pair(trial)?;
+        pair.open(&trial.method)?;
+        let mut figures = Vec::new();
+        let kinds: &[bool] = match trial.method.as_str() {
+            "shm" => &[false, true],
+            _ => &[false],
+        };
+        for &allocate in kinds {
+            for size in trial.stream_sizes() {
+                let rounds = trial.effort.windows(size);
+                check(pair, size, allocate)?;
+                let seconds = pair.measure(&worker::Order::Stream {
+                    size: in_memory(size),
+                    window: window(size),
+                    rounds,
+                    allocate,
+                })?;
+                let rate = (window(size) as u64 * rounds) as f64 / seconds;
+                let suffix = if allocate { "/shared-buffers" } else { "" };
+                let case = format!("bandwidth/{}{suffix}", trial.method);
+                figures.extend(Figure::of_stream(&case, &trial.method, size, rate));
+            }
+        }
+        Ok(figures)
+    }
+
+    fn cache_line(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
+        let rounds = trial.effort.bounces();
+        let order = worker::Order::CacheLine { rounds };
+        let latency = self.pair(trial)?.one_way(&order, rounds)?;
+        let figure = Figure::new("latency/cache-line", 8, "latency_us", latency);
+        Ok(figure.into_iter().collect())
+    }
+
+    fn bare_sockets(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
+        let pair = self.pair(trial)?;
+        let mut figures = Vec::new();
+        for &size in trial.sizes.iter().filter(|size| **size > 0) {
+            let rounds = trial.effort.echoes(&trial.method, size);
+            let order = worker::Order::Bare {
+                size: in_memory(size),
+                rounds,
+                blocking: false,
+            };
+            let latency = pair.one_way(&order, rounds)?;
+            let case = "latency/bare-tcp-polling";
+            figures.extend(Figure::new(case, size, "latency_us", latency));
+        }
+        Ok(figures)
+    }
+
+    fn copies(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
+        let pair = self.pair(trial)?;
+        let mut figures = Vec::new();
+        let large = |size: &u64| *size >= crate::messages::effort::COPY_BYTES;
+        for size in trial.stream_sizes().filter(large) {
+            let rounds = trial.effort.rounds(size, 1_000_000);
+            let order = worker::Order::Copy {
+                size: in_memory(size),
+                rounds,
+            };
+            let rate = rounds as f64 / pair.measure(&order)?;
+            let bandwidth = rate * size as f64 / 1e6;
+            figures.extend(Figure::new(
+                "bandwidth/memcpy",
+                size,
+                "bandwidth_mb_s",
+                bandwidth,
+            ));
+        }
+        Ok(figures)
+    }
+
+    /// A fresh address to listen at.
+    fn address(&mut self, method: &str) -> String {
+        self.sockets += 1;
+        match method {
+            "tcp" => "tcp://127.0.0.1:0".to_owned(),
+            _ => {
+                let path = self.scratch.path().join(format!("{}.sock", self.sockets));
+                let path: PathBuf = path;
+                format!("{method}://{}", path.display())
+            }
+        }
+    }
+
+    fn load(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
+        let [server, others] = trial.processors;
+        let mut figures = Vec::new();
+        for size in ANSWER_BYTES {
+            let mut pool: Pool<Report> = Pool::new();
+            let role = Role::Server {
+                listen: self.address(&trial.method),
+                clients: trial.clients,
+                size: in_memory(size),
+            };
+            start(&mut pool, &[server], role)?;
+            let address = listening(&mut pool)?;
+            for _ in 0..trial.clients {
+                let role = Role::Client {
+                    address: address.clone(),
+                    size: in_memory(size),
+                    milliseconds: trial.milliseconds(),
+                };
+                start(&mut pool, &[others], role)?;
+            }
+            pool.start_together(PATIENCE)?;
+            let reports = pool.gather(PATIENCE, "asking the server")?;
+            let latencies: Vec<f64> = reports
+                .into_iter()
+                .filter_map(|report| match report {
+                    Report::Asked(latency) => Some(latency),
+                    _ => None,
+                })
+                .collect();
+            figures.extend(Figure::of_load(trial, size, &latencies));
+        }
+        Ok(figures)
+    }
+
+    fn ring(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
+        let mut figures = Vec::new();
+        for processes in RINGS {
+            let mut pool: Pool<Report> = Pool::new();
+            let mut addresses = Vec::new();
+            for index in 0..processes {
+                let apart = trial.processors.get(index).map(std::slice::from_ref);
+                let processors = match apart {
+                    Some(own) if processes == 2 => own,
+                    _ => &trial.processors,
+                };
+                let role = Role::Link {
+                    listen: self.address(&trial.method),
+                    first: index == 0,
+                    milliseconds: trial.milliseconds(),
+                    pause_ms: trial.pause_ms(),
+                };
+                start(&mut pool, processors, role)?;
+                addresses.push(listening(&mut pool)?);
+            }
+            for (number, next) in addresses.iter().cycle().skip(1).take(processes).enumerate() {
+                pool.send(number, &Order::Next(next.clone()))?;
+            }
+            pool.start_together(PATIENCE)?;
+            let reports = pool.gather(PATIENCE, "passing the token")?;
+            for number in 0..processes {
+                pool.send(number, &Go)?;
+            }
+            let links: Vec<Passed> = reports
+                .into_iter()
+                .filter_map(|report| match report {
+                    Report::Passed(passed) => Some(passed),
+                    _ => None,
+                })
+                .collect();
+            let ring = Passed::together(&links, trial.pause_ms());
+            let ring = ring.ok_or_else(|| Failure::new("passing the token", "nobody did"))?;
+            figures.extend(Figure::of_ring(&trial.method, processes, &ring));
+        }
+        Ok(figures)
+    }
+
+    /// Latency with more and more others connected, then with some of them active.
+    fn idle(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
+        let pair = self.pair(trial)?;
+        let address = pair.open(&trial.method)?;
+        let rounds = trial.effort.echoes(&trial.method, 8);
+        let order = worker::Order::Latency {
+            size: 8,
+            rounds,
+            allocate: false,
+        };
+        let mut figures = Vec::new();
+        let mut holders: Pool<Report> = Pool::new();
+        let mut connected = 0;
+        for wanted in IDLE_PEERS {
+            let mut known = 0;
+            while connected < wanted {
+                let count = HELD.min(wanted - connected);
+                let role = Role::Holder {
+                    address: address.clone(),
+                    count,
+                };
+                start(&mut holders, &[], role)?;
+                connected += count;
+                known += count;
+            }
+            pair.measure(&worker::Order::Meet { count: known })?;
+            // Their first words have been heard; they fall silent for good before we go on.
+            while let Some((_, event)) = holders.event(Duration::from_millis(50)) {
+                if let Event::Ended(why) = event {
+                    return Err(gone(why));
+                }
+            }
+            pair.measure(&order)?;
+            let latency = pair.one_way(&order, rounds)?;
+            let case = format!("idle/{}/{wanted}-peers", trial.method);
+            figures.extend(Figure::new(case, 8, "latency_us", latency));
+        }
+        drop(holders);
+        let latency = active(pair, trial)?;
+        let case = format!("idle/{}/{ACTIVE_PEERS}-active", trial.method);
+        figures.extend(Figure::new(case, 8, "latency_us", latency));
+        Ok(figures)
+    }
+}
+
+/// Latency while others send, each a message every millisecond.
+fn active(pair: &mut Pair, trial: &Trial) -> Outcome<f64> {
+    let address = pair.open(&trial.method)?;
+    let mut holders: Pool<Report> = Pool::new();
+    let role = Role::Holder {
+        address,
+        count: ACTIVE_PEERS,
+    };
+    start(&mut holders, &[], role)?;
+    pair.measure(&worker::Order::Meet {
+        count: ACTIVE_PEERS,
+    })?;
+    holders.gather(PATIENCE, "connecting others")?;
+    let milliseconds = trial.milliseconds();
+    holders.send(0, &Order::BeActive { milliseconds })?;
+    let rounds = trial.effort.echoes(&trial.method, 8);
+    let order = worker::Order::LatencyInCompany { rounds };
+    let latency = pair.one_way(&order, rounds)?;
+    // What is still on its way is taken until the others are done.
+    while holders.event(Duration::ZERO).is_none() {
+        pair.measure(&worker::Order::LatencyInCompany { rounds: 100 })?;
+    }
+    Ok(latency)
+}
+
+fn start(pool: &mut Pool<Report>, processors: &[usize], role: Role) -> Outcome<usize> {
+    pool.start(&Task::Crowd(Assignment {
+        processors: processors.to_vec(),
+        role,
+    }))
+}
+
+/// Where the process that was started last listens.
+fn listening(pool: &mut Pool<Report>) -> Outcome<String> {
+    match pool.event(PATIENCE) {
+        Some((_, Event::Said(Report::Listening(address)))) => Ok(address),
+        Some((_, Event::Ended(why))) => Err(gone(why)),
+        other => Err(Failure::new(
+            "starting a process",
+            format!("it does not listen but says {other:?}"),
+        )),
+    }
+}
+
+fn gone(why: Option<String>) -> Failure {
+    let why = why.unwrap_or("it has ended early".to_owned());
+    Failure::new("running a process", why)
+}
+
+fn check(pair: &mut Pair, size: u64, allocate: bool) -> Outcome {
+    let size = in_memory(size);
+    pair.measure(&worker::Order::Check { size, allocate })
+        .map(drop)
+}
+
+/// A size as one of this machine's memory; what does not fit cannot be allocated either.
+fn in_memory(size: u64) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}

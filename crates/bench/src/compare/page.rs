@@ -1,0 +1,356 @@
+//! The report of `causeway bench compare`.
+
+use causeway_report::page::{Extent, Figure, Page};
+use causeway_report::plots::{self, Line, Range, size_name};
+use causeway_report::rows::Row;
+use causeway_report::units::number_text;
+
+use super::findings;
+use super::goals;
+use super::trial::{Gap, LIMIT, OURS};
+use crate::outcome::Benchmark;
+
+/// Colour of what is a limit and no participant.
+const GREY: usize = 6;
+/// Colours of participants, in their order; ours first.
+const COLOURS: [usize; 10] = [0, 1, 2, 3, 4, 8, 9, 7, 5, 10];
+
+/// Fills the report.
+pub(super) fn draw(benchmark: &Benchmark, page: &mut Page) {
+    let drawing = Drawing::new(benchmark);
+    page.cards(&cards(benchmark));
+    for method in ["shm", "tcp"] {
+        drawing.lines(
+            page,
+            &["latency"],
+            method,
+            "One-way latency",
+            Extent::Wide,
+            "Half of a round trip between two processes, each bound to a processor of its own. Dashed: \
+             what the machine allows at best. Whiskers: all runs. The leftmost messages are empty.",
+        );
+        drawing.lines(
+            page,
+            &["bandwidth"],
+            method,
+            "Bandwidth",
+            Extent::Half,
+            "Acknowledged windows of 4 to 64 messages. memalloc: buffers that the message layer \
+             allocated. Dashed: copying inside one process; two that copy half each can pass it.",
+        );
+        drawing.lines(
+            page,
+            &["rate"],
+            method,
+            "Message rate",
+            Extent::Half,
+            "Small messages of the same windows, counted instead of weighed.",
+        );
+    }
+    drawing.loads(page);
+    drawing.rings(page);
+    drawing.idle(page);
+    let whos: Vec<String> = drawing.everybody().map(str::to_owned).collect();
+    page.table(
+        "Side by side",
+        "Medians of the runs.",
+        &findings::medians(&benchmark.rows, &whos, &benchmark.gaps),
+    );
+    if !benchmark.verdicts.is_empty() {
+        page.table(
+            "What was to be reached",
+            "Ratios are taken within each run, so that a slow moment of the machine hits both; shown is \
+             their median. The other figure is that of the best peer of this very case.",
+            &goals::table(&benchmark.verdicts),
+        );
+    }
+}
+
+fn cards(benchmark: &Benchmark) -> Vec<(String, String, Option<bool>)> {
+    let reached = benchmark
+        .verdicts
+        .iter()
+        .filter(|verdict| verdict.reached)
+        .count();
+    let mut cards = Vec::new();
+    if !benchmark.verdicts.is_empty() {
+        let all = benchmark.verdicts.len();
+        cards.push((
+            format!("{reached} of {all}"),
+            "goals reached".to_owned(),
+            Some(reached == all),
+        ));
+    }
+    cards.extend(benchmark.verdicts.iter().take(10).map(|verdict| {
+        (
+            format!("{:.2} ×", verdict.ratio),
+            format!("{}; to reach {}", verdict.goal, verdict.wanted),
+            Some(verdict.reached),
+        )
+    }));
+    cards
+}
+
+struct Drawing<'a> {
+    rows: &'a [Row],
+    /// Participants that are no limits, in order.
+    whos: Vec<&'a str>,
+    gaps: &'a [Gap],
+}
+
+impl<'a> Drawing<'a> {
+    fn new(benchmark: &'a Benchmark) -> Self {
+        let mut whos: Vec<&str> = benchmark.rows.iter().map(|row| row.who.as_str()).collect();
+        whos.extend(benchmark.gaps.iter().map(|gap| gap.who.as_str()));
+        whos.retain(|who| *who != LIMIT);
+        whos.sort_by_key(|who| (*who != OURS, who.to_owned()));
+        whos.dedup();
+        Self {
+            rows: &benchmark.rows,
+            whos,
+            gaps: &benchmark.gaps,
+        }
+    }
+
+    /// Participants in their order, then the limits.
+    fn everybody(&self) -> impl Iterator<Item = &'a str> {
+        self.whos.iter().copied().chain([LIMIT])
+    }
+
+    /// Who is not in a plot because a trial came to nothing, in words behind its caption.
+    fn absent(&self, case: &str, is_there: impl Fn(&str) -> bool) -> String {
+        let absent = self.whos.iter().filter(|who| !is_there(who));
+        let words = absent.filter_map(|who| {
+            let how = findings::gap(self.gaps, who, case)?;
+            Some(format!(" {who} {how}."))
+        });
+        words.collect()
+    }
+
+    fn colour(&self, who: &str) -> usize {
+        let place = self.whos.iter().position(|known| *known == who);
+        place.map_or(GREY, |place| {
+            COLOURS.get(place % COLOURS.len()).copied().unwrap_or(GREY)
+        })
+    }
+
+    /// Figures by size, a line for each participant.
+    fn lines(
+        &self,
+        page: &mut Page,
+        kinds: &[&str],
+        method: &str,
+        title: &str,
+        extent: Extent,
+        caption: &str,
+    ) {
+        let mut lines: Vec<Line> = Vec::new();
+        let mut metric = "";
+        for kind in kinds {
+            let case = format!("{kind}/{method}");
+            for row in self.rows {
+                let Some(name) = line_name(row, &case, method) else {
+                    continue;
+                };
+                metric = &row.metric;
+                // An axis of powers has no zero: an empty message stands where one of 4 bytes would.
+                let size = if row.size_bytes == 0 {
+                    4.0
+                } else {
+                    row.size_bytes as f64
+                };
+                let point = (size, row.median, row.min, row.max);
+                plots::add_point(&mut lines, &name, point, |_| {
+                    let colour = match name.contains("memalloc") {
+                        true => 5,
+                        false => self.colour(&row.who),
+                    };
+                    (colour, row.who == LIMIT)
+                });
+            }
+        }
+        if lines.is_empty() {
+            return;
+        }
+        // Ours is drawn last, above the others, and named first.
+        lines.sort_by_key(|line| line.name.starts_with(OURS));
+        let legend = lines.iter().rev().map(Line::key);
+        let case = format!("{}/{method}", kinds.first().unwrap_or(&""));
+        let has = |who: &str| lines.iter().any(|line| line.name == who);
+        let figure = Figure {
+            title: &format!("{title}, {method}"),
+            caption: &format!("{caption}{}", self.absent(&case, has)),
+            extent,
+            legend: legend.collect(),
+        };
+        page.figure(&figure, |width| {
+            let size = |size: f64| match size {
+                4.0 => "0".to_owned(),
+                size => size_name(size),
+            };
+            let name = |value: f64| tick_text(metric, value);
+            let axis = match metric {
+                "latency_us" => "one way, logarithmic",
+                "rate_per_s" => "messages a second, logarithmic",
+                _ => "bytes a second, logarithmic",
+            };
+            plots::by_size(width, &lines, axis, "bytes of a message", true, size, name)
+        });
+    }
+
+    /// Fastest, mean and slowest client of a server.
+    fn loads(&self, page: &mut Page) {
+        let is_mean = |row: &&Row| row.case.starts_with("load/") && row.case.ends_with("/mean");
+        let mut cases: Vec<(&str, u64)> = Vec::new();
+        for row in self.rows.iter().filter(is_mean) {
+            let case = (row.case.trim_end_matches("/mean"), row.size_bytes);
+            if !cases.contains(&case) {
+                cases.push(case);
+            }
+        }
+        for (case, size) in cases {
+            let figure = |who: &str, which: &str| {
+                let case = format!("{case}/{which}");
+                let mut rows = self.rows.iter();
+                rows.find(|row| row.case == case && row.who == who && row.size_bytes == size)
+                    .map(|row| row.median)
+            };
+            let ranges: Vec<Range> = self
+                .whos
+                .iter()
+                .filter_map(|who| {
+                    Some(Range {
+                        name: (*who).to_owned(),
+                        colour: self.colour(who),
+                        low: figure(who, "min")?,
+                        middle: figure(who, "mean")?,
+                        high: figure(who, "max")?,
+                    })
+                })
+                .collect();
+            let mut words = case.split('/').skip(1);
+            let (method, clients) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+            let absent = self.absent(case, |who| figure(who, "mean").is_some());
+            self.ranges(
+                page,
+                &ranges,
+                &format!("{}, {} KB answers, {method}", clients.replace('-', " "), size / 1000),
+                &format!(
+                    "From a request to its answer: the fastest client, the mean, the slowest. One server \
+                     has one processor, all clients have the other.{absent}"
+                ),
+            );
+        }
+    }
+
+    fn rings(&self, page: &mut Page) {
+        for method in ["shm", "tcp"] {
+            for (which, title, caption) in [
+                (
+                    "hop",
+                    "A hop in a ring",
+                    "Rings of 2, 4 and 8 processes on two processors.",
+                ),
+                (
+                    "cpu-of-a-hop",
+                    "Processor time of a hop",
+                    "What all processes of the ring used together, for each hop.",
+                ),
+            ] {
+                let prefix = format!("ring/{method}/");
+                let mut ranges: Vec<Range> = Vec::new();
+                let mut absent = String::new();
+                for processes in super::trial::RINGS {
+                    let case = format!("{prefix}{processes}-processes/{which}");
+                    let has = |who: &str| {
+                        let mut rows = self.rows.iter();
+                        rows.any(|row| row.case == case && row.who == who)
+                    };
+                    absent = self.absent(&case, has);
+                    for row in self.rows.iter().filter(|row| row.case == case) {
+                        ranges.push(Range {
+                            name: format!("{} · {processes}", row.who),
+                            colour: self.colour(&row.who),
+                            low: row.min,
+                            middle: row.median,
+                            high: row.max,
+                        });
+                    }
+                }
+                let caption = format!("{caption}{absent}");
+                self.ranges(page, &ranges, &format!("{title}, {method}"), &caption);
+            }
+        }
+    }
+
+    fn idle(&self, page: &mut Page) {
+        let ranges: Vec<Range> = self
+            .rows
+            .iter()
+            .filter(|row| row.case.starts_with("idle/"))
+            .map(|row| {
+                let name = row.case.trim_start_matches("idle/");
+                Range {
+                    name: name
+                        .replace("/", ", ")
+                        .replace("-peers", " idle")
+                        .replace('-', " "),
+                    colour: if row.case.ends_with("active") { 1 } else { 0 },
+                    low: row.min,
+                    middle: row.median,
+                    high: row.max,
+                }
+            })
+            .collect();
+        self.ranges(
+            page,
+            &ranges,
+            "8 bytes one way beside other peers",
+            "One of the two has so many other peers connected, idle, or each sending once a millisecond.",
+        );
+    }
+
+    fn ranges(&self, page: &mut Page, ranges: &[Range], title: &str, caption: &str) {
+        if ranges.is_empty() {
+            return;
+        }
+        let figure = Figure {
+            title,
+            caption,
+            extent: Extent::Half,
+            legend: Vec::new(),
+        };
+        page.figure(&figure, |width| {
+            plots::ranges(width, ranges, "microseconds, logarithmic", |value| {
+                tick_text("latency_us", value)
+            })
+        });
+    }
+}
+
+/// The name of the line that a row belongs to, if it belongs to a plot.
+fn line_name(row: &Row, case: &str, method: &str) -> Option<String> {
+    if row.who == LIMIT {
+        let wanted = match (case.split('/').next(), method) {
+            (Some("latency"), "shm") => "latency/cache-line",
+            (Some("latency"), _) => "latency/bare-tcp-polling",
+            (Some("bandwidth"), "shm") => "bandwidth/memcpy",
+            _ => return None,
+        };
+        return (row.case == wanted).then(|| wanted.rsplit('/').next().unwrap_or("").to_owned());
+    }
+    let rest = row.case.strip_prefix(case)?;
+    match rest {
+        "" => Some(row.who.clone()),
+        "/shared-buffers" => Some(format!("{}, memalloc", row.who)),
+        _ => None,
+    }
+}
+
+/// A figure with its unit, short enough for an axis.
+fn tick_text(metric: &str, value: f64) -> String {
+    if metric == "rate_per_s" {
+        return number_text(value);
+    }
+    plots::tick_text(metric, value)
+}

@@ -1,0 +1,60 @@
+//! The libraries that we compare ourselves with: what is installed of them, and how each runs a
+//! pattern.
+//!
+//! [`peer`] is what all of them are, [`child`] runs their programs with bounds, [`mpi`] is every MPI by way of one small program of ours
+//! that its compiler builds (`mpi.c`), [`ucx`] and [`libfabric`] are those libraries' own
+//! benchmarks. A peer that fails is a note in the report, never the end of a run.
+
+pub(crate) mod child;
+mod leftovers;
+pub(crate) mod libfabric;
+pub(crate) mod mpi;
+mod pair;
+pub(crate) mod peer;
+pub(crate) mod ucx;
+
+use peer::{Peer, Places};
+
+/// What installs them.
+pub(crate) const INSTALL: &str = "make peers";
+
+/// What was found, and what was not: each missing one with what to do.
+pub(crate) fn find(places: &Places) -> (Vec<Box<dyn Peer>>, Vec<String>) {
+    let (mut found, mut missing): (Vec<Box<dyn Peer>>, Vec<String>) = (Vec::new(), Vec::new());
+    let mut keep = |name: &str, peers: Vec<Result<Box<dyn Peer>, String>>| {
+        if peers.is_empty() {
+            missing.push(format!("{name} is not installed; `{INSTALL}` installs it"));
+        }
+        for peer in peers {
+            match peer {
+                Ok(peer) if found.iter().any(|known| known.who() == peer.who()) => {}
+                Ok(peer) => found.push(peer),
+                Err(why) => missing.push(format!("{name}: {why}")),
+            }
+        }
+    };
+    keep("Open MPI", mpi::find(places, mpi::Family::OpenMpi));
+    keep("MPICH", mpi::find(places, mpi::Family::Mpich));
+    keep("UCX", ucx::find(places));
+    keep("libfabric", libfabric::find(places));
+    (found, missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_installed_is_said_for_each_with_the_command_that_installs_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let places = Places {
+            peers: directory.path().join("peers"),
+            path: vec![directory.path().to_owned()],
+            scratch: directory.path().to_owned(),
+        };
+        let (found, missing) = find(&places);
+        assert!(found.is_empty());
+        assert_eq!(missing.len(), 4, "{missing:?}");
+        assert!(missing.iter().all(|line| line.contains("`make peers`")));
+    }
+}

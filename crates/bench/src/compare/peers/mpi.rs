@@ -1,0 +1,329 @@
+//! Every MPI, by way of `mpi.c`: built by the MPI's own compiler when it is first needed, started by its
+//! own launcher, with the settings that its manual advises for shared memory and for TCP.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::child::{Failed, Program};
+use super::peer::{Peer, Places, program_at, version_in};
+use crate::compare::trial::{ANSWER_BYTES, Figure, Pattern, RINGS, RingFigures, Trial};
+use crate::messages::effort::window;
+
+const SOURCE: &str = include_str!("mpi.c");
+/// How long a job may take from its launch to its end.
+const JOB: Duration = Duration::from_secs(30);
+const QUICK_JOB: Duration = Duration::from_secs(15);
+/// How long a launcher may take to say its version, and a compiler to compile.
+const TOOL: Duration = Duration::from_secs(60);
+
+/// Whose launcher and settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    OpenMpi,
+    Mpich,
+}
+
+impl Family {
+    fn name(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "openmpi",
+            Self::Mpich => "mpich",
+        }
+    }
+
+    fn launcher(self) -> &'static str {
+        match self {
+            Self::OpenMpi => "mpirun",
+            Self::Mpich => "mpiexec",
+        }
+    }
+
+    /// Whether a launcher that says this about itself is of this family.
+    fn recognises(self, said: &str) -> bool {
+        match self {
+            Self::OpenMpi => said.contains("Open MPI") || said.contains("OpenRTE"),
+            Self::Mpich => said.contains("HYDRA"),
+        }
+    }
+}
+
+/// An MPI with its program.
+struct Mpi {
+    who: String,
+    family: Family,
+    major: u32,
+    launcher: PathBuf,
+    program: PathBuf,
+    scratch: PathBuf,
+}
+
+/// All installations of a family.
+pub(super) fn find(places: &Places, family: Family) -> Vec<Result<Box<dyn Peer>, String>> {
+    let (compiler, launcher) = ("mpicc", family.launcher());
+    let own = places.peers.join(family.name()).join("bin");
+    let suffixed = |program: &str| places.program(&[&format!("{program}.{}", family.name())]);
+    let candidates = [
+        (
+            program_at(&own.join(compiler)),
+            program_at(&own.join(launcher)),
+        ),
+        (suffixed(compiler), suffixed(launcher)),
+        (places.program(&[compiler]), places.program(&[launcher])),
+    ];
+    candidates
+        .into_iter()
+        .filter_map(|(compiler, launcher)| {
+            let (compiler, launcher) = (compiler?, launcher?);
+            build(places, family, &compiler, launcher).transpose()
+        })
+        .collect()
+}
+
+/// Builds the program; `None` if the launcher belongs to another family.
+fn build(
+    places: &Places,
+    family: Family,
+    compiler: &Path,
+    launcher: PathBuf,
+) -> Result<Option<Box<dyn Peer>>, String> {
+    let said = Program::new(&launcher, &["--version"]).run(TOOL)?;
+    if !family.recognises(&said) {
+        return Ok(None);
+    }
+    let version = version_in(&said).unwrap_or("unknown".to_owned());
+    let who = format!("{}-{version}", family.name());
+    let scratch = places.scratch.join(&who);
+    let source = scratch.join("mpi.c");
+    let program = scratch.join("mpi");
+    let failed = |error| format!("{} cannot be written: {error}", source.display());
+    std::fs::create_dir_all(&scratch).map_err(failed)?;
+    if program_at(&program).is_none() {
+        std::fs::write(&source, SOURCE).map_err(failed)?;
+        let (source, target) = (source.display().to_string(), program.display().to_string());
+        Program::new(compiler, &["-O2", "-o", &target, &source]).run(TOOL)?;
+    }
+    let major = version
+        .split('.')
+        .next()
+        .and_then(|major| major.parse().ok());
+    Ok(Some(Box::new(Mpi {
+        who,
+        family,
+        major: major.unwrap_or(0),
+        launcher,
+        program,
+        scratch,
+    })))
+}
+
+/// A line of the program.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "pattern", rename_all = "lowercase")]
+enum Line {
+    Latency {
+        size_bytes: u64,
+        latency_us: f64,
+    },
+    Stream {
+        size_bytes: u64,
+        rate_per_s: f64,
+    },
+    Ring(RingLine),
+    Load {
+        size_bytes: u64,
+        latencies_us: Vec<f64>,
+    },
+}
+
+#[derive(Debug, Deserialize)]
+struct RingLine {
+    processes: usize,
+    #[serde(flatten)]
+    figures: RingFigures,
+}
+
+/// The figures in what a job printed. Launchers print what they like between our lines.
+fn parse(said: &str, trial: &Trial) -> Vec<Figure> {
+    let method = &trial.method;
+    let lines = said.lines().filter_map(|line| {
+        let line = line.get(line.find('{')?..)?;
+        serde_json::from_str::<Line>(line.trim()).ok()
+    });
+    lines
+        .flat_map(|line| match line {
+            Line::Latency {
+                size_bytes,
+                latency_us,
+            } => Figure::new(
+                format!("latency/{method}"),
+                size_bytes,
+                "latency_us",
+                latency_us,
+            )
+            .into_iter()
+            .collect(),
+            Line::Stream {
+                size_bytes,
+                rate_per_s,
+            } => Figure::of_stream(
+                &format!("bandwidth/{method}"),
+                method,
+                size_bytes,
+                rate_per_s,
+            ),
+            Line::Ring(ring) => Figure::of_ring(method, ring.processes, &ring.figures),
+            Line::Load {
+                size_bytes,
+                latencies_us,
+            } => Figure::of_load(trial, size_bytes, &latencies_us),
+        })
+        .collect()
+}
+
+/// A job: how many ranks, where, and what they are told.
+struct Job {
+    ranks: usize,
+    processors: String,
+    arguments: Vec<String>,
+}
+
+fn jobs(trial: &Trial) -> Vec<Job> {
+    let [one, other] = trial.processors;
+    let apart = format!("{one},{other}");
+    let (effort, method) = (trial.effort, &trial.method);
+    match trial.pattern {
+        Pattern::Latency => {
+            let what = |size: &u64| format!("{size}:{}", effort.echoes(method, *size));
+            let words = std::iter::once("latency".to_owned()).chain(trial.sizes.iter().map(what));
+            vec![Job {
+                ranks: 2,
+                processors: apart,
+                arguments: words.collect(),
+            }]
+        }
+        Pattern::Bandwidth => {
+            let what = |size| format!("{size}:{}:{}", window(size), effort.windows(size));
+            let words = std::iter::once("stream".to_owned()).chain(trial.stream_sizes().map(what));
+            vec![Job {
+                ranks: 2,
+                processors: apart,
+                arguments: words.collect(),
+            }]
+        }
+        Pattern::Ring => RINGS
+            .iter()
+            .map(|&ranks| Job {
+                ranks,
+                processors: if ranks == 2 {
+                    apart.clone()
+                } else {
+                    format!("{one}/{other}")
+                },
+                arguments: vec![
+                    "ring".to_owned(),
+                    trial.milliseconds().to_string(),
+                    trial.pause_ms().to_string(),
+                ],
+            })
+            .collect(),
+        Pattern::Load => ANSWER_BYTES
+            .iter()
+            .map(|size| Job {
+                ranks: trial.clients + 1,
+                processors: apart.clone(),
+                arguments: vec![
+                    "load".to_owned(),
+                    size.to_string(),
+                    trial.milliseconds().to_string(),
+                ],
+            })
+            .collect(),
+        Pattern::Idle => Vec::new(),
+    }
+}
+
+impl Mpi {
+    fn launch(&self, method: &str, job: &Job) -> Program {
+        let scratch = self.scratch.display().to_string();
+        let mut program = Program::new(&self.launcher, &[]).with("TMPDIR", &scratch);
+        program.directory = self.scratch.clone();
+        let mut say = |words: &str| {
+            let words = words.split(' ').map(str::to_owned);
+            program.arguments.extend(words);
+        };
+        match self.family {
+            Family::OpenMpi => {
+                // Ranks bind themselves.
+                say("--allow-run-as-root --bind-to none");
+                say(if self.major >= 5 {
+                    "--map-by :OVERSUBSCRIBE"
+                } else {
+                    "--oversubscribe"
+                });
+                let shared = if self.major >= 5 {
+                    "self,sm"
+                } else {
+                    "self,vader"
+                };
+                let btl = if method == "shm" { shared } else { "self,tcp" };
+                say(&format!(
+                    "--mca pml ob1 --mca btl {btl} --mca btl_tcp_if_include lo"
+                ));
+                if job.ranks > 2 {
+                    say("--mca mpi_yield_when_idle 1");
+                }
+            }
+            Family::Mpich => {
+                say("-bind-to none");
+                if method == "tcp" {
+                    if self.major >= 5 {
+                        // Its other way out, UCX, does not start over the loopback alone.
+                        program = program.with("MPIR_CVAR_CH4_NETMOD", "ofi");
+                    }
+                    program = program
+                        .with("MPIR_CVAR_NOLOCAL", "1")
+                        .with("UCX_TLS", "tcp,self")
+                        .with("UCX_NET_DEVICES", "lo")
+                        .with("FI_PROVIDER", "tcp")
+                        .with("FI_TCP_IFACE", "lo");
+                }
+            }
+        }
+        program
+            .arguments
+            .extend(["-n".to_owned(), job.ranks.to_string()]);
+        program.arguments.push(self.program.display().to_string());
+        program.arguments.push(job.processors.clone());
+        program.arguments.extend(job.arguments.iter().cloned());
+        program
+    }
+}
+
+impl Peer for Mpi {
+    fn who(&self) -> &str {
+        &self.who
+    }
+
+    fn can(&self, trial: &Trial) -> bool {
+        !jobs(trial).is_empty()
+    }
+
+    fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), Failed> {
+        let within = if trial.effort.quick { QUICK_JOB } else { JOB };
+        for job in jobs(trial) {
+            let said = self.launch(&trial.method, &job).run(within)?;
+            let found = parse(&said, trial);
+            if found.is_empty() {
+                return Err("the job printed no figures".to_owned().into());
+            }
+            figures.extend(found);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "mpi_tests.rs"]
+mod tests;

@@ -1,0 +1,76 @@
+//! What a library is that we compare ourselves with, and how its programs are found.
+
+use std::path::{Path, PathBuf};
+
+use super::child::Failed;
+use crate::compare::trial::{Figure, Trial};
+
+/// A library that was found.
+pub(crate) trait Peer {
+    /// Its name with its version: `openmpi-5.0.11`.
+    fn who(&self) -> &str;
+
+    /// Whether it has the pattern at all.
+    fn can(&self, trial: &Trial) -> bool;
+
+    /// Runs a pattern once; adds the figures, as far as it comes, and says why if that is not to the
+    /// end.
+    fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), Failed>;
+}
+
+/// Where to look, and where to work.
+#[derive(Debug)]
+pub(crate) struct Places {
+    /// The directory that `make peers` filled.
+    pub(crate) peers: PathBuf,
+    /// Directories of programs.
+    pub(crate) path: Vec<PathBuf>,
+    /// For programs that are built and for what launchers leave behind.
+    pub(crate) scratch: PathBuf,
+}
+
+impl Places {
+    /// The first of some names that is a program.
+    pub(crate) fn program(&self, names: &[&str]) -> Option<PathBuf> {
+        let mut places = self.path.iter();
+        places.find_map(|place| names.iter().find_map(|name| program_at(&place.join(name))))
+    }
+}
+
+/// The path, if there is a file that may be executed.
+pub(crate) fn program_at(path: &Path) -> Option<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let data = std::fs::metadata(path).ok()?;
+    (data.is_file() && data.permissions().mode() & 0o111 != 0).then(|| path.to_owned())
+}
+
+/// The first thing in a text that looks like a version: `5.0.11`.
+pub(crate) fn version_in(text: &str) -> Option<String> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '-')))
+        .map(|word| word.split('-').next().unwrap_or(word))
+        .find(|word| {
+            let mut parts = word.split('.');
+            let numbers = parts.clone().all(|part| part.parse::<u32>().is_ok());
+            numbers && parts.by_ref().count() >= 2
+        })
+        .map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_say() {
+        for (said, version) in [
+            ("mpirun (Open MPI) 5.0.11\n\nReport bugs to", "5.0.11"),
+            ("mpirun.openmpi (OpenRTE) 4.1.4\n", "4.1.4"),
+            ("HYDRA build details:\n    Version:        4.0.2\n", "4.0.2"),
+            ("# Version 1.13.1\n# Git branch '<unknown>'", "1.13.1"),
+            ("fi_info: 1.17.0\nlibfabric: 1.17.0\n", "1.17.0"),
+        ] {
+            assert_eq!(version_in(said).as_deref(), Some(version), "{said}");
+        }
+        assert_eq!(version_in("no version, only 7 words and v1"), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! The client processes of a measurement: all begin at one moment, and the time ends with the last.
+
+use std::time::Duration;
+
+use causeway_command::cluster::Cluster;
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::workers::Pool;
+
+use super::worker::{Assignment, Order, Report};
+use crate::task::Task;
+
+/// How long a measurement may take.
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Client processes of one file system, connected.
+pub(crate) struct Crew {
+    pool: Pool<Report>,
+}
+
+/// What a measurement came to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Took {
+    /// From the common start to the last end.
+    pub(crate) seconds: f64,
+    /// What all workers counted, together.
+    pub(crate) operations: u64,
+}
+
+impl Took {
+    /// Operations in a second.
+    pub(crate) fn rate(&self) -> f64 {
+        self.operations as f64 / self.seconds.max(1e-9)
+    }
+
+    /// Millions of bytes in a second, if `bytes` were moved.
+    pub(crate) fn megabytes(&self, bytes: u64) -> f64 {
+        bytes as f64 / 1e6 / self.seconds.max(1e-9)
+    }
+}
+
+impl Crew {
+    /// Starts `clients` processes and waits until they are connected to every server.
+    pub(crate) fn start(cluster: &Cluster, clients: usize) -> Outcome<Self> {
+        let mut pool = Pool::new();
+        for number in 0..clients {
+            pool.start(&Task::Fs(Assignment {
+                config: cluster.file().to_owned(),
+                number,
+            }))?;
+        }
+        pool.gather(PATIENCE, "connecting the client processes")?;
+        Ok(Self { pool })
+    }
+
+    /// How many processes.
+    pub(crate) fn len(&self) -> usize {
+        self.pool.len()
+    }
+
+    /// Lets every process carry out its own order, all at once.
+    pub(crate) fn measure(&mut self, order: impl Fn(usize) -> Order) -> Outcome<Took> {
+        for number in 0..self.pool.len() {
+            self.pool.send(number, &order(number))?;
+        }
+        let (started, _) = self.pool.start_together(PATIENCE)?;
+        let mut took = Took {
+            seconds: 0.0,
+            operations: 0,
+        };
+        for report in self.pool.gather(PATIENCE, "measuring")? {
+            let Report::Done { at_ns, operations } = report else {
+                return Err(Failure::new(
+                    "measuring",
+                    "a worker said something else than its time",
+                ));
+            };
+            let seconds = at_ns.saturating_sub(started) as f64 / 1e9;
+            took.seconds = took.seconds.max(seconds);
+            took.operations += operations;
+        }
+        Ok(took)
+    }
+}

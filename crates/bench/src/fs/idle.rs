@@ -1,0 +1,121 @@
+//! What connected clients cost a server that has little or nothing to do for them.
+
+use causeway_command::failure::{Failure, Outcome};
+use causeway_fs::config::Durability;
+
+use super::crew::Crew;
+use super::stage::{Bench, Stage};
+use super::worker::Order;
+
+/// Processes that the many clients of [`crowd`] are in: each has descriptors for some thousand.
+const CROWD_PROCESSES: usize = 8;
+/// One in so many of these clients makes files.
+const ACTIVE: usize = 10;
+/// Files that each of them makes.
+const FILES_EACH: u64 = 10;
+
+/// Measures a server's memory with many connected, idle clients, and with more that have made files.
+pub(super) fn run(bench: &mut Bench) -> Outcome {
+    idle(bench)?;
+    crowd(bench)
+}
+
+/// A server's resident set.
+/// Bytes of a process's memory that are resident, from `/proc`.
+fn resident_bytes(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+fn resident_mib(stage: &Stage, server: usize) -> Result<f64, Failure> {
+    let bytes = stage.cluster.pid(server).and_then(resident_bytes);
+    let gone = || {
+        Failure::new(
+            "measuring a server's memory",
+            "its process is not there any more",
+        )
+    };
+    Ok(bytes.ok_or_else(gone)? as f64 / 1048576.0)
+}
+
+/// Clients that are connected to the metadata server and have sessions there.
+fn crowd(bench: &mut Bench) -> Outcome {
+    let in_each = bench.crowd.div_ceil(CROWD_PROCESSES);
+    let (clients, active) = (
+        in_each * CROWD_PROCESSES,
+        in_each / ACTIVE * CROWD_PROCESSES,
+    );
+    bench.benchmark.note(format!(
+        "crowd: {CROWD_PROCESSES} processes open {clients} clients, each of which makes a file; then {active} \
+         of them make {FILES_EACH} more each; memory is the metadata server's resident set, shared pages \
+         included"
+    ));
+    let mut stage = bench.start(&bench.storage.clone(), Durability::Relaxed, false)?;
+    let server = stage.cluster.configuration().metadata_server();
+    let directory = "/crowd".to_owned();
+    stage
+        .client
+        .make_directory(directory.as_bytes(), 0o755, None)?;
+    let mut crew = Crew::start(&stage.cluster, CROWD_PROCESSES)?;
+    crew.measure(|_| Order::Join {
+        directory: directory.clone(),
+        count: in_each,
+    })?;
+    let joined = resident_mib(&stage, server)?;
+    let took = crew.measure(|_| Order::Change {
+        directory: directory.clone(),
+        clients: in_each / ACTIVE,
+        each: FILES_EACH,
+    })?;
+    let active_mib = resident_mib(&stage, server)?;
+    crew.measure(|_| Order::Disconnect)?;
+    let mut add = |what: &str, metric: &str, value: f64| {
+        let case = format!("crowd/{clients}-clients/{what}");
+        bench.benchmark.add(&case, "causeway", 0, metric, &[value]);
+    };
+    add("joined", "memory_mib", joined);
+    add("active", "memory_mib", active_mib);
+    add("active", "rate_per_s", took.rate());
+    Ok(())
+}
+
+fn idle(bench: &mut Bench) -> Outcome {
+    let clients = bench.idle_clients;
+    bench.benchmark.note(format!(
+        "idle: one process opens {clients} connections, each of a client of its own, to one I/O \
+         server; memory is the server's resident set, shared pages included"
+    ));
+    let stage = bench.start(&bench.storage.clone(), Durability::Relaxed, false)?;
+    let server = stage
+        .cluster
+        .configuration()
+        .io_servers()
+        .first()
+        .copied()
+        .unwrap_or(0);
+    let mut crew = Crew::start(&stage.cluster, 1)?;
+    let (mut before, mut with) = (Vec::new(), Vec::new());
+    for _ in 0..bench.runs {
+        before.push(resident_mib(&stage, server)?);
+        crew.measure(|_| Order::Connect {
+            server,
+            count: clients,
+        })?;
+        with.push(resident_mib(&stage, server)?);
+        crew.measure(|_| Order::Disconnect)?;
+    }
+    bench.benchmark.add(
+        "idle-server/no-clients",
+        "causeway",
+        0,
+        "memory_mib",
+        &before,
+    );
+    let case = format!("idle-server/{clients}-clients");
+    bench
+        .benchmark
+        .add(&case, "causeway", 0, "memory_mib", &with);
+    Ok(())
+}

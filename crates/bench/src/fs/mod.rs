@@ -1,0 +1,181 @@
+//! `causeway bench fs`: the file system, with the machine's limits beside it.
+//!
+//! [`stage`] is what all measurements share, [`worker`] one client process, [`crew`] all of a measurement, [`content`] what is written,
+//! [`limits`] what `dd` reaches; then one module for each group of measurements.
+
+mod content;
+mod crew;
+mod idle;
+mod limits;
+mod names;
+mod page;
+mod sequential;
+mod stage;
+mod tiles;
+pub(crate) mod worker;
+
+use std::path::{Path, PathBuf};
+
+use causeway_command::cluster::free_space;
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::output::Output;
+use causeway_command::shutdown;
+use causeway_report::units::{bytes_text, parse_bytes};
+use clap::Args;
+
+use crate::awake::Awake;
+use crate::outcome::Benchmark;
+use stage::Bench;
+
+/// Where memory can be used as storage.
+const MEMORY: &str = "/dev/shm";
+
+/// Measure the file system: one large file, many small ones, tiles, idle clients
+///
+/// Starts file systems of its own with four I/O servers, each a process, measures them with several
+/// client processes that begin at one moment, verifies all data, and measures between the runs what
+/// dd reaches on the same storage.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway bench fs
+  causeway bench fs --quick
+  causeway bench fs --only sequential --clients 1,2,4 --size 4GiB --runs 5
+  causeway bench fs --dir /mnt/nvme --html fs.html --json > fs.json")]
+pub(crate) struct Arguments {
+    /// Numbers of client processes
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = ["1", "2", "4", "8"],
+          value_parser = clap::value_parser!(u16).range(1..=64))]
+    clients: Vec<u16>,
+    /// Bytes of the large file
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = parse_bytes)]
+    size: u64,
+    /// Files that are made in one run of each measurement of names
+    #[arg(long, value_name = "N", default_value_t = 16_000,
+          value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    files: u64,
+    /// Widths of a tile, in elements of 32 bytes
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = ["1", "4", "16", "64"],
+          value_parser = clap::value_parser!(u64).range(1..=65536))]
+    tile_widths: Vec<u64>,
+    /// Where storage is made [default: /dev/shm if it is there and large enough]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Where storage is made for measurements on disk
+    #[arg(long, value_name = "DIR")]
+    disk: Option<PathBuf>,
+    /// How often everything is measured
+    #[arg(long, value_name = "N", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Measure only these
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = GROUPS)]
+    only: Vec<String>,
+    /// Keep idle processors from sleeping, with threads that give way to all others: a virtual machine's may
+    /// come back late, which is what slow runs between fast ones are
+    #[arg(long)]
+    awake: bool,
+    /// Small sizes and few files: an impression, not a measurement
+    #[arg(long)]
+    quick: bool,
+    /// Print exactly one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+    /// Write a report with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Groups of measurements.
+const GROUPS: [&str; 6] = ["sequential", "names", "small", "commit", "tiles", "idle"];
+
+/// Measures one of them.
+type Group = fn(&mut Bench) -> Outcome;
+
+/// Runs the benchmark.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    shutdown::on_signals()?;
+    let benchmark = Benchmark::new("fs", Output::new(arguments.json));
+    let quick = arguments.quick;
+    let size = if quick {
+        arguments.size.min(32 << 20)
+    } else {
+        arguments.size
+    };
+    if size < 1 << 20 {
+        return Err(Failure::usage(
+            "reading --size",
+            "less than 1 MiB says nothing about transfers",
+        ));
+    }
+    let mut bench = Bench {
+        storage: choose_storage(arguments.dir.as_deref(), size)?,
+        disk: arguments.disk.clone().unwrap_or_else(std::env::temp_dir),
+        clients: arguments
+            .clients
+            .iter()
+            .map(|count| usize::from(*count))
+            .collect(),
+        size,
+        files: if quick {
+            arguments.files.min(400)
+        } else {
+            arguments.files
+        },
+        tile_widths: arguments.tile_widths.clone(),
+        runs: arguments.runs,
+        idle_clients: if quick { 50 } else { 1000 },
+        crowd: if quick { 160 } else { 10_000 },
+        benchmark,
+    };
+    bench.introduce(quick)?;
+    let _awake = arguments.awake.then(Awake::start).transpose()?;
+    if arguments.awake {
+        bench.benchmark.note(
+            "--awake: a thread of the lowest priority keeps each processor from sleeping"
+                .to_owned(),
+        );
+    }
+    let wanted =
+        |group: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == group);
+    let groups: [(&str, Group); 6] = [
+        ("sequential", sequential::run),
+        ("names", names::run),
+        ("small", names::small_files),
+        ("commit", names::commits),
+        ("tiles", tiles::run),
+        ("idle", idle::run),
+    ];
+    for (group, measure) in groups {
+        if wanted(group) {
+            bench.benchmark.output.line(&format!("{group}:"));
+            measure(&mut bench)?;
+        }
+    }
+    bench.benchmark.finish(arguments.html.as_ref(), page::draw)
+}
+
+fn choose_storage(given: Option<&Path>, size: u64) -> Outcome<PathBuf> {
+    // The source of dd, its copy, and ours, which may still be on its way out.
+    let needed = size.saturating_mul(4).saturating_add(512 << 20);
+    let room = |path: &Path| free_space(path).map(|(free, _)| free);
+    if let Some(path) = given {
+        let free = room(path).doing(|| format!("looking at {}", path.display()))?;
+        if free < needed {
+            return Err(Failure::new(
+                format!("making room in {}", path.display()),
+                format!(
+                    "{} are free, {} are needed",
+                    bytes_text(free),
+                    bytes_text(needed)
+                ),
+            )
+            .hint("choose another place with --dir, or a smaller --size"));
+        }
+        return Ok(path.to_owned());
+    }
+    let memory = Path::new(MEMORY);
+    match room(memory) {
+        Ok(free) if free >= needed => Ok(memory.to_owned()),
+        _ => Ok(std::env::temp_dir()),
+    }
+}

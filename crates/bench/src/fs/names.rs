@@ -1,0 +1,199 @@
+//! Names and small files: creates, stats, listings, removals, in one directory and in many.
+
+use causeway_command::failure::Outcome;
+use causeway_fs::config::Durability;
+
+use super::crew::Crew;
+use super::stage::{Bench, Stage};
+use super::worker::Order;
+
+/// Sizes of small files.
+const SMALL: [usize; 3] = [1 << 10, 4 << 10, 16 << 10];
+/// Client processes of the measurement of commits.
+const COMMIT_CLIENTS: usize = 8;
+
+/// Where the processes of a measurement work.
+#[derive(Clone, Copy)]
+enum Place {
+    /// All in one directory.
+    One,
+    /// Each in its own.
+    Many,
+}
+
+impl Place {
+    fn name(self) -> &'static str {
+        match self {
+            Self::One => "one-dir",
+            Self::Many => "many-dirs",
+        }
+    }
+
+    fn directory(self, round: u32, number: usize) -> String {
+        match self {
+            Self::One => format!("/one-{round}"),
+            Self::Many => format!("/many-{round}-{number}"),
+        }
+    }
+
+    fn make(self, stage: &mut Stage, round: u32, clients: usize) -> Outcome {
+        let directories = match self {
+            Self::One => 1,
+            Self::Many => clients,
+        };
+        for number in 0..directories {
+            let path = self.directory(round, number);
+            stage.client.make_directory(path.as_bytes(), 0o755, None)?;
+        }
+        Ok(())
+    }
+
+    fn remove(self, stage: &mut Stage, round: u32, clients: usize) -> Outcome {
+        let directories = match self {
+            Self::One => 1,
+            Self::Many => clients,
+        };
+        for number in 0..directories {
+            stage
+                .client
+                .remove_directory(self.directory(round, number).as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// Creates, stats, listings and removals of empty files.
+pub(super) fn run(bench: &mut Bench) -> Outcome {
+    let mut stage = bench.start(&bench.storage.clone(), Durability::Relaxed, false)?;
+    for clients in bench.clients.clone() {
+        let mut crew = Crew::start(&stage.cluster, clients)?;
+        for place in [Place::One, Place::Many] {
+            let count = (bench.files / clients as u64).max(1);
+            let mut rates: [Vec<f64>; 5] = Default::default();
+            for round in 0..bench.runs {
+                place.make(&mut stage, round, clients)?;
+                let at = |number: usize| place.directory(round, number);
+                let create = |batch: bool| {
+                    move |number: usize| Order::Create {
+                        directory: place.directory(round, number),
+                        count,
+                        size: 0,
+                        batch,
+                    }
+                };
+                let unlink = |number: usize| Order::Unlink {
+                    directory: place.directory(round, number),
+                    count,
+                };
+                let took = [
+                    crew.measure(create(false))?,
+                    crew.measure(|number| Order::Stat {
+                        directory: at(number),
+                        count,
+                    })?,
+                    crew.measure(|number| Order::List {
+                        directory: at(number),
+                    })?,
+                    crew.measure(unlink)?,
+                    crew.measure(create(true))?,
+                ];
+                crew.measure(unlink)?;
+                place.remove(&mut stage, round, clients)?;
+                for (rates, took) in rates.iter_mut().zip(took) {
+                    rates.push(took.rate());
+                }
+            }
+            let operations = ["create", "stat", "list", "unlink", "create-batch"];
+            for (operation, rates) in operations.iter().zip(&rates) {
+                let case = format!("{operation}/{}/{clients}-clients", place.name());
+                bench
+                    .benchmark
+                    .add(&case, "causeway", 0, "rate_per_s", rates);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writing and reading small files.
+pub(super) fn small_files(bench: &mut Bench) -> Outcome {
+    let mut stage = bench.start(&bench.storage.clone(), Durability::Relaxed, false)?;
+    for clients in bench.clients.clone() {
+        let mut crew = Crew::start(&stage.cluster, clients)?;
+        for size in SMALL {
+            let count = (bench.files / 2 / clients as u64).max(1);
+            let (mut written, mut read) = (Vec::new(), Vec::new());
+            for round in 0..bench.runs {
+                Place::Many.make(&mut stage, round, clients)?;
+                let at = |number: usize| Place::Many.directory(round, number);
+                let took = crew.measure(|number| Order::Create {
+                    directory: at(number),
+                    count,
+                    size,
+                    batch: false,
+                })?;
+                written.push(took.rate());
+                let took = crew.measure(|number| Order::ReadFiles {
+                    directory: at(number),
+                    count,
+                    size,
+                })?;
+                read.push(took.rate());
+                crew.measure(|number| Order::Unlink {
+                    directory: at(number),
+                    count,
+                })?;
+                Place::Many.remove(&mut stage, round, clients)?;
+            }
+            for (what, rates) in [("write", &written), ("read", &read)] {
+                let case = format!("small-files/{what}/{clients}-clients");
+                bench
+                    .benchmark
+                    .add(&case, "causeway", size as u64, "rate_per_s", rates);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Creates with full durability on disk: many in one commit, against a commit for each.
+pub(super) fn commits(bench: &mut Bench) -> Outcome {
+    bench.benchmark.note(format!(
+        "commits: storage in {}, durability synced, {COMMIT_CLIENTS} client processes; `one` keeps \
+         one create of each client in flight, `batch` as many as a client's session has slots",
+        bench.disk.display()
+    ));
+    // One in flight, then batches; each with group commit, then with a commit for each.
+    let mut rates: [[Vec<f64>; 2]; 2] = Default::default();
+    for round in 0..bench.runs {
+        for (kind, each) in [false, true].into_iter().enumerate() {
+            let mut stage = bench.start(&bench.disk.clone(), Durability::Synced, each)?;
+            let mut crew = Crew::start(&stage.cluster, COMMIT_CLIENTS)?;
+            // A commit for each is slow: fewer of them take as long.
+            let files = if each { bench.files / 4 } else { bench.files };
+            let count = (files / COMMIT_CLIENTS as u64).max(1);
+            for (batch, rates) in [false, true].into_iter().zip(&mut rates) {
+                let place = if batch { Place::Many } else { Place::One };
+                place.make(&mut stage, round, COMMIT_CLIENTS)?;
+                let took = crew.measure(|number| Order::Create {
+                    directory: place.directory(round, number),
+                    count,
+                    size: 0,
+                    batch,
+                })?;
+                if let Some(rates) = rates.get_mut(kind) {
+                    rates.push(took.rate());
+                }
+            }
+        }
+    }
+    for (how, [group, each]) in ["one", "batch"].iter().zip(&rates) {
+        let case = |kind: &str| format!("create-synced/{kind}/{how}/{COMMIT_CLIENTS}-clients");
+        let benchmark = &mut bench.benchmark;
+        benchmark.add(&case("group-commit"), "causeway", 0, "rate_per_s", group);
+        benchmark.add(&case("commit-each"), "causeway", 0, "rate_per_s", each);
+        let ratio = format!("{}/to-commit-each", case("group-commit"));
+        benchmark.ratio(&ratio, 0, group, each);
+    }
+    Ok(())
+}

@@ -1,0 +1,292 @@
+//! The plots of `causeway bench fs`.
+
+use causeway_report::page::{Extent, Figure, Key, Page};
+use causeway_report::plots::{self, Bar, Line, size_name};
+use causeway_report::rows::{Row, figure_text};
+
+use crate::outcome::Benchmark;
+
+/// Fills the report.
+pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {
+    page.cards(&cards(benchmark));
+    sequential(benchmark, page);
+    names(benchmark, page, "one-dir", "Names in one directory");
+    names(
+        benchmark,
+        page,
+        "many-dirs",
+        "Names in a directory for each client",
+    );
+    small_files(benchmark, page);
+    tiles(benchmark, page);
+    commits(benchmark, page);
+    page.table(
+        "Ratios",
+        "From the same runs, so that a slow moment of the machine hits both.",
+        &benchmark.table_of(|row| row.metric == "ratio"),
+    );
+}
+
+fn cards(benchmark: &Benchmark) -> Vec<(String, String, Option<bool>)> {
+    let wanted = [
+        (
+            "sequential/write/shared-buffers/1-clients",
+            "write, 1 client",
+        ),
+        (
+            "sequential/write/shared-buffers/1-clients/to-dd",
+            "of dd's writing",
+        ),
+        ("sequential/read/shared-buffers/1-clients", "read, 1 client"),
+        (
+            "sequential/read/shared-buffers/1-clients/to-dd",
+            "of dd's reading",
+        ),
+        ("create/one-dir/1-clients", "creates, 1 client"),
+        ("create/one-dir/4-clients", "creates, 4 clients"),
+        (
+            "create-synced/group-commit/one/8-clients",
+            "creates, synced, 8 clients",
+        ),
+        (
+            "create-synced/group-commit/batch/8-clients/to-commit-each",
+            "of a commit for each, batches",
+        ),
+        ("idle-server/1000-clients", "server with 1,000 idle clients"),
+    ];
+    wanted
+        .iter()
+        .filter_map(|(case, label)| {
+            let row = benchmark.rows.iter().find(|row| row.case == *case)?;
+            Some((
+                figure_text(&row.metric, row.median),
+                (*label).to_owned(),
+                None,
+            ))
+        })
+        .collect()
+}
+
+fn short(metric: &str) -> impl Fn(f64) -> String {
+    move |value| match metric {
+        "bandwidth_mb_s" if value == 0.0 => "0".to_owned(),
+        _ => plots::tick_text(metric, value),
+    }
+}
+
+fn sequential(benchmark: &Benchmark, page: &mut Page) {
+    for what in ["write", "read"] {
+        let prefix = format!("sequential/{what}/");
+        let rows: Vec<&Row> = benchmark
+            .rows
+            .iter()
+            .filter(|row| row.case.starts_with(&prefix) && row.metric == "bandwidth_mb_s")
+            .collect();
+        let bars: Vec<Bar> = rows
+            .iter()
+            .map(|row| {
+                let limit = row.who == "limit";
+                Bar {
+                    name: in_words(row.case.strip_prefix(&prefix).unwrap_or(&row.case)),
+                    parts: vec![(if limit { 6 } else { 0 }, row.median)],
+                    note: figure_text(&row.metric, row.median),
+                }
+            })
+            .collect();
+        if bars.is_empty() {
+            continue;
+        }
+        let size = rows.first().map_or(0, |row| row.size_bytes);
+        let title = format!(
+            "{} one file of {}",
+            verb(what),
+            causeway_report::units::bytes_text(size)
+        );
+        let figure = Figure {
+            title: &title,
+            caption: "Medians. `dd` moves the same bytes with 4 MiB blocks on the same storage, \
+                      between our runs.",
+            extent: Extent::Half,
+            legend: vec![Key::solid(0, "causeway"), Key::solid(6, "dd (the limit)")],
+        };
+        page.figure(&figure, |width| {
+            plots::bars(width, &bars, "bytes per second", short("bandwidth_mb_s"))
+        });
+    }
+}
+
+fn verb(what: &str) -> &'static str {
+    if what == "write" {
+        "Writing"
+    } else {
+        "Reading"
+    }
+}
+
+/// A line for each operation, by number of clients.
+fn by_clients(benchmark: &Benchmark, name_of: impl Fn(&Row) -> Option<(String, f64)>) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for row in benchmark
+        .rows
+        .iter()
+        .filter(|row| row.metric == "rate_per_s")
+    {
+        let Some((name, clients)) = name_of(row) else {
+            continue;
+        };
+        let point = (clients, row.median, row.min, row.max);
+        plots::add_point(&mut lines, &name, point, |lines| (lines % 8, false));
+    }
+    lines
+}
+
+/// The end of a case as words: `shared buffers, 1 client`.
+fn in_words(case: &str) -> String {
+    let words: Vec<String> = case
+        .split('/')
+        .map(|part| match part {
+            "1-clients" => "1 client".to_owned(),
+            part => part.replace('-', " "),
+        })
+        .collect();
+    words.join(", ")
+}
+
+/// The number in `4-clients`.
+fn clients_of(text: &str) -> Option<f64> {
+    text.strip_suffix("-clients")?.parse().ok()
+}
+
+fn rates(page: &mut Page, lines: &[Line], title: &str, caption: &str) {
+    if lines.is_empty() {
+        return;
+    }
+    let figure = Figure {
+        title,
+        caption,
+        extent: Extent::Half,
+        legend: lines.iter().map(Line::key).collect(),
+    };
+    page.figure(&figure, |width| {
+        let clients = |count: f64| format!("{count:.0}");
+        let name = |rate: f64| causeway_report::units::number_text(rate);
+        plots::by_size(
+            width,
+            lines,
+            "per second, logarithmic",
+            "client processes",
+            true,
+            clients,
+            name,
+        )
+    });
+}
+
+fn names(benchmark: &Benchmark, page: &mut Page, place: &str, title: &str) {
+    let lines = by_clients(benchmark, |row| {
+        let parts: Vec<&str> = row.case.split('/').collect();
+        match parts.as_slice() {
+            [operation, there, clients] if *there == place => {
+                Some(((*operation).to_owned(), clients_of(clients)?))
+            }
+            _ => None,
+        }
+    });
+    rates(
+        page,
+        &lines,
+        title,
+        "Operations of all client processes together, relaxed durability. `list` counts entries with \
+         attributes; `create-batch` keeps many requests of a client in flight.",
+    );
+}
+
+fn small_files(benchmark: &Benchmark, page: &mut Page) {
+    let lines = by_clients(benchmark, |row| {
+        let parts: Vec<&str> = row.case.split('/').collect();
+        match parts.as_slice() {
+            ["small-files", what, clients] => {
+                let size = size_name(row.size_bytes as f64);
+                Some((format!("{what} {size}"), clients_of(clients)?))
+            }
+            _ => None,
+        }
+    });
+    rates(
+        page,
+        &lines,
+        "Small files",
+        "Files per second. Writing makes the file with its content in one request; reading opens it \
+         and compares the content.",
+    );
+}
+
+fn commits(benchmark: &Benchmark, page: &mut Page) {
+    let bars: Vec<Bar> = benchmark
+        .rows
+        .iter()
+        .filter(|row| row.case.starts_with("create-synced/") && row.metric == "rate_per_s")
+        .map(|row| Bar {
+            name: in_words(row.case.trim_start_matches("create-synced/")),
+            parts: vec![(2, row.median)],
+            note: figure_text(&row.metric, row.median),
+        })
+        .collect();
+    if bars.is_empty() {
+        return;
+    }
+    let figure = Figure {
+        title: "Creates that survive power loss",
+        caption: "Durability synced, storage on disk: what waits at the same time shares one \
+                  commit, against a commit for each create.",
+        extent: Extent::Wide,
+        legend: Vec::new(),
+    };
+    page.figure(&figure, |width| {
+        plots::bars(
+            width,
+            &bars,
+            "creates per second",
+            causeway_report::units::number_text,
+        )
+    });
+}
+
+fn tiles(benchmark: &Benchmark, page: &mut Page) {
+    let mut lines: Vec<Line> = Vec::new();
+    for row in benchmark
+        .rows
+        .iter()
+        .filter(|row| row.metric == "bandwidth_mb_s")
+    {
+        let Some(name) = row.case.strip_prefix("tiles/") else {
+            continue;
+        };
+        let point = (row.size_bytes as f64, row.median, row.min, row.max);
+        let name = name.replace('/', ", ");
+        let style = |lines: usize| (lines % 8, name.ends_with("each"));
+        plots::add_point(&mut lines, &name, point, style);
+    }
+    if lines.is_empty() {
+        return;
+    }
+    let figure = Figure {
+        title: "Tiles of a two-dimensional array",
+        caption: "All tiles together, by the bytes of one row of a tile, which is one fragment of \
+                  the file. Solid: all rows in one list. Dashed: one request for each row.",
+        extent: Extent::Half,
+        legend: lines.iter().map(Line::key).collect(),
+    };
+    page.figure(&figure, |width| {
+        let name = short("bandwidth_mb_s");
+        plots::by_size(
+            width,
+            &lines,
+            "per second, logarithmic",
+            "bytes of a fragment",
+            true,
+            size_name,
+            name,
+        )
+    });
+}

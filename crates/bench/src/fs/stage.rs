@@ -1,0 +1,93 @@
+//! What the measurements of the file system share: their settings, and file systems of their own.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use causeway_command::cluster::{Cluster, Spec, free_space};
+use causeway_command::failure::{Doing, Outcome};
+use causeway_command::shutdown::ScratchDirectory;
+use causeway_fs::client::{Client, ClientOptions};
+use causeway_fs::config::Durability;
+
+use crate::outcome::Benchmark;
+
+/// I/O servers of the file systems that are measured.
+const SERVERS: usize = 4;
+
+/// Everything that measurements share.
+pub(crate) struct Bench {
+    /// Rows so far.
+    pub(crate) benchmark: Benchmark,
+    /// Where storage is made.
+    pub(crate) storage: PathBuf,
+    /// Where storage is made that survives a reboot.
+    pub(crate) disk: PathBuf,
+    /// Numbers of client processes.
+    pub(crate) clients: Vec<usize>,
+    /// Bytes of the large file.
+    pub(crate) size: u64,
+    /// Files made in one run.
+    pub(crate) files: u64,
+    /// Widths of a tile in elements.
+    pub(crate) tile_widths: Vec<u64>,
+    /// How often everything is measured.
+    pub(crate) runs: u32,
+    /// Clients that an idle server has.
+    pub(crate) idle_clients: usize,
+    /// Clients that the metadata server has at once.
+    pub(crate) crowd: usize,
+}
+
+impl Bench {
+    /// Says where and how it is measured.
+    pub(crate) fn introduce(&mut self, quick: bool) -> Outcome {
+        let (_, memory) =
+            free_space(&self.storage).doing(|| format!("looking at {}", self.storage.display()))?;
+        let kind = if memory { "memory (tmpfs)" } else { "a disk" };
+        self.benchmark.note(format!(
+            "storage: {}, which is {kind}; {SERVERS} I/O servers and a metadata server, each a \
+             process; client processes begin together and the time ends with the last of them",
+            self.storage.display()
+        ));
+        if quick {
+            self.benchmark.note(
+                "--quick: sizes are too small for measurements; take the figures as a sign of life"
+                    .to_owned(),
+            );
+        }
+        Ok(())
+    }
+
+    /// A file system of its own, in a directory that goes with it.
+    pub(crate) fn start(&self, place: &Path, durability: Durability, each: bool) -> Outcome<Stage> {
+        let scratch = ScratchDirectory::new(place, "bench")?;
+        let environment = match each {
+            true => vec![("CAUSEWAY_COMMIT_EACH".to_owned(), "1".to_owned())],
+            false => Vec::new(),
+        };
+        let cluster = Cluster::start(&Spec {
+            directory: scratch.path().join("storage"),
+            servers: SERVERS,
+            durability,
+            tcp: false,
+            timeout: Some(Duration::from_secs(30)),
+            environment,
+        })?;
+        let client = Client::connect(cluster.configuration(), ClientOptions::default())?;
+        Ok(Stage {
+            client,
+            cluster,
+            scratch,
+        })
+    }
+}
+
+/// A running file system and a client of it. Fields are dropped in this order.
+pub(crate) struct Stage {
+    /// For everything that is not measured.
+    pub(crate) client: Client,
+    /// The servers.
+    pub(crate) cluster: Cluster,
+    /// Where everything lies.
+    pub(crate) scratch: ScratchDirectory,
+}

@@ -1,0 +1,196 @@
+//! The message layer as the processes of benchmarks use it: every wait has an end, every failure says
+//! what was being done.
+
+use std::time::{Duration, Instant};
+
+use causeway_bmi::{Addr, Bmi, Completion, Config, Context, Memory, OpId, Posted, Tag, Unexpected};
+use causeway_command::failure::{Doing, Failure, Outcome};
+
+/// How long the other end may be silent.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An instance of the message layer with one context.
+pub(crate) struct Layer {
+    pub(crate) bmi: Bmi,
+    pub(crate) context: Context,
+}
+
+impl Layer {
+    /// Starts an instance, listening at `listen` if that is not empty.
+    pub(crate) fn start(listen: &str) -> Outcome<Self> {
+        Self::start_with(listen, Config::default())
+    }
+
+    /// The same with settings of its own.
+    pub(crate) fn start_with(listen: &str, settings: Config) -> Outcome<Self> {
+        let doing = || match listen {
+            "" => "starting the message layer".to_owned(),
+            listen => format!("listening at {listen}"),
+        };
+        let config = Config {
+            listen: (!listen.is_empty())
+                .then(|| listen.to_owned())
+                .into_iter()
+                .collect(),
+            ..settings
+        };
+        let mut bmi = Bmi::new(config).doing(doing)?;
+        let context = bmi.open_context().doing(doing)?;
+        Ok(Self { bmi, context })
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> String {
+        self.bmi.listening().join(",")
+    }
+
+    /// Introduces itself to the process at `address`, which awaits that by [`Layer::meet`].
+    pub(crate) fn greet(&mut self, address: &str) -> Outcome<Addr> {
+        let doing = || format!("reaching {address}");
+        let peer = self.bmi.lookup(address).doing(doing)?;
+        let hello = Memory::from_vec(b"hello".to_vec());
+        let sent = self.send_unexpected(peer, &hello, 0);
+        sent.and_then(|begun| self.complete(begun))
+            .map_err(|failure| failure.about(doing()))?;
+        Ok(peer)
+    }
+
+    /// Awaits the introductions of `count` others, each sent by [`Layer::greet`].
+    pub(crate) fn meet(&mut self, count: usize) -> Outcome<Vec<Addr>> {
+        let doing = || format!("awaiting {count} others");
+        let mut met: Vec<Unexpected> = Vec::new();
+        let mut silent_since = Instant::now();
+        while met.len() < count {
+            let came = self
+                .bmi
+                .testunexpected(count - met.len(), Duration::from_millis(100), &mut met)
+                .doing(doing)?;
+            if came > 0 {
+                silent_since = Instant::now();
+            } else if silent_since.elapsed() > PATIENCE {
+                return Err(Failure::new(doing(), format!("only {} came", met.len())));
+            }
+        }
+        Ok(met.iter().map(|hello| hello.from).collect())
+    }
+
+    /// Memory of this process, or memory that `peer` may map.
+    pub(crate) fn memory(&mut self, peer: Addr, size: usize, allocate: bool) -> Outcome<Memory> {
+        match allocate {
+            true => self
+                .bmi
+                .memalloc(peer, size)
+                .doing(|| format!("allocating {size} bytes to share")),
+            false => Ok(Memory::zeroed(size)),
+        }
+    }
+
+    /// Waits for what was posted; answers the bytes moved.
+    #[inline]
+    pub(crate) fn complete(&mut self, begun: Begun) -> Outcome<u64> {
+        match begun {
+            Begun::Done(bytes) => Ok(bytes),
+            Begun::Pending(op) => self.wait(op),
+        }
+    }
+
+    #[inline]
+    fn wait(&mut self, op: OpId) -> Outcome<u64> {
+        match self.bmi.test(op, PATIENCE) {
+            Ok(Some(Completion {
+                result: Ok(bytes), ..
+            })) => Ok(bytes),
+            other => self.wait_on(op, other),
+        }
+    }
+
+    #[cold]
+    fn wait_on(
+        &mut self,
+        op: OpId,
+        tested: Result<Option<Completion>, causeway_bmi::Error>,
+    ) -> Outcome<u64> {
+        let doing = || "exchanging messages".to_owned();
+        if let Some(completion) = tested.doing(doing)? {
+            return completion.result.doing(doing);
+        }
+        // A sleep may end early; only a whole patience without completion is a failure.
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let tested = self.bmi.test(op, Duration::from_millis(100));
+            if let Some(completion) = tested.doing(doing)? {
+                return completion.result.doing(doing);
+            }
+        }
+        Err(Failure::new(doing(), "the other end is silent"))
+    }
+
+    /// Posts a send.
+    #[inline]
+    pub(crate) fn send(&mut self, peer: Addr, memory: &Memory, tag: Tag) -> Outcome<Begun> {
+        let parts = std::slice::from_ref(memory);
+        let posted = self.bmi.post_send(peer, parts, tag, self.context, 0);
+        Begun::from(posted, "sending a message")
+    }
+
+    /// Posts an unexpected send.
+    pub(crate) fn send_unexpected(
+        &mut self,
+        peer: Addr,
+        memory: &Memory,
+        tag: Tag,
+    ) -> Outcome<Begun> {
+        let parts = std::slice::from_ref(memory);
+        let posted = self
+            .bmi
+            .post_sendunexpected(peer, parts, tag, self.context, 0);
+        Begun::from(posted, "sending a message that nobody expects")
+    }
+
+    /// Posts a receive.
+    #[inline]
+    pub(crate) fn receive(&mut self, peer: Addr, memory: &Memory, tag: Tag) -> Outcome<Begun> {
+        let parts = std::slice::from_ref(memory);
+        let posted = self.bmi.post_recv(peer, parts, tag, self.context, 0);
+        Begun::from(posted, "receiving a message")
+    }
+}
+
+/// What was posted, and has not failed. In two words: what has room for every error is slow to hand on, and that would
+/// be measured with the rest.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Begun {
+    /// In progress.
+    Pending(OpId),
+    /// It has moved so many bytes.
+    Done(u64),
+}
+
+impl Begun {
+    #[inline]
+    fn from(posted: Result<Posted, causeway_bmi::Error>, what: &'static str) -> Outcome<Self> {
+        match posted {
+            Ok(Posted::Pending(op)) => Ok(Self::Pending(op)),
+            Ok(Posted::Complete(Completion {
+                result: Ok(bytes), ..
+            })) => Ok(Self::Done(bytes)),
+            other => Self::failed(other, what),
+        }
+    }
+
+    #[cold]
+    fn failed(posted: Result<Posted, causeway_bmi::Error>, what: &'static str) -> Outcome<Self> {
+        let doing = || what.to_owned();
+        match posted.doing(doing)? {
+            Posted::Pending(op) => Ok(Self::Pending(op)),
+            Posted::Complete(completion) => completion.result.doing(doing).map(Self::Done),
+        }
+    }
+}
+
+/// What a message of `size` bytes holds when its content is compared.
+pub(crate) fn content(size: usize) -> Vec<u8> {
+    (0..size)
+        .map(|at| (at.wrapping_mul(2_654_435_761) >> 7) as u8)
+        .collect()
+}

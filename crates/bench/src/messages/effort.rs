@@ -1,0 +1,43 @@
+//! How often something is measured, and which sizes of messages are measured in which way.
+
+/// Smallest message whose bandwidth is held against copying: smaller copies stay in the innermost cache
+/// and say nothing about messages.
+pub(crate) const COPY_BYTES: u64 = 64 << 10;
+/// Largest message whose rate is shown beside its bandwidth.
+pub(crate) const RATE_BYTES: u64 = 4096;
+
+/// How many repetitions take long enough to be measured and not longer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Effort {
+    /// An impression, not a measurement.
+    pub(crate) quick: bool,
+}
+
+impl Effort {
+    /// Repetitions of something that moves `size` bytes, at most `most`.
+    pub(crate) fn rounds(self, size: u64, most: u64) -> u64 {
+        let bytes = if self.quick { 4 << 20 } else { 256 << 20 };
+        let most = if self.quick { most / 20 } else { most };
+        (bytes / size.max(1)).clamp(if self.quick { 5 } else { 16 }, most.max(5))
+    }
+
+    /// Messages there and back.
+    pub(crate) fn echoes(self, method: &str, size: u64) -> u64 {
+        self.rounds(size, if method == "shm" { 100_000 } else { 20_000 })
+    }
+
+    /// Acknowledged windows of messages.
+    pub(crate) fn windows(self, size: u64) -> u64 {
+        self.rounds(size * window(size) as u64, 5000)
+    }
+
+    /// Bounces of a cache line.
+    pub(crate) fn bounces(self) -> u64 {
+        if self.quick { 20_000 } else { 200_000 }
+    }
+}
+
+/// As many messages in flight as keep both sides busy, bounded in bytes.
+pub(crate) fn window(size: u64) -> usize {
+    usize::try_from(((16_u64 << 20) / size.max(1)).clamp(4, 64)).unwrap_or(4)
+}

@@ -1,0 +1,208 @@
+//! `causeway bench messages`: latency, bandwidth and rate of every method, with the machine's limits.
+
+pub(crate) mod effort;
+mod page;
+pub(crate) mod pair;
+pub(crate) mod worker;
+
+use std::path::PathBuf;
+
+use causeway_command::failure::{Failure, Outcome};
+use causeway_command::output::Output;
+use causeway_command::shutdown;
+use causeway_report::units::parse_bytes;
+use clap::Args;
+
+use crate::outcome::Benchmark;
+use effort::{COPY_BYTES, Effort, RATE_BYTES, window};
+use pair::Pair;
+use worker::Order;
+
+/// Measure latency, bandwidth and rate of messages, by method and size
+///
+/// Two processes, each bound to a processor, exchange messages through the message layer. Between
+/// the runs they measure what the machine can do at best: a cache line bounced between the two
+/// processors, copying memory, and bare TCP sockets, spinning and blocking.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  causeway bench messages
+  causeway bench messages --methods shm --sizes 8,64KiB,1MiB --runs 9
+  causeway bench messages --quick --json | jq '.rows[] | select(.metric == \"ratio\")'
+  causeway bench messages --html messages.html")]
+pub(crate) struct Arguments {
+    /// Methods to measure
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values = ["shm", "tcp"],
+          value_parser = ["shm", "tcp"])]
+    methods: Vec<String>,
+    /// Sizes of messages
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = parse_bytes,
+          default_values = ["8", "64", "1KiB", "4KiB", "16KiB", "64KiB", "256KiB", "1MiB", "4MiB"])]
+    sizes: Vec<u64>,
+    /// Most TCP connections between the two processes, for large messages [usual: by the number of cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    tcp_connections: Option<u8>,
+    /// How often everything is measured
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: u32,
+    /// Fewer repetitions: an impression, not a measurement
+    #[arg(long)]
+    quick: bool,
+    /// Print exactly one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+    /// Write a report with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Runs the benchmark.
+pub(crate) fn run(arguments: Arguments) -> Outcome {
+    shutdown::on_signals()?;
+    if let Some(size) = arguments.sizes.iter().find(|size| **size > 256 << 20) {
+        return Err(
+            Failure::usage("reading --sizes", format!("{size} bytes are too many"))
+                .hint("messages up to 256 MiB are measured"),
+        );
+    }
+    let mut benchmark = Benchmark::new("messages", Output::new(arguments.json));
+    benchmark.note(
+        "each run is cut into up to 40 parts; the run's figure is that of the median part, so that \
+         moments in which another process had the processor do not decide"
+            .to_owned(),
+    );
+    let mut pair = Pair::start(Effort {
+        quick: arguments.quick,
+    })?;
+    benchmark.note(pair.placement());
+    if let Some(most) = arguments.tcp_connections {
+        benchmark.note(format!("up to {most} TCP connections between the two"));
+        pair.tcp_connections = most;
+    }
+    for method in &arguments.methods {
+        benchmark.output.line(&format!("{method}:"));
+        pair.open(method)?;
+        latency(&mut benchmark, &mut pair, method, &arguments)?;
+        stream(&mut benchmark, &mut pair, method, &arguments)?;
+    }
+    benchmark.finish(arguments.html.as_ref(), page::draw)
+}
+
+fn latency(
+    benchmark: &mut Benchmark,
+    pair: &mut Pair,
+    method: &str,
+    arguments: &Arguments,
+) -> Outcome {
+    for &size in &arguments.sizes {
+        let bytes = usize::try_from(size).unwrap_or(usize::MAX);
+        pair.measure(&Order::Check {
+            size: bytes,
+            allocate: false,
+        })?;
+        let (mut ours, mut limit, mut blocking) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..arguments.runs {
+            let rounds = pair.effort.echoes(method, size);
+            let order = Order::Latency {
+                size: bytes,
+                rounds,
+                allocate: false,
+            };
+            ours.push(pair.one_way(&order, rounds)?);
+            if method == "shm" && size <= 64 {
+                let rounds = pair.effort.bounces();
+                limit.push(pair.one_way(&Order::CacheLine { rounds }, rounds)?);
+            }
+            if method == "tcp" {
+                let bare = |blocking| Order::Bare {
+                    size: bytes,
+                    rounds,
+                    blocking,
+                };
+                limit.push(pair.one_way(&bare(false), rounds)?);
+                if size <= 64 {
+                    let few = rounds.min(2000);
+                    let order = Order::Bare {
+                        size: bytes,
+                        rounds: few,
+                        blocking: true,
+                    };
+                    blocking.push(pair.one_way(&order, few)?);
+                }
+            }
+        }
+        let case = format!("latency/{method}");
+        benchmark.add(&case, "causeway", size, "latency_us", &ours);
+        let limit_case = match method {
+            "shm" => "latency/cache-line",
+            _ => "latency/bare-tcp-polling",
+        };
+        benchmark.add(limit_case, "limit", size, "latency_us", &limit);
+        benchmark.add(
+            "latency/bare-tcp-blocking",
+            "limit",
+            size,
+            "latency_us",
+            &blocking,
+        );
+        benchmark.ratio(&format!("{case}/to-limit"), size, &ours, &limit);
+    }
+    Ok(())
+}
+
+fn stream(
+    benchmark: &mut Benchmark,
+    pair: &mut Pair,
+    method: &str,
+    arguments: &Arguments,
+) -> Outcome {
+    let kinds: &[bool] = if method == "shm" {
+        &[false, true]
+    } else {
+        &[false]
+    };
+    for &allocate in kinds {
+        for &size in arguments.sizes.iter().filter(|size| **size > 0) {
+            let bytes = usize::try_from(size).unwrap_or(usize::MAX);
+            pair.measure(&Order::Check {
+                size: bytes,
+                allocate,
+            })?;
+            let window = window(size);
+            let (mut ours, mut limit) = (Vec::new(), Vec::new());
+            for _ in 0..arguments.runs {
+                let rounds = pair.effort.windows(size);
+                let seconds = pair.measure(&Order::Stream {
+                    size: bytes,
+                    window,
+                    rounds,
+                    allocate,
+                })?;
+                let messages = rounds as f64 * window as f64;
+                ours.push(messages * size as f64 / 1e6 / seconds.max(1e-9));
+                if size < COPY_BYTES {
+                    continue;
+                }
+                let rounds = pair.effort.rounds(size, 1_000_000);
+                let seconds = pair.measure(&Order::Copy {
+                    size: bytes,
+                    rounds,
+                })?;
+                limit.push(rounds as f64 * size as f64 / 1e6 / seconds.max(1e-9));
+            }
+            let suffix = if allocate { "/shared-buffers" } else { "" };
+            let case = format!("bandwidth/{method}{suffix}");
+            benchmark.add(&case, "causeway", size, "bandwidth_mb_s", &ours);
+            if !allocate {
+                benchmark.add("bandwidth/memcpy", "limit", size, "bandwidth_mb_s", &limit);
+                if size <= RATE_BYTES {
+                    let rates: Vec<f64> = ours.iter().map(|mb| mb * 1e6 / size as f64).collect();
+                    let case = format!("rate/{method}");
+                    benchmark.add(&case, "causeway", size, "rate_per_s", &rates);
+                }
+            }
+            benchmark.ratio(&format!("{case}/to-memcpy"), size, &ours, &limit);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! The plots of `causeway bench messages`.
+
+use causeway_report::page::{Extent, Figure, Page};
+use causeway_report::plots::{self, Line, size_name, tick_text};
+use causeway_report::rows::figure_text;
+
+use crate::outcome::Benchmark;
+
+/// Fills the report.
+pub(crate) fn draw(benchmark: &Benchmark, page: &mut Page) {
+    page.cards(&cards(benchmark));
+    let latency = lines(benchmark, "latency_us", "latency/");
+    by_size(
+        page,
+        &latency,
+        "latency_us",
+        "One-way latency",
+        "one way, logarithmic",
+        "Half of a round trip between two processes, each on a processor of its own. Dashed: what \
+         the machine allows at best. Whiskers: all runs.",
+    );
+    let bandwidth = lines(benchmark, "bandwidth_mb_s", "bandwidth/");
+    by_size(
+        page,
+        &bandwidth,
+        "bandwidth_mb_s",
+        "Bandwidth",
+        "per second, logarithmic",
+        "Windows of up to 64 messages, each window acknowledged. `shared-buffers` come from the \
+         message layer's own allocation. Copying memory inside one process is the limit; two \
+         processes that copy a half each can pass it.",
+    );
+    let rate = lines(benchmark, "rate_per_s", "rate/");
+    by_size(
+        page,
+        &rate,
+        "rate_per_s",
+        "Message rate",
+        "messages per second",
+        "Small messages of the same windows, counted instead of weighed.",
+    );
+    page.table(
+        "Ratios to the limits",
+        "From the same runs, so that a slow moment of the machine hits both. Below 1 is better for \
+         latencies, above 1 for bandwidths.",
+        &benchmark.table_of(|row| row.metric == "ratio"),
+    );
+}
+
+fn cards(benchmark: &Benchmark) -> Vec<(String, String, Option<bool>)> {
+    let wanted = [
+        ("latency/shm", 8, "one way, 8 B, shm"),
+        ("latency/shm/to-limit", 8, "of a bounced cache line"),
+        ("latency/tcp", 8, "one way, 8 B, tcp"),
+        ("latency/tcp/to-limit", 8, "of a bare polling socket"),
+        ("bandwidth/shm", 65_536, "64 KiB, shm"),
+        ("rate/shm", 8, "8 B, shm"),
+    ];
+    wanted
+        .iter()
+        .filter_map(|(case, size, label)| {
+            let row = benchmark.row(case, "causeway", *size)?;
+            Some((
+                figure_text(&row.metric, row.median),
+                (*label).to_owned(),
+                None,
+            ))
+        })
+        .collect()
+}
+
+/// A line for each case of a metric.
+fn lines(benchmark: &Benchmark, metric: &str, prefix: &str) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for row in benchmark.rows.iter().filter(|row| row.metric == metric) {
+        let Some(name) = row.case.strip_prefix(prefix) else {
+            continue;
+        };
+        let point = (row.size_bytes as f64, row.median, row.min, row.max);
+        let is_known =
+            |line: &Line| line.name == name && line.points.iter().any(|known| known.0 == point.0);
+        if !lines.iter().any(is_known) {
+            let style = |lines: usize| (lines % 8, row.who != "causeway");
+            plots::add_point(&mut lines, name, point, style);
+        }
+    }
+    lines
+}
+
+fn by_size(page: &mut Page, lines: &[Line], metric: &str, title: &str, axis: &str, caption: &str) {
+    if lines.is_empty() {
+        return;
+    }
+    let figure = Figure {
+        title,
+        caption,
+        extent: if metric == "latency_us" {
+            Extent::Wide
+        } else {
+            Extent::Half
+        },
+        legend: lines.iter().map(Line::key).collect(),
+    };
+    page.figure(&figure, |width| {
+        let name = |value: f64| tick_text(metric, value);
+        plots::by_size(
+            width,
+            lines,
+            axis,
+            "bytes of a message",
+            true,
+            size_name,
+            name,
+        )
+    });
+}

@@ -1,0 +1,137 @@
+//! Two processes that exchange messages on the command's orders, and how often they do.
+
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use causeway_command::failure::{Doing, Failure, Outcome};
+use causeway_command::shutdown::ScratchDirectory;
+use causeway_command::workers::{Event, Pool};
+use causeway_sys::shared::SharedWords;
+
+use super::effort::Effort;
+use super::worker::{Assignment, Order, Report};
+use crate::task::Task;
+
+/// How long one measurement may take.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The pair of processes, each bound to a processor where there are two.
+pub(crate) struct Pair {
+    pool: Pool<Report>,
+    _words: SharedWords,
+    scratch: ScratchDirectory,
+    /// How long to measure.
+    pub(crate) effort: Effort,
+    /// Most TCP connections between the two; 0 leaves it to the method.
+    pub(crate) tcp_connections: u8,
+    processors: Vec<usize>,
+}
+
+/// Numbers of the ends in the pool.
+const LEAD: usize = 0;
+const FOLLOW: usize = 1;
+
+impl Pair {
+    /// Starts both processes.
+    pub(crate) fn start(effort: Effort) -> Outcome<Self> {
+        let doing = || "sharing words between processes".to_owned();
+        let words = SharedWords::new(64).doing(doing)?;
+        let inherited = words.inheritable().doing(doing)?;
+        let processors =
+            causeway_sys::pin::allowed_cpus().doing(|| "finding the processors".to_owned())?;
+        let pinned = processors.len() > 1;
+        let mut pool = Pool::new();
+        for leads in [true, false] {
+            let processor = processors
+                .get(usize::from(!leads))
+                .copied()
+                .filter(|_| pinned);
+            pool.start(&Task::Messages(Assignment {
+                leads,
+                processor,
+                words: inherited.as_raw_fd(),
+            }))?;
+        }
+        pool.gather(PATIENCE, "starting the pair of processes")?;
+        let mut pair = Self {
+            pool,
+            _words: words,
+            scratch: ScratchDirectory::new(&std::env::temp_dir(), "messages")?,
+            effort,
+            tcp_connections: 0,
+            processors: processors.into_iter().take(2).filter(|_| pinned).collect(),
+        };
+        let port = pair.introduce(|port| Order::Socket {
+            port: port.parse().unwrap_or(0),
+        })?;
+        tracing::debug!(port, "bare socket");
+        Ok(pair)
+    }
+
+    /// Where the two processes run, in words.
+    pub(crate) fn placement(&self) -> String {
+        match self.processors.as_slice() {
+            [one, other] => format!("two processes, bound to processors {one} and {other}"),
+            _ => {
+                "there is only one processor: both processes share it, and latencies are those of \
+                  the scheduler"
+                    .to_owned()
+            }
+        }
+    }
+
+    /// Gives an order first to the end that listens, then, with where that is, to the other one.
+    fn introduce(&mut self, order: impl Fn(&str) -> Order) -> Outcome<String> {
+        let what = "introducing the two processes";
+        self.pool.send(FOLLOW, &order(""))?;
+        let place = loop {
+            match self.pool.event(PATIENCE) {
+                Some((FOLLOW, Event::Said(Report::Listening(place)))) => break place,
+                Some((_, Event::Ended(reason))) => {
+                    return Err(Failure::new(
+                        what,
+                        reason.unwrap_or("one of them ended".to_owned()),
+                    ));
+                }
+                Some(_) => {}
+                None => return Err(Failure::new(what, "the listening one does not answer")),
+            }
+        };
+        self.pool.send(LEAD, &order(&place))?;
+        self.pool.gather(PATIENCE, what)?;
+        Ok(place)
+    }
+
+    /// Lets both ends meet over a method, and answers where; what they had open before is closed.
+    pub(crate) fn open(&mut self, method: &str) -> Outcome<String> {
+        let listen = match method {
+            "tcp" => "tcp://127.0.0.1:0".to_owned(),
+            _ => format!("{method}://{}/bench.sock", self.scratch.path().display()),
+        };
+        let tcp_connections = self.tcp_connections;
+        self.introduce(|address| Order::Layer {
+            listen: listen.clone(),
+            address: address.to_owned(),
+            tcp_connections,
+        })
+    }
+
+    /// Lets both ends do something; answers the seconds that it took.
+    pub(crate) fn measure(&mut self, order: &Order) -> Outcome<f64> {
+        self.pool.send(FOLLOW, order)?;
+        self.pool.send(LEAD, order)?;
+        let reports = self.pool.gather(PATIENCE, "exchanging messages")?;
+        match reports.into_iter().next() {
+            Some(Report::Took(seconds)) => Ok(seconds),
+            other => Err(Failure::new(
+                "exchanging messages",
+                format!("no time but {other:?}"),
+            )),
+        }
+    }
+
+    /// Microseconds one way, over `rounds` there and back.
+    pub(crate) fn one_way(&mut self, order: &Order, rounds: u64) -> Outcome<f64> {
+        Ok(self.measure(order)? * 1e6 / rounds as f64 / 2.0)
+    }
+}

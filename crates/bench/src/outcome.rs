@@ -1,0 +1,174 @@
+//! What a benchmark has found: rows, what was done to get them, and the three ways to show them.
+
+use std::path::{Path, PathBuf};
+
+use causeway_command::failure::Outcome;
+use causeway_command::output::Output;
+use causeway_command::whole_file;
+use causeway_report::machine::{COMMIT, Machine};
+use causeway_report::page::Page;
+use causeway_report::rows::{Row, figure_text, rows_table};
+use causeway_report::table::Table;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::compare::trial::Gap;
+
+/// A goal with what was found.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Verdict {
+    /// What is measured.
+    pub(crate) goal: String,
+    /// What was to be reached.
+    pub(crate) wanted: String,
+    /// The median of the runs' ratios.
+    pub(crate) ratio: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    pub(crate) runs: usize,
+    /// Our figure and the other one, in words.
+    pub(crate) ours: String,
+    pub(crate) other: String,
+    /// Whose the other one is.
+    pub(crate) who: String,
+    pub(crate) reached: bool,
+}
+
+/// A benchmark in progress, and its result.
+pub(crate) struct Benchmark {
+    /// Its name: `fs`, `messages`.
+    pub(crate) name: &'static str,
+    /// Where it ran.
+    pub(crate) machine: Machine,
+    /// How to present it.
+    pub(crate) output: Output,
+    /// The figures.
+    pub(crate) rows: Vec<Row>,
+    /// What a reader must know about how they came about.
+    pub(crate) notes: Vec<String>,
+    /// What was to be reached, and whether it was; empty for benchmarks without goals.
+    pub(crate) verdicts: Vec<Verdict>,
+    /// Who has no figures of what, and why.
+    pub(crate) gaps: Vec<Gap>,
+}
+
+impl Benchmark {
+    /// Begins.
+    pub(crate) fn new(name: &'static str, output: Output) -> Self {
+        let machine = Machine::here();
+        output.line(&machine.text());
+        Self {
+            name,
+            machine,
+            output,
+            rows: Vec::new(),
+            notes: Vec::new(),
+            verdicts: Vec::new(),
+            gaps: Vec::new(),
+        }
+    }
+
+    /// Adds a figure from the values of several runs.
+    pub(crate) fn add(&mut self, case: &str, who: &str, size: u64, metric: &str, values: &[f64]) {
+        if let Some(row) = Row::new(case, who, size, metric, values) {
+            let shown = match size {
+                0 => String::new(),
+                size => format!(" {}", causeway_report::units::bytes_text(size)),
+            };
+            self.output.line(&format!(
+                "  {case}{shown} {who}: {} ({} to {})",
+                figure_text(metric, row.median),
+                figure_text(metric, row.min),
+                figure_text(metric, row.max)
+            ));
+            self.rows.push(row);
+        }
+    }
+
+    /// Adds the ratios of two figures of the same runs.
+    pub(crate) fn ratio(&mut self, case: &str, size: u64, upper: &[f64], lower: &[f64]) {
+        let ratios: Vec<f64> = upper
+            .iter()
+            .zip(lower)
+            .filter(|(_, lower)| **lower > 0.0)
+            .map(|(u, l)| u / l)
+            .collect();
+        self.add(case, "causeway", size, "ratio", &ratios);
+    }
+
+    /// Says something about how the figures came about.
+    pub(crate) fn note(&mut self, text: String) {
+        self.output.line(&text);
+        self.notes.push(text);
+    }
+
+    /// A row's figure.
+    pub(crate) fn row(&self, case: &str, who: &str, size: u64) -> Option<&Row> {
+        self.rows
+            .iter()
+            .find(|row| row.case == case && row.who == who && row.size_bytes == size)
+    }
+
+    /// Prints the table or the JSON, and writes the report.
+    pub(crate) fn finish(
+        &self,
+        html: Option<&PathBuf>,
+        draw: impl FnOnce(&Self, &mut Page),
+    ) -> Outcome {
+        self.output.line("");
+        self.output.line(&rows_table(&self.rows).text());
+        self.publish(html, draw)
+    }
+
+    /// Prints the JSON, and writes the report.
+    pub(crate) fn publish(
+        &self,
+        html: Option<&PathBuf>,
+        draw: impl FnOnce(&Self, &mut Page),
+    ) -> Outcome {
+        if let Some(path) = html {
+            self.write(path, draw)?;
+            self.output.line(&format!("report: {}", path.display()));
+        }
+        let mut object = json!({
+            "bench": self.name, "machine": self.machine, "commit": COMMIT, "rows": self.rows,
+            "notes": self.notes });
+        if let (false, Some(object)) = (self.verdicts.is_empty(), object.as_object_mut()) {
+            object.insert("goals".to_owned(), json!(self.verdicts));
+        }
+        if let (false, Some(object)) = (self.gaps.is_empty(), object.as_object_mut()) {
+            object.insert("gaps".to_owned(), json!(self.gaps));
+        }
+        self.output.object(&object);
+        Ok(())
+    }
+
+    fn write(&self, path: &Path, draw: impl FnOnce(&Self, &mut Page)) -> Outcome {
+        let title = format!("causeway bench {}", self.name);
+        let lead = "Medians of several runs; limits of this machine were measured between them, so \
+                    that both saw the same machine at the same time. The ratios are what counts.";
+        let mut page = Page::new(&title, lead);
+        draw(self, &mut page);
+        if !self.notes.is_empty() {
+            page.lines("How it was measured", "", &self.notes);
+        }
+        page.machine(&self.machine, &[]);
+        page.table(
+            "Rows",
+            "The same rows as in --json.",
+            &rows_table(&self.rows),
+        );
+        whole_file::write(path, page.html().as_bytes())
+    }
+
+    /// The rows of some cases, as a table.
+    pub(crate) fn table_of(&self, wanted: impl Fn(&Row) -> bool) -> Table {
+        let rows: Vec<Row> = self
+            .rows
+            .iter()
+            .filter(|row| wanted(row))
+            .cloned()
+            .collect();
+        rows_table(&rows)
+    }
+}

@@ -1,0 +1,36 @@
+//! What the processes of benchmarks do.
+
+use causeway_command::failure::Outcome;
+use causeway_command::workers;
+use serde::{Deserialize, Serialize};
+
+use crate::compare::crowd;
+use crate::fs::worker as file_system;
+use crate::messages::worker as messages;
+
+/// The argument behind `worker` that starts a process of a benchmark.
+pub const WORKER: &str = "bench";
+
+/// A worker's task.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Task {
+    /// Measures something of the file system.
+    Fs(file_system::Assignment),
+    /// Is one end of a pair that exchanges messages.
+    Messages(messages::Assignment),
+    /// Is one of many processes that exchange messages.
+    Crowd(crowd::Assignment),
+}
+
+impl workers::Task for Task {
+    const ROLE: &'static str = WORKER;
+}
+
+/// Runs a process of a benchmark, with a task from its standard input.
+pub fn work() -> Outcome {
+    workers::serve(|task, desk| match task {
+        Task::Fs(assignment) => file_system::run(&assignment, desk),
+        Task::Messages(assignment) => messages::run(&assignment, desk),
+        Task::Crowd(assignment) => crowd::run(&assignment, desk),
+    })
+}

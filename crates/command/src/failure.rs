@@ -1,0 +1,104 @@
+//! What the command says when something fails: what, why, and what to do about it.
+
+use std::fmt;
+
+/// The end of a command that did not succeed.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// What was being done.
+    pub what: String,
+    /// Why it failed.
+    pub why: String,
+    /// What the user can do, where we know.
+    pub hint: Option<String>,
+    /// The process's exit code: 1 if the thing asked for failed, 2 for wrong use.
+    pub code: u8,
+    /// Everything has been said already; only the exit code is left.
+    pub silent: bool,
+    /// A server is out of reach or full: going on with other items would fail the same way.
+    pub fatal: bool,
+    /// The file that was read has been removed meanwhile: its name may lead to another one.
+    pub gone: bool,
+    /// The file or other item that it is about, where there are many.
+    pub item: Option<String>,
+}
+
+/// What every verb answers.
+pub type Outcome<T = ()> = Result<T, Failure>;
+
+impl Failure {
+    /// The thing asked for failed.
+    pub fn new(what: impl Into<String>, why: impl fmt::Display) -> Self {
+        Self {
+            what: what.into(),
+            why: why.to_string(),
+            hint: None,
+            code: 1,
+            silent: false,
+            fatal: false,
+            gone: false,
+            item: None,
+        }
+    }
+
+    /// The command was used wrongly.
+    pub fn usage(what: impl Into<String>, why: impl fmt::Display) -> Self {
+        Self {
+            code: 2,
+            ..Self::new(what, why)
+        }
+    }
+
+    /// Ends with exit code 1 after everything was reported item by item.
+    pub fn reported() -> Self {
+        Self {
+            silent: true,
+            ..Self::new("", "")
+        }
+    }
+
+    /// Says which item of many it was.
+    pub fn about(self, item: impl fmt::Display) -> Self {
+        Self {
+            what: format!("{item}: {}", self.what),
+            item: self.item.or_else(|| Some(item.to_string())),
+            ..self
+        }
+    }
+
+    /// The same, where what was being done names the item already.
+    pub fn of(self, item: impl Into<String>) -> Self {
+        Self {
+            item: self.item.or_else(|| Some(item.into())),
+            ..self
+        }
+    }
+
+    /// Adds what to do.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)?;
+        if let Some(hint) = &self.hint {
+            write!(f, "; {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Adds "what was being done" to errors of the standard library.
+pub trait Doing<T> {
+    /// Names what was being done when the error came.
+    fn doing(self, what: impl FnOnce() -> String) -> Outcome<T>;
+}
+
+impl<T, E: fmt::Display> Doing<T> for Result<T, E> {
+    fn doing(self, what: impl FnOnce() -> String) -> Outcome<T> {
+        self.map_err(|error| Failure::new(what(), error))
+    }
+}

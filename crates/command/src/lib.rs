@@ -1,0 +1,20 @@
+//! What the commands of Causeway share: how they speak, what must not outlive them, and the processes that work for
+//! them.
+//!
+//! Reading order: [`failure`] (what went wrong, in three parts) and [`output`] (a terminal, a pipe or one JSON object),
+//! [`progress`]; [`shutdown`] (what must not outlive a command: children, temporary files, a changed terminal) and
+//! [`whole_file`] (results that are written whole or not at all); [`workers`] (this program again, with a task);
+//! [`remote`] (configuration, paths and errors of a file system) and [`cluster`] (a file system of the command's own).
+//!
+//! It has no verbs: those are in the command itself and in `causeway-bench`. It ends the process in one place only,
+//! [`shutdown::exit`].
+#![forbid(unsafe_code)]
+
+pub mod cluster;
+pub mod failure;
+pub mod output;
+pub mod progress;
+pub mod remote;
+pub mod shutdown;
+pub mod whole_file;
+pub mod workers;

@@ -1,0 +1,197 @@
+//! What every command needs of a file system: its configuration, paths, entries of directories, and what a user can
+//! do about its errors.
+
+use std::path::Path;
+
+use causeway_fs::Error;
+use causeway_fs::client::Client;
+use causeway_fs::config::Configuration;
+use causeway_wire::fs::{Entry, Errno, ObjectId};
+
+use crate::failure::{Failure, Outcome};
+use crate::output::{harmless, printable};
+
+/// Bytes that a command moves between its memory and a file at a time.
+pub const PIECE_BYTES: usize = 4 << 20;
+/// Entries of a directory that are asked for at a time.
+const PAGE_ENTRIES: u32 = 1000;
+
+/// Whether other operations would fail the same way: a server is out of reach, or full.
+pub fn is_fatal(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::ECONNREFUSED
+            | Errno::EHOSTUNREACH
+            | Errno::ETIMEDOUT
+            | Errno::ECONNRESET
+            | Errno::EKEYREJECTED
+            | Errno::WRONG_TARGET
+            | Errno::ENOSPC
+            | Errno::EROFS
+    )
+}
+
+/// What to do, where there is a next step that we know.
+pub fn hint(error: &Error) -> Option<String> {
+    let text = match error.errno {
+        Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ETIMEDOUT | Errno::ECONNRESET => {
+            "see which servers answer with `causeway fs ping`, start a missing one with \
+             `causeway fs serve`"
+        }
+        Errno::EACCES | Errno::EPERM => {
+            "look at the permissions along the path with `causeway fs stat`"
+        }
+        Errno::ENOSPC => "see how full each server is with `causeway fs df`",
+        Errno::ENOTEMPTY => "remove a directory and what is in it with `causeway fs rm -r`",
+        Errno::WRONG_TARGET => {
+            "see which server is where with `causeway fs ping`, and which belong to the file system with \
+             `causeway fs servers list`"
+        }
+        Errno::EKEYREJECTED => {
+            "use the cluster's key (`key_file`), or for a shared-memory address the user that the servers run as"
+        }
+        Errno::CORRUPT => "look for the damage with `causeway fs fsck`",
+        _ => return None,
+    };
+    Some(text.to_owned())
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let hint = hint(&error);
+        // A server's words are shown like a name: they cannot drive a terminal either.
+        let mut why = harmless(&error.message);
+        if why.is_empty() {
+            why = error.errno.to_string();
+        }
+        if let Some(server) = &error.server {
+            why.push_str(&format!(" (server {server})"));
+        }
+        Self {
+            hint,
+            fatal: is_fatal(error.errno),
+            item: Some(error.subject.clone()),
+            ..Self::new(format!("{} {}", error.operation, error.subject), why)
+        }
+    }
+}
+
+/// Reads and checks a configuration file.
+pub fn load(file: &Path) -> Outcome<Configuration> {
+    Configuration::load(file).map_err(|error| {
+        let place = match error.line {
+            0 => error.file.clone(),
+            line => format!("{}:{line}", error.file),
+        };
+        Failure::usage(format!("reading the configuration {place}"), error.message)
+            .hint("correct that line, or write a new file with `causeway fs init`")
+    })
+}
+
+/// `directory/name`.
+pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = directory.to_vec();
+    if path.last() != Some(&b'/') {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+/// The last component of a path; empty for the root.
+pub fn base_name(path: &[u8]) -> &[u8] {
+    path.get(last_component(path)).unwrap_or_default()
+}
+
+/// The path without its last component; the root is above itself.
+pub fn parent_of(path: &[u8]) -> &[u8] {
+    match path.get(..last_component(path).start) {
+        Some(parent) if !parent.is_empty() => parent,
+        _ => b"/",
+    }
+}
+
+fn last_component(path: &[u8]) -> std::ops::Range<usize> {
+    let end = path.iter().rposition(|byte| *byte != b'/');
+    let end = end.map_or(0, |last| last + 1);
+    let inside = path.get(..end).unwrap_or_default();
+    let start = inside.iter().rposition(|byte| *byte == b'/');
+    start.map_or(0, |slash| slash + 1)..end
+}
+
+/// Whether an error says that a name does not exist.
+pub fn is_missing(error: &Error) -> bool {
+    error.errno == Errno::ENOENT
+}
+
+/// Whether an error says that a name exists already.
+pub fn exists_already(error: &Error) -> bool {
+    error.errno == Errno::EEXIST
+}
+
+/// Whether an error says that an object has been removed: its name may lead to another one.
+pub fn is_gone(error: &Error) -> bool {
+    error.errno == Errno::ESTALE
+}
+
+/// An error of reading the file that has this path.
+pub fn reading(path: &[u8], error: Error) -> Failure {
+    let gone = is_gone(&error);
+    Failure {
+        gone,
+        ..about(path, error)
+    }
+}
+
+/// An error about what has this path, of which a server knows the number only.
+pub fn about(path: &[u8], error: Error) -> Failure {
+    Failure::from(Error {
+        subject: printable(path),
+        ..error
+    })
+}
+
+/// Calls `each` for every entry of the directory of this path, in the order of names. One that is removed meanwhile
+/// has none left.
+pub fn each_entry(
+    client: &mut Client,
+    (directory, path): (ObjectId, &[u8]),
+    mut each: impl FnMut(&mut Client, Entry) -> Outcome,
+) -> Outcome {
+    let mut after = Vec::new();
+    loop {
+        let (entries, end) = match client.read_directory(directory, &after, PAGE_ENTRIES, true) {
+            Err(error) if is_gone(&error) => return Ok(()),
+            page => page.map_err(|error| about(path, error))?,
+        };
+        let Some(last) = entries.last() else {
+            return Ok(());
+        };
+        after = last.name.clone();
+        for entry in entries {
+            each(client, entry)?;
+        }
+        if end {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_taken_apart_and_put_together() {
+        assert_eq!(join(b"/", b"a"), b"/a");
+        assert_eq!(join(b"/a", b"b"), b"/a/b");
+        assert_eq!(base_name(b"/a/b"), b"b");
+        assert_eq!(base_name(b"/a/b//"), b"b");
+        assert_eq!(base_name(b"/"), b"");
+        assert_eq!(base_name(b""), b"");
+        assert_eq!(parent_of(b"/a/b"), b"/a/");
+        assert_eq!(parent_of(b"/a/a//"), b"/a/");
+        assert_eq!(parent_of(b"/a"), b"/");
+        assert_eq!(parent_of(b"/"), b"/");
+    }
+}

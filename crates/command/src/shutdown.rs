@@ -1,0 +1,288 @@
+//! What must not outlive the command: child processes, temporary files and directories.
+//!
+//! An ordinary end, an error and a signal all pass through [`exit`] or a registration's `Drop`. A
+//! command that is itself killed with SIGKILL leaves no process behind either: children end when their
+//! standard input closes, which the kernel does for us.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::AtFlags;
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::failure::{Doing, Outcome};
+
+/// How long children may take to end in an orderly way, before they are killed.
+const ORDERLY_END: Duration = Duration::from_secs(5);
+/// How long killed children may take to be gone.
+const FORCED_END: Duration = Duration::from_secs(2);
+
+/// Something that must not outlive the command.
+#[derive(Debug)]
+enum Passing {
+    /// A file or directory at a path.
+    Path(PathBuf),
+    /// A file in an open directory, wherever that is moved to meanwhile.
+    Below(Arc<OwnedFd>, OsString),
+}
+
+impl Passing {
+    fn remove(self) {
+        match self {
+            Self::Path(path) => {
+                if std::fs::remove_file(&path).is_err() {
+                    let _ = std::fs::remove_dir_all(path);
+                }
+            }
+            Self::Below(directory, name) => {
+                let _ = rustix::fs::unlinkat(&*directory, &name, AtFlags::empty());
+            }
+        }
+    }
+}
+
+struct Registry {
+    next: u64,
+    passing: BTreeMap<u64, Passing>,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    next: 0,
+    passing: BTreeMap::new(),
+});
+
+/// What else is to be cleaned up, elsewhere than on this machine.
+static CLEANUP: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+
+/// What puts the terminal back as it was.
+static RESTORE: Mutex<Option<fn()>> = Mutex::new(None);
+
+static INSTALLED: AtomicBool = AtomicBool::new(false);
+static ENDING: AtomicBool = AtomicBool::new(false);
+static HAS_CHILDREN: AtomicBool = AtomicBool::new(false);
+
+fn registry() -> MutexGuard<'static, Registry> {
+    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the command is being ended: what fails now, fails because of that.
+pub fn is_ending() -> bool {
+    ENDING.load(Ordering::Acquire)
+}
+
+/// From now on this process may have children that must not outlive it. Said before each is started;
+/// a command that has none does not look for them.
+pub fn expect_children() {
+    HAS_CHILDREN.store(true, Ordering::Release);
+}
+
+/// Keeps a path registered until dropped.
+#[derive(Debug)]
+pub struct Registration {
+    id: u64,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        registry().passing.remove(&self.id);
+    }
+}
+
+/// Removes the file or directory at `path` if the command ends while the registration lives.
+pub fn register_path(path: &Path) -> Registration {
+    register(Passing::Path(path.to_owned()))
+}
+
+/// Removes the file `name` in an open directory if the command ends while the registration lives.
+pub fn register_below(directory: Arc<OwnedFd>, name: &OsStr) -> Registration {
+    register(Passing::Below(directory, name.to_owned()))
+}
+
+fn register(passing: Passing) -> Registration {
+    let mut registry = registry();
+    let id = registry.next;
+    registry.next += 1;
+    registry.passing.insert(id, passing);
+    Registration { id }
+}
+
+/// A directory that is removed when dropped and when the command ends in any other way.
+#[derive(Debug)]
+pub struct ScratchDirectory {
+    path: PathBuf,
+    keep: bool,
+    registration: Registration,
+}
+
+impl ScratchDirectory {
+    /// Makes a fresh directory under `parent`.
+    pub fn new(parent: &Path, purpose: &str) -> Outcome<Self> {
+        let path = tempfile::Builder::new()
+            .prefix(&format!("causeway-{purpose}-"))
+            .tempdir_in(parent)
+            .doing(|| format!("making a directory in {}", parent.display()))?
+            .keep();
+        let registration = register_path(&path);
+        Ok(Self {
+            path,
+            keep: false,
+            registration,
+        })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves it on the disk.
+    pub fn keep(&mut self) {
+        self.keep = true;
+        registry().passing.remove(&self.registration.id);
+    }
+}
+
+impl Drop for ScratchDirectory {
+    fn drop(&mut self) {
+        if !self.keep {
+            // What cannot be removed is left; there is nobody to tell during an unwind.
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Makes SIGINT, SIGTERM and SIGHUP end the command through [`exit`].
+pub fn on_signals() -> Outcome {
+    if INSTALLED.swap(true, Ordering::SeqCst) {
+        return Ok(());
+    }
+    let doing = || "handling signals".to_owned();
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).doing(doing)?;
+    std::thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            if let Some(signal) = signals.forever().next() {
+                ENDING.store(true, Ordering::Release);
+                let code = 128 + u8::try_from(signal).unwrap_or(0);
+                // The second signal does not wait until everything is cleaned up.
+                for signal in [SIGINT, SIGTERM, SIGHUP] {
+                    let now = Arc::new(AtomicBool::new(true));
+                    let _ = signal_hook::flag::register_conditional_shutdown(
+                        signal,
+                        i32::from(code),
+                        now,
+                    );
+                }
+                let _ = writeln!(std::io::stderr(), "\ncauseway: interrupted, cleaning up");
+                exit(code);
+            }
+        })
+        .doing(doing)?;
+    Ok(())
+}
+
+/// Calls `restore` when the command ends in whatever way but SIGKILL.
+pub fn before_exit(restore: fn()) {
+    *RESTORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(restore);
+}
+
+/// Runs `cleanup` when the command ends in whatever way but SIGKILL.
+pub fn clean_up_with(cleanup: impl FnOnce() + Send + 'static) {
+    *CLEANUP.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(cleanup));
+}
+
+/// Ends the process after its children and everything registered are gone.
+pub fn exit(code: u8) -> ! {
+    // Stays locked: nothing can be registered behind our back any more.
+    let mut registry = registry();
+    if let Some(restore) = *RESTORE.lock().unwrap_or_else(PoisonError::into_inner) {
+        restore();
+    }
+    let cleanup = CLEANUP
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    if let Some(cleanup) = cleanup {
+        cleanup();
+    }
+    if HAS_CHILDREN.load(Ordering::Acquire) {
+        end_children(Signal::TERM, ORDERLY_END);
+        end_children(Signal::KILL, FORCED_END);
+    }
+    for passing in std::mem::take(&mut registry.passing).into_values() {
+        passing.remove();
+    }
+    std::process::exit(i32::from(code))
+}
+
+/// Sends `signal` to every child, also to those that another thread is just starting, until none is
+/// left or the time is over.
+fn end_children(signal: Signal, within: Duration) {
+    let deadline = Instant::now() + within;
+    let mut told: BTreeMap<i32, OwnedFd> = BTreeMap::new();
+    loop {
+        let children = children();
+        if children.is_empty() || Instant::now() >= deadline {
+            return;
+        }
+        told.retain(|pid, _| children.contains(pid));
+        for pid in children {
+            if told.contains_key(&pid) {
+                continue;
+            }
+            if let Some(descriptor) = open_child(pid) {
+                // One that has ended already is as good as told.
+                let _ = pidfd_send_signal(&descriptor, signal);
+                told.insert(pid, descriptor);
+            }
+        }
+        let mut ends: Vec<PollFd<'_>> = told
+            .values()
+            .map(|child| PollFd::new(child, PollFlags::IN))
+            .collect();
+        // The end of a child ends the wait. Children that another thread is just starting are looked for in between.
+        let moment = Timespec {
+            tv_sec: 0,
+            tv_nsec: 10_000_000,
+        };
+        let _ = poll(&mut ends, Some(&moment));
+    }
+}
+
+/// A handle for a child, if that process is still a child of ours once the handle stands for it.
+fn open_child(pid: i32) -> Option<OwnedFd> {
+    let descriptor = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+    is_running_child(pid).then_some(descriptor)
+}
+
+/// Children that have not ended.
+fn children() -> Vec<i32> {
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    processes
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| is_running_child(*pid))
+        .collect()
+}
+
+fn is_running_child(pid: i32) -> bool {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // State and parent stand behind the name, which stands in parentheses and may hold anything.
+    let stat = String::from_utf8_lossy(&stat);
+    let Some((_, rest)) = stat.rsplit_once(") ") else {
+        return false;
+    };
+    let mut fields = rest.split(' ');
+    let (state, parent) = (fields.next(), fields.next());
+    !matches!(state, Some("Z" | "X")) && parent == Some(&getpid().to_string())
+}

@@ -1,0 +1,110 @@
+//! Files that are there whole or not at all: written under another name beside their place, then renamed.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Doing, Outcome};
+use crate::shutdown;
+
+/// How files are called until they are whole.
+const PREFIX: &str = ".causeway-";
+const SUFFIX: &str = ".partial";
+
+/// What a file is called until it is whole; `distinct` tells writers apart.
+pub fn partial_name(distinct: &str) -> String {
+    format!("{PREFIX}{distinct}{SUFFIX}")
+}
+
+/// Whether a file of this name was begun and never came to its end.
+pub fn is_partial(name: &str) -> bool {
+    name.starts_with(PREFIX) && name.ends_with(SUFFIX)
+}
+
+/// Writes what `fill` writes to `path`. When the disk is full or the command is ended, what was there before is still
+/// there, and nothing else is left. Something that is no regular file, as `/dev/stdout`, is written to directly.
+pub fn write_with(
+    path: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+) -> Outcome {
+    let doing = || format!("writing {}", path.display());
+    let is_special = std::fs::metadata(path).is_ok_and(|known| !known.is_file());
+    if is_special {
+        let mut file = File::options().write(true).open(path).doing(doing)?;
+        return fill(&mut file).doing(doing);
+    }
+    // A link stays one: what it leads to is replaced.
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let temporary = tempfile::Builder::new()
+        .prefix(PREFIX)
+        .suffix(SUFFIX)
+        .tempfile_in(directory_of(&target))
+        .doing(doing)?;
+    let registration = shutdown::register_path(temporary.path());
+    let mut file = BufWriter::new(temporary);
+    fill(&mut file).doing(doing)?;
+    let temporary = file.into_inner().doing(doing)?;
+    // Some file systems say only now that there was no room.
+    temporary.as_file().sync_data().doing(doing)?;
+    make_readable(temporary.as_file()).doing(doing)?;
+    temporary.persist(&target).doing(doing)?;
+    drop(registration);
+    Ok(())
+}
+
+/// Writes `bytes` to `path`, whole or not at all.
+pub fn write(path: &Path, bytes: &[u8]) -> Outcome {
+    write_with(path, |out| out.write_all(bytes))
+}
+
+fn directory_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Temporary files are for their owner only; results are for whom the user's mask allows.
+fn make_readable(file: &File) -> std::io::Result<()> {
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    rustix::process::umask(mask);
+    let mode = rustix::fs::Mode::from_raw_mode(0o666) & !mask;
+    rustix::fs::fchmod(file, mode)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_leaves_what_was_there_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("result");
+        write(&path, b"before").unwrap();
+        let failed = write_with(&path, |out| {
+            out.write_all(b"half")?;
+            Err(std::io::ErrorKind::StorageFull.into())
+        });
+        let failure = failed.unwrap_err();
+        assert!(failure.what.contains("result"), "{failure}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"before");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+        write(&path, b"after").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"after");
+    }
+
+    #[test]
+    fn links_and_devices_stay_what_they_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        std::fs::write(&file, b"before").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write(&link, b"after").unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"after");
+        assert!(link.symlink_metadata().unwrap().is_symlink());
+        write(Path::new("/dev/null"), b"gone").unwrap();
+        assert!(write(Path::new("/dev/full"), b"no room").is_err());
+        assert!(write(&directory.path().join("none/file"), b"x").is_err());
+    }
+}

@@ -1,0 +1,318 @@
+//! Processes that work for a command: this program again, with a task.
+//!
+//! A worker is `causeway worker ROLE`, hidden from the help. It speaks lines of JSON: its task on standard
+//! input first, then messages both ways, as the task wants. It ends when its standard input closes,
+//! so nothing outlives the command. [`Pool`] is the command's side, [`Desk`] the worker's.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use causeway_watch::process::monotonic_ns;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{Doing, Failure, Outcome};
+use crate::shutdown;
+
+/// The hidden subcommand.
+pub const SUBCOMMAND: &str = "worker";
+
+/// What a worker is told to do, in the first line on its standard input.
+pub trait Task: Serialize + DeserializeOwned {
+    /// The argument behind [`SUBCOMMAND`], by which the program finds the code for such tasks.
+    const ROLE: &'static str;
+}
+
+/// The command line of a worker for such tasks, with a pipe to and from it.
+pub fn command<T: Task>() -> std::io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args([SUBCOMMAND, T::ROLE])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    Ok(command)
+}
+
+/// Runs a worker: reads its task and carries it out. The command on the other side is told of a failure.
+pub fn serve<T: Task>(run: impl FnOnce(T, &mut Desk) -> Outcome) -> Outcome {
+    let mut desk = Desk::new();
+    let result = match desk.hear::<T>()? {
+        Some(task) => run(task, &mut desk),
+        None => Ok(()),
+    };
+    result.map_err(|failure| {
+        Desk::fail(&failure);
+        Failure {
+            silent: true,
+            ..failure
+        }
+    })
+}
+/// The longest line that either side accepts.
+const MAX_LINE_BYTES: u64 = 64 << 20;
+
+/// What a worker has to say.
+#[derive(Debug)]
+pub enum Event<M> {
+    /// A message.
+    Said(M),
+    /// It has ended; with the reason if that was no success.
+    Ended(Option<String>),
+}
+
+/// Workers of one command.
+pub struct Pool<M> {
+    workers: Vec<Hand>,
+    events: Receiver<(usize, Event<M>)>,
+    sender: Sender<(usize, Event<M>)>,
+}
+
+struct Hand {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl<M: DeserializeOwned + Send + 'static> Pool<M> {
+    /// No workers yet.
+    pub fn new() -> Self {
+        let (sender, events) = channel();
+        Self {
+            workers: Vec::new(),
+            events,
+            sender,
+        }
+    }
+
+    /// Starts a worker with a task; returns its number.
+    pub fn start<T: Task>(&mut self, task: &T) -> Outcome<usize> {
+        let doing = || "starting a worker process".to_owned();
+        let mut command = command::<T>().doing(doing)?;
+        shutdown::expect_children();
+        let mut child = command.spawn().doing(doing)?;
+        let number = self.workers.len();
+        let output = child.stdout.take();
+        let input = child.stdin.take();
+        self.workers.push(Hand { child, input });
+        let sender = self.sender.clone();
+        let output = output.ok_or("it has no standard output").doing(doing)?;
+        std::thread::Builder::new()
+            .name(format!("worker {number}"))
+            .spawn(move || listen(number, BufReader::new(output), &sender))
+            .doing(doing)?;
+        self.send(number, task)?;
+        Ok(number)
+    }
+
+    /// How many were started.
+    pub fn len(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Sends a message to a worker.
+    pub fn send(&mut self, number: usize, message: &impl Serialize) -> Outcome {
+        let doing = || format!("telling worker {number} what to do");
+        let mut line = serde_json::to_vec(message).doing(doing)?;
+        line.push(b'\n');
+        let input = self
+            .workers
+            .get_mut(number)
+            .and_then(|hand| hand.input.as_mut());
+        let input = input.ok_or("it has been let go").doing(doing)?;
+        input
+            .write_all(&line)
+            .and_then(|()| input.flush())
+            .doing(doing)
+    }
+
+    /// Tells a worker that nothing more comes.
+    pub fn close(&mut self, number: usize) {
+        if let Some(hand) = self.workers.get_mut(number) {
+            hand.input = None;
+        }
+    }
+
+    /// The next event, waiting at most so long; `None` if there was none.
+    pub fn event(&self, wait: Duration) -> Option<(usize, Event<M>)> {
+        self.events.recv_timeout(wait).ok()
+    }
+
+    /// The next message of every worker, in the order of workers.
+    pub fn gather(&mut self, within: Duration, what: &str) -> Outcome<Vec<M>> {
+        let deadline = Instant::now() + within;
+        let mut answers: Vec<Option<M>> = self.workers.iter().map(|_| None).collect();
+        let mut missing = answers.len();
+        while missing > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Some((number, event)) = self.event(left) else {
+                return Err(Failure::new(
+                    what,
+                    format!(
+                        "{missing} of {} workers did not answer within {within:?}",
+                        self.len()
+                    ),
+                ));
+            };
+            match event {
+                Event::Said(message) => {
+                    if let Some(slot) = answers.get_mut(number)
+                        && slot.is_none()
+                    {
+                        *slot = Some(message);
+                        missing -= 1;
+                    }
+                }
+                // Who has answered may go.
+                Event::Ended(None) if answers.get(number).is_some_and(Option::is_some) => {}
+                Event::Ended(reason) => {
+                    let reason = reason.unwrap_or_else(|| "it ended early".to_owned());
+                    return Err(Failure::new(what, format!("worker {number}: {reason}")));
+                }
+            }
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+}
+
+impl<M> Drop for Pool<M> {
+    fn drop(&mut self) {
+        for hand in &mut self.workers {
+            hand.input = None;
+        }
+        for hand in &mut self.workers {
+            if !ends_within(&mut hand.child, Duration::from_secs(2)) {
+                // It does not react: what it was doing is of no use to anybody any more.
+                let _ = hand.child.kill();
+            }
+            let _ = hand.child.wait();
+        }
+    }
+}
+
+fn ends_within(child: &mut Child, wait: Duration) -> bool {
+    let deadline = Instant::now() + wait;
+    loop {
+        if matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        // The standard library waits for a child without a limit or not at all.
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// What a worker's line holds.
+#[derive(Debug, Serialize, Deserialize)]
+enum Line<M> {
+    Said(M),
+    Failed(String),
+}
+
+fn listen<M: DeserializeOwned>(
+    number: usize,
+    mut output: impl BufRead,
+    sender: &Sender<(usize, Event<M>)>,
+) {
+    let mut reason = None;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let read = (&mut output)
+            .take(MAX_LINE_BYTES)
+            .read_until(b'\n', &mut line);
+        if !matches!(read, Ok(count) if count > 0) {
+            break;
+        }
+        match serde_json::from_slice::<Line<M>>(&line) {
+            Ok(Line::Said(message)) => {
+                if sender.send((number, Event::Said(message))).is_err() {
+                    return;
+                }
+            }
+            Ok(Line::Failed(why)) => reason = Some(why),
+            Err(error) => {
+                reason = Some(format!("it said something that is no message: {error}"));
+                break;
+            }
+        }
+    }
+    // The command may have gone on without us.
+    let _ = sender.send((number, Event::Ended(reason)));
+}
+
+/// A worker's side of the conversation.
+pub struct Desk {
+    input: BufReader<std::io::Stdin>,
+}
+
+impl Desk {
+    /// Takes standard input and output.
+    pub fn new() -> Self {
+        Self {
+            input: BufReader::new(std::io::stdin()),
+        }
+    }
+
+    /// The next message; `None` when nothing more comes.
+    pub fn hear<T: DeserializeOwned>(&mut self) -> Outcome<Option<T>> {
+        let doing = || "reading the command's message".to_owned();
+        let mut line = Vec::new();
+        let count = (&mut self.input)
+            .take(MAX_LINE_BYTES)
+            .read_until(b'\n', &mut line)
+            .doing(doing)?;
+        if count == 0 {
+            return Ok(None);
+        }
+        serde_json::from_slice(&line).doing(doing).map(Some)
+    }
+
+    /// Sends a message.
+    pub fn say(&self, message: &impl Serialize) -> Outcome {
+        write_line(&Line::Said(message))
+    }
+
+    /// Says that this worker is ready, waits until all are, and answers when that was.
+    pub fn barrier(&mut self, ready: &impl Serialize) -> Outcome<u64> {
+        self.say(ready)?;
+        match self.hear::<Go>()? {
+            Some(Go) => Ok(monotonic_ns()),
+            None => Err(Failure::new("waiting for the start", "the command is gone")),
+        }
+    }
+
+    /// Tells the command why this worker ends.
+    pub fn fail(failure: &Failure) {
+        // If the command is gone too, there is nobody to tell.
+        let _ = write_line(&Line::<()>::Failed(failure.to_string()));
+    }
+}
+
+fn write_line<M: Serialize>(line: &Line<M>) -> Outcome {
+    let doing = || "telling the command".to_owned();
+    let mut bytes = serde_json::to_vec(line).doing(doing)?;
+    bytes.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    out.write_all(&bytes)
+        .and_then(|()| out.flush())
+        .doing(doing)
+}
+
+/// All workers may start.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Go;
+
+impl<M: DeserializeOwned + Send + 'static> Pool<M> {
+    /// Waits until every worker is ready, lets them go at once, and answers when that was.
+    pub fn start_together(&mut self, within: Duration) -> Outcome<(u64, Vec<M>)> {
+        let ready = self.gather(within, "waiting for workers to be ready")?;
+        let started = monotonic_ns();
+        for number in 0..self.len() {
+            self.send(number, &Go)?;
+        }
+        Ok((started, ready))
+    }
+}

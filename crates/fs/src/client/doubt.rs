@@ -1,0 +1,102 @@
+//! Whether an earlier sending of a write may have been stored, and since when: the server must know before it stores a
+//! repeated one, or it would undo what others have written since.
+
+use std::time::{Duration, Instant};
+
+use causeway_bmi::{OpError, PeerError};
+use causeway_wire::fs::Moment;
+
+/// The server's moments are rounded down by this much.
+const SLACK: Duration = Duration::from_millis(1);
+
+/// The doubt about one write.
+#[derive(Debug, Default)]
+pub(super) struct Doubt {
+    /// When the first sending was that may have reached the server.
+    first: Option<Instant>,
+    /// The same by the server's clock, for the next sending.
+    moment: Option<Moment>,
+}
+
+impl Doubt {
+    /// A sending of `sent` ended without a reply.
+    pub(super) fn note(&mut self, sent: Instant, error: &OpError) {
+        self.moment = None;
+        if may_have_come(error) {
+            self.first.get_or_insert(sent);
+        }
+    }
+
+    /// Whether the server's clock must be asked for before the next sending.
+    pub(super) fn wants_clock(&self) -> bool {
+        self.first.is_some() && self.moment.is_none()
+    }
+
+    /// The server's clock showed this, at the latest `now`.
+    pub(super) fn set_clock(&mut self, clock: Moment, now: Instant) {
+        self.moment = self.first.map(|first| {
+            let age = now.saturating_duration_since(first) + SLACK;
+            let age = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
+            Moment {
+                at: clock.at.saturating_sub(age),
+                ..clock
+            }
+        });
+    }
+
+    /// When the first sending was that may have reached the server, or earlier, by the server's clock.
+    pub(super) fn moment(&self) -> Option<Moment> {
+        self.moment
+    }
+}
+
+/// Whether the server may have met a request whose sending ended like this.
+fn may_have_come(error: &OpError) -> bool {
+    match error {
+        OpError::Peer { cause, .. } => !matches!(
+            cause,
+            PeerError::Refused(_)
+                | PeerError::Unauthorised(_)
+                | PeerError::Full(_)
+                | PeerError::Exhausted(_)
+        ),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(cause: PeerError) -> OpError {
+        OpError::Peer {
+            address: "shm://somewhere".to_owned(),
+            cause,
+        }
+    }
+
+    #[test]
+    fn the_first_sending_that_may_have_come_counts_by_the_servers_clock() {
+        let start = Instant::now();
+        let after = |ms| start + Duration::from_millis(ms);
+        let clock = Moment {
+            boot: 1,
+            at: 9_000_000_000,
+        };
+        let mut doubt = Doubt::default();
+        doubt.note(start, &ended(PeerError::Refused("nobody".to_owned())));
+        assert!(!doubt.wants_clock());
+        doubt.note(after(5), &ended(PeerError::Broken("reset".to_owned())));
+        doubt.note(after(7), &ended(PeerError::Refused("nobody".to_owned())));
+        assert!(doubt.wants_clock());
+        doubt.set_clock(clock, after(15));
+        let since = Moment {
+            boot: 1,
+            at: 9_000_000_000 - 11_000_000,
+        };
+        assert_eq!(doubt.moment(), Some(since));
+        // The next sending may meet a host that was started again.
+        doubt.note(after(16), &ended(PeerError::Closed));
+        assert!(doubt.wants_clock());
+    }
+}

@@ -1,0 +1,132 @@
+//! Rows of measurements: what the terminal's table, the HTML report and the JSON are made from.
+
+use serde::{Deserialize, Serialize};
+
+use crate::table::Table;
+
+/// One measured figure, as it stands in every benchmark's JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// What was measured, as a path: `latency/shm`, `create/many-dirs/4-clients`.
+    pub case: String,
+    /// `causeway`, `limit`, or a peer with its version.
+    pub who: String,
+    /// Bytes of a message, file or transfer; 0 where there is none.
+    pub size_bytes: u64,
+    /// `latency_us`, `bandwidth_mb_s`, `rate_per_s`, `ratio`, `memory_mib`, `cpu_share`.
+    pub metric: String,
+    /// The median of the runs.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+    /// How many runs.
+    pub runs: usize,
+}
+
+impl Row {
+    /// A row from the values of several runs; `None` without any.
+    pub fn new(
+        case: impl Into<String>,
+        who: &str,
+        size_bytes: u64,
+        metric: &str,
+        values: &[f64],
+    ) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
+        sorted.sort_by(f64::total_cmp);
+        let (min, max) = (*sorted.first()?, *sorted.last()?);
+        Some(Self {
+            case: case.into(),
+            who: who.to_owned(),
+            size_bytes,
+            metric: metric.to_owned(),
+            median: median(&sorted),
+            min,
+            max,
+            runs: sorted.len(),
+        })
+    }
+}
+
+/// The median of sorted values; 0 without any.
+pub fn median(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    let upper = sorted.get(middle).copied().unwrap_or(0.0);
+    if sorted.len() % 2 == 1 || middle == 0 {
+        return upper;
+    }
+    (sorted.get(middle - 1).copied().unwrap_or(upper) + upper) / 2.0
+}
+
+/// A figure with the unit of its metric.
+pub fn figure_text(metric: &str, value: f64) -> String {
+    match metric {
+        "latency_us" => crate::units::microseconds_text(value),
+        "bandwidth_mb_s" if value >= 1000.0 => format!("{:.2} GB/s", value / 1000.0),
+        "bandwidth_mb_s" => format!("{value:.1} MB/s"),
+        "rate_per_s" if value >= 1e6 => format!("{:.2} M/s", value / 1e6),
+        "rate_per_s" => format!("{} /s", crate::units::count_text(value.max(0.0) as u64)),
+        "ratio" => format!("{value:.2} ×"),
+        "cpu_share" => format!("{:.1} %", value * 100.0),
+        "memory_mib" => format!("{value:.1} MiB"),
+        "seconds" => format!("{value:.2} s"),
+        other => format!("{value:.3} {other}"),
+    }
+}
+
+/// The rows as a table.
+pub fn rows_table(rows: &[Row]) -> Table {
+    let mut table = Table::new(&["case", "who", "size", "median", "min", "max", "runs"]);
+    table.align_right(&[2, 3, 4, 5, 6]);
+    for row in rows {
+        let size = match row.size_bytes {
+            0 => String::new(),
+            size => crate::units::bytes_text(size),
+        };
+        table.row(vec![
+            row.case.clone(),
+            row.who.clone(),
+            size,
+            figure_text(&row.metric, row.median),
+            figure_text(&row.metric, row.min),
+            figure_text(&row.metric, row.max),
+            row.runs.to_string(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_holds_median_and_extremes() {
+        let row = Row::new("latency/shm", "causeway", 8, "latency_us", &[3.0, 1.0, 2.0]).unwrap();
+        assert_eq!((row.median, row.min, row.max, row.runs), (2.0, 1.0, 3.0, 3));
+        let row = Row::new("x", "limit", 0, "ratio", &[4.0, 2.0]).unwrap();
+        assert_eq!(row.median, 3.0);
+        assert!(Row::new("x", "limit", 0, "ratio", &[]).is_none());
+        assert!(Row::new("x", "limit", 0, "ratio", &[f64::NAN]).is_none());
+    }
+
+    #[test]
+    fn rows_have_the_promised_fields() {
+        let row = Row::new("a/b", "causeway", 8, "latency_us", &[1.0]).unwrap();
+        let json = serde_json::to_value(&row).unwrap();
+        for field in [
+            "case",
+            "who",
+            "size_bytes",
+            "metric",
+            "median",
+            "min",
+            "max",
+            "runs",
+        ] {
+            assert!(json.get(field).is_some(), "{field}");
+        }
+    }
+}

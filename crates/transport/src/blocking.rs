@@ -1,0 +1,33 @@
+//! Waits inside one call: the only place of this room that reads the clock.
+//!
+//! While such a call lasts, its caller cannot say how late it has become. There are few: a method that is dropped lets
+//! what it accepted leave first, and revoking memory waits for the peer that is writing it at this moment.
+
+use std::time::{Duration, Instant};
+
+/// A wait that has just begun, with its limit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Blocking {
+    until: Instant,
+}
+
+impl Blocking {
+    /// Begins a wait of at most `limit`.
+    pub(crate) fn at_most(limit: Duration) -> Self {
+        Self {
+            until: Instant::now() + limit,
+        }
+    }
+
+    /// Whether the limit has passed.
+    pub(crate) fn is_over(self) -> bool {
+        Instant::now() >= self.until
+    }
+}
+
+/// Runs what may block; returns how long that took.
+pub(crate) fn measure(block: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    block();
+    start.elapsed()
+}

@@ -1,0 +1,201 @@
+//! Remote atomics of one pair.
+//!
+//! Where the word lies in memory of the peer's that is mapped here, this process does the operation itself, announced
+//! like a write (`regions`), and the peer takes no part. Everywhere else it asks the owner with an internal packet, and
+//! the owner does it when it polls: cross-memory attach copies, and no copy is atomic. Both are instructions of a
+//! processor on the same word, so that they are atomic with regard to each other.
+
+use std::collections::VecDeque;
+
+use causeway_wire::codec::Wire;
+use causeway_wire::shm::{ATOMIC_WINDOW, AtomicRequest, Internal, SlotKind};
+
+use super::pair::{Pair, Stage};
+use crate::error::{PeerError, TransferError};
+use crate::method::{Atomic, Direction, Outcome, Peer, Sink, Token, perform, result_of};
+
+/// Operations that may be unfinished with one peer.
+const MAX_ATOMICS: usize = 4096;
+
+/// Both directions' atomics of one pair.
+#[derive(Default)]
+pub(super) struct Atomics {
+    /// Ours. Apart, as most pairs never need it.
+    ours: Option<Box<Ours>>,
+    /// Answers that found no room in the ring: at most [`ATOMIC_WINDOW`].
+    unsent: VecDeque<(u64, Outcome)>,
+}
+
+#[derive(Default)]
+struct Ours {
+    next_id: u64,
+    /// Not begun.
+    waiting: VecDeque<Atomic>,
+    /// The owner was asked.
+    asked: Vec<(u64, Token)>,
+    done: VecDeque<(Token, Result<u64, TransferError>)>,
+    /// A caller was told to come back later.
+    caller_waits: bool,
+}
+
+impl Ours {
+    fn len(&self) -> usize {
+        self.waiting.len() + self.asked.len() + self.done.len()
+    }
+}
+
+impl Atomics {
+    /// Adds an operation; `false` if there are too many.
+    pub(super) fn start(&mut self, atomic: Atomic) -> bool {
+        let ours = self.ours.get_or_insert_default();
+        if ours.len() >= MAX_ATOMICS {
+            ours.caller_waits = true;
+            return false;
+        }
+        ours.waiting.push_back(atomic);
+        true
+    }
+
+    /// Whether [`step`] has something to do, unless the ring is full.
+    #[inline]
+    pub(super) fn has_work(&self) -> bool {
+        self.ours.as_deref().is_some_and(|ours| {
+            !ours.done.is_empty() || !ours.waiting.is_empty() && ours.asked.len() < ATOMIC_WINDOW
+        })
+    }
+
+    /// Reports what is done.
+    fn deliver(&mut self, peer: Peer, sink: &mut dyn Sink) {
+        let Some(ours) = self.ours.as_deref_mut() else {
+            return;
+        };
+        while let Some((token, result)) = ours.done.pop_front() {
+            sink.atomic_done(peer, token, result);
+        }
+        if ours.caller_waits && ours.len() <= MAX_ATOMICS / 2 {
+            ours.caller_waits = false;
+            sink.writable(peer);
+        }
+    }
+
+    /// Completes everything: the peer is gone.
+    pub(super) fn fail_all(&mut self, peer: Peer, cause: &PeerError, sink: &mut dyn Sink) {
+        self.deliver(peer, sink);
+        let Some(ours) = self.ours.take() else { return };
+        let asked = ours.asked.into_iter().map(|(_, token)| token);
+        let waiting = ours.waiting.into_iter().map(|atomic| atomic.token);
+        for token in asked.chain(waiting) {
+            sink.atomic_done(peer, token, Err(TransferError::Peer(cause.clone())));
+        }
+    }
+}
+
+/// Begins what waits, as far as there is room, and reports what is done.
+pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) {
+    if pair.stage == Stage::Up {
+        while begin_one(pair) {}
+    }
+    pair.atomics.deliver(peer, sink);
+}
+
+/// Does the first operation that waits, or asks the owner to. `false` if there is none, or no room.
+fn begin_one(pair: &mut Pair) -> bool {
+    let Some(ours) = pair.atomics.ours.as_deref_mut() else {
+        return false;
+    };
+    let Some(&atomic) = ours.waiting.front() else {
+        return false;
+    };
+    let done = match atomic.mistake() {
+        Some(error) => Some(Err(error)),
+        None => perform_here(pair, &atomic).map(result_of),
+    };
+    let Some(ours) = pair.atomics.ours.as_deref_mut() else {
+        return false;
+    };
+    if let Some(result) = done {
+        ours.waiting.pop_front();
+        ours.done.push_back((atomic.token, result));
+        return true;
+    }
+    if ours.asked.len() >= ATOMIC_WINDOW {
+        return false;
+    }
+    let id = ours.next_id;
+    let request = Internal::Atomic(AtomicRequest {
+        id,
+        key: atomic.word.key,
+        base: atomic.word.base,
+        operation: atomic.operation,
+    })
+    .to_bytes();
+    if !pair.publish(SlotKind::Internal, &request[..], request.len()) {
+        return false;
+    }
+    if let Some(ours) = pair.atomics.ours.as_deref_mut() {
+        ours.next_id += 1;
+        ours.waiting.pop_front();
+        ours.asked.push((id, atomic.token));
+    }
+    true
+}
+
+/// Does an operation on a word that is mapped here; nothing if it is not.
+fn perform_here(pair: &mut Pair, atomic: &Atomic) -> Option<Outcome> {
+    let word = atomic.word;
+    let memory = pair.find_object(word.object?, word.base, word.len)?;
+    pair.imports.announce(&[word.key]);
+    let permission = pair.imports.check(word.key, word.base, word.len);
+    let allowed = permission
+        .is_some_and(|given| given.allows(Direction::Get) && given.allows(Direction::Put));
+    let outcome = match allowed {
+        true => perform(atomic.operation, &memory),
+        false => Outcome::Protection,
+    };
+    pair.imports.release(&[word.key]);
+    Some(outcome)
+}
+
+/// The owner's part.
+pub(super) fn serve(pair: &mut Pair, request: &AtomicRequest) -> Result<(), PeerError> {
+    if pair.atomics.unsent.len() >= ATOMIC_WINDOW {
+        return Err(PeerError::Protocol(
+            "it asks for more atomics than the window allows".to_owned(),
+        ));
+    }
+    let exports = &pair.exports;
+    let may = |direction| exports.find(request.key, request.base, Atomic::BYTES, direction);
+    let outcome = match may(Direction::Get).and(may(Direction::Put)) {
+        Some(memory) => perform(request.operation, &memory),
+        None => Outcome::Protection,
+    };
+    pair.atomics.unsent.push_back((request.id, outcome));
+    answer(pair);
+    Ok(())
+}
+
+/// Sends the answers that wait, as far as there is room.
+pub(super) fn answer(pair: &mut Pair) {
+    while let Some(&(id, outcome)) = pair.atomics.unsent.front() {
+        let answer = Internal::AtomicDone { id, outcome }.to_bytes();
+        if !pair.publish(SlotKind::Internal, &answer[..], answer.len()) {
+            return;
+        }
+        pair.atomics.unsent.pop_front();
+    }
+}
+
+/// The owner's answer.
+pub(super) fn take_answer(pair: &mut Pair, id: u64, outcome: Outcome) -> Result<(), PeerError> {
+    let asked = pair.atomics.ours.as_deref_mut().and_then(|ours| {
+        let at = ours.asked.iter().position(|(asked, _)| *asked == id)?;
+        Some((ours.asked.swap_remove(at).1, ours))
+    });
+    let Some((token, ours)) = asked else {
+        return Err(PeerError::Protocol(
+            "it answers an atomic that was not asked for".to_owned(),
+        ));
+    };
+    ours.done.push_back((token, result_of(outcome)));
+    Ok(())
+}
