@@ -250,28 +250,34 @@ fn wait_shared(
     let entry = &place(handle).entry;
     let until = Instant::now().checked_add(left);
     let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
+    let mut waits_for_all = false;
     loop {
         let mut is_over = true;
         let mut seen = None;
         let code = call(handle, |instance| {
-            let code = body(instance, Duration::ZERO)?;
-            is_over = code != 0 || left().is_some_and(|left| left.is_zero()) || entry.take_call();
+            let code = body(instance, Duration::ZERO);
+            let is_time_up = left().is_some_and(|left| left.is_zero());
+            is_over = !matches!(code, Ok(0)) || is_time_up || entry.take_call();
             if is_over {
+                if waits_for_all {
+                    entry.end_waiting_for_all();
+                }
                 // Another takes over waiting for all.
                 entry.pass_on();
-            } else if entry.begin_waiting_for_all() {
-                if entry.begin_wait() {
-                    instance
-                        .bmi
-                        .wait_for_change(left().unwrap_or(Duration::MAX));
-                    instance.bmi.take_interrupted();
-                }
-                entry.end_wait();
-                entry.end_waiting_for_all();
-            } else {
-                seen = Some(entry.changes_seen());
+                return code;
             }
-            Ok(code)
+            waits_for_all = waits_for_all || entry.begin_waiting_for_all();
+            if !waits_for_all {
+                seen = Some(entry.changes_seen());
+                return code;
+            }
+            if entry.begin_wait() {
+                let left = left().unwrap_or(Duration::MAX);
+                instance.bmi.wait_for_change(left);
+                instance.bmi.take_interrupted();
+            }
+            entry.end_wait();
+            code
         });
         if is_over {
             return code;
@@ -430,6 +436,29 @@ mod tests {
                 });
             }
         });
+        assert_eq!(BMI_finalize(std::ptr::without_provenance_mut(handle)), 0);
+    }
+
+    /// One waits for all, the others sleep: a thread that goes back to waiting disturbs none.
+    #[test]
+    fn threads_that_wait_do_not_keep_each_other_awake() {
+        const THREADS: usize = 3;
+        let handle = start().addr();
+        let looks = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let handle = std::ptr::without_provenance_mut(handle);
+                    let code = call_waiting(handle, 300_000, |instance, idle| {
+                        looks.fetch_add(1, SeqCst);
+                        instance.bmi.wait_for_change(idle);
+                        Ok(0)
+                    });
+                    assert_eq!(code, 0);
+                });
+            }
+        });
+        assert!(looks.load(SeqCst) < 20 * THREADS, "{looks:?}");
         assert_eq!(BMI_finalize(std::ptr::without_provenance_mut(handle)), 0);
     }
 

@@ -41,10 +41,11 @@ impl Trace {
         for line in text.lines() {
             match line.strip_prefix("# ").map(str::trim) {
                 Some("contended") => trace.is_contended = true,
-                Some(header) => match header.strip_prefix("wake_ns ") {
-                    Some(ns) => trace.wake = nanoseconds(ns),
-                    None => {}
-                },
+                Some(header) => {
+                    if let Some(ns) = header.strip_prefix("wake_ns ") {
+                        trace.wake = nanoseconds(ns);
+                    }
+                }
                 None => trace.records.push(Record::parse(line)),
             }
         }
@@ -295,8 +296,11 @@ fn fits(cost: Cost, most: Cost) -> bool {
         && cost.late_us <= most.late_us
 }
 
+/// A recording's name, how to read it, and what a wait of it may cost.
+type Case = (&'static str, fn() -> Trace, Cost);
+
 /// What each recording may cost for each wait: a quarter more than it does.
-const CASES: [(&str, fn() -> Trace, Cost); 3] = [
+const CASES: [Case; 3] = [
     (
         "ring",
         Trace::ring,
