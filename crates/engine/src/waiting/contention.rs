@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::{Constants, WEIGHT, Yielded, smoothed};
+use super::constants::{Constants, WEIGHT, Yielded, smoothed};
 
 /// Lone yields that are measured: the least of them counts, since any of them may have been interrupted.
 const LONE_SAMPLES: u32 = 4;

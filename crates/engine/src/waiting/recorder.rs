@@ -12,7 +12,7 @@ use std::io::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Yielded;
+use super::constants::Yielded;
 
 const VARIABLE: &str = "CAUSEWAY_RECORD_WAITS";
 /// A recording ends after so many waits.

@@ -6,6 +6,11 @@ const LIMIT: Duration = Duration::from_micros(50);
 const US: Duration = Duration::from_micros(1);
 const C: Constants = Constants::USUAL;
 
+/// When a test begins.
+pub(super) fn start() -> Instant {
+    Instant::now()
+}
+
 /// A policy and the time it is told.
 struct Told {
     policy: Policy,

@@ -136,7 +136,7 @@ struct Replay<'a> {
 
 impl<'a> Replay<'a> {
     fn run(trace: &'a Trace, constants: Constants) -> Cost {
-        let now = Instant::now();
+        let now = super::tests::start();
         let mut yields: Vec<_> = trace
             .records
             .iter()
