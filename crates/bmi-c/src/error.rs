@@ -18,7 +18,6 @@ macro_rules! errors {
 errors! {
     BMI_EINVAL = -1 "an argument is not allowed"
     BMI_EHANDLE = -2 "a handle is stale, or never was one"
-    BMI_EBUSY = -3 "another thread is in a call of this instance"
     BMI_EADDRESS = -4 "an address cannot be used"
     BMI_ENOMETHOD = -5 "no method serves this kind of address"
     BMI_ESYSTEM = -6 "the operating system refused"

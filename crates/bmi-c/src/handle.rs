@@ -2,8 +2,8 @@
 //!
 //! A `bmi_t *` is no pointer but a number: the place of the instance in a table that is never freed,
 //! and how often that place has been used. So a handle that was finalized, or never was one, is an
-//! error and not a crash. Each place notes whether a thread is inside, so that a second thread is turned
-//! away ([`BMI_EBUSY`]) instead of ruining the instance; waking is the one call that others may make.
+//! error and not a crash. One thread at a time is inside an instance; `entering` says how several take turns.
+//! Waking is the one call that needs no turn.
 //!
 //! After a fork the instances belong to the parent: the child's calls with them are errors that touch nothing.
 //! What the child has of them (descriptors, shared memory) it keeps until it ends or executes another program.
@@ -15,12 +15,14 @@ use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::time::{Duration, Instant};
 
 use causeway_bmi::Waker;
 
-use crate::error::{BMI_EBUSY, BMI_EHANDLE, BMI_EINTERNAL, BMI_ELIMIT, BMI_ESYSTEM, Failure};
-use crate::instance::Instance;
+use crate::entering::{self, BROKEN, Entry, FREE, PARENTS};
+use crate::error::{BMI_EHANDLE, BMI_EINTERNAL, BMI_ELIMIT, BMI_ESYSTEM, Failure};
+use crate::instance::{Instance, duration_us};
 
 /// What a `bmi_t *` claims to point to.
 #[repr(C)]
@@ -37,9 +39,9 @@ const PLACES: usize = 1 << PLACE_BITS;
 struct Place {
     /// The handle of the instance that is here; 0 if there is none.
     live: AtomicUsize,
-    /// [`FREE`], [`INSIDE`], [`BROKEN`] or [`PARENTS`].
-    state: AtomicU8,
-    /// Touched by whoever has set `state` to [`INSIDE`]; null while `live` is 0.
+    /// Which thread may be inside.
+    entry: Entry,
+    /// Touched by the thread that is inside; null while `live` is 0.
     instance: UnsafeCell<*mut Instance>,
     /// How often the place was used.
     used: AtomicUsize,
@@ -49,16 +51,7 @@ struct Place {
     waker: UnsafeCell<Option<Waker>>,
 }
 
-/// No thread uses the instance.
-const FREE: u8 = 0;
-/// A thread does.
-const INSIDE: u8 = 1;
-/// A panic has left it in an unknown state: nobody uses it any more.
-const BROKEN: u8 = 2;
-/// It belongs to the process that this one was forked from.
-const PARENTS: u8 = 3;
-
-// SAFETY: `instance` is used by the one thread that has set `state`; an `Instance` may move between
+// SAFETY: `instance` is used by the one thread that is inside; an `Instance` may move between
 // threads (checked below). `waker` is only read while shared, as described there.
 unsafe impl Sync for Place {}
 
@@ -68,7 +61,7 @@ const _: () = may_move_between_threads::<Instance>();
 static TABLE: [Place; PLACES] = [const {
     Place {
         live: AtomicUsize::new(0),
-        state: AtomicU8::new(FREE),
+        entry: Entry::new(),
         instance: UnsafeCell::new(std::ptr::null_mut()),
         used: AtomicUsize::new(0),
         waking: AtomicU32::new(0),
@@ -106,7 +99,7 @@ impl Drop for Changing {
 extern "C" fn disown() {
     for place in &TABLE {
         if place.live.load(Relaxed) != 0 {
-            place.state.store(PARENTS, Relaxed);
+            place.entry.disown();
             // What another thread was doing in the parent it does not do here.
             place.waking.store(0, Relaxed);
         }
@@ -136,15 +129,11 @@ fn place(handle: *mut Handle) -> &'static Place {
 
 /// Why a place cannot be entered.
 #[cold]
-fn refusal(state: u8) -> Failure {
+fn refusal(state: u64) -> Failure {
     match state {
         FREE => Failure::new(
             BMI_EHANDLE,
             "this bmi_t was finalized, or never initialized",
-        ),
-        INSIDE => Failure::new(
-            BMI_EBUSY,
-            "another thread is in a call of this instance; one thread at a time may use it",
         ),
         PARENTS => Failure::new(
             BMI_EHANDLE,
@@ -157,28 +146,25 @@ fn refusal(state: u8) -> Failure {
     }
 }
 
-/// Marks the handle's place as used by this thread until [`leave`]. Otherwise answers what
-/// [`refusal`] asks for.
+/// Lets this thread into the instance until it leaves. Otherwise returns what [`refusal`] asks for.
 #[inline(always)]
-fn enter(handle: *mut Handle) -> Result<&'static Place, u8> {
+fn enter(handle: *mut Handle) -> Result<&'static Place, u64> {
     let place = place(handle);
-    if place.live.load(Relaxed) != handle.addr() || handle.is_null() {
+    let is_live = || place.live.load(Relaxed) == handle.addr() && !handle.is_null();
+    if !is_live() {
         return Err(FREE);
     }
-    place
-        .state
-        .compare_exchange(FREE, INSIDE, Acquire, Relaxed)?;
+    if !place.entry.try_enter() {
+        place.entry.enter_contended(is_live, || {
+            call_out(handle, |_| {});
+        })?;
+    }
     // It may have been finalized just before.
-    if place.live.load(Relaxed) != handle.addr() {
-        leave(place, FREE);
+    if !is_live() {
+        place.entry.leave();
         return Err(FREE);
     }
     Ok(place)
-}
-
-#[inline(always)]
-fn leave(place: &Place, state: u8) {
-    place.state.store(state, Release);
 }
 
 /// Carries a call out that needs no instance.
@@ -199,20 +185,105 @@ pub(crate) fn call(
         Ok(place) => place,
         Err(state) => return refusal(state).report(),
     };
-    // SAFETY: this thread has set `state`, so nobody else uses the instance until it leaves; `live` is not
-    // 0, so it is there.
+    // SAFETY: this thread is inside, so no other uses the instance until it leaves; `live` is not 0, so it is
+    // there.
     let instance = unsafe { &mut **place.instance.get() };
     // What `catch_unwind` takes it moves to and fro, so it gets a pointer to the call and not the call.
-    let mut run = || body(instance).unwrap_or_else(Failure::report);
+    let mut run = || {
+        let code = body(instance).unwrap_or_else(Failure::report);
+        if place.entry.is_shared() {
+            place.entry.note_changes(instance.bmi.changes());
+        }
+        code
+    };
     let run = &mut run;
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(code) => {
-            leave(place, FREE);
+            place.entry.leave();
             code
         }
         Err(_) => {
-            leave(place, BROKEN);
+            place.entry.close(BROKEN);
             refusal(BROKEN).report()
+        }
+    }
+}
+
+/// Carries a call out that waits for `idle_us` at most: `body` is given the time, and returns 0 if it was in vain.
+#[inline(always)]
+pub(crate) fn call_waiting(
+    handle: *mut Handle,
+    idle_us: i64,
+    mut body: impl FnMut(&mut Instance, Duration) -> Result<c_int, Failure>,
+) -> c_int {
+    let entry = &place(handle).entry;
+    let mut left = None;
+    let code = call(handle, |instance| {
+        let idle = duration_us(idle_us, "the idle time")?;
+        if idle.is_zero() {
+            return body(instance, idle);
+        }
+        let may_wait = entry.begin_wait();
+        let code = body(instance, if may_wait { idle } else { Duration::ZERO });
+        entry.end_wait();
+        if matches!(code, Ok(0)) {
+            left = match may_wait {
+                true => instance.bmi.take_interrupted(),
+                false => Some(idle),
+            };
+        }
+        code
+    });
+    match left {
+        Some(left) => wait_shared(handle, left, &mut body),
+        None => code,
+    }
+}
+
+/// Goes on with a wait that another thread has ended: to call this one, or because it wants to come in.
+#[cold]
+fn wait_shared(
+    handle: *mut Handle,
+    left: Duration,
+    body: &mut dyn FnMut(&mut Instance, Duration) -> Result<c_int, Failure>,
+) -> c_int {
+    let entry = &place(handle).entry;
+    let until = Instant::now().checked_add(left);
+    let left = || until.map(|until| until.saturating_duration_since(Instant::now()));
+    let mut waits_for_all = false;
+    loop {
+        let mut is_over = true;
+        let mut seen = None;
+        let code = call(handle, |instance| {
+            let code = body(instance, Duration::ZERO);
+            let is_time_up = left().is_some_and(|left| left.is_zero());
+            is_over = !matches!(code, Ok(0)) || is_time_up || entry.take_call();
+            if is_over {
+                if waits_for_all {
+                    entry.end_waiting_for_all();
+                }
+                // Another takes over waiting for all.
+                entry.pass_on();
+                return code;
+            }
+            waits_for_all = waits_for_all || entry.begin_waiting_for_all();
+            if !waits_for_all {
+                seen = Some(entry.changes_seen());
+                return code;
+            }
+            if entry.begin_wait() {
+                let left = left().unwrap_or(Duration::MAX);
+                instance.bmi.wait_for_change(left);
+                instance.bmi.take_interrupted();
+            }
+            entry.end_wait();
+            code
+        });
+        if is_over {
+            return code;
+        }
+        if let Some(seen) = seen {
+            entry.wait_for_changes(seen, left());
         }
     }
 }
@@ -220,9 +291,9 @@ pub(crate) fn call(
 /// Gives an instance a place.
 pub(crate) fn insert(instance: Box<Instance>) -> Result<*mut Handle, Failure> {
     watch_forks()?;
+    entering::prepare();
     let _changing = Changing::begin();
-    let is_free =
-        |place: &Place| place.live.load(Relaxed) == 0 && place.state.load(Acquire) == FREE;
+    let is_free = |place: &Place| place.live.load(Relaxed) == 0 && place.entry.is_free();
     let Some(index) = TABLE.iter().position(is_free) else {
         let text = format!("there are {PLACES} instances already");
         return Err(Failure::new(BMI_ELIMIT, text));
@@ -231,6 +302,7 @@ pub(crate) fn insert(instance: Box<Instance>) -> Result<*mut Handle, Failure> {
     let uses = place.used.fetch_add(1, Relaxed) + 1;
     let handle = uses << PLACE_BITS | index;
     let waker = instance.bmi.waker();
+    place.entry.reset();
     // SAFETY: `live` is 0, so no thread gets past `enter` or looks at the waker, and only this thread
     // fills places.
     unsafe {
@@ -258,13 +330,13 @@ pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
     while place.waking.load(SeqCst) != 0 {
         std::thread::yield_now();
     }
-    // SAFETY: nobody else enters: `state` is not free and `live` is 0. Nor is anybody waking any more, so
+    // SAFETY: no other thread enters: this one is inside, or the instance is broken, and `live` is 0. Nor is anybody waking any more, so
     // nobody looks at the waker before it is written again.
     let instance = unsafe {
         *place.waker.get() = None;
         std::mem::replace(&mut *place.instance.get(), std::ptr::null_mut())
     };
-    leave(place, FREE);
+    place.entry.close(FREE);
     drop(changing);
     if is_sound {
         // SAFETY: what `insert` made of a box, taken out of its place once.
@@ -273,14 +345,20 @@ pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends the instance's sleep. Takes no lock, so that a signal handler may call it.
+/// Ends a wait in the instance, or the next one. Takes no lock, so that a signal handler may call it.
 pub(crate) fn wake(handle: *mut Handle) -> c_int {
+    call_out(handle, Entry::call)
+}
+
+/// Ends the wait of the thread that is inside, or the next one, after a note for it.
+fn call_out(handle: *mut Handle, note: impl FnOnce(&Entry)) -> c_int {
     let place = place(handle);
     place.waking.fetch_add(1, SeqCst);
     let is_here = !handle.is_null() && place.live.load(SeqCst) == handle.addr();
-    let is_live = is_here && place.state.load(Relaxed) != PARENTS;
+    let is_live = is_here && place.entry.state() != PARENTS;
     if is_live {
-        // SAFETY: `live` was not 0 after `waking` was raised, so whoever takes the waker away waits until
+        note(&place.entry);
+        // SAFETY: `live` was not 0 after `waking` was raised, so a thread that takes the waker away waits until
         // `waking` is lowered.
         if let Some(waker) = unsafe { &*place.waker.get() } {
             waker.wake();
@@ -336,16 +414,52 @@ mod tests {
         assert_eq!(guard(|| panic!("a test")), BMI_EINTERNAL);
     }
 
+    /// Each thread is inside alone, and all of them come in.
     #[test]
-    fn an_instance_lets_nobody_in_while_somebody_is_inside() {
-        let handle = start();
-        let inside = call(handle, |_| {
-            assert_eq!(call(handle, |_| Ok(0)), BMI_EBUSY);
-            assert_eq!(BMI_finalize(handle), BMI_EBUSY);
-            Ok(3)
+    fn threads_take_turns() {
+        const THREADS: usize = 4;
+        const CALLS: usize = 2000;
+        let handle = start().addr();
+        let inside = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let handle = std::ptr::without_provenance_mut(handle);
+                    for _ in 0..CALLS {
+                        let code = call(handle, |_| {
+                            assert_eq!(inside.fetch_add(1, SeqCst), 0);
+                            inside.fetch_sub(1, SeqCst);
+                            Ok(3)
+                        });
+                        assert_eq!(code, 3);
+                    }
+                });
+            }
         });
-        assert_eq!(inside, 3);
-        assert_eq!(BMI_finalize(handle), 0);
+        assert_eq!(BMI_finalize(std::ptr::without_provenance_mut(handle)), 0);
+    }
+
+    /// One waits for all, the others sleep: a thread that goes back to waiting disturbs none.
+    #[test]
+    fn threads_that_wait_do_not_keep_each_other_awake() {
+        const THREADS: usize = 3;
+        let handle = start().addr();
+        let looks = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    let handle = std::ptr::without_provenance_mut(handle);
+                    let code = call_waiting(handle, 300_000, |instance, idle| {
+                        looks.fetch_add(1, SeqCst);
+                        instance.bmi.wait_for_change(idle);
+                        Ok(0)
+                    });
+                    assert_eq!(code, 0);
+                });
+            }
+        });
+        assert!(looks.load(SeqCst) < 20 * THREADS, "{looks:?}");
+        assert_eq!(BMI_finalize(std::ptr::without_provenance_mut(handle)), 0);
     }
 
     #[test]

@@ -4,8 +4,7 @@
 //! It is written by hand; `tests/` keeps header, version script and this library in step, and runs C
 //! programs against the installed library.
 //!
-//! Read [`handle`] first: how an instance is found, by one thread at a time, and why no panic reaches
-//! C. Then [`error`] (codes, texts), [`memory`] (how plain pointers become [`Memory`] without an
+//! Read [`handle`] first: how an instance is found, and why no panic reaches C; `entering`: how threads take turns. Then [`error`] (codes, texts), [`memory`] (how plain pointers become [`Memory`] without an
 //! allocation), and the calls in the header's order: [`instance`], [`address`], [`post`],
 //! [`test`](mod@test), [`remote`], [`info`].
 //!
@@ -20,6 +19,7 @@
 #![allow(clippy::too_many_arguments)]
 
 pub mod address;
+mod entering;
 pub mod error;
 pub mod handle;
 pub mod info;

@@ -5,8 +5,7 @@ use std::ffi::{c_int, c_void};
 use causeway_bmi::{Completion, Context, OpId};
 
 use crate::error::{BMI_ELIMIT, BMI_ESYSTEM, Failure};
-use crate::handle::{Handle, call, guard};
-use crate::instance::duration_us;
+use crate::handle::{Handle, call_waiting, guard};
 
 /// The header's `struct bmi_completion`.
 #[repr(C)]
@@ -94,9 +93,8 @@ pub unsafe extern "C" fn BMI_test(
     done: *mut BmiCompletion,
     idle_us: i64,
 ) -> c_int {
-    call(bmi, |instance| {
+    call_waiting(bmi, idle_us, |instance, idle| {
         room(done, 1)?;
-        let idle = duration_us(idle_us, "the idle time")?;
         match instance.bmi.test(OpId::from_raw(op), idle)? {
             None => Ok(0),
             Some(found) => {
@@ -120,13 +118,12 @@ pub unsafe extern "C" fn BMI_testsome(
     done: *mut BmiCompletion,
     idle_us: i64,
 ) -> c_int {
-    call(bmi, |instance| {
+    call_waiting(bmi, idle_us, |instance, idle| {
         room(done, count)?;
         check_count(count)?;
         if ops.is_null() && count > 0 {
             return Err(Failure::invalid("the array of operations is NULL"));
         }
-        let idle = duration_us(idle_us, "the idle time")?;
         instance.ops.clear();
         for at in 0..count {
             // SAFETY: the header asks for an array of `count` entries.
@@ -156,9 +153,8 @@ pub unsafe extern "C" fn BMI_testcontext(
     most: usize,
     idle_us: i64,
 ) -> c_int {
-    call(bmi, |instance| {
+    call_waiting(bmi, idle_us, |instance, idle| {
         let most = room(done, most)?;
-        let idle = duration_us(idle_us, "the idle time")?;
         let context = Context::from_raw(context);
         let found = &mut instance.completions;
         instance.bmi.testcontext(context, most, idle, found)?;
@@ -178,9 +174,8 @@ pub unsafe extern "C" fn BMI_testunexpected(
     most: usize,
     idle_us: i64,
 ) -> c_int {
-    call(bmi, |instance| {
+    call_waiting(bmi, idle_us, |instance, idle| {
         let most = room(messages, most)?;
-        let idle = duration_us(idle_us, "the idle time")?;
         let found = &mut instance.unexpected;
         instance.bmi.testunexpected(most, idle, found)?;
         let told = |message: causeway_bmi::Unexpected| {
@@ -230,8 +225,7 @@ pub unsafe extern "C" fn BMI_unexpected_free(message: *mut BmiUnexpected) -> c_i
 /// See the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn BMI_wait(bmi: *mut Handle, context: u64, idle_us: i64) -> c_int {
-    call(bmi, |instance| {
-        let idle = duration_us(idle_us, "the idle time")?;
+    call_waiting(bmi, idle_us, |instance, idle| {
         Ok(instance.bmi.wait(Context::from_raw(context), idle).into())
     })
 }

@@ -22,9 +22,11 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+use std::cell::OnceCell;
 use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
+use causeway_sys::runnable::Runnable;
 use causeway_transport::registry::{Registry, Settings};
 use causeway_transport::{Access, Direction, Identity, PeerReport, Sharing, TransferError};
 use causeway_wire::region::RegionDescriptor;
@@ -32,9 +34,9 @@ use causeway_wire::region::RegionDescriptor;
 use self::connections::Connections;
 use self::loopback::Loopback;
 use self::methods::Methods;
-use self::posting::{at_once, cold};
+use self::posting::{at_once, cold, post_cold};
+use self::sleep::Sleeper;
 pub use self::sleep::Waker;
-use self::sleep::{Pace, Sleeper};
 use self::watch::Watch;
 use crate::conversation::Phase;
 use crate::conversations::Conversations;
@@ -43,22 +45,19 @@ use crate::matcher::Matcher;
 use crate::operation::{State, What};
 use crate::shared::{Tested, Tuning};
 use crate::types::*;
-use crate::waiting::crowd::Crowd;
-use crate::waiting::spin::Spin;
-use crate::waiting::turn::Turn;
+use crate::waiting::Policy;
 
 /// See the module's page.
 pub struct Endpoint<M: Matcher> {
     conversations: Conversations<M>,
     connections: Connections,
     methods: Methods,
-    pace: Pace,
-    spin: Spin,
-    turn: Turn,
-    crowd: Crowd,
-    /// Since when nothing has come that a wait was for.
-    waiting_since: Option<Instant>,
+    policy: Policy,
+    /// The kernel's count of threads that want a processor, opened when it is first asked for.
+    runnable: OnceCell<Option<Runnable>>,
     sleeper: Sleeper,
+    /// Time that was left to the last wait when another thread ended it.
+    interrupted: Option<Duration>,
     /// See [`Info::sleeps`].
     sleeps: u64,
     /// See [`Info::expired_sleeps`].
@@ -115,12 +114,10 @@ impl<M: Matcher> Endpoint<M> {
             conversations: Conversations::new(tuning, config.early_memory),
             connections,
             methods,
-            pace: Pace::new(),
-            spin: Spin::new(config.spin),
-            turn: Turn::new(Instant::now()),
-            crowd: Crowd::default(),
-            waiting_since: None,
+            policy: Policy::new(config.spin, Instant::now()),
+            runnable: OnceCell::new(),
             sleeper,
+            interrupted: None,
             sleeps: 0,
             expired_sleeps: 0,
             watch: Watch::new(config.stall_after, config.publish),
@@ -270,7 +267,9 @@ impl<M: Matcher> Endpoint<M> {
     ) -> Result<Posted, Error> {
         match self.send_now(to, data, tag, queue) {
             Some(size) => Ok(at_once(user, Ok(size))),
-            None => *cold(|| self.post_message(to, data, tag, (queue, user), false)),
+            None => {
+                post_cold(|| self.post_message(to, data, tag, (queue, user), false)).expand(user)
+            }
         }
     }
 
@@ -288,7 +287,7 @@ impl<M: Matcher> Endpoint<M> {
     ) -> Result<Posted, Error> {
         match self.receive_later(pattern, into, queue, user) {
             Some(op) => Ok(Posted::Pending(op)),
-            None => *cold(|| self.receive(pattern, into, queue, user)),
+            None => post_cold(|| self.receive(pattern, into, queue, user)).expand(user),
         }
     }
 
@@ -448,8 +447,25 @@ impl<M: Matcher> Endpoint<M> {
         ready(&self.conversations) || (!idle.is_zero() && self.wait_until(idle, ready))
     }
 
-    /// A descriptor that ends a sleep in this instance when another thread calls
-    /// [`Waker::wake`].
+    /// Makes progress until something completes, in whichever queue, an unexpected message arrives, or `idle` has
+    /// passed: for a thread that waits on behalf of others as well.
+    pub fn wait_for_change(&mut self, idle: Duration) {
+        let before = self.changes();
+        self.wait_until(idle, |all| all.shared.changes() != before);
+    }
+
+    /// Differs from what it was before if something has completed since, or an unexpected message has arrived.
+    #[inline]
+    pub fn changes(&self) -> (u64, usize) {
+        self.conversations.shared.changes()
+    }
+
+    /// The time that was left to the last wait, if [`Waker::wake`] has ended it. The next call returns `None`.
+    pub fn take_interrupted(&mut self) -> Option<Duration> {
+        self.interrupted.take()
+    }
+
+    /// Ends a wait in this instance when another thread calls [`Waker::wake`].
     pub fn waker(&self) -> Waker {
         self.sleeper.waker()
     }
@@ -559,7 +575,7 @@ impl<M: Matcher> Endpoint<M> {
                     all.peers[peer].set_eager_max(&all.shared.tuning);
                 }
             }
-            (InfoOption::Spin(limit), _) => self.spin.set_limit(limit),
+            (InfoOption::Spin(limit), _) => self.policy.set_limit(limit),
             (InfoOption::Rendezvous(policy), _) => {
                 self.conversations.shared.tuning.policy = policy;
                 // A caller that says which side copies does not want the other to.

@@ -43,6 +43,8 @@ pub(crate) struct Shared<M> {
     pub(crate) references: Keeper,
     /// Messages that came before their receives.
     pub(crate) early: Slab<Early>,
+    /// For the bytes of early messages.
+    pub(crate) buffers: Buffers,
     pub(crate) queues: Slab<List>,
     /// Peers whose first unexpected message can be taken, in turn.
     pub(crate) ready: VecDeque<u32>,
@@ -99,6 +101,28 @@ pub(crate) struct Early {
     pub(crate) body: EarlyBody,
 }
 
+/// Small buffers that are used again and again, so that an early message allocates nothing.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    free: Vec<Vec<u8>>,
+}
+
+impl Buffers {
+    /// Most buffers that are kept, and most bytes of each: 128 KiB together.
+    const MOST: usize = 32;
+    const LARGEST: usize = 4 << 10;
+
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        self.free.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn put(&mut self, buffer: Vec<u8>) {
+        if self.free.len() < Self::MOST && buffer.capacity() <= Self::LARGEST {
+            self.free.push(buffer);
+        }
+    }
+}
+
 /// Where an early message is.
 pub(crate) enum EarlyBody {
     /// Here.
@@ -137,6 +161,7 @@ impl<M: Matcher> Shared<M> {
             matcher: M::default(),
             references: Keeper::default(),
             early: Slab::default(),
+            buffers: Buffers::default(),
             queues: Slab::default(),
             ready: VecDeque::new(),
             unexpected_waiting: 0,
@@ -149,6 +174,12 @@ impl<M: Matcher> Shared<M> {
             completions: 0,
             touched: Touched::default(),
         }
+    }
+
+    /// See [`Endpoint::changes`](crate::Endpoint::changes).
+    #[inline]
+    pub(crate) fn changes(&self) -> (u64, usize) {
+        (self.completions, self.unexpected_waiting)
     }
 
     /// Transfers in progress or waiting.

@@ -1,5 +1,380 @@
-//! How to wait: decisions about polling, yielding and sleeping, from measured times.
+//! How to wait: one policy decides when to poll, to yield the processor, to park, to read the clock and to tick.
+//!
+//! [`Policy`] has no clock, no descriptor and no `/proc`: times and counts are passed in, decisions come out. The
+//! caller, `endpoint/progress.rs`, carries them out.
+//!
+//! A wait is polled for first, then parked, as long as messages usually come before the parking (Nagar's Spin
+//! Block); where they do not, it parks almost at once. What the policy learns from measurements:
+//!
+//! - How long messages usually take to come.
+//! - How many polls take a microsecond: some nanoseconds each over shared memory, a system call over sockets.
+//! - Which threads compete for the processor ([`contention`]), from how long a yield takes. With others that wait
+//!   for messages, it is worth yielding to each other for long: a yield costs less than a wake-up, and while all of
+//!   them are awake none has to wake another. A CPU-bound thread keeps the processor for milliseconds; beside it,
+//!   parking is better, since a thread that wakes up preempts it, and one that yields queues behind it.
+//!
+//! A client whose server is quick finds each reply before it would yield, and so would keep the processor until
+//! the kernel takes it away, some milliseconds and a thousand replies later: fair over minutes, with waits of a
+//! hundred milliseconds. Therefore a thread that has been awake for a time slice yields at the beginning of its
+//! next wait, when its request is on its way. Slices are short while yields run other threads, and grow
+//! while they do not. A CPU-bound competitor that has had more than its share is not run by a yield, which lets slices
+//! grow beside it as well.
+//!
+//! [`constants`] says what each constant was measured on. [`recorder`] records what the policy is told;
+//! the tests in `traces` replay recordings against it, and against halves and doubles of each constant.
 
-pub(crate) mod crowd;
-pub(crate) mod spin;
-pub(crate) mod turn;
+mod constants;
+mod contention;
+mod recorder;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod traces;
+
+use std::time::{Duration, Instant};
+
+use self::constants::{Constants, WEIGHT, smoothed};
+pub(crate) use self::constants::{POLLS_PER_CALL, Yielded};
+use self::contention::{Competitors, Contention};
+use self::recorder::Recorder;
+
+/// What a waiting thread does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Decision {
+    /// Poll so often, then read the clock.
+    Poll(u32),
+    /// Yield the processor.
+    Yield,
+    /// Park until there is something to poll for.
+    Park,
+}
+
+/// The waiting policy of one instance. In this order:
+///
+/// - [`Policy::count_call`] with every progress call; when it asks for the clock, [`Policy::clock_read`].
+/// - For each wait [`Policy::enter`] and [`Policy::first_polls`]. If what is waited for comes during these polls,
+///   [`Policy::arrived_at_once`] and that is all. Otherwise [`Policy::begin`], and then what the decisions
+///   say: [`Policy::polled`] after polls, [`Policy::yielded`] and [`Policy::resume`] after a yield, [`Policy::parked`]
+///   and [`Policy::resume`] after parking, [`Policy::progressed`] when something has happened; [`Policy::arrived`] ends
+///   the wait. A wait that is given up is continued by the next.
+pub(crate) struct Policy {
+    constants: Constants,
+    limit: Duration,
+    clock: Clock,
+    slice: Slice,
+    contention: Contention,
+    /// Smoothed time until something came.
+    usual_ns: u64,
+    /// Polls that take about [`Constants::batch`].
+    batch: u32,
+    wait: Option<Wait>,
+    recorder: Option<Box<Recorder>>,
+}
+
+/// When to read the clock and to tick.
+struct Clock {
+    countdown: u32,
+    interval: u32,
+    last: Instant,
+    next_tick: Instant,
+}
+
+/// How long this thread has run without giving the processor up.
+struct Slice {
+    began: Instant,
+    length: Duration,
+    is_over: bool,
+}
+
+/// One wait. A large message comes in many steps, each of them soon after the last: how long the first took says
+/// how long to poll the next time.
+struct Wait {
+    start: Instant,
+    first_after: Option<Duration>,
+    /// When something happened last, or the wait began.
+    last: Instant,
+    /// When the polls began that are going on.
+    polled_since: Instant,
+}
+
+impl Policy {
+    /// Waits are polled for at most for `limit` where no other thread wants the processor.
+    pub(crate) fn new(limit: Duration, now: Instant) -> Self {
+        let recorder = Recorder::from_environment(now);
+        Self {
+            recorder,
+            ..Self::with(Constants::USUAL, limit, now)
+        }
+    }
+
+    fn with(constants: Constants, limit: Duration, now: Instant) -> Self {
+        Self {
+            limit,
+            clock: Clock {
+                countdown: 1,
+                interval: 1,
+                last: now,
+                next_tick: now,
+            },
+            slice: Slice {
+                began: now,
+                length: constants.shortest_slice,
+                is_over: false,
+            },
+            contention: Contention::new(&constants),
+            usual_ns: 0,
+            batch: POLLS_PER_CALL,
+            wait: None,
+            recorder: None,
+            constants,
+        }
+    }
+
+    /// Changes the limit.
+    pub(crate) fn set_limit(&mut self, limit: Duration) {
+        self.limit = limit;
+    }
+
+    /// Counts a progress call. Returns whether to read the clock.
+    #[inline]
+    pub(crate) fn count_call(&mut self) -> bool {
+        self.clock.countdown -= 1;
+        self.clock.countdown == 0
+    }
+
+    /// The clock was read: decides when to read it next. Returns whether to tick.
+    pub(crate) fn clock_read(&mut self, now: Instant) -> bool {
+        let clock = &mut self.clock;
+        let since = now.saturating_duration_since(clock.last);
+        let period = self.constants.clock_period().as_nanos();
+        let fitting = u128::from(clock.interval) * period / since.as_nanos().max(1);
+        let most = (clock.interval * 2).min(self.constants.most_polls);
+        clock.interval = fitting.clamp(1, most.into()) as u32;
+        clock.countdown = clock.interval;
+        clock.last = now;
+        self.slice.is_over = now.saturating_duration_since(self.slice.began) >= self.slice.length;
+        self.is_tick_due(now)
+    }
+
+    /// Whether to tick.
+    pub(crate) fn is_tick_due(&self, now: Instant) -> bool {
+        now >= self.clock.next_tick
+    }
+
+    /// All methods were ticked; the first of them wants the next tick at `deadline`.
+    pub(crate) fn ticked(&mut self, now: Instant, deadline: Option<Instant>) {
+        let latest = now + self.constants.tick;
+        self.clock.next_tick = deadline.map_or(latest, |deadline| deadline.min(latest));
+    }
+
+    /// A wait is entered. Returns whether to yield first: the time slice is over.
+    #[inline]
+    pub(crate) fn enter(&self) -> bool {
+        self.slice.is_over
+    }
+
+    /// How often to poll before the clock is read for the first time: while messages come quickly, reading it
+    /// would cost more than they do.
+    #[inline]
+    pub(crate) fn first_polls(&self) -> u32 {
+        if self.limit.is_zero() || self.recorder.is_some() {
+            return 0;
+        }
+        match self.contention.competitors() {
+            Competitors::Waiting => self.polls_per_yield(),
+            Competitors::None | Competitors::CpuBound => 2 * self.batch,
+        }
+    }
+
+    /// What was waited for came during the first polls.
+    #[inline]
+    pub(crate) fn arrived_at_once(&mut self) {
+        self.usual_ns -= self.usual_ns / WEIGHT;
+        self.contention.wait_ended();
+        self.wait = None;
+    }
+
+    /// The first polls have found nothing. A wait after one that was given up continues it: a caller that
+    /// waits again and again for a moment, in vain, waits all the time.
+    pub(crate) fn begin(&mut self, now: Instant) -> Decision {
+        let wait = self.wait.get_or_insert(Wait {
+            start: now,
+            first_after: None,
+            last: now,
+            polled_since: now,
+        });
+        if let Some(recorder) = &mut self.recorder {
+            recorder.begin(wait.start);
+        }
+        self.resume(now)
+    }
+
+    /// After a yield or a parking.
+    pub(crate) fn resume(&mut self, now: Instant) -> Decision {
+        if let Some(wait) = &mut self.wait {
+            wait.polled_since = now;
+        }
+        Decision::Poll(self.polls_per_reading())
+    }
+
+    /// So many polls were made. `any` says whether something has happened, but not what is waited for.
+    pub(crate) fn polled(&mut self, polls: u32, any: bool, now: Instant) -> Decision {
+        let Some(wait) = &mut self.wait else {
+            return self.begin(now);
+        };
+        let took = now.saturating_duration_since(wait.polled_since);
+        wait.polled_since = now;
+        if any {
+            self.progressed(now);
+        } else {
+            self.learn_cost(polls, took);
+        }
+        self.next(now)
+    }
+
+    /// Something has happened, but not what is waited for.
+    pub(crate) fn progressed(&mut self, now: Instant) {
+        if let Some(wait) = &mut self.wait {
+            wait.step(now);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.progressed();
+        }
+    }
+
+    /// Whether to count switches around the next yield: what a yield costs that runs no other thread is not
+    /// known yet.
+    pub(crate) fn wants_switches(&self) -> bool {
+        self.contention.wants_switches()
+    }
+
+    /// Whether to count the run queue, where parking is costly: a yield that took so long was that of a CPU-bound
+    /// thread or of very many that wait.
+    pub(crate) fn wants_run_queue(&self, took: Duration) -> bool {
+        took >= self.constants.long_yield
+    }
+
+    /// The processor was yielded.
+    pub(crate) fn yielded(&mut self, of: Yielded) {
+        let ran_others = self.contention.yielded(&self.constants, &of);
+        self.begin_slice(of.until);
+        let length = match ran_others {
+            true => self.slice.length / 2,
+            false => 4 * self.slice.length,
+        };
+        let (least, most) = (
+            self.constants.shortest_slice,
+            self.constants.longest_slice(),
+        );
+        self.slice.length = length.clamp(least, most);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.yielded(&of);
+        }
+    }
+
+    /// The thread was parked.
+    pub(crate) fn parked(&mut self, from: Instant, until: Instant) {
+        self.begin_slice(until);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.parked(until.saturating_duration_since(from));
+        }
+    }
+
+    /// What was waited for has come.
+    pub(crate) fn arrived(&mut self, now: Instant) {
+        if let Some(mut wait) = self.wait.take() {
+            // One long wait must not outweigh many short ones.
+            let bound = 2 * self.contended_limit().max(self.constants.batch);
+            let ns = wait.step(now).min(bound).as_nanos() as u64;
+            self.usual_ns = smoothed(self.usual_ns, ns);
+        }
+        self.contention.wait_ended();
+        if let Some(recorder) = &mut self.recorder {
+            recorder.arrived(now);
+        }
+    }
+
+    fn begin_slice(&mut self, now: Instant) {
+        self.slice.began = now;
+        self.slice.is_over = false;
+    }
+
+    fn next(&self, now: Instant) -> Decision {
+        let Some(wait) = &self.wait else {
+            return Decision::Poll(1);
+        };
+        let spun = now.saturating_duration_since(wait.last);
+        if spun >= self.budget(wait.first_after.is_some()) {
+            return Decision::Park;
+        }
+        match self.contention.competitors() {
+            Competitors::Waiting => Decision::Yield,
+            Competitors::None if spun > 2 * self.constants.batch => Decision::Yield,
+            Competitors::None | Competitors::CpuBound => Decision::Poll(self.batch),
+        }
+    }
+
+    /// How long to go on without parking, since the wait began or something happened in it. Between the steps of a
+    /// large message it is longer: a peer that copies or reads half a megabyte is silent for 50 µs,
+    /// and parking then costs as much again.
+    fn budget(&self, has_begun: bool) -> Duration {
+        let limit = self.contended_limit();
+        let is_late = Duration::from_nanos(self.usual_ns) > limit;
+        match self.contention.competitors() {
+            Competitors::None if has_begun => 2 * self.limit,
+            Competitors::CpuBound => self.constants.batch.min(self.limit),
+            _ if is_late => self.constants.batch.min(self.limit),
+            Competitors::Waiting => limit,
+            // Also where messages take longer: if that is because all are parked, they meet now.
+            Competitors::None => self.limit,
+        }
+    }
+
+    /// The limit among others that wait: where they are very many, some rounds of all of them.
+    fn contended_limit(&self) -> Duration {
+        match self.limit.is_zero() {
+            true => Duration::ZERO,
+            false => self.limit * self.constants.contended_factor + self.contention.rounds(),
+        }
+    }
+
+    fn polls_per_reading(&self) -> u32 {
+        if self.limit.is_zero() {
+            return 1;
+        }
+        match self.contention.competitors() {
+            Competitors::Waiting => self.polls_per_yield(),
+            Competitors::None | Competitors::CpuBound => self.batch,
+        }
+    }
+
+    /// Polls between two yields to others that wait: to find nothing costs half of what the yield does.
+    fn polls_per_yield(&self) -> u32 {
+        let polls = u64::from(self.batch) * self.contention.lone_yield_ns();
+        (polls / (2 * self.constants.batch.as_nanos() as u64)).max(1) as u32
+    }
+
+    /// So many polls found nothing and took this long.
+    fn learn_cost(&mut self, polls: u32, took: Duration) {
+        let batch_took = took * self.batch / polls.max(1);
+        if batch_took > 2 * self.constants.batch {
+            // It may as well have been interrupted; then it soon grows again.
+            self.batch = (self.batch / 2).max(1);
+        } else if batch_took < self.constants.batch / 2 {
+            self.batch = (self.batch * 2).min(self.constants.most_polls);
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.polled(polls, took);
+        }
+    }
+}
+
+impl Wait {
+    /// Something has happened. Returns how long the wait was for the first time that it did.
+    fn step(&mut self, now: Instant) -> Duration {
+        self.last = now;
+        *self
+            .first_after
+            .get_or_insert_with(|| now.saturating_duration_since(self.start))
+    }
+}

@@ -91,25 +91,26 @@ pub fn receive_into(
         spans.iter().all(Memory::is_writable),
         "this memory is for reading only"
     );
-    let mut slices = [const { None::<IoSliceMut<'_>> }; MAX_PIECES + 1];
-    let mut slices_len = 0;
+    let mut slices: [IoSliceMut<'_>; MAX_PIECES + 1] =
+        std::array::from_fn(|_| IoSliceMut::new(&mut []));
+    let mut filled = 0;
     for (slot, span) in slices.iter_mut().zip(spans.iter().take(MAX_PIECES)) {
         // SAFETY: the span is valid while `spans` is borrowed, and may be written, as was just
         // checked; the slice exists only while the kernel fills it.
         let bytes = unsafe { std::slice::from_raw_parts_mut(span.as_ptr(), span.len()) };
-        *slot = Some(IoSliceMut::new(bytes));
-        slices_len += 1;
+        *slot = IoSliceMut::new(bytes);
+        filled += 1;
     }
     // Bytes behind the last span may only go to `rest` if every span was handed over.
-    if slices_len == spans.len()
-        && let Some(slot) = slices.get_mut(slices_len)
+    if filled == spans.len()
+        && let Some(slot) = slices.get_mut(filled)
     {
-        *slot = Some(IoSliceMut::new(rest));
+        *slot = IoSliceMut::new(rest);
+        filled += 1;
     }
-    let mut filled: Vec<IoSliceMut<'_>> = slices.into_iter().flatten().collect();
     let got = rustix::net::recvmsg(
         socket,
-        &mut filled,
+        &mut slices[..filled],
         &mut RecvAncillaryBuffer::default(),
         RecvFlags::DONTWAIT,
     );

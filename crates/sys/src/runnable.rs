@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_counted() {
+    fn the_calling_thread_is_counted() {
         assert!(Runnable::open().unwrap().per_processor().unwrap() >= 1);
     }
 }

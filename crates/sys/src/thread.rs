@@ -26,6 +26,20 @@ pub fn spawn_without_signals(
     thread
 }
 
+/// How often the calling thread has given the processor to another one, by parking or by being preempted. A yield that
+/// changes nothing here has run no other thread. About 0.4 µs. `None` where the system does not count.
+pub fn switches() -> Option<u64> {
+    let mut usage = MaybeUninit::<libc::rusage>::uninit();
+    // SAFETY: the call fills the structure in, unless it fails, and then it is not looked at.
+    let usage = unsafe {
+        match libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) {
+            0 => usage.assume_init(),
+            _ => return None,
+        }
+    };
+    u64::try_from(usage.ru_nvcsw + usage.ru_nivcsw).ok()
+}
+
 /// Blocks all signals for the calling thread. Returns the mask before.
 fn block_all_signals() -> io::Result<libc::sigset_t> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();

@@ -663,13 +663,19 @@ impl<'a> Packet<'a> {
     /// # Panics
     /// If `offset` is behind the end.
     pub fn to_vec(&self, offset: usize) -> Vec<u8> {
-        let mut bytes = vec![
-            0;
-            self.len
-                .checked_sub(offset)
-                .expect("offset inside the packet")
-        ];
-        self.read_at(offset, &mut bytes);
+        let mut bytes = Vec::new();
+        self.copy_into(offset, &mut bytes);
         bytes
+    }
+
+    /// Replaces what is in `into` by a copy of the bytes from `offset` on.
+    ///
+    /// # Panics
+    /// If `offset` is behind the end.
+    pub fn copy_into(&self, offset: usize, into: &mut Vec<u8>) {
+        let len = self.len.checked_sub(offset);
+        into.clear();
+        into.resize(len.expect("offset inside the packet"), 0);
+        self.read_at(offset, into);
     }
 }

@@ -55,10 +55,13 @@
  *     afterwards.
  *
  * THREADS
- *     An instance may be used by any thread, but by one at a time; programs with several threads use a
- *     lock of their own, or one instance per thread. A call that finds another thread inside the instance
- *     answers BMI_EBUSY and does nothing. BMI_wake() is the exception: any thread and any signal
- *     handler may call it at any time. The calls without a bmi_t * may be made by any thread, too.
+ *     An instance may be used by many threads. They take turns inside it: a call that finds another thread
+ *     inside waits until it has left, and a thread that waits for messages lets others in meanwhile. A wait
+ *     ends for the thread whose operation has completed, whichever thread's call has found that out. An
+ *     instance that one thread uses pays nothing for this; where several meet, a call may cost two switches
+ *     between threads (some microseconds), so that one instance per thread is faster. BMI_wake() needs no
+ *     turn: any thread and any signal handler may call it at any time, and it ends one wait. It is the only
+ *     call that a signal handler may make. The calls without a bmi_t * may be made by any thread, too.
  *
  *     All progress is made in calls that post, test, wait or cancel. A program that does not call for
  *     long lets its peers wait. An instance that often sleeps and that only shm:// peers can reach has
@@ -132,7 +135,6 @@ typedef int64_t bmi_size_t;
 /* The call was refused. */
 #define BMI_EINVAL (-1)        /* an argument is not allowed */
 #define BMI_EHANDLE (-2)       /* a handle is stale, or never was one */
-#define BMI_EBUSY (-3)         /* another thread is in a call of this instance */
 #define BMI_EADDRESS (-4)      /* the text of an address cannot be used */
 #define BMI_ENOMETHOD (-5)     /* no method serves this kind of address */
 #define BMI_ESYSTEM (-6)       /* the operating system refused */
@@ -279,7 +281,7 @@ int BMI_initialize(bmi_t **bmi, const struct bmi_config *config);
  *     0. The handle is stale from then on.
  *
  * ERRORS
- *     BMI_EHANDLE, BMI_EBUSY
+ *     BMI_EHANDLE
  */
 int BMI_finalize(bmi_t *bmi);
 
@@ -297,7 +299,7 @@ int BMI_finalize(bmi_t *bmi);
  *     the text was cut off.
  *
  * ERRORS
- *     BMI_EINVAL, BMI_EHANDLE, BMI_EBUSY
+ *     BMI_EINVAL, BMI_EHANDLE
  */
 int BMI_listening(bmi_t *bmi, char *text, size_t room);
 
@@ -336,7 +338,7 @@ int BMI_wake(bmi_t *bmi);
  *     0. The program owns a reference, and gives it back with BMI_addr_release().
  *
  * ERRORS
- *     BMI_EADDRESS, BMI_ENOMETHOD, BMI_EINVAL, BMI_EHANDLE, BMI_EBUSY
+ *     BMI_EADDRESS, BMI_ENOMETHOD, BMI_EINVAL, BMI_EHANDLE
  */
 int BMI_addr_lookup(bmi_t *bmi, bmi_addr_t *addr, const char *id_string);
 
@@ -361,7 +363,7 @@ int BMI_addr_rev_lookup(bmi_t *bmi, bmi_addr_t addr, char *text, size_t room);
  *     0.
  *
  * ERRORS
- *     BMI_EHANDLE, BMI_EBUSY
+ *     BMI_EHANDLE
  */
 int BMI_addr_retain(bmi_t *bmi, bmi_addr_t addr);
 int BMI_addr_release(bmi_t *bmi, bmi_addr_t addr);
@@ -377,7 +379,7 @@ int BMI_addr_release(bmi_t *bmi, bmi_addr_t addr);
  *     0.
  *
  * ERRORS
- *     BMI_EHANDLE, BMI_EBUSY
+ *     BMI_EHANDLE
  */
 int BMI_addr_disconnect(bmi_t *bmi, bmi_addr_t addr);
 
@@ -403,7 +405,7 @@ struct bmi_identity {
  *     0.
  *
  * ERRORS
- *     BMI_EINVAL, BMI_EHANDLE, BMI_EBUSY
+ *     BMI_EINVAL, BMI_EHANDLE
  */
 int BMI_addr_identity(bmi_t *bmi, bmi_addr_t addr, struct bmi_identity *identity);
 
@@ -433,7 +435,7 @@ int BMI_addr_report(bmi_t *bmi, bmi_addr_t addr, char *text, size_t room);
  *
  * ERRORS
  *     BMI_ELIMIT   there are 65536 already
- *     BMI_EINVAL, BMI_EHANDLE, BMI_EBUSY
+ *     BMI_EINVAL, BMI_EHANDLE
  */
 int BMI_open_context(bmi_t *bmi, bmi_context_t *context);
 
@@ -448,7 +450,7 @@ int BMI_open_context(bmi_t *bmi, bmi_context_t *context);
  *     0.
  *
  * ERRORS
- *     BMI_EHANDLE, BMI_EBUSY
+ *     BMI_EHANDLE
  */
 int BMI_close_context(bmi_t *bmi, bmi_context_t context);
 
@@ -476,7 +478,6 @@ int BMI_close_context(bmi_t *bmi, bmi_context_t context);
  *     BMI_EINVAL    a size or pointer is not allowed
  *     BMI_EHANDLE   instance, address or context is stale
  *     BMI_ELIMIT    too many operations are in progress, or a list or message is too long
- *     BMI_EBUSY     another thread is in a call of this instance
  *     And all that a completion may carry, see struct bmi_completion.
  */
 
@@ -538,7 +539,7 @@ int BMI_post_recv_list(bmi_t *bmi, bmi_op_t *op, bmi_addr_t source, const struct
  *     0.
  *
  * ERRORS
- *     BMI_EHANDLE (of the instance), BMI_EBUSY
+ *     BMI_EHANDLE (of the instance)
  */
 int BMI_cancel(bmi_t *bmi, bmi_op_t op);
 
@@ -576,7 +577,7 @@ struct bmi_completion {
  *
  * ERRORS
  *     BMI_EHANDLE   there is no such operation: it was reported already, or had completed when posted
- *     BMI_EINVAL, BMI_EBUSY
+ *     BMI_EINVAL
  *
  * EXAMPLE
  *     int rc = BMI_post_recv(bmi, &op, server, answer, sizeof answer, &size, tag, context, NULL);
@@ -606,7 +607,7 @@ int BMI_test(bmi_t *bmi, bmi_op_t op, struct bmi_completion *done, int64_t idle_
  * ERRORS
  *     BMI_EHANDLE   one of them does not exist; nothing is reported
  *     BMI_ELIMIT    `count` is more than INT_MAX; nothing is reported
- *     BMI_EINVAL, BMI_EBUSY
+ *     BMI_EINVAL
  */
 int BMI_testsome(bmi_t *bmi, const bmi_op_t *ops, size_t count, struct bmi_completion *done,
                  int64_t idle_us);
@@ -621,7 +622,7 @@ int BMI_testsome(bmi_t *bmi, const bmi_op_t *ops, size_t count, struct bmi_compl
  *     How many have completed; if that is `most`, there may be more.
  *
  * ERRORS
- *     BMI_EHANDLE, BMI_EINVAL, BMI_EBUSY
+ *     BMI_EHANDLE, BMI_EINVAL
  */
 int BMI_testcontext(bmi_t *bmi, bmi_context_t context, struct bmi_completion *done, size_t most,
                     int64_t idle_us);
@@ -644,7 +645,7 @@ struct bmi_unexpected {
  *     How many were taken; if that is `most`, there may be more.
  *
  * ERRORS
- *     BMI_EINVAL, BMI_EHANDLE, BMI_EBUSY
+ *     BMI_EINVAL, BMI_EHANDLE
  *
  * EXAMPLE
  *     struct bmi_unexpected request;
@@ -681,7 +682,7 @@ int BMI_unexpected_free(struct bmi_unexpected *message);
  *     1 if there is something, otherwise 0.
  *
  * ERRORS
- *     BMI_EHANDLE (of the instance), BMI_EINVAL, BMI_EBUSY
+ *     BMI_EHANDLE (of the instance), BMI_EINVAL
  */
 int BMI_wait(bmi_t *bmi, bmi_context_t context, int64_t idle_us);
 
@@ -705,7 +706,7 @@ int BMI_wait(bmi_t *bmi, bmi_context_t context, int64_t idle_us);
  *
  * ERRORS
  *     BMI_ESYSTEM   there is not so much memory, or the machine could never have it
- *     BMI_EINVAL, BMI_EHANDLE, BMI_EBUSY
+ *     BMI_EINVAL, BMI_EHANDLE
  */
 int BMI_memalloc(bmi_t *bmi, bmi_addr_t addr, bmi_size_t size, void **buffer);
 
@@ -720,7 +721,7 @@ int BMI_memalloc(bmi_t *bmi, bmi_addr_t addr, bmi_size_t size, void **buffer);
  *
  * ERRORS
  *     BMI_EINVAL   it is no such buffer, or was freed
- *     BMI_EHANDLE, BMI_EBUSY
+ *     BMI_EHANDLE
  */
 int BMI_memfree(bmi_t *bmi, void *buffer);
 
@@ -763,7 +764,7 @@ struct bmi_region {
  * ERRORS
  *     BMI_ELIMIT   the peer has too many exports of ours
  *     BMI_EDISCONNECTED   the peer is gone
- *     BMI_EINVAL, BMI_EHANDLE, BMI_EBUSY
+ *     BMI_EINVAL, BMI_EHANDLE
  */
 int BMI_export(bmi_t *bmi, bmi_addr_t addr, void *buffer, bmi_size_t size, int access,
                struct bmi_region *region);
@@ -778,7 +779,7 @@ int BMI_export(bmi_t *bmi, bmi_addr_t addr, void *buffer, bmi_size_t size, int a
  *     0.
  *
  * ERRORS
- *     BMI_EINVAL, BMI_EHANDLE (of the instance), BMI_EBUSY
+ *     BMI_EINVAL, BMI_EHANDLE (of the instance)
  */
 int BMI_unexport(bmi_t *bmi, bmi_addr_t addr, const struct bmi_region *region);
 
@@ -835,7 +836,7 @@ int BMI_post_transfer_list(bmi_t *bmi, bmi_op_t *op, bmi_addr_t addr, int direct
  *
  * ERRORS
  *     BMI_EUNSUPPORTED   it cannot be mapped: use BMI_post_transfer()
- *     BMI_EINVAL, BMI_EHANDLE (of the instance), BMI_EBUSY
+ *     BMI_EINVAL, BMI_EHANDLE (of the instance)
  */
 int BMI_map(bmi_t *bmi, bmi_addr_t addr, const struct bmi_region *region, void **buffer);
 
@@ -877,7 +878,7 @@ int BMI_map(bmi_t *bmi, bmi_addr_t addr, const struct bmi_region *region, void *
  *
  * ERRORS
  *     BMI_EINVAL   there is no such option, it cannot be that, or it is none of an address
- *     BMI_EHANDLE, BMI_EBUSY
+ *     BMI_EHANDLE
  */
 int BMI_set_info(bmi_t *bmi, bmi_addr_t addr, int option, int64_t value);
 int BMI_get_info(bmi_t *bmi, bmi_addr_t addr, int option, int64_t *value);

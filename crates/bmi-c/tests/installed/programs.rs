@@ -89,6 +89,11 @@ fn remote() {
 }
 
 #[test]
+fn threads() {
+    over_both("threads");
+}
+
+#[test]
 fn fork() {
     over_both("fork");
 }

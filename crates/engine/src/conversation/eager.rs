@@ -297,7 +297,8 @@ impl Conversation {
         packet: Packet<'_>,
     ) {
         if self.charge(shared, &packet) {
-            let data = packet.to_vec(wire::HEADER_BYTES);
+            let mut data = shared.buffers.take();
+            packet.copy_into(wire::HEADER_BYTES, &mut data);
             let message = self.add_early(shared, tag, EarlyBody::Whole(data));
             shared.matcher.hold(message, self.id, tag);
         }

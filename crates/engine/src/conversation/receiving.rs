@@ -140,7 +140,11 @@ impl Conversation {
                 self.match_announced(shared, op, incoming);
                 Err(op)
             }
-            Some(EarlyBody::Whole(data)) => Ok(deliver(&data, into, room)),
+            Some(EarlyBody::Whole(data)) => {
+                let result = deliver(&data, into, room);
+                shared.buffers.put(data);
+                Ok(result)
+            }
             // The matcher and the table would have to disagree.
             None => Ok(Err(OpError::Withdrawn)),
         }

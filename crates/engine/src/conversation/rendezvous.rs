@@ -466,6 +466,7 @@ impl Conversation {
             Some(EarlyBody::Whole(data)) => {
                 let entry = &shared.ops[op];
                 let result = deliver(&data, entry.fragments.as_slice(), entry.size);
+                shared.buffers.put(data);
                 self.complete(shared, op, result);
             }
             Some(EarlyBody::Announced(incoming)) => self.match_announced(shared, op, incoming),

@@ -119,8 +119,8 @@ impl Methods {
         self.only = busy.next().filter(|_| busy.next().is_none());
     }
 
-    /// Whether sleeping takes the descriptors of methods: one that is in use has no quicker way, or several are.
-    pub(crate) fn sleep_is_dear(&self) -> bool {
+    /// Whether parking takes the descriptors of methods: one that is in use has no quicker way, or several are.
+    pub(crate) fn is_parking_costly(&self) -> bool {
         self.only_used()
             .is_none_or(|index| !self.slots[index].parks)
     }

@@ -31,6 +31,40 @@ pub(super) fn cold<T>(make: impl FnOnce() -> T) -> Box<T> {
     Box::new(make())
 }
 
+/// A result of a post, small enough for registers.
+pub(super) enum Compact {
+    Pending(OpId),
+    /// Bytes moved.
+    Complete(u64),
+    Other(Box<Result<Posted, Error>>),
+}
+
+/// Posts on the cold path, for the same reason. Only what fails is made on the heap.
+#[cold]
+#[inline(never)]
+pub(super) fn post_cold(post: impl FnOnce() -> Result<Posted, Error>) -> Compact {
+    match post() {
+        Ok(Posted::Pending(op)) => Compact::Pending(op),
+        Ok(Posted::Complete(Completion {
+            op: AT_ONCE,
+            result: Ok(bytes),
+            ..
+        })) => Compact::Complete(bytes),
+        other => Compact::Other(Box::new(other)),
+    }
+}
+
+impl Compact {
+    #[inline]
+    pub(super) fn expand(self, user: u64) -> Result<Posted, Error> {
+        match self {
+            Self::Pending(op) => Ok(Posted::Pending(op)),
+            Self::Complete(bytes) => Ok(at_once(user, Ok(bytes))),
+            Self::Other(other) => *other,
+        }
+    }
+}
+
 /// The first two do what a small message needs and return little, so that
 /// their callers in other crates can be inlined: a result with room for every error is slow to hand on.
 impl<M: Matcher> Endpoint<M> {

@@ -2,47 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use causeway_sys::runnable::Runnable;
+use causeway_sys::thread;
+
 use super::Endpoint;
 use super::connections::Delivery;
 use super::methods::Polling;
 use super::sleep::{SleepOn, Woken};
 use crate::conversations::Conversations;
 use crate::matcher::Matcher;
-use crate::waiting::spin::{LONG_TURN, Next};
-
-/// Polls of the only busy method in a row while waiting.
-const SPINS: u32 = 16;
-
-/// One wait. A large message comes in many steps, each of them soon after the last: how long the
-/// first took says how long to spin next time, and between steps the spin is more patient.
-struct Steps {
-    start: Instant,
-    first_after: Option<Duration>,
-    /// When something happened last, or the wait began.
-    last: Instant,
-}
-
-impl Steps {
-    fn from(start: Instant) -> Self {
-        Self {
-            start,
-            first_after: None,
-            last: start,
-        }
-    }
-
-    /// Something has happened. Answers how long the wait was for the first time that it did.
-    fn step(&mut self, now: Instant) -> Duration {
-        self.last = now;
-        *self
-            .first_after
-            .get_or_insert_with(|| now.saturating_duration_since(self.start))
-    }
-
-    fn has_begun(&self) -> bool {
-        self.first_after.is_some()
-    }
-}
+use crate::waiting::{Decision, POLLS_PER_CALL, Yielded};
 
 /// What some polls came to.
 enum Polled {
@@ -63,7 +32,7 @@ impl<M: Matcher> Endpoint<M> {
     /// Polls the methods: `spins` times, until something happens, if there is one method to poll.
     #[inline]
     fn advance(&mut self, spins: u32) -> bool {
-        if self.pace.count() {
+        if self.policy.count_call() {
             return self.progress_and_sample();
         }
         let Some(method) = self.methods.only else {
@@ -119,7 +88,7 @@ impl<M: Matcher> Endpoint<M> {
         let any = self.poll_methods(true);
         self.methods.choose();
         let now = self.methods.read_clock();
-        if self.pace.sample(now) {
+        if self.policy.clock_read(now) {
             self.tick(now);
         }
         any
@@ -140,7 +109,7 @@ impl<M: Matcher> Endpoint<M> {
         }
         self.conversations.retry_held();
         self.settle();
-        self.pace.ticked(now, self.methods.deadline());
+        self.policy.ticked(now, self.methods.deadline());
         self.look(now);
     }
 
@@ -153,7 +122,7 @@ impl<M: Matcher> Endpoint<M> {
     ) -> Polled {
         let mut polled = Polled::Nothing;
         while polls > 0 {
-            let spins = polls.min(SPINS);
+            let spins = polls.min(POLLS_PER_CALL);
             if self.advance(spins) {
                 polled = Polled::Something;
             }
@@ -165,54 +134,88 @@ impl<M: Matcher> Endpoint<M> {
         polled
     }
 
-    /// Makes progress until `ready`, at most for `idle` or until another thread wakes us; answers
-    /// whether it is ready.
+    /// Makes progress until `ready`, at most for `idle` or until another thread wakes this one. Returns whether it
+    /// is ready.
     pub(super) fn wait_until(
         &mut self,
         idle: Duration,
         ready: impl Fn(&Conversations<M>) -> bool,
     ) -> bool {
-        if self.turn.count() {
-            self.end_turn();
+        if self.policy.enter() {
+            self.yield_processor();
         }
-        let polls = self.spin.free_polls();
+        let polls = self.policy.first_polls();
         if let Polled::Ready = self.advance_until(polls, &ready) {
-            self.spin.came_at_once();
-            self.waiting_since = None;
+            self.policy.arrived_at_once();
             return true;
         }
         let start = self.methods.read_clock();
         let until = start.checked_add(idle);
-        // Who waits again and again for a moment, in vain, waits all the time.
-        let mut steps = Steps::from(*self.waiting_since.get_or_insert(start));
+        let mut decision = self.policy.begin(start);
         loop {
-            let is_ready = self.spin_until(&mut steps, until, &ready);
-            let now = self.methods.read_clock();
-            if is_ready {
-                self.came(&mut steps, now);
-                return true;
-            }
+            let now = match decision {
+                Decision::Poll(polls) => {
+                    let polled = self.advance_until(polls, &ready);
+                    let now = self.methods.read_clock();
+                    if let Polled::Ready = polled {
+                        self.policy.arrived(now);
+                        return true;
+                    }
+                    let any = matches!(polled, Polled::Something);
+                    decision = self.policy.polled(polls, any, now);
+                    now
+                }
+                Decision::Yield => {
+                    let now = self.yield_processor();
+                    decision = self.policy.resume(now);
+                    continue;
+                }
+                Decision::Park => {
+                    if let Some(ended) = self.park_once(until, &ready) {
+                        return ended;
+                    }
+                    let now = self.methods.read_clock();
+                    decision = self.policy.resume(now);
+                    now
+                }
+            };
             if until.is_some_and(|until| now >= until) {
                 return false;
             }
-            let woken = self.rest(until);
-            let now = self.methods.read_clock();
-            self.turn.begin(now);
-            let any = self.progress();
-            if ready(&self.conversations) {
-                self.came(&mut steps, now);
-                return true;
-            }
-            if woken == Woken::Waker {
-                return false;
-            }
-            if any {
-                steps.step(now);
-            } else {
-                // A method may be unable to sleep just now, for a peer that others keep from running.
-                std::thread::yield_now();
+            // Another thread's call ends a wait, and is taken where parking is prepared: progress may go on for ever.
+            if self.sleeper.is_called() {
+                decision = Decision::Park;
             }
         }
+    }
+
+    /// Parks, then makes progress once. Returns whether what is waited for is there, if the wait is over.
+    fn park_once(
+        &mut self,
+        until: Option<Instant>,
+        ready: &impl Fn(&Conversations<M>) -> bool,
+    ) -> Option<bool> {
+        let before = self.methods.read_clock();
+        let woken = self.rest(before, until);
+        let now = self.methods.read_clock();
+        self.policy.parked(before, now);
+        let any = self.progress();
+        if ready(&self.conversations) {
+            self.policy.arrived(now);
+            return Some(true);
+        }
+        if woken == Woken::Waker {
+            let left = until.map(|until| until.saturating_duration_since(now));
+            self.interrupted = Some(left.unwrap_or(Duration::MAX));
+            return Some(false);
+        }
+        if any {
+            self.policy.progressed(now);
+        } else {
+            // A method may be unable to park just now, because of a peer that is not running.
+            std::thread::yield_now();
+        }
+        None
     }
 
     /// Looks at the peers for observers, if it is time to.
@@ -221,39 +224,40 @@ impl<M: Matcher> Endpoint<M> {
         self.watch.look(all, connections, &self.methods, now);
     }
 
-    /// What was waited for is there.
-    fn came(&mut self, steps: &mut Steps, now: Instant) {
-        self.spin.came_after(steps.step(now));
-        self.waiting_since = None;
-    }
-
-    /// Lets others run if it is their turn.
+    /// Yields the processor, measuring what the policy wants to know of it. Returns the time afterwards.
     #[cold]
-    fn end_turn(&mut self) {
-        let now = self.methods.read_clock();
-        if self.turn.is_over(now) {
-            self.let_others_run(now);
-        }
+    pub(super) fn yield_processor(&mut self) -> Instant {
+        let wanted = self.policy.wants_switches();
+        let switches = || wanted.then(thread::switches).flatten();
+        let before = switches();
+        let from = self.methods.read_clock();
+        std::thread::yield_now();
+        let until = self.methods.read_clock();
+        let switched = before.map(|before| switches() != Some(before));
+        // Where parking is cheap, parked processes are served as well, and nothing is to be told apart.
+        let is_wanted = self.policy.wants_run_queue(until - from);
+        let run_queue = match is_wanted && self.methods.is_parking_costly() {
+            true => self.run_queue(),
+            false => None,
+        };
+        self.policy.yielded(Yielded {
+            from,
+            until,
+            switched,
+            run_queue,
+        });
+        until
     }
 
-    /// Gives the processor up `now`, and learns from how long that takes. Answers when it is ours again.
-    pub(super) fn let_others_run(&mut self, now: Instant) -> Instant {
-        std::thread::yield_now();
-        let back = self.methods.read_clock();
-        let took = back - now;
-        if took >= LONG_TURN && self.methods.sleep_is_dear() && self.crowd.explains(took) {
-            self.spin.yielded_to_many();
-        } else {
-            self.spin.yielded(took);
-        }
-        self.turn.yielded(now, back);
-        back
+    /// Threads in the run queue of a processor, if the system says.
+    pub(super) fn run_queue(&self) -> Option<u32> {
+        let runnable = self.runnable.get_or_init(|| Runnable::open().ok());
+        runnable.as_ref()?.per_processor().ok()
     }
 
     /// Sleeps until there is something to poll for or another thread calls, at most until `until` or a method's
     /// deadline.
-    fn rest(&mut self, until: Option<Instant>) -> Woken {
-        let now = self.methods.read_clock();
+    fn rest(&mut self, now: Instant, until: Option<Instant>) -> Woken {
         self.look(now);
         let Some(on) = self.sleeper.prepare(&mut self.methods) else {
             return self.sleeper.take_call();
@@ -262,7 +266,7 @@ impl<M: Matcher> Endpoint<M> {
         let is_time_up = self.sleep(on, until);
         self.sleeper.end(&mut self.methods, on);
         let now = self.methods.read_clock();
-        if is_time_up || on == SleepOn::Descriptors || self.pace.is_due(now) {
+        if is_time_up || on == SleepOn::Descriptors || self.policy.is_tick_due(now) {
             self.tick(now);
         }
         self.sleeper.take_call()
@@ -284,36 +288,6 @@ impl<M: Matcher> Endpoint<M> {
                 return true;
             }
             self.look(now);
-        }
-    }
-
-    /// Spins as long as is worth while, which is counted anew whenever something happens.
-    fn spin_until(
-        &mut self,
-        steps: &mut Steps,
-        until: Option<Instant>,
-        ready: &impl Fn(&Conversations<M>) -> bool,
-    ) -> bool {
-        let mut polled_since = self.methods.read_clock();
-        loop {
-            let polls = self.spin.polls_per_reading();
-            let polled = self.advance_until(polls, ready);
-            let now = self.methods.read_clock();
-            match polled {
-                Polled::Ready => return true,
-                Polled::Something => drop(steps.step(now)),
-                Polled::Nothing => self.spin.polled(polls, now - polled_since),
-            }
-            // A call is answered by the sleep, which it ends: progress may go on for ever.
-            if until.is_some_and(|until| now >= until) || self.sleeper.is_called() {
-                return false;
-            }
-            let spun = now.saturating_duration_since(steps.last);
-            polled_since = match self.spin.next(spun, steps.has_begun()) {
-                Next::Spin => now,
-                Next::Yield => self.let_others_run(now),
-                Next::Sleep => return false,
-            };
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Pacing and sleeping: how often to look at the clock, how to sleep. What comes before a sleep is `spin`'s.
+//! Parking: how a thread sleeps until there is news. When it does is for the [policy](crate::waiting) to say.
 //!
 //! Where one method alone is in use and has a quick way to sleep, it parks; otherwise the sleep is on the
 //! descriptors of all methods that are in use. Either is ended by news and deadlines alone.
@@ -6,71 +6,13 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use causeway_transport::{Parking, Unpark, WakeFlag};
 
 use super::methods::Methods;
-
-/// The clock is read, and quiet methods are polled, about this often while the instance is used all
-/// the time. Polling a quiet `tcp` is a system call, about 0.3 µs: 2 % of this.
-const SAMPLE: Duration = Duration::from_micros(16);
-/// Most progress calls between two readings.
-const MAX_INTERVAL: u32 = 64;
-/// Methods want to be ticked at least this often by a caller that is awake. No sleep ends for it.
-const TICK: Duration = Duration::from_millis(40);
-
-/// When to read the clock and when to tick, for a caller that tests without waiting.
-pub(crate) struct Pace {
-    countdown: u32,
-    interval: u32,
-    last: Instant,
-    next_tick: Instant,
-}
-
-impl Pace {
-    /// Starts now.
-    pub(crate) fn new() -> Self {
-        let now = Instant::now();
-        Self {
-            countdown: 1,
-            interval: 1,
-            last: now,
-            next_tick: now,
-        }
-    }
-
-    /// Counts one progress call; answers whether the clock should be read.
-    #[inline]
-    pub(crate) fn count(&mut self) -> bool {
-        self.countdown -= 1;
-        self.countdown == 0
-    }
-
-    /// The clock was read: decides when to read it next, and answers whether to tick.
-    pub(crate) fn sample(&mut self, now: Instant) -> bool {
-        let since = now.saturating_duration_since(self.last);
-        let fitting = u128::from(self.interval) * SAMPLE.as_nanos() / since.as_nanos().max(1);
-        let most = (self.interval * 2).min(MAX_INTERVAL);
-        self.interval = fitting.clamp(1, most.into()) as u32;
-        self.countdown = self.interval;
-        self.last = now;
-        self.is_due(now)
-    }
-
-    /// Whether to tick `now`.
-    pub(crate) fn is_due(&self, now: Instant) -> bool {
-        now >= self.next_tick
-    }
-
-    /// Everything was ticked.
-    pub(crate) fn ticked(&mut self, now: Instant, deadline: Option<Instant>) {
-        let latest = now + TICK;
-        self.next_tick = deadline.map_or(latest, |deadline| deadline.min(latest));
-    }
-}
 
 /// What a sleep ended by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,46 +177,5 @@ impl Sleeper {
         }
         methods.woken(readable);
         !is_time_up
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_clock_is_read_seldom_by_busy_callers_and_always_by_slow_ones() {
-        let mut pace = Pace::new();
-        let mut now = Instant::now();
-        let mut reads = 0;
-        for _ in 0..10_000 {
-            now += Duration::from_nanos(50);
-            if pace.count() {
-                reads += 1;
-                pace.sample(now);
-            }
-        }
-        assert!(reads < 300, "{reads}");
-        reads = 0;
-        for _ in 0..600 {
-            now += Duration::from_millis(1);
-            if pace.count() {
-                reads += 1;
-                pace.sample(now);
-            }
-        }
-        assert!(reads > 500, "{reads}");
-    }
-
-    #[test]
-    fn ticks_come_at_the_deadline_or_soon() {
-        let mut pace = Pace::new();
-        let now = Instant::now();
-        assert!(pace.sample(now));
-        pace.ticked(now, Some(now + Duration::from_millis(3)));
-        assert!(!pace.sample(now + Duration::from_millis(2)));
-        assert!(pace.sample(now + Duration::from_millis(3)));
-        pace.ticked(now, None);
-        assert!(pace.sample(now + TICK));
     }
 }

@@ -2,8 +2,6 @@
 
 use super::*;
 use crate::endpoint::methods::{Polling, QUIET_POLLS};
-use crate::waiting::crowd::Crowd;
-use crate::waiting::spin::{LONG_TURN, Next};
 
 /// An instance that listens at these schemes, in a directory that must stay.
 fn listening(schemes: &[&str]) -> (Bmi, tempfile::TempDir) {
@@ -136,23 +134,29 @@ fn methods_that_nothing_can_come_by_are_left_alone_until_they_are_used() {
     assert_eq!(server.methods.pollables().count(), 4);
 }
 
-/// Somebody who computes is slept beside; many who wait are not, where a sleep is dear.
+/// The run queue is counted only where parking is costly, and only after a long yield.
 #[test]
-fn a_long_turn_of_many_is_told_from_one_of_somebody_who_computes() {
-    let cases: [(&[&str], u32, Next); 4] = [
-        (&["tcp"], 1000, Next::Yield),
-        (&["shm", "tcp"], 1000, Next::Yield),
-        (&["tcp"], 1, Next::Sleep),
-        (&["shm"], 1000, Next::Sleep),
-    ];
-    for (schemes, runnable, next) in cases {
-        let (mut bmi, _dir) = listening(schemes);
-        bmi.crowd = Crowd::of(runnable);
-        // One alone would be forgiven.
-        for _ in 0..2 {
-            bmi.let_others_run(Instant::now() - 2 * LONG_TURN);
-        }
-        let then = bmi.spin.next(Duration::from_micros(20), false);
-        assert_eq!(then, next, "{schemes:?}, {runnable}");
+fn the_run_queue_is_counted_where_parking_takes_descriptors() {
+    let long = Duration::from_secs(1);
+    let cases: [(&[&str], bool); 3] =
+        [(&["tcp"], true), (&["shm", "tcp"], true), (&["shm"], false)];
+    for (schemes, is_costly) in cases {
+        let (bmi, _dir) = listening(schemes);
+        assert_eq!(bmi.methods.is_parking_costly(), is_costly, "{schemes:?}");
+        assert!(bmi.policy.wants_run_queue(long));
+        assert!(!bmi.policy.wants_run_queue(Duration::from_micros(1)));
+        assert!(bmi.run_queue().is_some_and(|threads| threads >= 1));
+    }
+}
+
+/// What a lone yield costs is learnt from the kernel's count of switches.
+#[test]
+fn a_yield_that_runs_no_other_thread_is_measured() {
+    let (mut bmi, _dir) = listening(&[]);
+    assert!(bmi.policy.wants_switches());
+    let until = Instant::now() + Duration::from_secs(60);
+    while bmi.policy.wants_switches() {
+        assert!(Instant::now() < until, "every yield runs another thread");
+        bmi.yield_processor();
     }
 }

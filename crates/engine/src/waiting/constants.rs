@@ -1,0 +1,92 @@
+//! What is not learnt, each constant with its measurement, and what is measured of a yield.
+
+use std::time::{Duration, Instant};
+
+/// Times and counts that are not learnt.
+///
+/// Figures say how late a message is found on average, in µs, in the recordings of the ring / many-to-one / beside
+/// CPU-bound threads (`traces/table.rs` prints them): 2.4 / 12.9 / 248 with the usual values, and what half and double the
+/// constant make of it. Where they are the same, another reason is given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Constants {
+    /// Polls between two readings of the clock take about this long; also how long a wait polls that is expected to
+    /// be long. Half: 2.4 / 13.8 / 223. Double: 2.4 / 10.7 / 291.
+    pub(crate) batch: Duration,
+    /// Most calls, and most polls, between two readings of the clock: 64 polls of 20 ns (shm) are a batch, and a caller
+    /// that suddenly makes one call per millisecond is ticked after 64 ms. Half: 2.4 / 12.3 / 249. Double: 2.4 / 14.5 / 260.
+    pub(crate) most_polls: u32,
+    /// Assumed cost of a yield that runs no other thread, until it was measured. Half: 2.4 / 11.5 / 248. Double: 2.4 /
+    /// 14.6 / 248. 100 µs, which takes competitors for none: 41 in the ring.
+    pub(crate) lone_yield: Duration,
+    /// A yield that takes this long ran a CPU-bound thread, which the kernel lets run for 3 ms or more, or very many
+    /// that wait. Half: 2.4 / 83 / 248. Double: the same as usual, but nearer to what the kernel grants.
+    pub(crate) long_yield: Duration,
+    /// Where others wait on the same processor, the limit of a wait is so many times as long: with the usual limit of
+    /// 50 µs one long yield. Half: 2.4 / 13.6 / 248. Double: 2.4 / 15.4 / 248. None: 48 in the ring.
+    pub(crate) contended_factor: u32,
+    /// So many waits do not yield when a long yield follows another, and twice as many after the next. Half and double
+    /// are the same, since it doubles; none is 1,322 beside CPU-bound threads.
+    pub(crate) backoff_waits: u32,
+    /// So many short yields show that a long one was an exception, and that oversubscription is over. Half: 2.4 / 15.3 /
+    /// 248. Double: 2.4 / 22.3 / 248.
+    pub(crate) memory_yields: u32,
+    /// The shortest time slice, some ten replies of a quick server; a switch takes about 1 µs. The clock is read twice in
+    /// it, which polls quiet methods: 0.3 µs for `tcp`, 2 %. Half: 2.4 / 15.1 / 473. Double: 2.4 / 12.9 / 115, but
+    /// neighbours wait twice as long for their slices.
+    pub(crate) shortest_slice: Duration,
+    /// Methods want to be ticked at least this often by a caller that is awake. Nothing is woken for it. Connection
+    /// attempts and liveness, which ticks serve, are counted in seconds.
+    pub(crate) tick: Duration,
+}
+
+/// Past measurements count for seven eighths, a new one for one.
+pub(super) const WEIGHT: u64 = 8;
+
+/// Polls in one call of a method, between two looks at what is waited for.
+pub(crate) const POLLS_PER_CALL: u32 = 16;
+
+impl Constants {
+    /// What the library uses.
+    pub(crate) const USUAL: Self = Self {
+        batch: Duration::from_micros(2),
+        most_polls: 4 * POLLS_PER_CALL,
+        lone_yield: Duration::from_nanos(300),
+        long_yield: Duration::from_millis(1),
+        contended_factor: 20,
+        backoff_waits: 16,
+        memory_yields: 64,
+        shortest_slice: Duration::from_micros(25),
+        tick: Duration::from_millis(40),
+    };
+
+    /// The longest time slice, well below a long yield.
+    pub(super) fn longest_slice(&self) -> Duration {
+        8 * self.shortest_slice
+    }
+
+    /// The clock is read, and quiet methods are polled, about this often while the instance is in use.
+    pub(super) fn clock_period(&self) -> Duration {
+        self.shortest_slice / 2
+    }
+}
+
+/// What was measured of a yield.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Yielded {
+    pub(crate) from: Instant,
+    pub(crate) until: Instant,
+    /// Whether another thread ran, if the policy wants to know.
+    pub(crate) switched: Option<bool>,
+    /// Threads in the run queue of a processor, the caller's included, if the policy wants to know.
+    pub(crate) run_queue: Option<u32>,
+}
+
+impl Yielded {
+    pub(super) fn took(&self) -> Duration {
+        self.until.saturating_duration_since(self.from)
+    }
+}
+
+pub(super) fn smoothed(before: u64, new: u64) -> u64 {
+    ((WEIGHT - 1) * before + new) / WEIGHT
+}

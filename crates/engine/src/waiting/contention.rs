@@ -1,0 +1,141 @@
+//! Which threads compete for the processor, as far as yields show.
+//!
+//! A yield returns at once if no other thread wants the processor. What that costs on this machine is measured: the
+//! kernel counts the switches of a thread, so that a yield without one is known. A yield that takes twice as long ran
+//! others, and how long it took says what they did with the processor.
+
+use std::time::Duration;
+
+use super::constants::{Constants, WEIGHT, Yielded, smoothed};
+
+/// Lone yields that are measured: the least of them counts, since any of them may have been interrupted.
+const LONE_SAMPLES: u32 = 4;
+
+/// Which threads compete for the processor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Competitors {
+    None,
+    /// Others lately ran when this thread yielded, and not for long.
+    Waiting,
+    /// A thread computes: yields took long.
+    CpuBound,
+}
+
+/// What is learnt from yields.
+pub(super) struct Contention {
+    /// What a yield costs that runs no other thread.
+    lone_ns: u64,
+    /// How many were measured.
+    lone_samples: u32,
+    /// Smoothed duration of yields that were not long.
+    usual_ns: u64,
+    /// Waits that are still to go without yielding.
+    backoff: u32,
+    /// How many they will be the next time.
+    next_backoff: u32,
+    /// Yields since the last long one.
+    since_long: u32,
+    /// Yields until oversubscription is forgotten, and how long a round of all waiting threads took.
+    oversubscribed: u32,
+    round: Duration,
+}
+
+impl Contention {
+    pub(super) fn new(constants: &Constants) -> Self {
+        Self {
+            lone_ns: constants.lone_yield.as_nanos() as u64,
+            lone_samples: 0,
+            usual_ns: 0,
+            backoff: 0,
+            next_backoff: constants.backoff_waits,
+            since_long: constants.memory_yields,
+            oversubscribed: 0,
+            round: Duration::ZERO,
+        }
+    }
+
+    #[inline]
+    pub(super) fn competitors(&self) -> Competitors {
+        if self.backoff > 0 {
+            Competitors::CpuBound
+        } else if self.usual_ns > 2 * self.lone_ns {
+            Competitors::Waiting
+        } else {
+            Competitors::None
+        }
+    }
+
+    pub(super) fn lone_yield_ns(&self) -> u64 {
+        self.lone_ns
+    }
+
+    pub(super) fn wants_switches(&self) -> bool {
+        self.lone_samples < LONE_SAMPLES
+    }
+
+    /// Some rounds of all that wait on this processor, where they are very many.
+    pub(super) fn rounds(&self) -> Duration {
+        match self.oversubscribed {
+            0 => Duration::ZERO,
+            _ => self.round * WEIGHT as u32,
+        }
+    }
+
+    /// A wait has ended.
+    #[inline]
+    pub(super) fn wait_ended(&mut self) {
+        self.backoff = self.backoff.saturating_sub(1);
+    }
+
+    /// Learns from a yield. Returns whether others ran.
+    pub(super) fn yielded(&mut self, constants: &Constants, of: &Yielded) -> bool {
+        let took = of.took();
+        let took_ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        if of.switched == Some(false) {
+            self.lone_ns = match self.lone_samples {
+                0 => took_ns.max(1),
+                _ => self.lone_ns.min(took_ns.max(1)),
+            };
+            self.lone_samples += 1;
+        }
+        if took < constants.long_yield {
+            self.short(constants, took);
+        } else if is_shared(took, of.run_queue, constants) {
+            self.oversubscribed = constants.memory_yields;
+            self.round = took;
+            self.backoff = 0;
+            self.next_backoff = constants.backoff_waits;
+            self.short(constants, took);
+        } else {
+            self.long(constants);
+        }
+        took_ns > 2 * self.lone_ns
+    }
+
+    fn short(&mut self, constants: &Constants, took: Duration) {
+        self.since_long = self.since_long.saturating_add(1);
+        self.oversubscribed = self.oversubscribed.saturating_sub(1);
+        // One longer yield must not be remembered for hundreds of short ones.
+        let took = took.min(constants.shortest_slice);
+        self.usual_ns = smoothed(self.usual_ns, took.as_nanos() as u64);
+    }
+
+    /// One long yield among many short ones is an exception; the next is not.
+    fn long(&mut self, constants: &Constants) {
+        if self.since_long >= constants.memory_yields {
+            self.next_backoff = constants.backoff_waits;
+        } else {
+            self.backoff = self.next_backoff;
+            let most = constants.backoff_waits * constants.memory_yields;
+            self.next_backoff = (self.next_backoff * 2).min(most);
+        }
+        self.since_long = 0;
+    }
+}
+
+/// Whether so many ran in a long yield that none of them ran for long. A CPU-bound thread keeps the processor until the
+/// kernel takes it away, 3 ms later or more; one that waits gives it up after a slice at the most.
+fn is_shared(took: Duration, run_queue: Option<u32>, constants: &Constants) -> bool {
+    let others = run_queue.map_or(1, |threads| threads.saturating_sub(1).max(1));
+    took / others < constants.long_yield
+}
