@@ -1,9 +1,9 @@
 //! `causeway bench …`: figures with the machine's limits beside them, from one run.
 //!
-//! Reading order: [`outcome`] (a benchmark in progress, and its rows as table, report and JSON), [`task`] (the processes
-//! that measure: the program itself, started again), [`layer`], [`batches`] and [`awake`] (what those processes share);
-//! then the benchmarks: [`messages`], [`fs`], and [`compare`], which holds messages against those of other libraries. A
-//! benchmark to come is a module beside these, with its `Arguments`, and a variant of [`task::Task`] if it has processes.
+//! Reading order: `outcome` (a benchmark in progress, and its rows as table, report and JSON), `task` (the processes
+//! that measure: the program itself, started again), `layer`, `batches` and `awake` (what those processes share);
+//! then the benchmarks: `messages`, `fs`, and `compare`, which holds messages against those of other libraries. A
+//! benchmark to come is a module beside these, with its `Arguments`, and a variant of `task::Task` if it has processes.
 //!
 //! It draws nothing itself (`causeway-report` does), and measures nothing of which it does not also measure the limit.
 #![forbid(unsafe_code)]

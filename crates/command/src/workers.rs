@@ -37,7 +37,7 @@ pub fn command<T: Task>() -> std::io::Result<Command> {
 
 /// Runs a worker: reads its task and carries it out. The command on the other side is told of a failure.
 pub fn serve<T: Task>(run: impl FnOnce(T, &mut Desk) -> Outcome) -> Outcome {
-    let mut desk = Desk::new();
+    let mut desk = Desk::default();
     let result = match desk.hear::<T>()? {
         Some(task) => run(task, &mut desk),
         None => Ok(()),
@@ -74,9 +74,8 @@ struct Hand {
     input: Option<ChildStdin>,
 }
 
-impl<M: DeserializeOwned + Send + 'static> Pool<M> {
-    /// No workers yet.
-    pub fn new() -> Self {
+impl<M> Default for Pool<M> {
+    fn default() -> Self {
         let (sender, events) = channel();
         Self {
             workers: Vec::new(),
@@ -84,7 +83,9 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
             sender,
         }
     }
+}
 
+impl<M: DeserializeOwned + Send + 'static> Pool<M> {
     /// Starts a worker with a task; returns its number.
     pub fn start<T: Task>(&mut self, task: &T) -> Outcome<usize> {
         let doing = || "starting a worker process".to_owned();
@@ -106,7 +107,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
     }
 
     /// How many were started.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.workers.len()
     }
 
@@ -150,7 +151,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
                     what,
                     format!(
                         "{missing} of {} workers did not answer within {within:?}",
-                        self.len()
+                        self.count()
                     ),
                 ));
             };
@@ -243,19 +244,20 @@ fn listen<M: DeserializeOwned>(
     let _ = sender.send((number, Event::Ended(reason)));
 }
 
-/// A worker's side of the conversation.
+/// A worker's side of the conversation, on standard input and output.
 pub struct Desk {
     input: BufReader<std::io::Stdin>,
 }
 
-impl Desk {
-    /// Takes standard input and output.
-    pub fn new() -> Self {
+impl Default for Desk {
+    fn default() -> Self {
         Self {
             input: BufReader::new(std::io::stdin()),
         }
     }
+}
 
+impl Desk {
     /// The next message; `None` when nothing more comes.
     pub fn hear<T: DeserializeOwned>(&mut self) -> Outcome<Option<T>> {
         let doing = || "reading the command's message".to_owned();
@@ -310,7 +312,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
     pub fn start_together(&mut self, within: Duration) -> Outcome<(u64, Vec<M>)> {
         let ready = self.gather(within, "waiting for workers to be ready")?;
         let started = monotonic_ns();
-        for number in 0..self.len() {
+        for number in 0..self.count() {
             self.send(number, &Go)?;
         }
         Ok((started, ready))

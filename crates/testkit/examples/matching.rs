@@ -18,6 +18,9 @@ const MATCHES: usize = 200_000;
 const ROUNDS: usize = 9;
 const PEERS: u32 = 16;
 
+/// What one round measures: ns of a receive, and of a message.
+type Pair = [f64; 2];
+
 fn main() {
     println!("ns per match            with {FEW:>6}    with {MANY:>6}    ratio");
     line::<ByTag>("bmi", |peer, tag| FromTag { peer, tag });
@@ -38,7 +41,7 @@ fn line<M: Matcher>(name: &str, pattern: impl Fn(u32, u64) -> M::Pattern + Copy)
         .map(|_| (round::<M>(FEW, pattern), round::<M>(MANY, pattern)))
         .collect();
     for (what, which) in [("receive", 0), ("message", 1)] {
-        let mut median = |of: fn(&([f64; 2], [f64; 2])) -> [f64; 2]| {
+        let mut median = |of: fn(&(Pair, Pair)) -> Pair| {
             rounds.sort_by(|a, b| of(a)[which].total_cmp(&of(b)[which]));
             of(&rounds[ROUNDS / 2])[which]
         };
@@ -50,7 +53,7 @@ fn line<M: Matcher>(name: &str, pattern: impl Fn(u32, u64) -> M::Pattern + Copy)
 
 /// Nanoseconds of a receive that finds its message and is replaced by another, and of a message that finds its receive,
 /// among `count` posted receives and as many held messages.
-fn round<M: Matcher>(count: u32, pattern: impl Fn(u32, u64) -> M::Pattern) -> [f64; 2] {
+fn round<M: Matcher>(count: u32, pattern: impl Fn(u32, u64) -> M::Pattern) -> Pair {
     let mut matcher = M::default();
     // Receives are those of even numbers, messages of odd ones.
     let received = |slot: u32| message(2 * slot);

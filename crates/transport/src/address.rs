@@ -66,3 +66,10 @@ impl fmt::Display for Address {
         f.write_str(&self.text)
     }
 }
+
+/// See [`Method::rank`](crate::method::Method::rank). Schemes that are not known here come last.
+pub fn rank(scheme: &str) -> u8 {
+    const ORDER: [&str; 7] = ["self", "mem", "shm", "vi", "ofi", "tcp", "udp"];
+    let at = ORDER.iter().position(|known| *known == scheme);
+    at.unwrap_or(ORDER.len()) as u8 * 10
+}

@@ -62,9 +62,8 @@ use causeway_sys::small;
 pub use causeway_wire::atomic::{Operation, Outcome};
 use causeway_wire::region::RegionDescriptor;
 
-use crate::address::Address;
+use crate::address::{self, Address};
 use crate::error::{Error, PeerError, SendError, TransferError};
-use crate::registry;
 use crate::wake::{Parking, Unpark, WakeFlag};
 
 /// One way of carrying packets and remote memory. See the module's page for the contract.
@@ -134,7 +133,7 @@ pub trait Method: Send {
     /// first. Those that this build brings have 10 (`mem`), 20 (`shm`), 30 (`vi`), 40 (`ofi`), 50 (`tcp`) and 60
     /// (`udp`); of methods of equal rank the one that was registered first comes first.
     fn rank(&self) -> u8 {
-        registry::rank(self.scheme())
+        address::rank(self.scheme())
     }
 
     /// Has the packet that is being placed ([`Sink::place`]), if any, kept by the method instead: its memory is

@@ -193,13 +193,6 @@ impl Registry {
     }
 }
 
-/// See [`Method::rank`]. Schemes that are not known here come last.
-pub fn rank(scheme: &str) -> u8 {
-    const ORDER: [&str; 7] = ["self", "mem", "shm", "vi", "ofi", "tcp", "udp"];
-    let at = ORDER.iter().position(|known| *known == scheme);
-    at.unwrap_or(ORDER.len()) as u8 * 10
-}
-
 fn is_scheme(text: &str) -> bool {
     !text.is_empty()
         && text

@@ -190,7 +190,7 @@ impl Ours {
         let [server, others] = trial.processors;
         let mut figures = Vec::new();
         for size in ANSWER_BYTES {
-            let mut pool: Pool<Report> = Pool::new();
+            let mut pool: Pool<Report> = Pool::default();
             let role = Role::Server {
                 listen: self.address(&trial.method),
                 clients: trial.clients,
@@ -223,7 +223,7 @@ impl Ours {
     fn ring(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
         let mut figures = Vec::new();
         for processes in RINGS {
-            let mut pool: Pool<Report> = Pool::new();
+            let mut pool: Pool<Report> = Pool::default();
             let mut addresses = Vec::new();
             for index in 0..processes {
                 let apart = trial.processors.get(index).map(std::slice::from_ref);
@@ -273,7 +273,7 @@ impl Ours {
             allocate: false,
         };
         let mut figures = Vec::new();
-        let mut holders: Pool<Report> = Pool::new();
+        let mut holders: Pool<Report> = Pool::default();
         let mut connected = 0;
         for wanted in IDLE_PEERS {
             let mut known = 0;
@@ -310,7 +310,7 @@ impl Ours {
 /// Latency while others send, each a message every millisecond.
 fn active(pair: &mut Pair, trial: &Trial) -> Outcome<f64> {
     let address = pair.open(&trial.method)?;
-    let mut holders: Pool<Report> = Pool::new();
+    let mut holders: Pool<Report> = Pool::default();
     let role = Role::Holder {
         address,
         count: ACTIVE_PEERS,

@@ -41,7 +41,7 @@ impl Took {
 impl Crew {
     /// Starts `clients` processes and waits until they are connected to every server.
     pub(crate) fn start(cluster: &Cluster, clients: usize) -> Outcome<Self> {
-        let mut pool = Pool::new();
+        let mut pool = Pool::default();
         for number in 0..clients {
             pool.start(&Task::Fs(Assignment {
                 config: cluster.file().to_owned(),
@@ -54,12 +54,12 @@ impl Crew {
 
     /// How many processes.
     pub(crate) fn len(&self) -> usize {
-        self.pool.len()
+        self.pool.count()
     }
 
     /// Lets every process carry out its own order, all at once.
     pub(crate) fn measure(&mut self, order: impl Fn(usize) -> Order) -> Outcome<Took> {
-        for number in 0..self.pool.len() {
+        for number in 0..self.pool.count() {
             self.pool.send(number, &order(number))?;
         }
         let (started, _) = self.pool.start_together(PATIENCE)?;

@@ -40,7 +40,7 @@ impl Pair {
         let processors =
             causeway_sys::pin::allowed_cpus().doing(|| "finding the processors".to_owned())?;
         let pinned = processors.len() > 1;
-        let mut pool = Pool::new();
+        let mut pool = Pool::default();
         for leads in [true, false] {
             let processor = processors
                 .get(usize::from(!leads))

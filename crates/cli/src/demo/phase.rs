@@ -98,7 +98,7 @@ pub(crate) fn run(
     mut drill: Option<&mut Drill<'_>>,
     each: &mut dyn FnMut(&Done),
 ) -> Outcome<Phase> {
-    let mut pool = Pool::new();
+    let mut pool = Pool::default();
     for _ in 0..clients {
         pool.start(assignment)?;
     }
@@ -256,7 +256,7 @@ impl Running<'_> {
 
     /// Lets the workers go and collects what they measured.
     fn collect(mut self) -> Outcome<Phase> {
-        for number in 0..self.pool.len() {
+        for number in 0..self.pool.count() {
             self.pool.close(number);
         }
         let reports = self.pool.gather(

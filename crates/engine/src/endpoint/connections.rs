@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
-    PLACE_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Token, TransferError, registry,
+    PLACE_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Token, TransferError, address,
+    registry,
 };
 use causeway_wire::bmi::{self as wire, Header};
 
@@ -113,7 +114,7 @@ impl Connections {
 
     /// Puts the addresses that we listen at into the order in which others try them.
     pub(crate) fn sort_listening(&mut self) {
-        let scheme = |text: &str| text.split("://").next().map_or(u8::MAX, registry::rank);
+        let scheme = |text: &str| text.split("://").next().map_or(u8::MAX, address::rank);
         self.listening.sort_by_key(|text| scheme(text));
     }
 

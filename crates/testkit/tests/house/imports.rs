@@ -25,7 +25,7 @@ pub(crate) fn modules(tree: &Tree, room: &str) -> BTreeMap<Name, String> {
             continue;
         };
         for module in rust::modules(&file.text) {
-            let below = [name.as_slice(), &[module.name.clone()]].concat();
+            let below = [name.as_slice(), std::slice::from_ref(&module.name)].concat();
             todo.extend(
                 module
                     .candidates(&path)

@@ -32,7 +32,7 @@ fn records_have_these_bytes() {
         region_slots: 8192,
         process: PROCESS,
     });
-    let preamble = *b"CWSM\x04\0\x01\0";
+    let preamble = *b"CWSM\x05\0\x01\0";
     golden(
         &hello,
         &[
