@@ -89,7 +89,7 @@ impl<M: Matcher> Endpoint<M> {
         };
         registry.register(Box::new(Loopback::new().map_err(system)?));
         let unavailable = registry.unavailable().to_vec();
-        let mut methods = Methods::new(registry.into_methods());
+        let mut methods = Methods::new(registry.into_methods(), config.clock.clone());
         let tuning = Tuning {
             eager_limit: config.eager_limit,
             unexpected_limit: config.unexpected_limit,

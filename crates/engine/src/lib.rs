@@ -15,6 +15,7 @@
 //! retry what failed.
 #![forbid(unsafe_code)]
 
+mod clock;
 mod conversation;
 pub mod conversations;
 mod credit;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use causeway_transport::{PeerError, TransferError};
 
+pub use crate::clock::Clock;
+
 /// A message's tag.
 pub type Tag = u64;
 
@@ -175,6 +177,8 @@ pub struct Config {
     /// Show what is going on to `causeway top`. What is shown lies in one memory file for each
     /// process, which its user and root can read.
     pub publish: bool,
+    /// What methods take for the time.
+    pub clock: Clock,
 }
 
 impl Default for Config {
@@ -191,6 +195,7 @@ impl Default for Config {
             spin: Duration::from_micros(50),
             stall_after: Duration::from_secs(10),
             publish: true,
+            clock: Clock::default(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use causeway_transport::{Method, Sharing};
 
+use crate::clock::Clock;
 use crate::conversation::LinkLimits;
 
 /// A method that has been polled so often in vain is quiet.
@@ -26,6 +27,7 @@ pub(crate) struct Methods {
     pub(crate) slots: Vec<Slot>,
     /// The one method that is always polled, if it is one.
     pub(crate) only: Option<usize>,
+    pub(crate) clock: Clock,
     /// The last reading of the clock.
     now: Instant,
 }
@@ -48,7 +50,7 @@ pub(crate) struct Slot {
 
 impl Methods {
     /// Takes the methods over.
-    pub(crate) fn new(methods: Vec<Box<dyn Method>>) -> Self {
+    pub(crate) fn new(methods: Vec<Box<dyn Method>>, clock: Clock) -> Self {
         let slots = methods.into_iter().map(|method| Slot {
             scheme: method.scheme(),
             limits: LinkLimits {
@@ -65,13 +67,14 @@ impl Methods {
         Self {
             slots: slots.collect(),
             only: None,
-            now: Instant::now(),
+            now: clock.read(),
+            clock,
         }
     }
 
     /// Reads the clock. Polls take this reading until the next, see [`Methods::now`].
     pub(crate) fn read_clock(&mut self) -> Instant {
-        self.now = Instant::now();
+        self.now = self.clock.read();
         self.now
     }
 
@@ -90,7 +93,7 @@ impl Methods {
             self.only = None;
         }
         if slot.exact_time {
-            slot.method.set_time(Instant::now());
+            slot.method.set_time(self.clock.read());
         }
         slot.method.as_mut()
     }
@@ -177,9 +180,9 @@ impl Methods {
 impl Slot {
     /// The time to poll with, where `now` was read last.
     #[inline]
-    pub(crate) fn time(&self, now: Instant) -> Instant {
+    pub(crate) fn time(&self, clock: &Clock, now: Instant) -> Instant {
         match self.exact_time {
-            true => Instant::now(),
+            true => clock.read(),
             false => now,
         }
     }

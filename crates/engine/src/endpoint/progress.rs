@@ -40,7 +40,7 @@ impl<M: Matcher> Endpoint<M> {
         };
         let now = self.methods.now();
         let slot = &mut self.methods.slots[method];
-        let now = slot.time(now);
+        let now = slot.time(&self.methods.clock, now);
         let sink = &mut Delivery {
             conversations: &mut self.conversations,
             connections: &mut self.connections,
@@ -73,7 +73,7 @@ impl<M: Matcher> Endpoint<M> {
                 method,
                 limits: slot.limits,
             };
-            let polled = slot.method.poll(slot.time(now), sink);
+            let polled = slot.method.poll(slot.time(&self.methods.clock, now), sink);
             slot.polled(polled);
             any |= polled;
         }

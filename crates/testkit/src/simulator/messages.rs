@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use causeway_bmi::{
-    Addr, Bmi, Completion, Config, Context, Memory, OpError, OpId, Posted, Tag, Unexpected,
+    Addr, Bmi, Clock, Completion, Config, Context, Memory, OpError, OpId, Posted, Tag, Unexpected,
 };
 use causeway_transport::registry::Registry;
 use causeway_transport::udp::{Time, Udp, UdpConfig};
@@ -153,6 +153,10 @@ impl Run {
             listen,
             eager_limit: self.eager_limit,
             spin: Duration::ZERO,
+            clock: Clock::new({
+                let network = self.network.clone();
+                move || network.instant()
+            }),
             ..Config::default()
         };
         let mut bmi = Bmi::with_methods(config, registry).expect("the address is free");
