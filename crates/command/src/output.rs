@@ -49,7 +49,7 @@ impl Output {
     }
 
     /// Prints the one object of `--json`; nothing otherwise. One that counts `failures` also gets the `errors` that
-    /// [`report_item`] has reported, the first [`MAX_ERRORS`].
+    /// [`report_item`] has reported, the first thousand.
     pub fn object(&self, value: &serde_json::Value) {
         if !self.json {
             return;

@@ -3,7 +3,7 @@
 //!
 //! Reading order: [`rows`] (a measurement, the same in JSON, tables and plots), [`table`], [`units`] and [`style`]
 //! (figures and text for people), [`histogram`], [`machine`] (what was measured on); then [`page`] (the document),
-//! [`svg`] (the drawing board with its axes) and [`plots`] (the kinds of plots).
+//! `svg` (the drawing board with its axes) and [`plots`] (the kinds of plots).
 //!
 //! It measures nothing, writes no files and prints nothing: it returns text.
 #![forbid(unsafe_code)]
