@@ -142,7 +142,7 @@ pub(crate) enum Arrived {
         fetched: bool,
     },
     /// It waits for memory to be fetched into.
-    Announced { tag: Tag, incoming: Box<Incoming> },
+    Announced { tag: Tag, incoming: Incoming },
     /// This operation fetches it.
     Fetching { op: u32 },
 }
@@ -276,7 +276,8 @@ impl Conversation {
 
     /// Queues a packet of a header alone.
     fn queue_bare<M>(&mut self, shared: &mut Shared<M>, kind: Kind, word: u64) {
-        self.queue_control(shared, Header::new(kind, word).encode().to_vec());
+        let packet = shared.buffers.holding(&Header::new(kind, word).encode());
+        self.queue_control(shared, packet);
     }
 
     /// The peer sent nonsense: its connection is dropped by whoever drives the conversation.

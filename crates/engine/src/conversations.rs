@@ -7,10 +7,10 @@
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
-    Access, Direction, Error as TransportError, Packet, PeerError, Transfer, TransferError,
+    Access, Direction, Error as TransportError, Packet, PeerError, Spans, Transfer, TransferError,
 };
 use causeway_wire::bmi::Header;
-use causeway_wire::region::RegionDescriptor;
+use causeway_wire::region::Regions;
 
 use crate::conversation::receiving::{add_receive, post_again};
 use crate::conversation::rendezvous::has_withdrawable_message;
@@ -299,7 +299,7 @@ impl<M: Matcher> Conversations<M> {
         peer: u32,
         header: &Header,
         size: usize,
-        into: &mut Vec<Memory>,
+        into: &mut Spans,
     ) -> bool {
         let Self { peers, shared } = self;
         peers[peer].handle_placement(shared, header, size, into)
@@ -330,17 +330,12 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// The memory of an operation that is to be exported now, all of it or nothing.
-    pub fn memory_to_export(&self, peer: u32, op: u32) -> Option<(Vec<Memory>, Access)> {
+    pub fn memory_to_export(&self, peer: u32, op: u32) -> Option<(Spans, Access)> {
         self.peers[peer].memory_to_export(&self.shared, op)
     }
 
     /// The memory was exported under these regions' keys, or could not be.
-    pub fn handle_exported(
-        &mut self,
-        peer: u32,
-        op: u32,
-        result: Result<Vec<RegionDescriptor>, TransportError>,
-    ) {
+    pub fn handle_exported(&mut self, peer: u32, op: u32, result: Result<Regions, TransportError>) {
         let Self { peers, shared } = self;
         if let Ok(regions) = &result {
             let keys = regions.iter().map(|region| region.key);
@@ -519,11 +514,11 @@ impl<M: Matcher> Conversations<M> {
         peer: u32,
         direction: Direction,
         local: (Fragments, u64),
-        regions: Vec<RegionDescriptor>,
+        regions: Regions,
         caller: (u32, u64),
     ) -> u32 {
         let Self { peers, shared } = self;
-        let state = State::ToMove(Box::new(Remote { direction, regions }));
+        let state = State::ToMove(Remote { direction, regions });
         let op = peers[peer].add_op(shared, What::Transfer, caller, 0, local, state);
         shared.start_transfer(op);
         op

@@ -544,7 +544,7 @@ impl<M: Matcher> Endpoint<M> {
         self.conversations.shared.check_operations()?;
         let local = (Fragments::share(local), size);
         let (all, caller) = (&mut self.conversations, (queue, user));
-        let op = all.post_transfer(peer, direction, local, remote.to_vec(), caller);
+        let op = all.post_transfer(peer, direction, local, remote.into(), caller);
         self.connect(peer);
         Ok(self.posted(op, user))
     }

@@ -1,7 +1,7 @@
 //! Lists of memory fragments: gathering, scattering, cutting.
 
 use causeway_sys::memory::Memory;
-use causeway_transport::Packet;
+use causeway_transport::{Packet, Spans};
 
 use crate::types::Error;
 
@@ -94,9 +94,9 @@ pub struct Cursor {
 impl Cursor {
     /// Takes the next `len` bytes of the list, or fewer if that needs more than `most` fragments.
     /// Empty fragments are left out.
-    pub(crate) fn take(&mut self, list: &[Memory], len: u64, most: usize) -> Vec<Memory> {
+    pub(crate) fn take(&mut self, list: &[Memory], len: u64, most: usize) -> Spans {
         let mut left = len;
-        let mut parts = Vec::new();
+        let mut parts = Spans::new();
         while let Some(memory) = list.get(self.fragment) {
             if left == 0 || parts.len() == most {
                 break;

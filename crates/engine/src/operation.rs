@@ -14,7 +14,7 @@
 use causeway_sys::memory::Kept;
 use causeway_transport::Direction;
 use causeway_wire::bmi::{Announcement, Clearance};
-use causeway_wire::region::RegionDescriptor;
+use causeway_wire::region::Regions;
 
 use crate::fragments::{Cursor, Fragments};
 use crate::slab::{Linked, Links, NONE};
@@ -81,15 +81,15 @@ pub(crate) enum State {
     /// A receive waits for its message; the matcher has it.
     Posted,
     /// A receive has its message, which is still with the sender.
-    Matched(Box<Incoming>),
+    Matched(Incoming),
     /// We are reading it.
-    Pulling(Box<Incoming>),
+    Pulling(Incoming),
     /// A whole message of so many bytes is being written into the memory by the method.
     Placed { size: u64 },
     /// A part of the memory is to be exported to the sender.
-    ToClear(Box<Incoming>),
+    ToClear(Incoming),
     /// The sender may write up to byte `end`.
-    Cleared { incoming: Box<Incoming>, end: u64 },
+    Cleared { incoming: Incoming, end: u64 },
     /// A send in the peer's queue.
     Queued,
     /// A send whose memory is to be exported to the receiver.
@@ -97,11 +97,11 @@ pub(crate) enum State {
     /// The peer knows of it.
     Announced,
     /// The peer's memory is known; our turn to write.
-    ToPush(Box<Clearance>),
+    ToPush(Clearance),
     /// We are writing up to byte `end`.
     Pushing { receive: u64, end: u64 },
     /// A transfer waits for its turn.
-    ToMove(Box<Remote>),
+    ToMove(Remote),
     /// It is going on.
     Moving,
     /// Its exports are being ended.
@@ -121,7 +121,7 @@ pub(crate) struct Incoming {
 #[derive(Debug)]
 pub(crate) struct Remote {
     pub(crate) direction: Direction,
-    pub(crate) regions: Vec<RegionDescriptor>,
+    pub(crate) regions: Regions,
 }
 
 impl Op {

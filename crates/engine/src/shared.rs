@@ -43,7 +43,7 @@ pub(crate) struct Shared<M> {
     pub(crate) references: Keeper,
     /// Messages that came before their receives.
     pub(crate) early: Slab<Early>,
-    /// For the bytes of early messages.
+    /// For the bytes of early messages, and for control packets.
     pub(crate) buffers: Buffers,
     pub(crate) queues: Slab<List>,
     /// Peers whose first unexpected message can be taken, in turn.
@@ -101,7 +101,7 @@ pub(crate) struct Early {
     pub(crate) body: EarlyBody,
 }
 
-/// Small buffers that are used again and again, so that an early message allocates nothing.
+/// Small buffers that are used again and again, so that neither an early message nor a control packet allocates.
 #[derive(Default)]
 pub(crate) struct Buffers {
     free: Vec<Vec<u8>>,
@@ -116,7 +116,14 @@ impl Buffers {
         self.free.pop().unwrap_or_default()
     }
 
-    pub(crate) fn put(&mut self, buffer: Vec<u8>) {
+    pub(crate) fn holding(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut buffer = self.take();
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+
+    pub(crate) fn put(&mut self, mut buffer: Vec<u8>) {
+        buffer.clear();
         if self.free.len() < Self::MOST && buffer.capacity() <= Self::LARGEST {
             self.free.push(buffer);
         }
@@ -128,7 +135,7 @@ pub(crate) enum EarlyBody {
     /// Here.
     Whole(Vec<u8>),
     /// Still with its sender.
-    Announced(Box<Incoming>),
+    Announced(Incoming),
 }
 
 impl Linked for Early {

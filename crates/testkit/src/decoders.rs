@@ -22,8 +22,8 @@ use causeway_fs::config::Configuration;
 use causeway_sys::memory::Memory;
 use causeway_transport::tcp::session::{Bounds, Session};
 use causeway_transport::{
-    Access, Address, Atomic, Direction, PLACE_HEAD_BYTES, Packet, Peer, PeerError, Sink, Transfer,
-    TransferError,
+    Access, Address, Atomic, Direction, PLACE_HEAD_BYTES, Packet, Peer, PeerError, Sink, Spans,
+    Transfer, TransferError,
 };
 use causeway_wire::codec::Wire;
 use causeway_wire::datafile;
@@ -229,9 +229,9 @@ fn bmi_packet(bytes: &[u8]) {
         return;
     };
     let again = match &body {
-        bmi::Body::Announcement(body) => bmi::encode_announcement(header, body),
-        bmi::Body::Clearance(body) => bmi::encode_clearance(header, body),
-        bmi::Body::Refusal(body) => bmi::encode_refusal(header, *body),
+        bmi::Body::Announcement(body) => bmi::encode_announcement(header, body, Vec::new()),
+        bmi::Body::Clearance(body) => bmi::encode_clearance(header, body, Vec::new()),
+        bmi::Body::Refusal(body) => bmi::encode_refusal(header, *body, Vec::new()),
         bmi::Body::Payload(len) => {
             assert_eq!(bmi::HEADER_BYTES + len, bytes.len());
             let mut again = header.encode().to_vec();
@@ -352,8 +352,7 @@ fn tcp_frames(bytes: &[u8]) {
         if header.kind == tcp::Kind::Get
             && let Ok(list) = tcp::Fragment::decode_list(payload)
         {
-            let mut again = Vec::new();
-            list.iter().for_each(|fragment| fragment.encode(&mut again));
+            let again: Vec<u8> = list.iter().flat_map(tcp::Fragment::encode).collect();
             assert!(again == payload, "another encoding: {list:?}");
         }
         match header.kind {
@@ -387,7 +386,7 @@ fn tcp_session(bytes: &[u8]) {
             peer: Peer,
             head: &[u8; PLACE_HEAD_BYTES],
             len: usize,
-            into: &mut Vec<Memory>,
+            into: &mut Spans,
         ) -> bool {
             self.1.place(peer, head, len, into)
         }
@@ -410,9 +409,9 @@ fn tcp_session(bytes: &[u8]) {
     for (token, direction) in [(0, Direction::Put), (1, Direction::Get)] {
         let transfer = Transfer {
             direction,
-            local: vec![Memory::zeroed(3000)],
-            remote: vec![region.part(0, 3000)],
-            notify: Some(vec![1]),
+            local: vec![Memory::zeroed(3000)].into(),
+            remote: vec![region.part(0, 3000)].into(),
+            notify: Some(vec![1].into()),
             token,
         };
         assert!(session.transfer(transfer).is_ok());

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use causeway_sys::memory::Memory;
-use causeway_transport::PLACE_HEAD_BYTES;
+use causeway_transport::{PLACE_HEAD_BYTES, Spans};
 
 /// A packet's head, and the memory for what is behind it.
 #[derive(Debug)]
 struct Landing {
     head: [u8; PLACE_HEAD_BYTES],
-    into: Vec<Memory>,
+    into: Spans,
 }
 
 /// The packets that are on their way to their places, at most one for every `K`.
@@ -38,7 +38,7 @@ impl<K: Ord + std::fmt::Debug> Places<K> {
         from: K,
         head: &[u8; PLACE_HEAD_BYTES],
         len: usize,
-        into: &mut Vec<Memory>,
+        into: &mut Spans,
     ) -> bool {
         let before = self.landing.get(&from);
         assert!(before.is_none(), "{from:?} has two packets placed at once");

@@ -60,7 +60,8 @@ use std::time::Instant;
 use causeway_sys::memory::Memory;
 use causeway_sys::small;
 pub use causeway_wire::atomic::{Operation, Outcome};
-use causeway_wire::region::RegionDescriptor;
+use causeway_wire::region::{RegionDescriptor, Regions};
+use smallvec::SmallVec;
 
 use crate::address::{self, Address};
 use crate::error::{Error, PeerError, SendError, TransferError};
@@ -451,19 +452,25 @@ pub fn result_of(outcome: Outcome) -> Result<u64, TransferError> {
     }
 }
 
+/// A list of local memory. One span, the usual case, takes no memory of its own.
+pub type Spans = SmallVec<[Memory; 1]>;
+
+/// A packet that goes with a transfer. A short one takes no memory of its own.
+pub type NotifyPacket = SmallVec<[u8; 16]>;
+
 /// A list of fragments to move, with one completion (SEAMUR, Yu et al. §5.3).
 #[derive(Debug, Clone)]
 pub struct Transfer {
     /// Which way.
     pub direction: Direction,
     /// Local memory, in order.
-    pub local: Vec<Memory>,
+    pub local: Spans,
     /// Remote memory, in order; the fragments need not match the local ones, but both lists cover the
     /// same number of bytes. A part of a region is named by raising `base` (and the object's offset)
     /// and lowering `len`; see [`part_of`].
-    pub remote: Vec<RegionDescriptor>,
+    pub remote: Regions,
     /// A packet for the peer, delivered after the last byte has landed (in either direction).
-    pub notify: Option<Vec<u8>>,
+    pub notify: Option<NotifyPacket>,
     /// Given back at completion.
     pub token: Token,
 }
@@ -542,7 +549,7 @@ pub trait Sink {
         _peer: Peer,
         _head: &[u8; PLACE_HEAD_BYTES],
         _len: usize,
-        _into: &mut Vec<Memory>,
+        _into: &mut Spans,
     ) -> bool {
         false
     }

@@ -10,7 +10,7 @@
 use alloc::vec::Vec;
 
 use crate::codec::{Malformed, Reader, Wire, Writer, within};
-use crate::region::RegionDescriptor;
+use crate::region::{RegionDescriptor, Regions};
 
 /// Bytes of a [`Header`].
 pub const HEADER_BYTES: usize = 16;
@@ -168,7 +168,7 @@ pub struct Announcement {
     pub load: u32,
     /// Where the message lies. Empty if its fragments do not fit into a packet: only the sender can
     /// move it then.
-    pub regions: Vec<RegionDescriptor>,
+    pub regions: Regions,
 }
 
 /// Where a part of an announced message shall be written ([`Kind::ClearToSend`]; the word is the
@@ -182,7 +182,7 @@ pub struct Clearance {
     /// Bytes of the part.
     pub len: u64,
     /// Where it shall lie.
-    pub regions: Vec<RegionDescriptor>,
+    pub regions: Regions,
 }
 
 /// Why an operation cannot be completed ([`Kind::Refuse`]).
@@ -270,9 +270,10 @@ fn region_bytes(region: &RegionDescriptor) -> usize {
 /// The most bytes that a region's encoding takes.
 pub const MAX_REGION_BYTES: usize = 41;
 
-/// Encodes an announcement behind `header`, whose count of regions is set here.
-pub fn encode_announcement(header: Header, body: &Announcement) -> Vec<u8> {
-    let mut out = start(header, &body.regions);
+/// Encodes an announcement behind `header`, whose count of regions is set here, into `buffer`, of which only the
+/// allocation is used. So do the others.
+pub fn encode_announcement(header: Header, body: &Announcement, buffer: Vec<u8>) -> Vec<u8> {
+    let mut out = start(header, &body.regions, buffer);
     out.u64(body.send);
     out.u64(body.size);
     out.u32(body.load);
@@ -281,8 +282,8 @@ pub fn encode_announcement(header: Header, body: &Announcement) -> Vec<u8> {
 }
 
 /// Encodes a clearance behind `header`, whose count of regions is set here.
-pub fn encode_clearance(header: Header, body: &Clearance) -> Vec<u8> {
-    let mut out = start(header, &body.regions);
+pub fn encode_clearance(header: Header, body: &Clearance, buffer: Vec<u8>) -> Vec<u8> {
+    let mut out = start(header, &body.regions, buffer);
     out.u64(body.receive);
     out.u64(body.offset);
     out.u64(body.len);
@@ -290,8 +291,8 @@ pub fn encode_clearance(header: Header, body: &Clearance) -> Vec<u8> {
 }
 
 /// Encodes a refusal behind `header`.
-pub fn encode_refusal(header: Header, refusal: Refusal) -> Vec<u8> {
-    let mut out = start(header, &[]);
+pub fn encode_refusal(header: Header, refusal: Refusal, buffer: Vec<u8>) -> Vec<u8> {
+    let mut out = start(header, &[], buffer);
     let (reason, room) = match refusal {
         Refusal::TooLarge { room } => (1, room),
         Refusal::Failed => (2, 0),
@@ -302,11 +303,11 @@ pub fn encode_refusal(header: Header, refusal: Refusal) -> Vec<u8> {
     out.finish()
 }
 
-fn start(mut header: Header, regions: &[RegionDescriptor]) -> Writer {
+fn start(mut header: Header, regions: &[RegionDescriptor], mut buffer: Vec<u8>) -> Writer {
     header.regions = u16::try_from(regions.len()).unwrap_or(u16::MAX);
-    let mut out = Writer::onto(Vec::with_capacity(
-        HEADER_BYTES + BODY_FIXED_BYTES + regions.len() * MAX_REGION_BYTES,
-    ));
+    buffer.clear();
+    buffer.reserve(HEADER_BYTES + BODY_FIXED_BYTES + regions.len() * MAX_REGION_BYTES);
+    let mut out = Writer::onto(buffer);
     out.raw(&header.encode());
     out
 }
@@ -367,10 +368,7 @@ fn decode_refusal(input: &mut Reader<'_>) -> Result<Refusal, Malformed> {
     }
 }
 
-fn decode_regions(
-    header: &Header,
-    input: &mut Reader<'_>,
-) -> Result<Vec<RegionDescriptor>, Malformed> {
+fn decode_regions(header: &Header, input: &mut Reader<'_>) -> Result<Regions, Malformed> {
     let count = usize::from(header.regions);
     // No allocation beyond what the packet can hold.
     if count * 25 > input.remaining() {

@@ -1,10 +1,15 @@
 //! Descriptors of remote memory, as they travel inside messages.
 
+use smallvec::SmallVec;
+
 use crate::codec::{Malformed, Reader, Wire, Writer};
 
 /// The most fragments that one descriptor list may hold. A list is bounded by memory, not by a
 /// protocol constant (SEAMUR, Yu et al. §5.3, has none); this only stops nonsense.
 pub const MAX_FRAGMENTS: usize = 1 << 20;
+
+/// A list of regions. One region, the usual case, takes no memory of its own.
+pub type Regions = SmallVec<[RegionDescriptor; 1]>;
 
 /// Names a span of another process's registered memory: what the owner hands out, and all that
 /// the holder needs to read or write it.

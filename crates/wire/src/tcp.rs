@@ -10,6 +10,8 @@
 
 use alloc::vec::Vec;
 
+use smallvec::SmallVec;
+
 use crate::atomic::{OPERATION_BYTES, OUTCOME_BYTES};
 use crate::codec::{Malformed, Reader, within};
 
@@ -575,6 +577,9 @@ impl Header {
     }
 }
 
+/// A list of fragments. One fragment, the usual case, takes no memory of its own.
+pub type Fragments = SmallVec<[Fragment; 1]>;
+
 /// A span of a region that a [`Kind::Get`] asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fragment {
@@ -587,20 +592,22 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// Appends the fragment.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.key.to_le_bytes());
-        out.extend_from_slice(&self.base.to_le_bytes());
-        out.extend_from_slice(&self.len.to_le_bytes());
+    /// The fragment's encoding.
+    pub fn encode(&self) -> [u8; FRAGMENT_BYTES] {
+        let mut bytes = [0; FRAGMENT_BYTES];
+        bytes[..8].copy_from_slice(&self.key.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.base.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.len.to_le_bytes());
+        bytes
     }
 
     /// Reads the payload of a [`Kind::Get`]: at least one fragment, none empty, together at most
     /// [`MAX_GET_BYTES`].
-    pub fn decode_list(payload: &[u8]) -> Result<Vec<Self>, Malformed> {
+    pub fn decode_list(payload: &[u8]) -> Result<Fragments, Malformed> {
         let count = payload.len() / FRAGMENT_BYTES;
         within(count as u64, MAX_GET_FRAGMENTS as u64, "get list")?;
         let mut input = Reader::new(payload);
-        let mut list = Vec::with_capacity(count);
+        let mut list = Fragments::with_capacity(count);
         let mut total = 0_u64;
         for _ in 0..count {
             let fragment = Self {

@@ -104,7 +104,7 @@ impl Conversation {
                 }
             }
             if self.control.is_empty() {
-                self.tell_credit();
+                self.tell_credit(shared);
             }
             if self.control.is_empty() {
                 return None;
@@ -127,7 +127,9 @@ impl Conversation {
         match what {
             Transmit::Control { credit } => {
                 self.grant.grant(*credit);
-                self.control.pop_front();
+                if let Some(packet) = self.control.pop_front() {
+                    shared.buffers.put(packet);
+                }
             }
             Transmit::Eager { header, op } => {
                 let size = shared.ops[*op].size;
@@ -183,7 +185,7 @@ impl Conversation {
             return Next::Transmit(Transmit::Eager { header, op });
         }
         if unexpected && eager && self.account.will_afford(cost) {
-            self.tell_starved();
+            self.tell_starved(shared);
             return Next::Nothing;
         }
         if *self.announced_count(unexpected) < max_announced(unexpected) {
@@ -205,24 +207,25 @@ impl Conversation {
     }
 
     /// Queues a packet with credit if one is due that nothing else has carried.
-    fn tell_credit(&mut self) {
+    fn tell_credit<M>(&mut self, shared: &mut Shared<M>) {
         let wanted = self.starving && self.grant.owed() > 0;
         if wanted || self.tell_window || self.grant.is_due() {
             self.tell_window = false;
             self.starving = false;
             let window = self.grant.window().into();
-            let packet = Header::new(Kind::Credit, window).encode().to_vec();
+            let packet = (shared.buffers).holding(&Header::new(Kind::Credit, window).encode());
             self.control.push_back(packet);
         }
     }
 
     /// Tells the peer, once, that messages wait for credit.
-    fn tell_starved(&mut self) {
+    fn tell_starved<M>(&mut self, shared: &mut Shared<M>) {
         if !self.account.told_starved {
             self.account.told_starved = true;
             let mut header = Header::new(Kind::Credit, self.grant.window().into());
             header.flags = wire::FLAG_STARVED;
-            self.control.push_back(header.encode().to_vec());
+            let packet = shared.buffers.holding(&header.encode());
+            self.control.push_back(packet);
         }
     }
 

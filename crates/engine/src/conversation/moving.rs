@@ -1,7 +1,8 @@
 //! Transfers of remote memory that operations need: what the method is to do, and how that ended.
 
-use causeway_transport::{Direction, Transfer, TransferError};
+use causeway_transport::{Direction, NotifyPacket, Spans, Transfer, TransferError};
 use causeway_wire::bmi::{Header, Kind, Refusal};
+use causeway_wire::region::Regions;
 
 use super::Conversation;
 use super::rendezvous::refusal;
@@ -34,8 +35,8 @@ impl Conversation {
         let mut cursor = entry.cursor;
         let mut transfer = Transfer {
             direction: Direction::Put,
-            local: Vec::new(),
-            remote: Vec::new(),
+            local: Spans::new(),
+            remote: Regions::new(),
             notify: None,
             token: shared.ops.key(op),
         };
@@ -124,7 +125,7 @@ impl Conversation {
         if let State::Pulling(mut incoming) = std::mem::replace(&mut entry.state, State::Finishing)
         {
             entry.cursor = Cursor::default();
-            incoming.announcement.regions = Vec::new();
+            incoming.announcement.regions = Regions::new();
             self.clear(shared, op, incoming);
         }
     }
@@ -165,6 +166,6 @@ impl Conversation {
     }
 }
 
-fn notify(kind: Kind, word: u64) -> Option<Vec<u8>> {
-    Some(Header::new(kind, word).encode().to_vec())
+fn notify(kind: Kind, word: u64) -> Option<NotifyPacket> {
+    Some(NotifyPacket::from(Header::new(kind, word).encode()))
 }

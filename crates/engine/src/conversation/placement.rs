@@ -5,7 +5,7 @@
 //! all of it is here, as for every other. A receive that is cancelled in between lets go of its memory at once,
 //! and the message goes on as one that nothing was known of: to the next receive, or to early memory.
 
-use causeway_sys::memory::Memory;
+use causeway_transport::Spans;
 use causeway_wire::bmi::{Header, Kind};
 
 use super::Conversation;
@@ -25,7 +25,7 @@ impl Conversation {
         shared: &mut Shared<M>,
         header: &Header,
         size: usize,
-        into: &mut Vec<Memory>,
+        into: &mut Spans,
     ) -> bool {
         if !self.is_up() || header.kind != Kind::Eager || !self.grant.allows(cost(size)) {
             return false;

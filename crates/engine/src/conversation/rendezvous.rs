@@ -11,10 +11,9 @@
 //! A list of fragments that does not fit into a packet is moved in parts, by push, each with its own
 //! `ClearToSend`; the operations still complete once.
 
-use causeway_sys::memory::Memory;
-use causeway_transport::{Access, Error as TransportError, TransferError};
+use causeway_transport::{Access, Error as TransportError, Spans, TransferError};
 use causeway_wire::bmi::{self as wire, Announcement, Clearance, Header, Kind, Refusal};
-use causeway_wire::region::RegionDescriptor;
+use causeway_wire::region::Regions;
 
 use super::Conversation;
 use super::eager::deliver;
@@ -35,12 +34,12 @@ const KEPT_REGIONS: usize = 8;
 pub(super) fn slim(incoming: &mut Incoming) {
     let regions = &mut incoming.announcement.regions;
     if regions.len() > KEPT_REGIONS {
-        *regions = Vec::new();
+        *regions = Regions::new();
     }
 }
 
 pub(super) fn refusal(op: u64, refusal: Refusal) -> Vec<u8> {
-    wire::encode_refusal(Header::new(Kind::Refuse, op), refusal)
+    wire::encode_refusal(Header::new(Kind::Refuse, op), refusal, Vec::new())
 }
 
 impl<M: Matcher> Shared<M> {
@@ -70,7 +69,7 @@ impl Conversation {
             return true;
         }
         // Without exports only we can move the message.
-        self.send_announcement(shared, op, starved, Vec::new());
+        self.send_announcement(shared, op, starved, Regions::new());
         false
     }
 
@@ -79,7 +78,7 @@ impl Conversation {
         &self,
         shared: &Shared<M>,
         op: u32,
-    ) -> Option<(Vec<Memory>, Access)> {
+    ) -> Option<(Spans, Access)> {
         let entry = &shared.ops[op];
         let most = self.fragments_per_packet();
         let list = entry.fragments.as_slice();
@@ -104,7 +103,7 @@ impl Conversation {
         &mut self,
         shared: &mut Shared<M>,
         op: u32,
-        result: Result<Vec<RegionDescriptor>, TransportError>,
+        result: Result<Regions, TransportError>,
     ) {
         match &shared.ops[op].state {
             State::ToAnnounce { starved } => {
@@ -124,7 +123,7 @@ impl Conversation {
         shared: &mut Shared<M>,
         op: u32,
         starved: bool,
-        regions: Vec<RegionDescriptor>,
+        regions: Regions,
     ) {
         let entry = &mut shared.ops[op];
         let unexpected = entry.what == What::SendUnexpected;
@@ -150,7 +149,8 @@ impl Conversation {
             regions,
         };
         *self.announced_count(unexpected) += 1;
-        self.queue_control(shared, wire::encode_announcement(header, &body));
+        let packet = wire::encode_announcement(header, &body, shared.buffers.take());
+        self.queue_control(shared, packet);
     }
 
     /// An expected message is announced.
@@ -160,10 +160,10 @@ impl Conversation {
         header: &Header,
         announcement: Announcement,
     ) {
-        let mut incoming = Box::new(Incoming {
+        let mut incoming = Incoming {
             from_busy_server: header.flags & wire::FLAG_BUSY_SERVER != 0,
             announcement,
-        });
+        };
         let tag = header.word;
         if let Some(op) = self.match_receive(shared, tag) {
             return self.match_announced(shared, op, incoming);
@@ -182,7 +182,7 @@ impl Conversation {
         &mut self,
         shared: &mut Shared<M>,
         op: u32,
-        incoming: Box<Incoming>,
+        incoming: Incoming,
     ) {
         let room = shared.ops[op].size;
         let Announcement { send, size, .. } = incoming.announcement;
@@ -236,19 +236,14 @@ impl Conversation {
     }
 
     /// Has the next part of a receive's memory opened to the sender.
-    pub(super) fn clear<M>(&mut self, shared: &mut Shared<M>, op: u32, incoming: Box<Incoming>) {
+    pub(super) fn clear<M>(&mut self, shared: &mut Shared<M>, op: u32, incoming: Incoming) {
         shared.ops[op].state = State::ToClear(incoming);
         let key = shared.ops.key(op);
         shared.work.push_back(Work::Export(key));
     }
 
     /// The next part of a receive's memory is open to the sender, who is told.
-    fn send_clearance<M>(
-        &mut self,
-        shared: &mut Shared<M>,
-        op: u32,
-        regions: Vec<RegionDescriptor>,
-    ) {
+    fn send_clearance<M>(&mut self, shared: &mut Shared<M>, op: u32, regions: Regions) {
         let key = shared.ops.key(op);
         let most = self.fragments_per_packet();
         let entry = &mut shared.ops[op];
@@ -268,7 +263,8 @@ impl Conversation {
             regions,
         };
         let header = Header::new(Kind::ClearToSend, send);
-        self.queue_control(shared, wire::encode_clearance(header, &clearance));
+        let packet = wire::encode_clearance(header, &clearance, shared.buffers.take());
+        self.queue_control(shared, packet);
     }
 
     /// The method does not export our memory: pull if that is still possible.
@@ -332,7 +328,7 @@ impl Conversation {
         if offset != entry.moved || len == 0 || len > entry.size - offset {
             return self.protocol_error(shared, "it clears a part that is not the next one");
         }
-        entry.state = State::ToPush(Box::new(clearance));
+        entry.state = State::ToPush(clearance);
         self.unannounce(shared, op);
         shared.start_transfer(op);
     }
@@ -480,7 +476,7 @@ impl Conversation {
         &mut self,
         shared: &mut Shared<M>,
         tag: Tag,
-        mut incoming: Box<Incoming>,
+        mut incoming: Incoming,
     ) {
         if let Some(op) = self.match_receive(shared, tag) {
             return self.match_announced(shared, op, incoming);

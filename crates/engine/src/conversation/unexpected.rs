@@ -99,10 +99,10 @@ impl Conversation {
             return self.protocol_error(shared, reason);
         }
         self.announcements_unexpected += 1;
-        let mut incoming = Box::new(Incoming {
+        let mut incoming = Incoming {
             from_busy_server: header.flags & wire::FLAG_BUSY_SERVER != 0,
             announcement,
-        });
+        };
         slim(&mut incoming);
         self.arrived.push_back(Arrived::Announced { tag, incoming });
         shared.unexpected_waiting += 1;

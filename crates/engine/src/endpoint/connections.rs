@@ -2,10 +2,9 @@
 
 use std::collections::HashMap;
 
-use causeway_sys::memory::Memory;
 use causeway_transport::{
-    PLACE_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Token, TransferError, address,
-    registry,
+    PLACE_HEAD_BYTES, Packet, Peer as Handle, PeerError, Sink, Spans, Token, TransferError,
+    address, registry,
 };
 use causeway_wire::bmi::{self as wire, Header};
 
@@ -183,7 +182,7 @@ impl<M: Matcher> Sink for Delivery<'_, M> {
         handle: Handle,
         head: &[u8; PLACE_HEAD_BYTES],
         len: usize,
-        into: &mut Vec<Memory>,
+        into: &mut Spans,
     ) -> bool {
         match (self.peer(handle), Header::decode(*head)) {
             (Some(peer), Ok(header)) => {

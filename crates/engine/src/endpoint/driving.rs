@@ -1,6 +1,7 @@
 //! Doing with methods what the conversations ask for.
 
 use causeway_transport::{SendError, TransferError};
+use causeway_wire::region::Regions;
 
 use super::Endpoint;
 use crate::conversations::{Event, ToStart};
@@ -61,7 +62,7 @@ impl<M: Matcher> Endpoint<M> {
             return self.conversations.handle_exported(peer, op, Err(error));
         };
         let method = self.methods.get(method);
-        let mut regions = Vec::with_capacity(parts.len());
+        let mut regions = Regions::with_capacity(parts.len());
         let mut result = Ok(());
         for part in &parts {
             match method.export(handle, part, access) {

@@ -8,8 +8,8 @@ use std::time::Instant;
 use causeway_sys::memory::Memory;
 use causeway_transport::method::{part_of, perform, result_of};
 use causeway_transport::{
-    Access, Address, Atomic, Capabilities, Direction, Error, Identity, Limits, Method, Packet,
-    Peer, PeerError, PeerReport, SendError, Sink, Transfer, TransferError,
+    Access, Address, Atomic, Capabilities, Direction, Error, Identity, Limits, Method,
+    NotifyPacket, Packet, Peer, PeerError, PeerReport, SendError, Sink, Transfer, TransferError,
 };
 use causeway_wire::region::RegionDescriptor;
 use rustix::event::{EventfdFlags, eventfd};
@@ -302,7 +302,7 @@ impl Method for Loopback {
                 Some(result) => {
                     let Transfer { notify, token, .. } = running.transfer;
                     if result.is_ok() {
-                        self.packets.extend(notify);
+                        self.packets.extend(notify.map(NotifyPacket::into_vec));
                     }
                     sink.transfer_done(peer, token, result);
                 }

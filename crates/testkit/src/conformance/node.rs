@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use causeway_sys::memory::Memory;
 use causeway_transport::{
     Access, Address, Atomic, Direction, Method, Operation, PLACE_HEAD_BYTES, Packet, Peer,
-    PeerError, SendError, Sink, Token, Transfer, TransferError,
+    PeerError, SendError, Sink, Spans, Token, Transfer, TransferError,
 };
 use causeway_wire::region::RegionDescriptor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -116,7 +116,7 @@ impl Sink for Seen {
         peer: Peer,
         head: &[u8; PLACE_HEAD_BYTES],
         len: usize,
-        into: &mut Vec<Memory>,
+        into: &mut Spans,
     ) -> bool {
         self.places.place(peer, head, len, into)
     }
@@ -255,9 +255,9 @@ impl<M: Method> Node<M> {
         let token = self.next_token;
         let transfer = Transfer {
             direction: list.direction,
-            local: list.local.clone(),
-            remote: list.remote.clone(),
-            notify: list.notify.clone(),
+            local: list.local.clone().into(),
+            remote: list.remote.clone().into(),
+            notify: list.notify.clone().map(Into::into),
             token,
         };
         self.method.transfer(peer, transfer)?;

@@ -678,8 +678,9 @@ pub(super) fn packets() -> Vec<Vec<u8>> {
             send: 1,
             size: 8192,
             load: 0,
-            regions: vec![region(false), region(true)],
+            regions: vec![region(false), region(true)].into(),
         },
+        Vec::new(),
     ));
     all.push(bmi::encode_clearance(
         header(bmi::Kind::ClearToSend, 1),
@@ -687,15 +688,20 @@ pub(super) fn packets() -> Vec<Vec<u8>> {
             receive: 1,
             offset: 0,
             len: 4096,
-            regions: vec![region(false)],
+            regions: vec![region(false)].into(),
         },
+        Vec::new(),
     ));
     for refusal in [
         bmi::Refusal::TooLarge { room: 5 },
         bmi::Refusal::Failed,
         bmi::Refusal::Cancelled,
     ] {
-        all.push(bmi::encode_refusal(header(bmi::Kind::Refuse, 0), refusal));
+        all.push(bmi::encode_refusal(
+            header(bmi::Kind::Refuse, 0),
+            refusal,
+            Vec::new(),
+        ));
     }
     all
 }

@@ -325,7 +325,7 @@ impl<M: Patterns> World<M> {
             self.channels
                 .entry((node, to))
                 .or_default()
-                .push_back(packet);
+                .push_back(packet.into_vec());
         }
         let all = &mut self.nodes[node].all;
         all.handle_transfer_done(transfer.token, result);
@@ -546,8 +546,8 @@ impl<M: Matcher> Node<M> {
             theirs.push(memory.slice(start..start + region.len as usize));
         }
         let (from, to) = match transfer.direction {
-            Direction::Get => (&theirs, &transfer.local),
-            Direction::Put => (&transfer.local, &theirs),
+            Direction::Get => (&theirs[..], &transfer.local[..]),
+            Direction::Put => (&transfer.local[..], &theirs[..]),
         };
         let bytes: Vec<u8> = from.iter().flat_map(Memory::to_vec).collect();
         let mut rest = &bytes[..];

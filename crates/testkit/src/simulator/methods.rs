@@ -312,9 +312,9 @@ impl Run {
         let token = self.model.number();
         let transfer = Transfer {
             direction,
-            local: self.cut_memory(&local),
-            remote: self.cut_region(&offer.descriptor),
-            notify,
+            local: self.cut_memory(&local).into(),
+            remote: self.cut_region(&offer.descriptor).into(),
+            notify: notify.map(Into::into),
             token,
         };
         let now = self.network.instant();

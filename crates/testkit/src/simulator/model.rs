@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
-    Direction, PLACE_HEAD_BYTES, Packet, Peer, PeerError, Sink, Token, TransferError,
+    Direction, PLACE_HEAD_BYTES, Packet, Peer, PeerError, Sink, Spans, Token, TransferError,
 };
 use causeway_wire::codec::{Reader, Wire, Writer};
 use causeway_wire::region::RegionDescriptor;
@@ -492,7 +492,7 @@ impl Sink for Ear<'_> {
         peer: Peer,
         head: &[u8; PLACE_HEAD_BYTES],
         len: usize,
-        into: &mut Vec<Memory>,
+        into: &mut Spans,
     ) -> bool {
         let key = (self.node, self.life, peer);
         self.model.places.place(key, head, len, into)

@@ -169,9 +169,9 @@ impl Run {
             |from: usize, to: usize| part_of(&offer.descriptor, from as u64, (to - from) as u64);
         let transfer = Transfer {
             direction,
-            local: vec![local.clone()],
-            remote: vec![part(0, split), part(split, len)],
-            notify,
+            local: vec![local.clone()].into(),
+            remote: vec![part(0, split), part(split, len)].into(),
+            notify: notify.map(Into::into),
             token,
         };
         match self.sides[side].session.transfer(transfer) {

@@ -79,9 +79,9 @@ fn transfers_respect_exports() {
     let local = [Memory::zeroed(4), Memory::zeroed(0), Memory::zeroed(6)];
     let get = |direction, token| Transfer {
         direction,
-        local: local.to_vec(),
-        remote: vec![part_of(&region, 0, 5), part_of(&region, 5, 5)],
-        notify: Some(b"done".to_vec()),
+        local: local.to_vec().into(),
+        remote: vec![part_of(&region, 0, 5), part_of(&region, 5, 5)].into(),
+        notify: Some(b"done".to_vec().into()),
         token,
     };
     client.transfer(to, get(Direction::Get, 1)).unwrap();
@@ -121,8 +121,8 @@ fn death_refusal_and_new_incarnation() {
             to,
             Transfer {
                 direction: Direction::Get,
-                local: vec![Memory::zeroed(8)],
-                remote: vec![region],
+                local: vec![Memory::zeroed(8)].into(),
+                remote: vec![region].into(),
                 notify: None,
                 token: 7,
             },

@@ -482,7 +482,7 @@ pub(super) fn revoke(pair: &mut Pair) -> Vec<Held> {
             !offer.started.is_all_claimed() || !helped.is_ok_and(|helped| helped.finished)
         };
         if active.transfer.direction == Direction::Get && is_touched() {
-            held.push(Held::new(None, active.transfer.local.clone(), is_touched));
+            held.push(Held::new(None, active.transfer.local.to_vec(), is_touched));
         }
     }
     held

@@ -6,6 +6,7 @@ use std::ops::Range;
 use causeway_sys::memory::Memory;
 use causeway_wire::shm::PairLayout;
 use causeway_wire::shm::assist::UNIT_BYTES;
+use smallvec::SmallVec;
 
 use super::assist::Description;
 use super::claim::{From, Nonsense};
@@ -33,6 +34,9 @@ struct Part {
     at: usize,
     bytes: Range<u64>,
 }
+
+/// The parts that one step copies: of one transfer, in the usual case.
+type Parts = SmallVec<[Part; 1]>;
 
 /// Looks at transfers that are new near the front of the queue: maps what can be mapped, and shares what is
 /// worth it.
@@ -130,8 +134,8 @@ pub(super) fn has_news(pair: &Pair) -> bool {
 }
 
 /// Takes parts of the shared transfers, as many as one step copies.
-fn take(pair: &mut Pair) -> Result<Vec<Part>, Nonsense> {
-    let mut parts = Vec::new();
+fn take(pair: &mut Pair) -> Result<Parts, Nonsense> {
+    let mut parts = Parts::new();
     let mut room = BATCH;
     let mut written = 0;
     // While the helper is there, its halves are left to it as long as there is something else.
@@ -203,7 +207,7 @@ fn key_of(pair: &Pair, part: &Part) -> Option<(Direction, u64)> {
 /// Copies parts of several transfers.
 fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), Nonsense> {
     let keys = parts.iter().filter_map(|part| key_of(pair, part));
-    let mut written: Vec<u64> = keys
+    let mut written: SmallVec<[u64; 1]> = keys
         .filter(|(direction, _)| *direction == Direction::Put)
         .map(|(_, key)| key)
         .collect();
@@ -235,8 +239,8 @@ fn copy_announced(pair: &mut Pair, parts: &[Part]) -> Option<String> {
     let mut failures: Vec<(usize, TransferError)> = Vec::new();
     let mut refused = None;
     for direction in [Direction::Get, Direction::Put] {
-        let mut pieces = Vec::new();
-        let mut places = Vec::new();
+        let mut pieces = SmallVec::<[Piece<'_>; 1]>::new();
+        let mut places = SmallVec::<[usize; 1]>::new();
         for part in parts {
             let Some(active) = pair.transfers.queue.get(part.at) else {
                 continue;

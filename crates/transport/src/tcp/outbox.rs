@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 
 use causeway_sys::memory::Memory;
 use causeway_sys::net::{MAX_PIECES, Piece};
-use causeway_wire::tcp::Header;
+use causeway_wire::tcp::{HEADER_BYTES, Header};
+use smallvec::SmallVec;
 
 /// Spans shorter than this are copied next to their header: cheaper than one more piece.
 const COPY_BELOW_BYTES: usize = 2048;
@@ -30,10 +31,13 @@ pub(super) enum Lender {
     Export(u64),
 }
 
+/// Private bytes. A header alone takes no memory of its own.
+type Bytes = SmallVec<[u8; HEADER_BYTES]>;
+
 #[derive(Debug)]
 enum Segment {
     Bytes {
-        data: Vec<u8>,
+        data: Bytes,
         sent: usize,
         /// Whether these are short frames, which count against the caller's queue.
         short: bool,
@@ -83,7 +87,8 @@ impl Outbox {
     /// Bytes of buffers that are held now.
     pub(super) fn owned_bytes(&self) -> usize {
         let data = |segment: &Segment| match segment {
-            Segment::Bytes { data, .. } => data.capacity(),
+            Segment::Bytes { data, .. } if data.spilled() => data.capacity(),
+            Segment::Bytes { .. } => 0,
             Segment::Memory { .. } => 0,
         };
         self.segments.iter().map(data).sum::<usize>()
@@ -138,7 +143,7 @@ impl Outbox {
         let data = std::mem::take(&mut self.lane);
         self.lined_up += data.len();
         self.segments.push_back(Segment::Bytes {
-            data,
+            data: data.into(),
             sent: 0,
             short: true,
             replies: std::mem::take(&mut self.lane_replies),
@@ -160,7 +165,7 @@ impl Outbox {
             return;
         }
         self.segments.push_back(Segment::Bytes {
-            data: bytes.to_vec(),
+            data: bytes.into(),
             sent: 0,
             short: false,
             replies: 0,
@@ -234,10 +239,10 @@ impl Outbox {
         }
     }
 
-    fn recycle(&mut self, mut data: Vec<u8>) {
-        if self.lane.capacity() == 0 && data.capacity() <= KEEP_BYTES {
+    fn recycle(&mut self, mut data: Bytes) {
+        if self.lane.capacity() == 0 && data.spilled() && data.capacity() <= KEEP_BYTES {
             data.clear();
-            self.lane = data;
+            self.lane = data.into_vec();
         }
     }
 
@@ -279,7 +284,7 @@ impl Outbox {
                 && ends(*lender)
             {
                 *segment = Segment::Bytes {
-                    data: memory.to_vec(),
+                    data: memory.to_vec().into(),
                     sent: 0,
                     short: false,
                     replies: 0,

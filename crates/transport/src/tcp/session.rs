@@ -251,7 +251,7 @@ impl Session {
 
     /// Queues a transfer.
     pub fn transfer(&mut self, transfer: Transfer) -> Result<(), SendError> {
-        let notify = transfer.notify.as_ref().map_or(0, Vec::len);
+        let notify = transfer.notify.as_ref().map_or(0, |notify| notify.len());
         if notify > MAX_PACKET {
             return Err(SendError::TooLarge {
                 len: notify,

@@ -35,9 +35,9 @@ fn bodies_return_as_they_left() {
         send: 7,
         size: 30,
         load: 3,
-        regions: vec![region(10, true), region(20, false)],
+        regions: vec![region(10, true), region(20, false)].into(),
     };
-    let packet = encode_announcement(Header::new(Kind::Announce, 5), &announcement);
+    let packet = encode_announcement(Header::new(Kind::Announce, 5), &announcement, Vec::new());
     let (header, body) = decode(&packet).unwrap();
     assert_eq!((header.word, header.regions), (5, 2));
     assert_eq!(body, Body::Announcement(announcement));
@@ -46,9 +46,9 @@ fn bodies_return_as_they_left() {
         receive: 8,
         offset: 100,
         len: 20,
-        regions: vec![region(20, false)],
+        regions: vec![region(20, false)].into(),
     };
-    let packet = encode_clearance(Header::new(Kind::ClearToSend, 6), &clearance);
+    let packet = encode_clearance(Header::new(Kind::ClearToSend, 6), &clearance, Vec::new());
     assert_eq!(decode(&packet).unwrap().1, Body::Clearance(clearance));
 
     for refusal in [
@@ -56,7 +56,7 @@ fn bodies_return_as_they_left() {
         Refusal::Failed,
         Refusal::Cancelled,
     ] {
-        let packet = encode_refusal(Header::new(Kind::Refuse, 1), refusal);
+        let packet = encode_refusal(Header::new(Kind::Refuse, 1), refusal, Vec::new());
         assert_eq!(decode(&packet).unwrap().1, Body::Refusal(refusal));
     }
 }
@@ -69,8 +69,9 @@ fn every_truncation_is_refused() {
             send: 7,
             size: 30,
             load: 3,
-            regions: vec![region(10, true), region(20, false)],
+            regions: vec![region(10, true), region(20, false)].into(),
         },
+        Vec::new(),
     );
     for len in 0..packet.len() {
         assert!(decode(&packet[..len]).is_err(), "{len} bytes");
@@ -88,8 +89,9 @@ fn lists_must_cover_what_they_say() {
             receive: 8,
             offset: 0,
             len: 21,
-            regions: vec![region(20, false)],
+            regions: vec![region(20, false)].into(),
         },
+        Vec::new(),
     );
     assert!(decode(&packet).is_err());
     let packet = encode_announcement(
@@ -98,8 +100,9 @@ fn lists_must_cover_what_they_say() {
             send: 7,
             size: u64::MAX,
             load: 0,
-            regions: vec![],
+            regions: vec![].into(),
         },
+        Vec::new(),
     );
     assert!(decode(&packet).is_err());
 }
@@ -115,8 +118,9 @@ fn as_many_regions_as_fit() {
             receive: 0,
             offset: 0,
             len: count as u64,
-            regions: regions[..count].to_vec(),
+            regions: regions[..count].into(),
         },
+        Vec::new(),
     );
     assert!(packet.len() <= 4352);
     assert!(decode(&packet).is_ok());

@@ -196,11 +196,8 @@ fn get_lists_round_trip_and_are_bounded() {
             len: MAX_GET_BYTES - 5,
         },
     ];
-    let mut bytes = Vec::new();
-    for fragment in &list {
-        fragment.encode(&mut bytes);
-    }
-    assert_eq!(Fragment::decode_list(&bytes).unwrap(), list);
+    let mut bytes: Vec<u8> = list.iter().flat_map(Fragment::encode).collect();
+    assert_eq!(Fragment::decode_list(&bytes).unwrap()[..], list[..]);
     for end in 0..bytes.len() {
         let whole = end == FRAGMENT_BYTES;
         assert_eq!(Fragment::decode_list(&bytes[..end]).is_ok(), whole, "{end}");

@@ -85,9 +85,9 @@ fn nonsense_is_a_protocol_error() {
             send,
             size,
             load: 0,
-            regions: Vec::new(),
+            regions: Vec::new().into(),
         };
-        wire::encode_announcement(Header::new(Kind::Announce, 1), &body)
+        wire::encode_announcement(Header::new(Kind::Announce, 1), &body, Vec::new())
     };
     let clearance = wire::encode_clearance(
         Header::new(Kind::ClearToSend, 1),
@@ -95,8 +95,9 @@ fn nonsense_is_a_protocol_error() {
             receive: 1,
             offset: 0,
             len: 0,
-            regions: Vec::new(),
+            regions: Vec::new().into(),
         },
+        Vec::new(),
     );
     let mut unknown = header(Kind::Eager, 1);
     unknown[0] = 99;
@@ -155,7 +156,7 @@ fn nonsense_is_a_protocol_error() {
         header(Kind::Written, u64::MAX),
         header(Kind::Withdraw, 0),
         clearance,
-        wire::encode_refusal(Header::new(Kind::Refuse, 77), Refusal::Failed),
+        wire::encode_refusal(Header::new(Kind::Refuse, 77), Refusal::Failed, Vec::new()),
         header(Kind::Reclaim, 0),
     ] {
         assert!(!is_dropped(&mut node, name, &[packet]));
@@ -291,9 +292,10 @@ fn a_peer_that_asks_without_listening_is_dropped() {
         send: 5,
         size: 1 << 40,
         load: 0,
-        regions: Vec::new(),
+        regions: Vec::new().into(),
     };
-    let packet = wire::encode_announcement(Header::new(Kind::AnnounceUnexpected, 1), &body);
+    let packet =
+        wire::encode_announcement(Header::new(Kind::AnnounceUnexpected, 1), &body, Vec::new());
     // Each is refused, and the refusals are never taken.
     for _ in 0..6000 {
         raw.send(&packet);

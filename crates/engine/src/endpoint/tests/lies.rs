@@ -136,11 +136,12 @@ fn receive_what(scheme: &str, writes: Writes) -> (Result<u64, OpError>, Memory) 
         send: 7,
         size: SIZE as u64,
         load: 0,
-        regions: Vec::new(),
+        regions: Vec::new().into(),
     };
     puppet.send(&wire::encode_announcement(
         Header::new(Kind::Announce, TAG),
         &announcement,
+        Vec::new(),
     ));
     drive(&mut [&mut node], |_| {
         puppet.step();
@@ -155,8 +156,8 @@ fn receive_what(scheme: &str, writes: Writes) -> (Result<u64, OpError>, Memory) 
         let len = part.len();
         let transfer = Transfer {
             direction: Direction::Put,
-            local: vec![Memory::from_vec(vec![0x11; len])],
-            remote: vec![region.part(part.start as u64, len as u64)],
+            local: vec![Memory::from_vec(vec![0x11; len])].into(),
+            remote: vec![region.part(part.start as u64, len as u64)].into(),
             notify: None,
             token: token as u64,
         };

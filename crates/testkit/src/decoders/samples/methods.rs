@@ -105,12 +105,12 @@ pub(in crate::decoders) fn datagrams() -> Vec<Vec<u8>> {
 pub(in crate::decoders) fn frames() -> Vec<Vec<u8>> {
     let mut list = Vec::new();
     for base in [4096, 8192] {
-        tcp::Fragment {
+        let fragment = tcp::Fragment {
             key: 9,
             base,
             len: 100,
-        }
-        .encode(&mut list);
+        };
+        list.extend(fragment.encode());
     }
     let frame = |header: tcp::Header, payload: &[u8]| {
         let mut bytes = header.encode().to_vec();

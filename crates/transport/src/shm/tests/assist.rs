@@ -56,9 +56,9 @@ impl Get {
     fn transfer(&mut self) {
         let transfer = Transfer {
             direction: Direction::Get,
-            local: vec![self.near.clone()],
-            remote: vec![self.region],
-            notify: Some(b"read".to_vec()),
+            local: vec![self.near.clone()].into(),
+            remote: vec![self.region].into(),
+            notify: Some(b"read".to_vec().into()),
             token: 7,
         };
         let met = &mut self.met;
@@ -155,8 +155,8 @@ fn both_sides_copy_unless_one_does_not_want_to() {
         let near = Memory::zeroed(LEN);
         let transfer = Transfer {
             direction: Direction::Get,
-            local: vec![near.clone()],
-            remote: vec![region],
+            local: vec![near.clone()].into(),
+            remote: vec![region].into(),
             notify: None,
             token: 7,
         };

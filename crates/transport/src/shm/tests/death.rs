@@ -139,9 +139,9 @@ fn victims_play_their_roles() {
             loop {
                 let transfer = Transfer {
                     direction: Direction::Put,
-                    local: vec![local.clone()],
-                    remote: vec![region],
-                    notify: Some(b"round".to_vec()),
+                    local: vec![local.clone()].into(),
+                    remote: vec![region].into(),
+                    notify: Some(b"round".to_vec().into()),
                     token: 0,
                 };
                 host.shm.transfer(peer, transfer).unwrap();
@@ -211,8 +211,8 @@ fn transfers_with_a_killed_owner_fail_and_end() {
                     } else {
                         Direction::Put
                     },
-                    local: vec![local.clone()],
-                    remote: vec![region],
+                    local: vec![local.clone()].into(),
+                    remote: vec![region].into(),
                     notify: None,
                     token,
                 };

@@ -479,8 +479,8 @@ fn a_full_table_of_descriptors_costs_mapping_only() {
     let exported = met.server.shm.export(met.to_client, &far, Access::Read);
     let transfer = Transfer {
         direction: Direction::Get,
-        local: vec![near],
-        remote: vec![exported.unwrap()],
+        local: vec![near].into(),
+        remote: vec![exported.unwrap()].into(),
         notify: None,
         token: 1,
     };

@@ -327,8 +327,8 @@ fn a_transfer_that_waits_for_the_meeting_is_not_forgotten() {
     let near = Memory::zeroed(64);
     let transfer = Transfer {
         direction: Direction::Get,
-        local: vec![near.clone()],
-        remote: vec![region],
+        local: vec![near.clone()].into(),
+        remote: vec![region].into(),
         notify: None,
         token: 1,
     };

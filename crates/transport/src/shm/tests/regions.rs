@@ -51,9 +51,9 @@ impl Met {
     ) {
         let transfer = Transfer {
             direction,
-            local,
-            remote,
-            notify: notify.map(<[u8]>::to_vec),
+            local: local.into(),
+            remote: remote.into(),
+            notify: notify.map(<[u8]>::to_vec).map(Into::into),
             token: 42,
         };
         self.client.shm.transfer(self.to_server, transfer).unwrap();
@@ -246,8 +246,8 @@ fn an_ended_export_is_not_touched_any_more() {
             while copier.log.done.iter().all(|(_, result)| result.is_ok()) {
                 let transfer = Transfer {
                     direction: Direction::Put,
-                    local: vec![marks.clone()],
-                    remote: vec![region.unwrap()],
+                    local: vec![marks.clone()].into(),
+                    remote: vec![region.unwrap()].into(),
                     notify: None,
                     token: 1,
                 };
@@ -412,9 +412,9 @@ fn a_process_copies_from_and_to_itself() {
         let near = Memory::zeroed(200_000);
         let transfer = Transfer {
             direction: Direction::Get,
-            local: vec![near.clone()],
-            remote: vec![region],
-            notify: Some(b"done".to_vec()),
+            local: vec![near.clone()].into(),
+            remote: vec![region].into(),
+            notify: Some(b"done".to_vec().into()),
             token: 1,
         };
         host.shm.transfer(to_self, transfer).unwrap();

@@ -33,8 +33,8 @@ fn put_after(end: impl Fn(Host, Peer) -> Option<Host>) {
         for (token, region) in regions.into_iter().enumerate() {
             let transfer = Transfer {
                 direction: Direction::Put,
-                local: vec![Memory::from_vec(vec![0xEE; LEN])],
-                remote: vec![region],
+                local: vec![Memory::from_vec(vec![0xEE; LEN])].into(),
+                remote: vec![region].into(),
                 notify: None,
                 token: token as Token,
             };

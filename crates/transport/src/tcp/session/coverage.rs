@@ -3,10 +3,12 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 /// A set of bytes, as ranges in order with gaps between them, and a bound on how many ranges there may be.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
-    ranges: Vec<Range<u64>>,
+    ranges: SmallVec<[Range<u64>; 1]>,
 }
 
 /// Why a range was not added.
@@ -64,7 +66,13 @@ impl Coverage {
         if self.ranges.len() - at.len() >= most {
             return Err(Rejected::Scattered);
         }
-        self.ranges.splice(at, [range]);
+        match self.ranges.get_mut(at.start).filter(|_| !at.is_empty()) {
+            Some(first) => {
+                *first = range;
+                self.ranges.drain(at.start + 1..at.end);
+            }
+            None => self.ranges.insert(at.start, range),
+        }
         Ok(())
     }
 
@@ -79,7 +87,10 @@ impl Coverage {
 
     /// Memory that the set takes.
     pub(super) fn owned_bytes(&self) -> usize {
-        self.ranges.capacity() * size_of::<Range<u64>>()
+        match self.ranges.spilled() {
+            true => self.ranges.capacity() * size_of::<Range<u64>>(),
+            false => 0,
+        }
     }
 }
 

@@ -9,15 +9,17 @@ use std::collections::{HashMap, VecDeque};
 use causeway_sys::memory::Memory;
 use causeway_sys::net::Piece;
 use causeway_wire::tcp::{
-    FRAGMENT_BYTES, Fragment, GET_WINDOW, Header, Kind, MAX_GET_BYTES, MAX_GET_FRAGMENTS, MAX_PIECE,
+    FRAGMENT_BYTES, Fragment, Fragments, GET_WINDOW, Header, Kind, MAX_GET_BYTES,
+    MAX_GET_FRAGMENTS, MAX_PIECE,
 };
+use smallvec::SmallVec;
 
 use super::coverage::{Coverage, Rejected};
 use super::cursor::Cursor;
 use super::inbox::Stream;
 use super::{Bulk, MAIN, Session, Turn, violation};
 use crate::error::{PeerError, TransferError};
-use crate::method::{Direction, Peer, Sink, Token, Transfer};
+use crate::method::{Direction, NotifyPacket, Peer, Sink, Token, Transfer};
 use crate::tcp::outbox::Lender;
 
 /// Pieces of one request that may have come apart from each other, over further lanes: there are no more of them.
@@ -38,8 +40,8 @@ struct Get {
 
 impl Get {
     /// The next request's fragments and bytes.
-    fn next_request(&mut self) -> (Vec<u8>, u64) {
-        let mut list = Vec::new();
+    fn next_request(&mut self) -> (SmallVec<[u8; FRAGMENT_BYTES]>, u64) {
+        let mut list = SmallVec::new();
         let mut bytes = 0;
         while list.len() < MAX_GET_FRAGMENTS * FRAGMENT_BYTES && bytes < MAX_GET_BYTES {
             let Some(region) = self.transfer.remote.get(self.remote_index) else {
@@ -52,12 +54,12 @@ impl Get {
                 continue;
             }
             let len = rest.min(MAX_GET_BYTES - bytes);
-            Fragment {
+            let fragment = Fragment {
                 key: region.key,
                 base: region.base.wrapping_add(self.remote_offset),
                 len,
-            }
-            .encode(&mut list);
+            };
+            list.extend_from_slice(&fragment.encode());
             self.remote_offset += len;
             bytes += len;
         }
@@ -151,7 +153,7 @@ impl Session {
         self.gets.asking.push_back(number);
     }
 
-    fn send_notify(&mut self, notify: Option<Vec<u8>>) {
+    fn send_notify(&mut self, notify: Option<NotifyPacket>) {
         if let Some(notify) = notify {
             self.notify_bytes -= notify.len();
             let header = Header::new(Kind::Packet, notify.len()).encode();
@@ -331,7 +333,7 @@ impl Session {
 #[derive(Debug)]
 pub(super) struct Serve {
     id: u64,
-    fragments: Vec<Fragment>,
+    fragments: Fragments,
     index: usize,
     offset: u64,
     sent: u64,
@@ -392,8 +394,8 @@ impl Session {
     }
 
     /// The memory of the next frame; `None` if the peer may not have it.
-    fn gather(&self, serve: &mut Serve) -> Option<Vec<(u64, Memory)>> {
-        let mut spans = Vec::new();
+    fn gather(&self, serve: &mut Serve) -> Option<SmallVec<[(u64, Memory); 1]>> {
+        let mut spans = SmallVec::new();
         let mut room = MAX_PIECE as u64;
         while room > 0 {
             let Some(fragment) = serve.fragments.get(serve.index) else {

@@ -10,7 +10,7 @@ use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 use super::cursor::Cursor;
 use super::{MAIN, Session, violation};
 use crate::error::PeerError;
-use crate::method::{PLACE_HEAD_BYTES, Peer, Sink};
+use crate::method::{PLACE_HEAD_BYTES, Peer, Sink, Spans};
 
 /// Below this many expected bytes of data a read straight into memory does not pay.
 const DIRECT_FROM_BYTES: usize = 8 * 1024;
@@ -38,7 +38,7 @@ pub(super) enum Stream {
 pub(super) struct Landing {
     head: [u8; PLACE_HEAD_BYTES],
     /// The place of the bytes behind the head, and how far it is filled.
-    into: Vec<Memory>,
+    into: Spans,
     at: Cursor,
 }
 
@@ -199,7 +199,7 @@ impl Session {
         if header.kind != Kind::Packet || missing < there.saturating_add(DIRECT_FROM_BYTES) {
             return false;
         }
-        let mut into = Vec::new();
+        let mut into = Spans::new();
         if !sink.place(peer, head, len, &mut into) {
             return false;
         }

@@ -8,7 +8,7 @@ use causeway_sys::net::{MAX_PIECES, Piece};
 use causeway_wire::region::RegionDescriptor;
 
 use super::*;
-use crate::method::{PLACE_HEAD_BYTES, part_of};
+use crate::method::{PLACE_HEAD_BYTES, Spans, part_of};
 
 /// A small generator, seeded: the same seed gives the same run.
 struct Random(u64);
@@ -59,7 +59,7 @@ impl Sink for Seen {
         _: Peer,
         head: &[u8; PLACE_HEAD_BYTES],
         len: usize,
-        into: &mut Vec<Memory>,
+        into: &mut Spans,
     ) -> bool {
         assert!(self.landing.is_none(), "two packets land at once");
         self.asked += 1;
@@ -68,7 +68,7 @@ impl Sink for Seen {
         }
         let rest = len - head.len();
         into.extend([rest / 3, 0, rest - rest / 3].map(Memory::zeroed));
-        self.landing = Some((*head, into.clone()));
+        self.landing = Some((*head, into.to_vec()));
         true
     }
     fn placed(&mut self, _: Peer, head: &[u8; PLACE_HEAD_BYTES]) {
@@ -270,9 +270,9 @@ fn run(seed: u64, lanes: usize) -> Seen {
                 });
                 let transfer = Transfer {
                     direction,
-                    local: split(&ours, random),
-                    remote: split_region(&region, len, random),
-                    notify,
+                    local: split(&ours, random).into(),
+                    remote: split_region(&region, len, random).into(),
+                    notify: notify.map(Into::into),
                     token: step,
                 };
                 a.session.transfer(transfer).unwrap();
@@ -363,14 +363,15 @@ fn random_frames_do_no_more_than_end_the_session() {
         for token in 0..4 {
             let transfer = Transfer {
                 direction: [Direction::Put, Direction::Get][token as usize % 2],
-                local: vec![Memory::zeroed(3000)],
+                local: vec![Memory::zeroed(3000)].into(),
                 remote: vec![RegionDescriptor {
                     key: 1,
                     base: FIRST_BASE,
                     len: 3000,
                     object: None,
-                }],
-                notify: Some(vec![1]),
+                }]
+                .into(),
+                notify: Some(vec![1].into()),
                 token,
             };
             side.session.transfer(transfer).unwrap();
@@ -448,13 +449,14 @@ fn getting(len: usize, lanes: usize) -> (Side, Memory, u64) {
     let into = Memory::from_vec(vec![STALE; len]);
     let transfer = Transfer {
         direction: Direction::Get,
-        local: vec![into.clone()],
+        local: vec![into.clone()].into(),
         remote: vec![RegionDescriptor {
             key: 1,
             base: FIRST_BASE,
             len: len as u64,
             object: None,
-        }],
+        }]
+        .into(),
         notify: None,
         token: 0,
     };

@@ -235,13 +235,12 @@ fn a_peer_that_asks_and_never_reads_cannot_make_us_queue_without_bound() {
     let peer = server.seen.ups[0];
     let memory = Memory::zeroed(1 << 20);
     let region = server.tcp.export(peer, &memory, Access::ReadWrite).unwrap();
-    let mut list = Vec::new();
-    Fragment {
+    let list = Fragment {
         key: region.key,
         base: region.base,
         len: region.len,
     }
-    .encode(&mut list);
+    .encode();
     let get = |id| [&Header::new(Kind::Get, 24).with_id(id).encode()[..], &list].concat();
     for id in 0..GET_WINDOW as u64 {
         stream.write_all(&get(id)).unwrap();

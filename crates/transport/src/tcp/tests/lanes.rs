@@ -43,9 +43,9 @@ fn start(
     let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
     let transfer = Transfer {
         direction,
-        local: vec![ours.slice(0..LARGE / 3), ours.slice(LARGE / 3..LARGE)],
-        remote: vec![region],
-        notify: Some(token.to_le_bytes().to_vec()),
+        local: vec![ours.slice(0..LARGE / 3), ours.slice(LARGE / 3..LARGE)].into(),
+        remote: vec![region].into(),
+        notify: Some(token.to_le_bytes().to_vec().into()),
         token,
     };
     client.tcp.transfer(peer, transfer).unwrap();
@@ -110,8 +110,8 @@ fn the_side_that_was_connected_to_uses_them_too() {
         let theirs = Memory::zeroed(LARGE);
         let transfer = Transfer {
             direction,
-            local: vec![theirs.clone()],
-            remote: vec![region],
+            local: vec![theirs.clone()].into(),
+            remote: vec![region].into(),
             notify: None,
             token,
         };

@@ -202,9 +202,9 @@ pub(super) fn transfer(
 ) -> Transfer {
     Transfer {
         direction,
-        local: local.to_vec(),
-        remote: remote.to_vec(),
-        notify: notify.map(<[u8]>::to_vec),
+        local: local.to_vec().into(),
+        remote: remote.to_vec().into(),
+        notify: notify.map(<[u8]>::to_vec).map(Into::into),
         token,
     }
 }

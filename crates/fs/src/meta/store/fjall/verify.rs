@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
@@ -18,6 +19,11 @@ const CURRENT_BYTES: usize = 8 + 16 + 1;
 const MAX_LIST_BYTES: u64 = 128 << 20;
 /// Bytes of a table in the list: number, kind of checksum, checksum, base of sequence numbers.
 const TABLE_BYTES: usize = 8 + 1 + 16 + 8;
+/// Bytes at the end of a table: a mark, version, kind of checksum, checksum of the table of contents, its place, its
+/// length. The layout is that of sfa 1, `trailer/writer.rs`.
+const TRAILER_BYTES: usize = 4 + 1 + 1 + 16 + 8 + 8;
+/// A longer table of contents is not believed: it names about ten sections.
+const MAX_CONTENTS_BYTES: u64 = 1 << 20;
 /// The trees that a store consists of: the engine's own and the records.
 const TREES: [&str; 2] = ["0", "1"];
 
@@ -109,6 +115,12 @@ fn check_tree(tree: &Path, budget: &mut u64) -> Result<(), Fault> {
         let unreadable = |error: io::Error| fault(&table, &error.to_string());
         let len = std::fs::metadata(&table).map_err(unreadable)?.len();
         let Some(left) = budget.checked_sub(len) else {
+            if !has_sound_contents(&table).map_err(unreadable)? {
+                return Err(fault(
+                    &table,
+                    "it is damaged: its table of contents is not as it was written",
+                ));
+            }
             continue;
         };
         *budget = left;
@@ -145,6 +157,32 @@ fn tables(list: &Path, content: &[u8]) -> Option<Vec<(u64, u128)>> {
         }
     }
     input.is_empty().then_some(tables)
+}
+
+/// Whether the table of contents of a table is as it was written. The engine allocates memory for as many sections as
+/// that says before it compares the checksum, and a process that cannot have so much memory ends.
+fn has_sound_contents(path: &Path) -> io::Result<bool> {
+    let file = File::open(path)?;
+    let Some(end) = file.metadata()?.len().checked_sub(TRAILER_BYTES as u64) else {
+        return Ok(false);
+    };
+    let mut trailer = [0; TRAILER_BYTES];
+    file.read_exact_at(&mut trailer, end)?;
+    let mut input = trailer.as_slice();
+    let _mark_and_kinds: Option<[u8; 6]> = take(&mut input);
+    let (checksum, start) = (take_u128(&mut input), take_u64(&mut input));
+    let (Some(checksum), Some(start)) = (checksum, start) else {
+        return Ok(false);
+    };
+    let Some(len) = end
+        .checked_sub(start)
+        .filter(|len| *len <= MAX_CONTENTS_BYTES)
+    else {
+        return Ok(false);
+    };
+    let mut contents = vec![0; len as usize];
+    file.read_exact_at(&mut contents, start)?;
+    Ok(xxh3_128(&contents) == checksum)
 }
 
 fn hash(path: &Path) -> io::Result<u128> {
