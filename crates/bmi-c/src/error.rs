@@ -82,7 +82,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::Transport(error) => transport(error),
-            Error::Stale(_) => BMI_EHANDLE,
+            Error::Stale(_) | Error::Forked => BMI_EHANDLE,
             Error::UnexpectedTooLarge { .. } => BMI_ETOOLARGE,
             Error::ReadOnly => BMI_EREADONLY,
             Error::Limit { .. } => BMI_ELIMIT,

@@ -3,6 +3,12 @@
 //! Everything is nonblocking: a `post_*` call starts an operation, a `test*` call makes progress and
 //! tells what has completed, sleeping at most as long as it is told. An endpoint belongs to one thread at a time.
 //!
+//! It belongs to the process that made it. In a child of `fork`, what it is called for fails with [`Error::Forked`], calls that
+//! return no error do nothing, and dropping it gives back the child's copies of descriptors and memory: nothing of it
+//! reaches the parent or the peers. What the parent shares with peers (rings, doorbells, areas for
+//! large transfers, and what [`Endpoint::memalloc`] and [`Endpoint::map`] return) is not mapped in the child, which must not touch it:
+//! a write there would be one to the parent's messages. Memory on the heap is copied like all other.
+//!
 //! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)): `driving` and
 //! `posting` do with methods what it asks for, `connections` and `connect` know which peer is behind which handle,
 //! `progress` polls, `sleep` sleeps, `watch` shows observers what is going on and `stall` tells of operations that
@@ -25,6 +31,7 @@ mod tests;
 use std::cell::OnceCell;
 use std::time::{Duration, Instant};
 
+use causeway_sys::fork::Owner;
 use causeway_sys::memory::Memory;
 use causeway_sys::runnable::Runnable;
 use causeway_transport::registry::{Registry, Settings};
@@ -49,6 +56,7 @@ use crate::waiting::Policy;
 
 /// See the module's page.
 pub struct Endpoint<M: Matcher> {
+    process: Owner,
     conversations: Conversations<M>,
     connections: Connections,
     methods: Methods,
@@ -87,6 +95,11 @@ impl<M: Matcher> Endpoint<M> {
             what: "making an eventfd".into(),
             source,
         };
+        let forks = |source| causeway_transport::Error::System {
+            what: "preparing for forks".into(),
+            source,
+        };
+        let process = Owner::this_process().map_err(forks)?;
         registry.register(Box::new(Loopback::new().map_err(system)?));
         let unavailable = registry.unavailable().to_vec();
         let mut methods = Methods::new(registry.into_methods(), config.clock.clone());
@@ -109,8 +122,9 @@ impl<M: Matcher> Endpoint<M> {
             connections.listening.push(address.to_string());
         }
         connections.sort_listening();
-        let sleeper = Sleeper::new(&methods).map_err(system)?;
+        let sleeper = Sleeper::new(&methods, process).map_err(system)?;
         Ok(Self {
+            process,
             conversations: Conversations::new(tuning, config.early_memory),
             connections,
             methods,
@@ -138,6 +152,7 @@ impl<M: Matcher> Endpoint<M> {
     /// What the process sends on connections of its own comes from other addresses: those that its
     /// unexpected messages carry. An address of this process itself may be looked up, too.
     pub fn lookup(&mut self, address: &str) -> Result<Addr, Error> {
+        self.check_process()?;
         let peer = match self.connections.by_text.get(address) {
             Some(&peer) => peer,
             None => {
@@ -167,7 +182,7 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Takes a reference away; the last one drops the connection once nothing is in flight.
     pub fn release(&mut self, addr: Addr) {
-        let Some(peer) = self.conversations.peers.find(addr.0) else {
+        let Some(peer) = self.find(addr) else {
             return;
         };
         let entry = &mut self.conversations.peers[peer];
@@ -183,7 +198,7 @@ impl<M: Matcher> Endpoint<M> {
     /// messages are discarded, exports to it end. References stay valid; the next operation on a
     /// looked-up address connects anew.
     pub fn disconnect(&mut self, addr: Addr) {
-        if let Some(peer) = self.conversations.peers.find(addr.0) {
+        if let Some(peer) = self.find(addr) {
             self.drop_connection(peer);
             self.settle();
         }
@@ -191,21 +206,21 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Who is at the other end, as far as is known for certain; `None` while not connected.
     pub fn identity(&self, addr: Addr) -> Option<Identity> {
-        let peer = self.conversations.peers.find(addr.0)?;
+        let peer = self.find(addr)?;
         let (method, handle) = self.connections.link(peer)?;
         self.methods.slots[method].method.identity(handle)
     }
 
     /// The scheme of the method that a peer is connected by.
     pub fn method(&self, addr: Addr) -> Option<&'static str> {
-        let peer = self.conversations.peers.find(addr.0)?;
+        let peer = self.find(addr)?;
         let (method, _) = self.connections.link(peer)?;
         Some(self.methods.slots[method].scheme)
     }
 
     /// What was chosen for this address, and why.
     pub fn report(&self, addr: Addr) -> Option<PeerReport> {
-        let peer = self.number(addr)?;
+        let peer = self.find(addr)?;
         let entry = &self.conversations.peers[peer];
         let mut report = PeerReport::default();
         let state = match &entry.phase {
@@ -235,6 +250,7 @@ impl<M: Matcher> Endpoint<M> {
     /// Opens a completion queue. Operations posted to it are tested apart from others.
     pub fn open_queue(&mut self) -> Result<Queue, Error> {
         const LIMIT: usize = 1 << 16;
+        self.check_process()?;
         if self.conversations.shared.queues.len() >= LIMIT {
             return Err(Error::Limit {
                 what: "contexts",
@@ -307,6 +323,9 @@ impl<M: Matcher> Endpoint<M> {
     /// Cancels an operation. It still completes, with [`OpError::Cancelled`] or, if that came first,
     /// as it would have; its memory is free only then.
     pub fn cancel(&mut self, op: OpId) {
+        if self.check_process().is_err() {
+            return;
+        }
         self.conversations.cancel(op);
         self.settle();
     }
@@ -321,12 +340,18 @@ impl<M: Matcher> Endpoint<M> {
                 user,
                 result: Ok(bytes),
             })),
-            Tested::Otherwise => *cold(|| self.conversations.shared.take_done(op)),
+            Tested::Otherwise => *cold(|| {
+                self.check_process()?;
+                self.conversations.shared.take_done(op)
+            }),
         }
     }
 
     #[inline(never)]
     fn test_one(&mut self, op: OpId, idle: Duration) -> Tested {
+        if !self.process.is_this_process() {
+            return Tested::Otherwise;
+        }
         match self.conversations.shared.take_successful(op) {
             Tested::Pending => {}
             tested => return tested,
@@ -353,6 +378,7 @@ impl<M: Matcher> Endpoint<M> {
         idle: Duration,
         out: &mut Vec<Completion>,
     ) -> Result<usize, Error> {
+        self.check_process()?;
         let mut indices = Vec::new();
         let limit = ops.len();
         let what = "operations tested for at once, with the memory there is";
@@ -414,6 +440,7 @@ impl<M: Matcher> Endpoint<M> {
         idle: Duration,
         out: &mut Vec<Unexpected>,
     ) -> Result<usize, Error> {
+        self.check_process()?;
         // Even if some wait: those whose messages have yet to be fetched must not fall behind.
         self.progress();
         if self.conversations.shared.ready.is_empty() && !idle.is_zero() {
@@ -433,8 +460,12 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Makes progress until something completes in `queue`, an unexpected message arrives, or `idle`
-    /// has passed: what a server's loop sleeps in. Returns whether there is something to test for.
+    /// has passed: what a server's loop sleeps in. Returns whether there is something to test for: in a forked child
+    /// always, since testing tells what is wrong.
     pub fn wait(&mut self, queue: Queue, idle: Duration) -> bool {
+        if self.check_process().is_err() {
+            return true;
+        }
         let queue = self.queue(queue).ok();
         let ready = |all: &Conversations<M>| {
             let done = queue.is_some_and(|queue| !all.shared.queues[queue].is_empty());
@@ -450,6 +481,9 @@ impl<M: Matcher> Endpoint<M> {
     /// Makes progress until something completes, in whichever queue, an unexpected message arrives, or `idle` has
     /// passed: for a thread that waits on behalf of others as well.
     pub fn wait_for_change(&mut self, idle: Duration) {
+        if self.check_process().is_err() {
+            return;
+        }
         let before = self.changes();
         self.wait_until(idle, |all| all.shared.changes() != before);
     }
@@ -501,7 +535,7 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Ends an export; the peer cannot touch the memory once this returns.
     pub fn unexport(&mut self, addr: Addr, region: &RegionDescriptor) {
-        if let Some(peer) = self.conversations.peers.find(addr.0)
+        if let Some(peer) = self.find(addr)
             && let Some((method, handle)) = self.connections.link(peer)
         {
             self.methods.get(method).unexport(handle, region.key);
@@ -551,13 +585,14 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Maps memory that the process at `addr` exports to us, if the method can.
     pub fn map(&mut self, addr: Addr, region: &RegionDescriptor) -> Option<Memory> {
-        let peer = self.conversations.peers.find(addr.0)?;
+        let peer = self.find(addr)?;
         let (method, handle) = self.connections.link(peer)?;
         self.methods.get(method).map(handle, region)
     }
 
     /// Changes an option, of one address or of the instance. Only the eager limit is of an address.
     pub fn set_info(&mut self, addr: Option<Addr>, option: InfoOption) -> Result<(), Error> {
+        self.check_process()?;
         let peer = addr.map(|addr| self.peer(addr)).transpose()?;
         match (option, peer) {
             (InfoOption::EagerLimit(_), _) | (_, None) => {}
@@ -635,6 +670,21 @@ impl<M: Matcher> Endpoint<M> {
                 all.peers[peer].set_shares_copies(shares);
             }
         }
+    }
+
+    /// Refuses a call in a process that was forked from the one that the instance belongs to.
+    #[inline]
+    fn check_process(&self) -> Result<(), Error> {
+        match self.process.is_this_process() {
+            true => Ok(()),
+            false => Err(Error::Forked),
+        }
+    }
+
+    /// The peer of an address, for calls that do nothing where there is none.
+    fn find(&self, addr: Addr) -> Option<u32> {
+        self.check_process().ok()?;
+        self.number(addr)
     }
 
     /// The number under which patterns name a peer, unless the address is stale.

@@ -113,6 +113,12 @@ pub enum Error {
     /// The method refused.
     #[error(transparent)]
     Transport(#[from] causeway_transport::Error),
+    /// The instance belongs to the process that this one was forked from.
+    #[error(
+        "this instance belongs to the parent of this process, which goes on using it; drop it here, and make another one \
+         after fork()"
+    )]
+    Forked,
     /// A handle that was released, or never existed.
     #[error("stale {0}")]
     Stale(&'static str),

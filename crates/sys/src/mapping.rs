@@ -5,14 +5,19 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise};
+
+use crate::fork::Owner;
 
 /// A shared mapping of a whole memory file. Bytes in it may change at any time: they are reached
 /// as atomics or through raw copies, never as slices.
+///
+/// It belongs to the process that made it: a forked child does not have it, and may drop it only.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
     len: usize,
+    owner: Owner,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; its bytes are only reached as
@@ -35,6 +40,7 @@ impl Mapping {
                 "the memory file is shorter than it should be",
             ));
         }
+        let owner = Owner::this_process()?;
         // SAFETY: a fresh mapping where the kernel chooses; checked above to stay valid.
         let base = unsafe {
             rustix::mm::mmap(
@@ -47,7 +53,8 @@ impl Mapping {
             )?
         };
         let base = NonNull::new(base.cast()).expect("a mapping is not at null");
-        Ok(Self { base, len })
+        keep_from_children(base, len);
+        Ok(Self { base, len, owner })
     }
 
     /// Length in bytes.
@@ -86,8 +93,19 @@ impl Mapping {
     }
 }
 
+/// Keeps a mapping out of forked children: what they wrote there would reach this process and its peers. Without
+/// effect where the kernel cannot; children do not touch it all the same.
+pub(crate) fn keep_from_children(base: NonNull<u8>, len: usize) {
+    // SAFETY: callers give a whole mapping of their own; it stays as it is in this process.
+    let _ = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork) };
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if !self.owner.is_this_process() {
+            // Something else may be mapped here.
+            return;
+        }
         // SAFETY: the mapping made in `new`; references into it borrow `self`. An error could only
         // mean wrong arguments, which these are not.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };

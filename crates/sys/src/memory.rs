@@ -13,6 +13,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
+use crate::fork::Owner;
+use crate::mapping::keep_from_children;
+
 mod keeper;
 mod lender;
 
@@ -50,10 +53,10 @@ impl MemoryWatch {
 struct Backing {
     base: NonNull<u8>,
     len: usize,
-    owner: Owner,
+    kind: Kind,
 }
 
-enum Owner {
+enum Kind {
     /// Allocated by `Vec<u8>` with this capacity; freed the same way.
     Heap { capacity: usize },
     /// A shared mapping of `file` from its start, unless it was detached. The mapping is undone on drop.
@@ -61,9 +64,10 @@ enum Owner {
         file: OwnedFd,
         object: u64,
         detached: AtomicBool,
+        owner: Owner,
     },
     /// A shared mapping of a file that another process owns. The mapping is undone on drop.
-    Import,
+    Import { owner: Owner },
     /// Lent by someone who outlives every clone; see [`lend`] and [`Memory::from_raw`].
     Lent,
 }
@@ -83,7 +87,7 @@ impl Memory {
         Self::whole(Backing {
             base,
             len,
-            owner: Owner::Heap { capacity },
+            kind: Kind::Heap { capacity },
         })
     }
 
@@ -110,7 +114,7 @@ impl Memory {
             base,
             len,
             // What a vector of this capacity would have, as which it is freed.
-            owner: Owner::Heap { capacity: len },
+            kind: Kind::Heap { capacity: len },
         }))
     }
 
@@ -123,21 +127,24 @@ impl Memory {
         Self::whole(Backing {
             base,
             len,
-            owner: Owner::Lent,
+            kind: Kind::Lent,
         })
     }
 
     /// Maps `len` bytes of the shareable object `file`, which must be sealed against shrinking.
     /// `object` is the owner's number for it.
+    ///
+    /// The mapping belongs to this process: a forked child does not have it, and must not touch the bytes.
     pub fn map_object(file: OwnedFd, len: usize, object: u64) -> std::io::Result<Self> {
-        Self::map(file.as_fd(), len).map(|base| {
+        Self::map(file.as_fd(), len).map(|(base, owner)| {
             Self::whole(Backing {
                 base,
                 len,
-                owner: Owner::Mapping {
+                kind: Kind::Mapping {
                     file,
                     object,
                     detached: AtomicBool::new(false),
+                    owner,
                 },
             })
         })
@@ -146,16 +153,17 @@ impl Memory {
     /// As [`Memory::map_object`], for an object of another process: this one cannot pass it on, and
     /// needs no descriptor for it.
     pub fn map_import(file: impl AsFd, len: usize) -> std::io::Result<Self> {
-        let base = Self::map(file.as_fd(), len)?;
+        let (base, owner) = Self::map(file.as_fd(), len)?;
         Ok(Self::whole(Backing {
             base,
             len,
-            owner: Owner::Import,
+            kind: Kind::Import { owner },
         }))
     }
 
-    fn map(file: BorrowedFd<'_>, len: usize) -> std::io::Result<NonNull<u8>> {
+    fn map(file: BorrowedFd<'_>, len: usize) -> std::io::Result<(NonNull<u8>, Owner)> {
         use rustix::mm::{MapFlags, ProtFlags, mmap};
+        let owner = Owner::this_process()?;
         // SAFETY: a fresh shared mapping at an address that the kernel chooses; the file cannot
         // shrink under it, so touching it cannot fault.
         let base = unsafe {
@@ -168,7 +176,9 @@ impl Memory {
                 0,
             )?
         };
-        Ok(NonNull::new(base.cast()).expect("a mapping is not at null"))
+        let base = NonNull::new(base.cast()).expect("a mapping is not at null");
+        keep_from_children(base, len);
+        Ok((base, owner))
     }
 
     /// Gives this process every page of a shared mapping at once, those that the file lacks too if the file is our own:
@@ -177,11 +187,11 @@ impl Memory {
     pub fn make_present(&self) -> std::io::Result<()> {
         use rustix::io::Errno;
         use rustix::mm::{Advice, madvise};
-        let advice = match self.backing.owner {
-            Owner::Mapping { .. } => Advice::LinuxPopulateWrite,
+        let advice = match self.backing.kind {
+            Kind::Mapping { .. } => Advice::LinuxPopulateWrite,
             // May be written as well once mapped: nobody wants to hear of pages of memory files getting dirty.
-            Owner::Import => Advice::LinuxPopulateRead,
-            Owner::Heap { .. } | Owner::Lent => return Ok(()),
+            Kind::Import { .. } => Advice::LinuxPopulateRead,
+            Kind::Heap { .. } | Kind::Lent => return Ok(()),
         };
         let Backing { base, len, .. } = *self.backing;
         // SAFETY: a mapping of our own, whole, whose bytes stay as they are.
@@ -281,16 +291,17 @@ impl Memory {
     /// The shareable object of this process's behind the span: its file, its owner's number and the span's byte
     /// offset inside it.
     pub fn object(&self) -> Option<(BorrowedFd<'_>, u64, u64)> {
-        match &self.backing.owner {
-            Owner::Mapping {
+        match &self.backing.kind {
+            Kind::Mapping {
                 file,
                 object,
                 detached,
+                ..
             } if !detached.load(Ordering::Relaxed) => {
                 let offset = self.base.addr().get() - self.backing.base.addr().get();
                 Some((file.as_fd(), *object, offset as u64))
             }
-            Owner::Mapping { .. } | Owner::Heap { .. } | Owner::Import | Owner::Lent => None,
+            Kind::Mapping { .. } | Kind::Heap { .. } | Kind::Import { .. } | Kind::Lent => None,
         }
     }
 
@@ -305,7 +316,7 @@ impl Memory {
         let Backing {
             base,
             len,
-            owner: Owner::Mapping { detached, .. },
+            kind: Kind::Mapping { detached, .. },
         } = &*self.backing
         else {
             return Ok(());
@@ -318,6 +329,7 @@ impl Memory {
         let copy = unsafe {
             let copy = mmap_anonymous(std::ptr::null_mut(), *len, access, MapFlags::PRIVATE)?;
             std::ptr::copy_nonoverlapping(base.as_ptr(), copy.cast(), *len);
+            keep_from_children(NonNull::new_unchecked(copy.cast()), *len);
             copy
         };
         // SAFETY: the copy moves to where the object was mapped, in one step: whoever reads there finds the same
@@ -471,31 +483,35 @@ impl Memory {
 
 impl Backing {
     fn into_vec(self) -> Vec<u8> {
-        match self.owner {
-            Owner::Heap { capacity } => {
+        match self.kind {
+            Kind::Heap { capacity } => {
                 let this = std::mem::ManuallyDrop::new(self);
                 // SAFETY: these are the parts of the vector that `from_vec` took apart, and
                 // `ManuallyDrop` keeps them from being freed twice.
                 unsafe { Vec::from_raw_parts(this.base.as_ptr(), this.len, capacity) }
             }
-            Owner::Mapping { .. } | Owner::Import | Owner::Lent => Memory::whole(self).to_vec(),
+            Kind::Mapping { .. } | Kind::Import { .. } | Kind::Lent => Memory::whole(self).to_vec(),
         }
     }
 }
 
 impl Drop for Backing {
     fn drop(&mut self) {
-        match self.owner {
-            Owner::Heap { capacity } => {
+        match self.kind {
+            Kind::Heap { capacity } => {
                 // SAFETY: the parts of the vector that `from_vec` took apart, given back once.
                 drop(unsafe { Vec::from_raw_parts(self.base.as_ptr(), self.len, capacity) });
             }
-            Owner::Mapping { .. } | Owner::Import => {
+            Kind::Mapping { owner, .. } | Kind::Import { owner } => {
+                if !owner.is_this_process() {
+                    // Something else may be mapped here.
+                    return;
+                }
                 // SAFETY: the mapping that `map` made; the last clone is gone. An error
                 // could only mean that the arguments are wrong, which they are not.
                 let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
             }
-            Owner::Lent => {}
+            Kind::Lent => {}
         }
     }
 }

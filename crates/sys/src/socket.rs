@@ -13,6 +13,7 @@ use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 
+use crate::fork::Owner;
 use crate::limits::{Reserve, Shortage};
 
 /// The most descriptors that one record may carry.
@@ -258,7 +259,7 @@ pub enum Accepted {
     Nothing,
 }
 
-/// A socket at a path that others connect to. The path goes with it.
+/// A socket at a path that others connect to. The path goes with it, unless a forked child drops its copy.
 #[derive(Debug)]
 pub struct RecordListener {
     socket: OwnedFd,
@@ -267,12 +268,15 @@ pub struct RecordListener {
     file: (u64, u64),
     /// Given up for a moment to accept and close a connection when descriptors have run out.
     reserve: Reserve,
+    /// The path is removed by this process alone.
+    owner: Owner,
 }
 
 impl RecordListener {
     /// Listens at `path`. A socket file that a dead process left is replaced; a live one is an error,
     /// as is anything that is not a socket.
     pub fn bind(path: &Path) -> io::Result<Self> {
+        let owner = Owner::this_process()?;
         let directory = open_directory(path, OFlags::RDONLY)?;
         lock_directory(&directory)?;
         clear_stale(path)?;
@@ -286,6 +290,7 @@ impl RecordListener {
             path: path.to_owned(),
             file: (stat.st_dev, stat.st_ino),
             reserve: Reserve::new(),
+            owner,
         })
     }
 
@@ -328,6 +333,9 @@ impl AsFd for RecordListener {
 
 impl Drop for RecordListener {
     fn drop(&mut self) {
+        if !self.owner.is_this_process() {
+            return;
+        }
         let ours =
             rustix::fs::lstat(&self.path).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.file);
         if ours {

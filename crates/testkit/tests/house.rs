@@ -180,12 +180,7 @@ const BANS: &[Ban] = &[
         text: ("raise_open", "_files()"),
         tests_may: true,
         within: "",
-        but: &[
-            "crates/sys/src/limits.rs",
-            "crates/cli/src/main.rs",
-            // A program in C that uses the library has no other place yet.
-            "crates/transport/src/shm/mod.rs",
-        ],
+        but: &["crates/sys/src/limits.rs", "crates/cli/src/main.rs"],
         instead: "nothing: only a program's main changes limits of the process",
     },
     Ban {

@@ -23,6 +23,11 @@
 //! - A method that measures round trips states [`Capabilities::exact_time`]: its polls take a reading made for the poll too, and
 //!   [`Method::set_time`] comes before each send and transfer.
 //!
+//! # Forks
+//! A method belongs to the process that made it ([`causeway_sys::fork::Owner`]). A forked child may only drop it: that gives
+//! back the child's copies of descriptors and heap memory, sends nothing, removes nothing from file systems, and touches no
+//! memory that is shared with peers, which the child does not have.
+//!
 //! # What holds for every method
 //! - Packets between two processes on one peer handle arrive once, in order, or not at all once the
 //!   peer was reported down. A packet that [`Method::send`] accepted is the method's.

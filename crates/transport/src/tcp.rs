@@ -44,6 +44,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use causeway_sys::fork::Owner;
 use causeway_sys::limits::{self, Reserve};
 use causeway_sys::memory::Memory;
 use causeway_sys::net::{self, Piece};
@@ -118,6 +119,7 @@ pub struct Tcp {
     others_are_busy: bool,
     keys: Vec<u64>,
     clock: Clock,
+    process: Owner,
 }
 
 impl Tcp {
@@ -152,6 +154,10 @@ impl Tcp {
             others_are_busy: false,
             keys: Vec::new(),
             clock: Clock::default(),
+            process: Owner::this_process().map_err(|source| Error::System {
+                what: "preparing for forks".to_owned(),
+                source,
+            })?,
         })
     }
 
@@ -581,6 +587,9 @@ fn state_of(slots: &mut Slots, peer: Peer) -> Result<&mut PeerState, SendError> 
 impl Drop for Tcp {
     /// Lets packets that were accepted leave, within a bounded time, and says goodbye.
     fn drop(&mut self) {
+        if !self.process.is_this_process() {
+            return;
+        }
         self.close_all(self.config.linger_timeout.min(Duration::from_secs(5)));
     }
 }

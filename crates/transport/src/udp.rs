@@ -502,6 +502,9 @@ impl<G: Ground> Method for Udp<G> {
 impl<G: Ground> Drop for Udp<G> {
     /// Lets packets that were accepted arrive, within a bounded time, and says goodbye.
     fn drop(&mut self) {
+        if !self.ground.is_of_this_process() {
+            return;
+        }
         self.close_all(self.linger_timeout.min(Duration::from_secs(5)));
     }
 }

@@ -128,7 +128,7 @@ pub fn set(masks: Masks) {
 #[inline]
 pub fn look() {
     if let Some(logger) = LOGGER.get()
-        && let Some(page) = &logger.page
+        && let Some(page) = logger.page()
         && page.asked_version() != logger.seen.load(Ordering::Relaxed)
     {
         obey(logger, page);
@@ -159,7 +159,7 @@ fn obey(logger: &Logger, page: &Page) {
 
 /// The latest events that were recorded, at most `most`, oldest first.
 pub fn recent(most: usize) -> Vec<LogEvent> {
-    let page = LOGGER.get().and_then(|logger| logger.page.as_ref());
+    let page = LOGGER.get().and_then(Logger::page);
     let events = page.map_or_else(Vec::new, |page| page.events(most));
     events.into_iter().map(|(_, event)| event).collect()
 }
@@ -202,6 +202,11 @@ pub fn level_name(level: u8) -> &'static str {
 }
 
 impl Logger {
+    /// The page, unless it is that of the process that this one was forked from: a child's log is only printed.
+    fn page(&self) -> Option<&Page> {
+        self.page.as_deref().filter(|page| page.is_own())
+    }
+
     /// With `changing` held; likewise the next.
     fn change(&self, masks: Masks) {
         *self.masks.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(masks);
@@ -211,7 +216,7 @@ impl Logger {
     }
 
     fn publish(&self) {
-        if let Some(page) = &self.page {
+        if let Some(page) = self.page() {
             page.write_text(area::IN_FORCE, &self.masks().to_string());
         }
     }

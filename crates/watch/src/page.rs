@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use causeway_sys::fork::Owner;
 use causeway_sys::mapping::Mapping;
 use causeway_wire::watch::{self as wire, LogEvent, Row, area, word};
 
@@ -20,7 +21,7 @@ pub struct Page {
     mapping: Mapping,
     /// Others find the page by this descriptor.
     _file: OwnedFd,
-    pid: u32,
+    owner: Owner,
     rows: Mutex<Rows>,
 }
 
@@ -34,25 +35,30 @@ static OWN: Mutex<Option<Arc<Page>>> = Mutex::new(None);
 
 /// The page of this process, made if there is none yet. A process that was forked off makes its own.
 pub fn own() -> io::Result<Arc<Page>> {
-    let pid = std::process::id();
     let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(page) = own.as_ref()
-        && page.pid == pid
+        && page.is_own()
     {
         return Ok(Arc::clone(page));
     }
-    let page = Arc::new(Page::new(pid)?);
+    let page = Arc::new(Page::new()?);
     *own = Some(Arc::clone(&page));
     Ok(page)
 }
 
 impl Page {
-    fn new(pid: u32) -> io::Result<Self> {
+    /// Whether it is this process's. A forked child still has its parent's, to drop it only.
+    pub(crate) fn is_own(&self) -> bool {
+        self.owner.is_this_process()
+    }
+
+    fn new() -> io::Result<Self> {
+        let pid = std::process::id();
         let file = causeway_sys::memfd::create_fixed(wire::FILE_NAME, wire::PAGE_BYTES)?;
         let page = Self {
             mapping: Mapping::new(&file, wire::PAGE_BYTES)?,
             _file: file,
-            pid,
+            owner: Owner::this_process()?,
             rows: Mutex::default(),
         };
         page.set(word::STARTED_NS, process::monotonic_ns());
@@ -199,6 +205,9 @@ impl RowSlot {
 
 impl Drop for RowSlot {
     fn drop(&mut self) {
+        if !self.page.is_own() {
+            return;
+        }
         match self.row {
             Some(number) => {
                 let offset = wire::row_offset(number as usize);

@@ -72,7 +72,13 @@
  *     After fork() an instance belongs to the parent, whom the child cannot disturb: every call of the child
  *     with it answers BMI_EHANDLE and does nothing. The child initializes its own. It has the parent's
  *     descriptors open until it ends or calls exec(); until then peers do not see the parent's death.
+ *     What BMI_memalloc() and BMI_map() gave to the parent may be shared with peers: it is not mapped in the child,
+ *     which must not touch it. A program whose child needs such data copies them before fork().
  *     exit() without BMI_finalize() does no harm to others: peers see that the connection has closed.
+ *
+ *     Each peer takes a few of the process's descriptors. No call changes the limit of open files: a program
+ *     with many peers raises it itself (setrlimit(RLIMIT_NOFILE), or ulimit -n before it starts). Without
+ *     descriptors, new connections fail with an error that says so, and those that stand go on.
  *
  * SIGNALS
  *     No call changes the disposition of a signal, SIGPIPE included; a signal does not end a sleep

@@ -77,6 +77,9 @@ impl<M: Matcher> Endpoint<M> {
         tag: Tag,
         queue: Queue,
     ) -> Option<u64> {
+        if !self.process.is_this_process() {
+            return None;
+        }
         let peer = self.conversations.peers.find(to.0)?;
         self.conversations.shared.queues.find(queue.0)?;
         let size = total(data).ok()?;
@@ -93,6 +96,9 @@ impl<M: Matcher> Endpoint<M> {
         queue: Queue,
         user: u64,
     ) -> Option<OpId> {
+        if !self.process.is_this_process() {
+            return None;
+        }
         let all = &mut self.conversations;
         let [memory] = into else { return None };
         let queue = all.shared.queues.find(queue.0)?;
@@ -113,11 +119,13 @@ impl<M: Matcher> Endpoint<M> {
 
     #[inline]
     pub(super) fn peer(&self, addr: Addr) -> Result<u32, Error> {
+        self.check_process()?;
         self.number(addr).ok_or(Error::Stale("address"))
     }
 
     #[inline]
     pub(super) fn queue(&self, queue: Queue) -> Result<u32, Error> {
+        self.check_process()?;
         let queue = self.conversations.shared.queues.find(queue.0);
         queue.ok_or(Error::Stale("context"))
     }

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use causeway_sys::fork::Owner;
 use causeway_transport::{Parking, Unpark, WakeFlag};
 
 use super::methods::Methods;
@@ -34,7 +35,7 @@ pub struct Waker {
 
 impl Waker {
     /// Ends the wait that the endpoint's thread is in, or the next one. Usable from any thread, and in signal
-    /// handlers.
+    /// handlers. In a forked child it does nothing: the wait is the parent's.
     pub fn wake(&self) {
         self.state.wake();
     }
@@ -43,6 +44,7 @@ impl Waker {
 /// What other threads need to end a wait.
 #[derive(Debug)]
 struct WakeState {
+    process: Owner,
     flag: WakeFlag,
     /// Ends a sleep on descriptors.
     event: OwnedFd,
@@ -53,6 +55,9 @@ struct WakeState {
 impl WakeState {
     /// Ends the wait, or the next one.
     fn wake(&self) {
+        if !self.process.is_this_process() {
+            return;
+        }
         if self.flag.set() {
             // Can only fail when the counter is full, and then it is readable already.
             let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
@@ -80,12 +85,13 @@ pub(crate) struct Sleeper {
 }
 
 impl Sleeper {
-    /// Makes the descriptor.
-    pub(crate) fn new(methods: &Methods) -> io::Result<Self> {
+    /// Makes the descriptor, for an endpoint of this process.
+    pub(crate) fn new(methods: &Methods, process: Owner) -> io::Result<Self> {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let unparkers = methods.slots.iter().filter_map(|s| s.method.unparker());
         Ok(Self {
             state: Arc::new(WakeState {
+                process,
                 flag: WakeFlag::default(),
                 event,
                 unparkers: unparkers.collect(),

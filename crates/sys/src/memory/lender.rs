@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::{Backing, Memory, Owner};
+use super::{Backing, Kind, Memory};
 
 /// Describes spans of foreign memory, such as the buffers of a C program. All of them count
 /// references in one place, so that describing one costs a few instructions.
@@ -56,7 +56,7 @@ impl Default for Lender {
             count: Arc::new(Backing {
                 base: NonNull::dangling(),
                 len: 0,
-                owner: Owner::Lent,
+                kind: Kind::Lent,
             }),
         }
     }

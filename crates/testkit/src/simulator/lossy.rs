@@ -93,6 +93,10 @@ impl<G: Ground> Ground for LossyGround<G> {
         arrivals.list = list;
     }
 
+    fn is_of_this_process(&self) -> bool {
+        self.under.is_of_this_process()
+    }
+
     fn pollable(&self) -> BorrowedFd<'_> {
         self.under.pollable()
     }

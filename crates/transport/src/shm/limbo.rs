@@ -139,6 +139,11 @@ pub(super) struct Limbo {
 }
 
 impl Limbo {
+    /// Gives all of it up unseen: a forked child cannot look at what its parent shares with peers.
+    pub(super) fn forget(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.held));
+    }
+
     /// Keeps what [`wait`] has left, as far as there is room.
     pub(super) fn keep(&mut self, held: &mut Vec<Held>) {
         if self.held.len() + held.len() > MOST {

@@ -59,10 +59,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use causeway_sys::epoll::{Epoll, Ready};
+use causeway_sys::fork::Owner;
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memory::{Memory, MemoryWatch};
 use causeway_sys::socket::RecordListener;
-use causeway_sys::{limits, membarrier, memfd};
+use causeway_sys::{membarrier, memfd};
 use causeway_wire::codec::Wire;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::shm::{PairLayout, Record, doorbell as bell_format};
@@ -195,9 +196,9 @@ fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
 }
 
 impl Shm {
-    /// An instance. Raises the limit of open files, since each peer takes one.
+    /// An instance. Each peer takes two open files, of which the process may have only so many; see
+    /// [`causeway_sys::limits`].
     pub fn new(config: ShmConfig) -> Result<Self, Error> {
-        limits::raise_open_files();
         let layout =
             PairLayout::new(config.ring_bytes, REGION_SLOTS).map_err(|error| Error::System {
                 what: "the configuration of shared memory".to_owned(),
@@ -216,6 +217,7 @@ impl Shm {
                 uid: rustix::process::geteuid().as_raw(),
                 membarrier: membarrier::register(),
                 attach: config.attach == AttachPolicy::Auto,
+                process: Owner::this_process().map_err(system("preparing for forks"))?,
             },
             config,
             layout,
@@ -703,6 +705,9 @@ impl Method for Shm {
 
 impl Drop for Shm {
     fn drop(&mut self) {
+        if !self.own.process.is_this_process() {
+            return self.limbo.forget();
+        }
         let mut stuck = false;
         for pair in self.peers.iter_mut().filter_map(|entry| entry.pair()) {
             // One peer was waited for in vain: the others have had the same time.

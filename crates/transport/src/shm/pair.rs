@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use causeway_sys::attach::{self, LocalSpans, RemoteSpans};
+use causeway_sys::fork::Owner;
 use causeway_sys::mapping::Mapping;
 use causeway_sys::memfd;
 use causeway_sys::memory::Memory;
@@ -57,6 +58,7 @@ pub(super) struct Own {
     pub(super) uid: u32,
     pub(super) membarrier: bool,
     pub(super) attach: bool,
+    pub(super) process: Owner,
 }
 
 /// One live connection.
@@ -503,6 +505,11 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
+        if !self.own.process.is_this_process() {
+            // To look whether the peer still touches it takes memory that this process does not have.
+            std::mem::forget(std::mem::take(&mut self.held));
+            return;
+        }
         self.revoke();
         if let Some(socket) = &self.socket
             && Arc::strong_count(socket) > 1

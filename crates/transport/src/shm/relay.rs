@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use causeway_sys::epoll::{Epoll, Ready};
+use causeway_sys::fork::Owner;
 use causeway_sys::thread::spawn_without_signals;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::process::{Pid, getpid};
 
 use super::memory::Bell;
 use crate::wake::{Unpark, WakeFlag};
@@ -47,8 +47,8 @@ struct Shared {
 pub(super) struct Relay {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// The process whose thread it is: a fork's child has the descriptors, but not the thread.
-    process: Pid,
+    /// A forked child has the descriptors, but not the thread.
+    process: Owner,
     /// It reports what comes.
     listens: bool,
 }
@@ -56,6 +56,7 @@ pub(super) struct Relay {
 impl Relay {
     /// Starts it. It listens to nothing yet.
     fn start(sockets: &Epoll, bell: &Bell) -> io::Result<Self> {
+        let process = Owner::this_process()?;
         let set = Epoll::new()?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         set.add(&stop, STOP_KEY)?;
@@ -74,7 +75,7 @@ impl Relay {
         Ok(Self {
             shared,
             thread: Some(thread),
-            process: getpid(),
+            process,
             listens: true,
         })
     }
@@ -96,24 +97,11 @@ impl Relay {
     }
 }
 
-#[cfg(all(test, not(loom)))]
-impl Relay {
-    /// Drops the relay as its process does, or as one that is a fork's child; returns whether the thread goes on.
-    pub(super) fn outlives_its_drop(mut self, is_child: bool) -> bool {
-        if is_child {
-            self.process = Pid::INIT;
-        }
-        let shared = Arc::clone(&self.shared);
-        drop(self);
-        let goes_on = Arc::strong_count(&shared) > 1;
-        let _ = rustix::io::write(&shared.stop, &1u64.to_ne_bytes());
-        goes_on
-    }
-}
-
 impl Drop for Relay {
     fn drop(&mut self) {
-        if getpid() != self.process {
+        if !self.process.is_this_process() {
+            // The library would touch the thread that is not there.
+            std::mem::forget(self.thread.take());
             return;
         }
         // Can only fail when the counter is full, and then it is readable already.

@@ -109,6 +109,11 @@ pub trait Ground: Surroundings + Send {
         false
     }
 
+    /// Whether it was made by this process, and not by one that this was forked from, whose sockets these are.
+    fn is_of_this_process(&self) -> bool {
+        true
+    }
+
     /// Becomes readable when something comes.
     fn pollable(&self) -> BorrowedFd<'_>;
 

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use causeway_sys::datagram::{self, MAX_BATCH, Mishap};
+use causeway_sys::fork::Owner;
 use causeway_sys::net;
 use causeway_wire::datagram::{MAX_DATAGRAM_BYTES, PREFIX_BYTES, SAFE_DATAGRAM_BYTES};
 use causeway_wire::tcp::Holder;
@@ -65,6 +66,7 @@ pub struct Sockets {
     first: usize,
     buffer_bytes: usize,
     owners: net::Owners,
+    process: Owner,
 }
 
 impl Sockets {
@@ -85,6 +87,10 @@ impl Sockets {
             first: 0,
             buffer_bytes: usize::MAX,
             owners: net::Owners::default(),
+            process: Owner::this_process().map_err(|source| Error::System {
+                what: "preparing for forks".to_owned(),
+                source,
+            })?,
         };
         // Once it has worked, drawing random numbers does not fail any more.
         this.draw()
@@ -338,6 +344,10 @@ impl Ground for Sockets {
 
     fn has_reports(&mut self) -> bool {
         self.take_reports() || !self.noticed.is_empty()
+    }
+
+    fn is_of_this_process(&self) -> bool {
+        self.process.is_this_process()
     }
 
     fn pollable(&self) -> BorrowedFd<'_> {

@@ -78,7 +78,7 @@ impl Logger {
         };
         let masks = self.masks();
         if *metadata.level() <= masks.recorded.level(&event.target)
-            && let Some(page) = &self.page
+            && let Some(page) = self.page()
         {
             page.record(&event);
         }

@@ -165,16 +165,3 @@ fn the_relay_comes_with_the_need_for_it() {
     make_it_park(&mut met.server);
     assert!(matches!(met.server.shm.relay, Relaying::Running(_)));
 }
-
-/// A fork's child has neither the thread to join nor the right to end it.
-#[test]
-fn the_relay_ends_with_its_instance_but_not_with_a_childs_copy() {
-    for is_child in [false, true] {
-        let Met { mut server, .. } = meet(ShmConfig::default());
-        make_it_park(&mut server);
-        let Relaying::Running(relay) = std::mem::take(&mut server.shm.relay) else {
-            panic!("it parks without a relay");
-        };
-        assert_eq!(relay.outlives_its_drop(is_child), is_child);
-    }
-}

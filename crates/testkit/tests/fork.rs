@@ -1,0 +1,278 @@
+//! A forked child and the instances of its parent: the child is told what is wrong, and whatever it does with them, down
+//! to dropping them, the parent and its peers go on as if it were not there.
+//!
+//! A program of its own, since test processes have threads, and only a process without them can be copied whole.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use causeway_bmi::{
+    Access, Addr, Bmi, Config, Context, Direction, Error, InfoOption, Memory, Posted,
+    RegionDescriptor,
+};
+use causeway_sys::fork::run_in_child;
+use causeway_testkit::patience::Patience;
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+const TAG: u64 = 3;
+/// Goes by rendezvous over every method.
+const LARGE: usize = 1 << 20;
+const MOMENT: Duration = Duration::from_millis(1);
+/// Sleeps before which an instance parks on its descriptors; then it has a thread that listens to them.
+const SLEEPS: u32 = 40;
+
+struct Node {
+    bmi: Bmi,
+    context: Context,
+}
+
+impl Node {
+    fn new(listen: &[String]) -> Self {
+        let mut bmi = Bmi::new(Config {
+            listen: listen.to_vec(),
+            ..Config::default()
+        })
+        .unwrap();
+        let context = bmi.open_context().unwrap();
+        Self { bmi, context }
+    }
+
+    /// The result of an operation, while `meanwhile` goes on.
+    fn finish(&mut self, posted: Posted, mut meanwhile: impl FnMut()) -> u64 {
+        let op = match posted {
+            Posted::Complete(done) => return done.result.unwrap(),
+            Posted::Pending(op) => op,
+        };
+        let mut patience = Patience::new("an operation completes");
+        loop {
+            if let Some(done) = self.bmi.test(op, Duration::ZERO).unwrap() {
+                return done.result.unwrap();
+            }
+            meanwhile();
+            patience.spend();
+        }
+    }
+
+    /// Asks the server at `address` for `bytes` bytes.
+    fn ask(&mut self, address: Addr, bytes: usize, mut meanwhile: impl FnMut()) {
+        let into = [Memory::zeroed(bytes)];
+        let received = (self.bmi).post_recv(address, &into, TAG, self.context, 0);
+        let question = [Memory::from_vec(bytes.to_le_bytes().to_vec())];
+        let asked = (self.bmi).post_sendunexpected(address, &question, TAG, self.context, 0);
+        self.finish(asked.unwrap(), &mut meanwhile);
+        let received = self.finish(received.unwrap(), &mut meanwhile);
+        assert_eq!(received, bytes as u64);
+        assert!(into[0].to_vec().iter().all(|byte| *byte == 7));
+    }
+
+    /// Sends what callers want.
+    fn answer(&mut self) {
+        let mut questions = Vec::new();
+        (self.bmi)
+            .testunexpected(8, Duration::ZERO, &mut questions)
+            .unwrap();
+        for question in questions {
+            let bytes = usize::from_le_bytes(question.data.try_into().unwrap());
+            let data = [Memory::from_vec(vec![7; bytes])];
+            let sent = (self.bmi).post_send(question.from, &data, TAG, self.context, 0);
+            // Completions are of no interest: the caller says whether it has got everything.
+            let _ = sent.unwrap();
+            self.bmi.release(question.from);
+        }
+        let mut done = Vec::new();
+        (self.bmi)
+            .testcontext(self.context, 64, Duration::ZERO, &mut done)
+            .unwrap();
+        assert!(done.iter().all(|done| done.result.is_ok()), "{done:?}");
+    }
+}
+
+/// Two instances of the parent, and what they have of each other.
+struct Parent {
+    server: Node,
+    client: Node,
+    /// The server as the client knows it, by method.
+    addresses: BTreeMap<String, Addr>,
+    /// The client as the server knows it.
+    buffer: Memory,
+    lent: Memory,
+    region: RegionDescriptor,
+}
+
+impl Parent {
+    fn new(listen: &[String]) -> Self {
+        let mut server = Node::new(listen);
+        let mut client = Node::new(&[]);
+        let mut addresses = BTreeMap::new();
+        for text in server.bmi.listening() {
+            let address = client.bmi.lookup(&text).unwrap();
+            addresses.insert(text, address);
+        }
+        for &address in addresses.values() {
+            client.ask(address, LARGE, || server.answer());
+        }
+        let shm = addresses[&listen[0]];
+        let buffer = client.bmi.memalloc(shm, 1 << 16).unwrap();
+        buffer.write_at(0, b"parent's");
+        let lent = Memory::zeroed(64);
+        let region = client.bmi.export(shm, &lent, Access::ReadWrite).unwrap();
+        for node in [&mut server, &mut client] {
+            for _ in 0..SLEEPS {
+                let mut none = Vec::new();
+                node.bmi.testunexpected(1, MOMENT, &mut none).unwrap();
+            }
+        }
+        Self {
+            server,
+            client,
+            addresses,
+            buffer,
+            lent,
+            region,
+        }
+    }
+
+    fn exchange(&mut self) {
+        for &address in self.addresses.values() {
+            for bytes in [8, LARGE] {
+                self.client.ask(address, bytes, || self.server.answer());
+            }
+        }
+    }
+
+    /// Goes on until the child ends, and then some.
+    fn go_on_beside(&mut self, child: i32) {
+        let child = Pid::from_raw(child).unwrap();
+        let mut patience = Patience::new("the child ends");
+        let ended = loop {
+            self.exchange();
+            if let Some((_, status)) = waitpid(Some(child), WaitOptions::NOHANG).unwrap() {
+                break status;
+            }
+            patience.spend();
+        };
+        assert_eq!(ended.exit_status(), Some(0), "{ended:?}");
+        for _ in 0..20 {
+            self.exchange();
+        }
+    }
+}
+
+/// The shared mappings of this library's that the process has.
+fn shared_mappings() -> Vec<String> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let ours = maps.lines().filter(|line| line.contains("memfd:causeway"));
+    ours.map(str::to_owned).collect()
+}
+
+fn assert_forked<T: std::fmt::Debug>(what: &str, result: Result<T, Error>) {
+    let error = result.expect_err(what);
+    assert!(matches!(error, Error::Forked), "{what}: {error}");
+    assert!(error.to_string().contains("after fork()"), "{error}");
+}
+
+/// Everything that can be called, with what the parent has.
+fn touch(parent: &mut Parent, listen: &str) {
+    let (address, region) = (parent.addresses[listen], parent.region);
+    let Node { bmi, context } = &mut parent.client;
+    let context = *context;
+    let data = [Memory::zeroed(8)];
+    let (soon, long) = (Duration::ZERO, Duration::from_secs(100));
+    let mut done = Vec::new();
+    let mut unexpected = Vec::new();
+    for idle in [soon, long] {
+        assert_forked("testcontext", bmi.testcontext(context, 1, idle, &mut done));
+        let tested = bmi.testunexpected(1, idle, &mut unexpected);
+        assert_forked("testunexpected", tested);
+        assert_forked("testsome", bmi.testsome(&[], idle, &mut done));
+        assert!(bmi.wait(context, idle), "testing says what is wrong");
+        bmi.wait_for_change(idle);
+    }
+    let sent = bmi.post_send(address, &data, TAG, context, 0);
+    assert_forked("post_send", sent);
+    let sent = bmi.post_sendunexpected(address, &data, TAG, context, 0);
+    assert_forked("post_sendunexpected", sent);
+    let received = bmi.post_recv(address, &data, TAG, context, 0);
+    assert_forked("post_recv", received);
+    let moved = bmi.post_transfer(address, Direction::Put, &data, &[region], context, 0);
+    assert_forked("post_transfer", moved);
+    assert_forked("lookup", bmi.lookup(listen));
+    assert_forked("memalloc", bmi.memalloc(address, 8));
+    let exported = bmi.export(address, &data[0], Access::Read);
+    assert_forked("export", exported);
+    assert_forked("open_context", bmi.open_context());
+    let option = InfoOption::Spin(soon);
+    assert_forked("set_info", bmi.set_info(None, option));
+    assert!(bmi.map(address, &region).is_none());
+    assert!(bmi.report(address).is_none() && bmi.identity(address).is_none());
+    bmi.waker().wake();
+    bmi.unexport(address, &region);
+    bmi.close_context(context);
+    bmi.retain(address);
+    for _ in 0..4 {
+        bmi.release(address);
+    }
+    bmi.disconnect(address);
+}
+
+/// Operations in flight when the parent forked are not the child's either.
+fn touch_operation(parent: &mut Parent, posted: &Posted) {
+    let Posted::Pending(op) = posted else {
+        panic!("nothing was sent for it");
+    };
+    let bmi = &mut parent.client.bmi;
+    assert_forked("test", bmi.test(*op, Duration::ZERO));
+    assert_forked("test", bmi.test(*op, Duration::from_secs(100)));
+    bmi.cancel(*op);
+}
+
+fn play_child(mut parent: Parent, listen: &str, posted: &Posted) {
+    assert_eq!(shared_mappings(), Vec::<String>::new());
+    touch_operation(&mut parent, posted);
+    touch(&mut parent, listen);
+    assert_eq!(parent.lent.to_vec(), [0; 64], "the heap is copied");
+    let kept = parent.buffer.clone();
+    drop(parent);
+    drop(kept);
+    // Its own instance is one like any other.
+    let mut own = Node::new(&[]);
+    let server = own.bmi.lookup(listen).unwrap();
+    for bytes in [8, LARGE] {
+        own.ask(server, bytes, || {});
+    }
+    assert_ne!(shared_mappings(), Vec::<String>::new());
+}
+
+fn main() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("server");
+    let listen = [
+        format!("shm://{}", path.display()),
+        "tcp://127.0.0.1:0".to_owned(),
+        "udp://127.0.0.1:0".to_owned(),
+    ];
+    let mut parent = Parent::new(&listen);
+    let shm = parent.addresses[&listen[0]];
+    let into = [Memory::zeroed(5)];
+    let waiting = (parent.client.bmi).post_recv(shm, &into, TAG + 1, parent.client.context, 0);
+    let waiting = waiting.unwrap();
+    for _ in 0..3 {
+        // What the child drops is its copy of what the parent goes on using.
+        let mut copied = Some(parent);
+        let child = run_in_child(|| {
+            play_child(copied.take().unwrap(), &listen[0], &waiting);
+        })
+        .unwrap();
+        parent = copied.unwrap();
+        parent.go_on_beside(child);
+        assert!(path.exists(), "the child has removed its parent's socket");
+    }
+    let mut kept = [0; 8];
+    parent.buffer.read_at(0, &mut kept);
+    assert_eq!(&kept, b"parent's");
+    let info = parent.client.bmi.get_info(None);
+    assert_eq!((info.connected, info.operations), (3, 1), "{info:?}");
+    drop(parent);
+    assert!(!path.exists());
+    println!("a child disturbs neither its parent nor the peers: ok");
+}
