@@ -412,6 +412,7 @@ fn tcp_session(bytes: &[u8]) {
             direction,
             local: vec![Memory::zeroed(3000)],
             remote: vec![region.part(0, 3000)],
+            registrations: Vec::new(),
             notify: Some(vec![1]),
             token,
         };

@@ -25,7 +25,7 @@ use crate::address::Address;
 use crate::error::{Error, PeerError, SendError, TransferError};
 use crate::method::{
     Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Packet, Peer, PeerReport,
-    Sink, Transfer, part_of,
+    Registration, Sink, Transfer, part_of,
 };
 use link::{Endpoint, Link, hub};
 
@@ -48,7 +48,7 @@ pub struct Options {
     pub max_piece: usize,
     /// See [`Limits::max_list`].
     pub max_list: usize,
-    /// While it is set, peers count as stopped in the middle of a copy: see [`Method::try_unexport`].
+    /// While it is set, peers count as stopped in the middle of a copy: see [`Method::try_revoke`].
     pub stopped: Option<&'static AtomicBool>,
 }
 
@@ -431,10 +431,11 @@ impl Method for Mem {
         }
     }
 
-    fn export(
+    fn grant(
         &mut self,
         peer: Peer,
         memory: &Memory,
+        _: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
         if self.connected(peer).is_err() {
@@ -453,14 +454,14 @@ impl Method for Mem {
         Ok(region)
     }
 
-    fn unexport(&mut self, peer: Peer, key: u64) {
+    fn revoke(&mut self, peer: Peer, key: u64) {
         if let Some(link) = self.slot(peer).and_then(|slot| slot.link.as_ref()) {
             link.unexport(key);
         }
     }
 
-    fn try_unexport(&mut self, peer: Peer, key: u64) -> bool {
-        self.unexport(peer, key);
+    fn try_revoke(&mut self, peer: Peer, key: u64) -> bool {
+        self.revoke(peer, key);
         let stopped = self.options.stopped;
         !stopped.is_some_and(|stopped| stopped.load(Ordering::Relaxed))
     }

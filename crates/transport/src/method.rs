@@ -23,6 +23,14 @@
 //! - A method that measures round trips states [`Capabilities::exact_time`]: its polls take a reading made for the poll too, and
 //!   [`Method::set_time`] comes before each send and transfer.
 //!
+//! # Registration
+//! Network adapters reach memory only after they were told of it: its pages are pinned and entered into their tables, which
+//! costs more than most transfers. A method that states [`Capabilities::needs_local_registration`] is given, with each span
+//! that it shall move or grant, the [`Registration`] that the span lies in ([`Method::register`]). Registrations belong to
+//! no peer, and outlive connections; so a caller may keep them, as long as the memory has the same
+//! [identity](Memory::id). Other methods need none: callers name [`Registration::NONE`], and pay nothing.
+//! Packets, words of atomics and memory of [`Sink::place`] need no registration with any method.
+//!
 //! # What holds for every method
 //! - Packets between two processes on one peer handle arrive once, in order, or not at all once the
 //!   peer was reported down. A packet that [`Method::send`] accepted is the method's.
@@ -37,7 +45,7 @@
 //! - A notify packet of a transfer arrives after the last byte of the list has landed. Packets that
 //!   were sent before the transfer started come before it, those sent after the transfer completed
 //!   come after it. A failed transfer's notify packet is never delivered.
-//! - [`Method::unexport`] returns once the peer can no longer write the memory through that key, nor take
+//! - [`Method::revoke`] returns once the peer can no longer write the memory through that key, nor take
 //!   what it reads there for what was exported: at once, or after the piece that it is copying at this
 //!   moment (bounded by the copy of [`Limits::max_piece`] bytes, or by the peer's death). A peer that is
 //!   stopped in the middle of it is not waited for: the method holds the memory until that has ended.
@@ -140,17 +148,32 @@ pub trait Method: Send {
     /// not touched any more, and the packet comes by [`Sink::packet`] when it is complete.
     fn take_back(&mut self, _peer: Peer) {}
 
-    /// Lets `peer`, and nobody else, access `memory` until [`Method::unexport`]. The memory stays
-    /// alive as long as it is exported.
-    fn export(
+    /// Registers `memory` for transfers and grants, of all peers: for reading only if it is
+    /// [for reading only](Memory::is_writable). It is an error where the system or the adapter takes no more. The caller ends
+    /// the registration once the memory is gone, of which the method keeps no clone for it.
+    ///
+    /// Methods that need no registration return [`Registration::NONE`].
+    fn register(&mut self, _memory: &Memory) -> Result<Registration, Error> {
+        Ok(Registration::NONE)
+    }
+
+    /// Ends a registration for further use: it is refused from now on. Transfers and grants that were begun with it keep
+    /// what they need of it until they end. One that is unknown, or has ended, is ignored.
+    fn deregister(&mut self, _registration: Registration) {}
+
+    /// Lets `peer`, and nobody else, access `memory` until [`Method::revoke`]. The memory stays
+    /// alive as long as it is granted. `registration` is one that the whole of `memory` lies in, where the method needs it;
+    /// see "Registration" on the module's page. A grant is also called an export: it is what the peer sees of it.
+    fn grant(
         &mut self,
         peer: Peer,
         memory: &Memory,
+        registration: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error>;
 
     /// Ends an export. An unknown key is ignored.
-    fn unexport(&mut self, peer: Peer, key: u64);
+    fn revoke(&mut self, peer: Peer, key: u64);
 
     /// Whether `peer` has written each byte of an export at least once since it was made, as far as the method
     /// can tell: always `true` where peers reach memory without it ([`Capabilities::one_sided`]). What a peer says it
@@ -159,11 +182,11 @@ pub trait Method: Send {
         true
     }
 
-    /// Ends an export as [`Method::unexport`] does, but waits for nobody: `false` if the peer may be
+    /// Ends an export as [`Method::revoke`] does, but waits for nobody: `false` if the peer may be
     /// writing the memory at this moment. The caller that wants to know when it has stopped calls again, at
     /// the earliest after [`Method::tick`].
-    fn try_unexport(&mut self, peer: Peer, key: u64) -> bool {
-        self.unexport(peer, key);
+    fn try_revoke(&mut self, peer: Peer, key: u64) -> bool {
+        self.revoke(peer, key);
         true
     }
 
@@ -313,6 +336,16 @@ impl Peer {
     }
 }
 
+/// A method's number for memory that was registered with it: meaningless to any other, and never used again. See
+/// [`Method::register`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Registration(pub u64);
+
+impl Registration {
+    /// No registration, for methods that need none.
+    pub const NONE: Self = Self(0);
+}
+
 /// The caller's own number for a transfer, given back when it completes.
 pub type Token = u64;
 
@@ -341,8 +374,9 @@ pub struct Capabilities {
     pub per_peer_protection: bool,
     /// There are remote atomics ([`Method::atomic`]).
     pub remote_atomics: bool,
-    /// Local memory of a transfer has to be registered before; a caller that does so itself, and keeps the
-    /// registration, saves the method from doing it for each transfer.
+    /// Local memory of transfers, and memory that is granted, has to be registered before; see "Registration" on the
+    /// module's page. A transfer of other memory is refused with [`SendError::Unregistered`], a grant with
+    /// [`Error::Unsupported`].
     pub needs_local_registration: bool,
     /// A peer whose process ends is reported with [`Sink::peer_down`] even if nothing is sent to it.
     pub tells_of_death: bool,
@@ -458,6 +492,9 @@ pub struct Transfer {
     pub direction: Direction,
     /// Local memory, in order.
     pub local: Vec<Memory>,
+    /// The registrations that the fragments of `local` lie in, one for each, if
+    /// [`Capabilities::needs_local_registration`] says that the method needs them; otherwise they are not looked at.
+    pub registrations: Vec<Registration>,
     /// Remote memory, in order; the fragments need not match the local ones, but both lists cover the
     /// same number of bytes. A part of a region is named by raising `base` (and the object's offset)
     /// and lowering `len`; see [`part_of`].

@@ -57,8 +57,8 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport, Sink,
-    Transfer, gather,
+    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport,
+    Registration, Sink, Transfer, gather,
 };
 use crate::strangers::{Strangers, Told};
 use link::Buffers;
@@ -364,10 +364,11 @@ impl Method for Tcp {
         }
     }
 
-    fn export(
+    fn grant(
         &mut self,
         peer: Peer,
         memory: &Memory,
+        _: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
         if access.allows(Direction::Put) && !memory.is_writable() {
@@ -385,7 +386,7 @@ impl Method for Tcp {
         state.is_some_and(|state| state.session.is_all_written(key))
     }
 
-    fn unexport(&mut self, peer: Peer, key: u64) {
+    fn revoke(&mut self, peer: Peer, key: u64) {
         if let Some(state) = self.slots.get_mut(peer) {
             state.session.unexport(key);
         }

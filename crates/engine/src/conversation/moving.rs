@@ -36,6 +36,7 @@ impl Conversation {
             direction: Direction::Put,
             local: Vec::new(),
             remote: Vec::new(),
+            registrations: Vec::new(),
             notify: None,
             token: shared.ops.key(op),
         };

@@ -9,7 +9,7 @@ use causeway_sys::memory::Memory;
 use causeway_transport::method::{part_of, perform, result_of};
 use causeway_transport::{
     Access, Address, Atomic, Capabilities, Direction, Error, Identity, Limits, Method, Packet,
-    Peer, PeerError, PeerReport, SendError, Sink, Transfer, TransferError,
+    Peer, PeerError, PeerReport, Registration, SendError, Sink, Transfer, TransferError,
 };
 use causeway_wire::region::RegionDescriptor;
 use rustix::event::{EventfdFlags, eventfd};
@@ -223,10 +223,11 @@ impl Method for Loopback {
         Ok(())
     }
 
-    fn export(
+    fn grant(
         &mut self,
         peer: Peer,
         memory: &Memory,
+        _: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
         self.check(peer).map_err(|_| Error::NoPeer)?;
@@ -241,7 +242,7 @@ impl Method for Loopback {
         })
     }
 
-    fn unexport(&mut self, _: Peer, key: u64) {
+    fn revoke(&mut self, _: Peer, key: u64) {
         self.exports.remove(&key);
     }
 

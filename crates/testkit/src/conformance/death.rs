@@ -191,8 +191,8 @@ pub fn in_the_middle_of_its_own_transfers<F: Factory>(factory: &F, test: &str) {
             patience.spend();
         }
         kill(&mut stage);
-        stage.node.method.unexport(stage.peer, region.key);
-        stage.node.method.unexport(stage.peer, progress.key);
+        stage.node.method.revoke(stage.peer, region.key);
+        stage.node.method.revoke(stage.peer, progress.key);
         stage = Stage::called_at(stage.node, stage.address, test);
         stage.still_works();
     }
@@ -400,7 +400,7 @@ pub fn packets_and_transfers_between_processes<F: Factory>(factory: &F, test: &s
             answers.sort();
             assert_eq!(answers, [vec![0x22], b"landed".to_vec()]);
             assert!(ours.to_vec() == vec![0x22; len]);
-            stage.node.method.unexport(stage.peer, region.key);
+            stage.node.method.revoke(stage.peer, region.key);
         }
         stage.still_works();
     }
@@ -486,7 +486,7 @@ pub fn a_stopped_peer_blocks_nobody<F: Factory>(factory: &F, test: &str) {
     let export = other
         .node
         .export(peer, &Memory::zeroed(100), Access::ReadWrite);
-    other.node.method.unexport(peer, export.key);
+    other.node.method.revoke(peer, export.key);
     for _ in 0..10 {
         other.still_works();
     }

@@ -11,6 +11,7 @@
 //! - [`transfers`]: remote memory: lists of fragments, notify packets, mapping.
 //! - [`atomics`]: fetch-and-add and compare-and-swap on exported words.
 //! - [`protection`]: what must not be reachable, and when it stops being so.
+//! - [`registration`]: memory that is registered before it is moved or granted.
 //! - [`lifecycle`]: nobody there, restarts, departures, disconnecting, stale handles.
 //! - [`sleep`]: arming, waking, and that no wake-up is lost.
 //! - `puppet` and [`death`]: a peer in another process, killed in every state.
@@ -23,6 +24,7 @@ pub mod death;
 pub mod lifecycle;
 pub mod packets;
 pub mod protection;
+pub mod registration;
 pub mod sleep;
 pub mod transfers;
 
@@ -82,6 +84,8 @@ macro_rules! conformance {
                 protection: of_unknown_keys, of_ended_exports, of_ranges, of_access,
                     of_other_peers_exports, of_objects, failed_transfers_notify_nobody,
                     holds_the_moment_an_export_ends;
+                registration: covers_every_part, ends_behind_what_was_begun,
+                    is_needed_where_stated, outlives_peers;
                 lifecycle: nobody_listens, a_listener_ends_before_it_looks, nobody_listens_for_a_transfer, somebody_listens_later,
                     same_address_same_handle, a_restarted_peer_is_a_new_incarnation,
                     a_departed_caller_is_gone, a_departure_ends_transfers, disconnecting_is_silent_here_and_noticed_there,

@@ -171,6 +171,7 @@ impl Run {
             direction,
             local: vec![local.clone()],
             remote: vec![part(0, split), part(split, len)],
+            registrations: Vec::new(),
             notify,
             token,
         };

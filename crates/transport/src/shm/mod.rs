@@ -17,7 +17,7 @@
 //! wait's end.
 //!
 //! Memory that a peer maps ([`Method::map`]) stays reachable for that peer until it drops the mapping:
-//! unlike a transfer, it is not ended by [`Method::unexport`]. The owner reuses such a buffer after the
+//! unlike a transfer, it is not ended by [`Method::revoke`]. The owner reuses such a buffer after the
 //! peer's reply or death, not before.
 
 mod assist;
@@ -71,8 +71,8 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport, Sharing,
-    Sink, Transfer,
+    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport,
+    Registration, Sharing, Sink, Transfer,
 };
 use crate::strangers::Told;
 use crate::wake::{Parking, Unpark, WakeFlag};
@@ -426,10 +426,11 @@ impl Method for Shm {
         self.send_parts(peer, &HeadAndBody(head, body))
     }
 
-    fn export(
+    fn grant(
         &mut self,
         peer: Peer,
         memory: &Memory,
+        _: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
         if access.allows(Direction::Put) && !memory.is_writable() {
@@ -459,14 +460,14 @@ impl Method for Shm {
         Ok(region)
     }
 
-    fn unexport(&mut self, peer: Peer, key: u64) {
+    fn revoke(&mut self, peer: Peer, key: u64) {
         if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
             pair.unexport(key);
             self.limbo.keep(&mut pair.held);
         }
     }
 
-    fn try_unexport(&mut self, peer: Peer, key: u64) -> bool {
+    fn try_revoke(&mut self, peer: Peer, key: u64) -> bool {
         if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
             pair.try_unexport(key);
             self.limbo.keep(&mut pair.held);

@@ -193,8 +193,8 @@ impl Core {
         Ok(())
     }
 
-    /// See [`crate::Method::export`]. `random` gives keys.
-    pub fn export(
+    /// See [`crate::Method::grant`]. `random` gives keys.
+    pub fn grant(
         &mut self,
         peer: Peer,
         memory: &Memory,
@@ -230,8 +230,8 @@ impl Core {
         state.is_some_and(|state| state.session.is_all_written(key))
     }
 
-    /// See [`crate::Method::unexport`].
-    pub fn unexport(&mut self, peer: Peer, key: u64) {
+    /// See [`crate::Method::revoke`].
+    pub fn revoke(&mut self, peer: Peer, key: u64) {
         if let Some(state) = self.peers.get_mut(peer) {
             state.session.unexport(key);
         }

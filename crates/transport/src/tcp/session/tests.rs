@@ -272,6 +272,7 @@ fn run(seed: u64, lanes: usize) -> Seen {
                     direction,
                     local: split(&ours, random),
                     remote: split_region(&region, len, random),
+                    registrations: Vec::new(),
                     notify,
                     token: step,
                 };
@@ -370,6 +371,7 @@ fn random_frames_do_no_more_than_end_the_session() {
                     len: 3000,
                     object: None,
                 }],
+                registrations: Vec::new(),
                 notify: Some(vec![1]),
                 token,
             };
@@ -455,6 +457,7 @@ fn getting(len: usize, lanes: usize) -> (Side, Memory, u64) {
             len: len as u64,
             object: None,
         }],
+        registrations: Vec::new(),
         notify: None,
         token: 0,
     };

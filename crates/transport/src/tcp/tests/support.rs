@@ -204,6 +204,7 @@ pub(super) fn transfer(
         direction,
         local: local.to_vec(),
         remote: remote.to_vec(),
+        registrations: Vec::new(),
         notify: notify.map(<[u8]>::to_vec),
         token,
     }
