@@ -12,7 +12,7 @@ use causeway_sys::memory::Memory;
 use causeway_transport::mem::{Mem, Options};
 use causeway_transport::{
     Access, Address, Atomic, Capabilities, Direction, Error, Identity, Limits, Method, Peer,
-    PeerReport, Registration, SendError, Sink, Transfer,
+    PeerReport, Readiness, Registration, SendError, Sink, Transfer,
 };
 use causeway_wire::region::RegionDescriptor;
 
@@ -190,6 +190,15 @@ impl Method for Adapter {
     }
     fn deregister(&mut self, registration: Registration) {
         self.adapter().deregister(registration.0);
+    }
+    fn pause(&mut self, peer: Peer) {
+        self.mem.pause(peer);
+    }
+    fn resume(&mut self, peer: Peer) {
+        self.mem.resume(peer);
+    }
+    fn readiness(&mut self, peer: Peer) -> Readiness {
+        self.mem.readiness(peer)
     }
     fn grant(
         &mut self,

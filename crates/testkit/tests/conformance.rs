@@ -255,6 +255,8 @@ mod udp_with_losses {
             holds_the_moment_an_export_ends;
         registration: covers_every_part, ends_behind_what_was_begun,
             is_needed_where_stated, outlives_peers;
+        pausing: keeps_the_order, stops_at_packets_only, ends_with_the_peer,
+            holds_for_a_connection_to_come;
         lifecycle: nobody_listens, nobody_listens_for_a_transfer, somebody_listens_later,
             same_address_same_handle, a_restarted_peer_is_a_new_incarnation,
             a_departed_caller_is_gone, a_departure_ends_transfers,

@@ -33,6 +33,6 @@ pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};
 pub use method::{
     Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Operation, PLACE_HEAD_BYTES,
-    Packet, Peer, PeerReport, Registration, Sharing, Sink, Token, Transfer,
+    Packet, Peer, PeerReport, Readiness, Registration, Sharing, Sink, Token, Transfer,
 };
 pub use wake::{Parking, Unpark, WakeFlag};

@@ -25,7 +25,7 @@ use crate::address::Address;
 use crate::error::{Error, PeerError, SendError, TransferError};
 use crate::method::{
     Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Packet, Peer, PeerReport,
-    Registration, Sink, Transfer, part_of,
+    Readiness, Registration, Sink, Transfer, part_of,
 };
 use link::{Endpoint, Link, hub};
 
@@ -85,6 +85,8 @@ struct Slot {
     atomics: VecDeque<Atomic>,
     /// A caller was told to wait with a further one.
     atomics_blocked: bool,
+    /// Packets stay in the queue.
+    paused: bool,
 }
 
 /// A transfer in progress.
@@ -205,6 +207,7 @@ impl Mem {
         let peer = Peer::new(index as u32, slot.generation);
         if slot.refused {
             slot.refused = false;
+            slot.paused = false;
             let name = slot.name.clone().unwrap_or_default();
             fail_transfers(slot, peer, &PeerError::Refused(name.clone()), sink);
             sink.peer_down(peer, PeerError::Refused(name));
@@ -215,6 +218,9 @@ impl Mem {
         };
         let mut any = false;
         for _ in 0..PACKETS_PER_POLL {
+            if slot.paused && !link.is_closed() {
+                break;
+            }
             let Some(packet) = link.receive() else { break };
             any = true;
             sink.packet(peer, Packet::private(&packet));
@@ -225,6 +231,7 @@ impl Mem {
         }
         if let Some(cause) = link.broken() {
             slot.link = None;
+            slot.paused = false;
             fail_transfers(slot, peer, &cause, sink);
             if slot.name.is_none() {
                 slot.used = false;
@@ -431,6 +438,35 @@ impl Method for Mem {
         }
     }
 
+    fn pause(&mut self, peer: Peer) {
+        if let Some(slot) = self.slot_mut(peer) {
+            slot.paused = true;
+        }
+    }
+
+    fn resume(&mut self, peer: Peer) {
+        if let Some(slot) = self.slot_mut(peer) {
+            slot.paused = false;
+        }
+    }
+
+    fn readiness(&mut self, peer: Peer) -> Readiness {
+        let capacity = self.options.queue_packets;
+        let Some(slot) = self.slot_mut(peer) else {
+            return Readiness::default();
+        };
+        match &slot.link {
+            Some(link) => Readiness {
+                readable: link.has_packet(),
+                writable: link.has_room(capacity),
+            },
+            None => Readiness {
+                readable: false,
+                writable: slot.name.is_some(),
+            },
+        }
+    }
+
     fn grant(
         &mut self,
         peer: Peer,
@@ -543,7 +579,7 @@ impl Method for Mem {
                     && (slot.refused
                         || !slot.transfers.is_empty()
                         || !slot.atomics.is_empty()
-                        || slot.link.as_ref().is_some_and(Link::has_news))
+                        || (slot.link.as_ref()).is_some_and(|link| link.has_news(slot.paused)))
             });
         if busy {
             self.endpoint.disarm();
@@ -570,6 +606,7 @@ impl Method for Mem {
         fail_transfers(slot, peer, &PeerError::Disconnected, sink);
         // Dropping our end of the link closes it.
         slot.link = None;
+        slot.paused = false;
         slot.used = false;
         slot.name = None;
         slot.refused = false;

@@ -31,6 +31,21 @@
 //! [identity](Memory::id). Other methods need none: callers name [`Registration::NONE`], and pay nothing.
 //! Packets, words of atomics and memory of [`Sink::place`] need no registration with any method.
 //!
+//! # Pausing
+//! A receiver that has no room for the packets of a peer pauses it ([`Method::pause`]): the packets stay where they are, and
+//! once what lies between is full the peer's [`Method::send`] returns [`SendError::WouldBlock`]. Other peers notice
+//! nothing, and the paused one does not keep this process awake. Of what a paused peer sends:
+//! - Everything that came before the first packet that is held back is done as usual. That packet, and packets behind it, notify
+//!   packets of transfers included, wait in their order.
+//! - Transfers and atomics, in either direction, go on or wait as well: they share a stream with packets over `tcp` and `udp`, and
+//!   over `shm` where the owner has to copy or to do the operation. There, they wait for the packet before them. Those that
+//!   were complete before it are reported.
+//! - A packet whose bytes are on their way to their place ([`Sink::place`]), or that waits for the data of a transfer which
+//!   overtook it, still comes. No other is placed.
+//! - When the peer is lost, or closes the connection, the pause ends: what has come of its packets is delivered, then follows
+//!   [`Sink::peer_down`]. That is bounded by what the peer may send ahead. Over `tcp`, if more
+//!   is on the way than the sockets hold, the end is found by asking, within a third of the time that a silent peer has.
+//!
 //! # What holds for every method
 //! - Packets between two processes on one peer handle arrive once, in order, or not at all once the
 //!   peer was reported down. A packet that [`Method::send`] accepted is the method's.
@@ -143,6 +158,16 @@ pub trait Method: Send {
     fn rank(&self) -> u8 {
         address::rank(self.scheme())
     }
+
+    /// Holds the packets of `peer` back from now on; see "Pausing" on the module's page. It lasts until [`Method::resume`],
+    /// [`Method::disconnect`] or [`Sink::peer_down`]. Before the peer is connected it holds for the connection to come.
+    fn pause(&mut self, peer: Peer);
+
+    /// Has the packets of `peer` delivered again: those that were held back come with the next polls, before all others.
+    fn resume(&mut self, peer: Peer);
+
+    /// What could be done with `peer` now, as far as the last poll has found out; nothing with one that is unknown or gone.
+    fn readiness(&mut self, peer: Peer) -> Readiness;
 
     /// Has the packet that is being placed ([`Sink::place`]), if any, kept by the method instead: its memory is
     /// not touched any more, and the packet comes by [`Sink::packet`] when it is complete.
@@ -385,6 +410,15 @@ pub struct Capabilities {
     /// The method measures round trips, so that readings of the clock from before a poll or a send do not do; see "Time"
     /// on the module's page.
     pub exact_time: bool,
+}
+
+/// What could be done with a peer now; see [`Method::readiness`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Readiness {
+    /// A packet waits, or has begun to come. Packets of a peer that is not paused do not wait longer than for the next poll.
+    pub readable: bool,
+    /// A packet of any size would be accepted. If not, [`Sink::writable`] follows as after [`SendError::WouldBlock`].
+    pub writable: bool,
 }
 
 /// What a peer may do with an export.

@@ -57,7 +57,7 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport,
+    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sink, Transfer, gather,
 };
 use crate::strangers::{Strangers, Told};
@@ -361,6 +361,26 @@ impl Method for Tcp {
     fn take_back(&mut self, peer: Peer) {
         if let Some(state) = self.slots.get_mut(peer) {
             state.session.take_back();
+        }
+    }
+
+    fn pause(&mut self, peer: Peer) {
+        if let Ok(state) = state_of(&mut self.slots, peer) {
+            state.session.pause();
+        }
+    }
+
+    fn resume(&mut self, peer: Peer) {
+        if let Ok(state) = state_of(&mut self.slots, peer) {
+            state.session.resume();
+            Self::make_due(&mut self.due, state);
+        }
+    }
+
+    fn readiness(&mut self, peer: Peer) -> Readiness {
+        match state_of(&mut self.slots, peer) {
+            Ok(state) if state.gone.is_none() => state.session.readiness(),
+            _ => Readiness::default(),
         }
     }
 

@@ -58,8 +58,8 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::error::{Error, SendError};
 use crate::method::{
-    Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Registration,
-    Silence, Sink, Transfer,
+    Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
+    Registration, Silence, Sink, Transfer,
 };
 use crate::tcp::resolve::is_loopback;
 use ground::{Arrival, Arrivals, Batch, Ground};
@@ -406,6 +406,18 @@ impl<G: Ground> Method for Udp<G> {
         self.core.send(now, peer, parts, &mut self.ground)?;
         self.hurry(now);
         Ok(())
+    }
+
+    fn pause(&mut self, peer: Peer) {
+        self.core.pause(peer);
+    }
+
+    fn resume(&mut self, peer: Peer) {
+        self.core.resume(peer);
+    }
+
+    fn readiness(&mut self, peer: Peer) -> Readiness {
+        self.core.readiness(peer)
     }
 
     fn grant(

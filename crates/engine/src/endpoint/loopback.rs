@@ -9,7 +9,7 @@ use causeway_sys::memory::Memory;
 use causeway_transport::method::{part_of, perform, result_of};
 use causeway_transport::{
     Access, Address, Atomic, Capabilities, Direction, Error, Identity, Limits, Method, Packet,
-    Peer, PeerError, PeerReport, Registration, SendError, Sink, Transfer, TransferError,
+    Peer, PeerError, PeerReport, Readiness, Registration, SendError, Sink, Transfer, TransferError,
 };
 use causeway_wire::region::RegionDescriptor;
 use rustix::event::{EventfdFlags, eventfd};
@@ -28,6 +28,7 @@ pub(crate) struct Loopback {
     generation: u32,
     connected: bool,
     blocked: bool,
+    paused: bool,
     packets: VecDeque<Vec<u8>>,
     transfers: VecDeque<Running>,
     atomics: VecDeque<Atomic>,
@@ -53,6 +54,7 @@ impl Loopback {
             generation: 1,
             connected: false,
             blocked: false,
+            paused: false,
             packets: VecDeque::new(),
             transfers: VecDeque::new(),
             atomics: VecDeque::new(),
@@ -116,7 +118,9 @@ impl Loopback {
     }
 
     fn is_idle(&self) -> bool {
-        self.packets.is_empty() && self.transfers.is_empty() && self.atomics.is_empty()
+        // What is held back ends with a call, which ends the sleep.
+        let quiet = self.paused || self.packets.is_empty() && !self.blocked;
+        quiet && self.transfers.is_empty() && self.atomics.is_empty()
     }
 
     fn perform(&self, atomic: &Atomic) -> Result<u64, TransferError> {
@@ -223,6 +227,26 @@ impl Method for Loopback {
         Ok(())
     }
 
+    fn pause(&mut self, peer: Peer) {
+        self.paused |= self.check(peer).is_ok();
+    }
+
+    fn resume(&mut self, peer: Peer) {
+        self.paused &= self.check(peer).is_err();
+    }
+
+    fn readiness(&mut self, peer: Peer) -> Readiness {
+        if self.check(peer).is_err() {
+            return Readiness::default();
+        }
+        let writable = self.packets.len() < QUEUE_PACKETS;
+        self.blocked |= !writable;
+        Readiness {
+            readable: !self.packets.is_empty(),
+            writable,
+        }
+    }
+
     fn grant(
         &mut self,
         peer: Peer,
@@ -286,6 +310,9 @@ impl Method for Loopback {
         let peer = self.peer();
         let mut any = false;
         for _ in 0..WORK_PER_POLL {
+            if self.paused {
+                break;
+            }
             let Some(packet) = self.packets.pop_front() else {
                 break;
             };
@@ -319,7 +346,7 @@ impl Method for Loopback {
     fn tick(&mut self, _: Instant, _: &mut dyn Sink) {}
 
     fn arm(&mut self, _: Instant) -> bool {
-        self.is_idle() && !self.blocked
+        self.is_idle()
     }
 
     fn disarm(&mut self) {}
@@ -330,7 +357,7 @@ impl Method for Loopback {
 
     fn is_unused(&self) -> bool {
         // Nobody else sends here, and we do not while we sleep.
-        self.is_idle() && !self.blocked
+        self.is_idle()
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -344,6 +371,7 @@ impl Method for Loopback {
         self.connected = false;
         self.generation += 1;
         self.blocked = false;
+        self.paused = false;
         self.packets.clear();
         self.exports.clear();
         for atomic in std::mem::take(&mut self.atomics) {

@@ -86,6 +86,26 @@ pub fn of_a_peer_that_streams<F: Factory>(factory: &F, test: &str) {
     }
 }
 
+/// The death of a peer whose packets are held back is reported, and what has come of them delivered before.
+pub fn of_a_paused_peer<F: Factory>(factory: &F, test: &str) {
+    if played(factory) {
+        return;
+    }
+    let mut stage = Stage::calling(factory, test);
+    stage.node.method.pause(stage.peer);
+    let packet = vec![7; 2000];
+    stage.order(&Order::Echo(packet.clone()));
+    let mut patience = Patience::new("the packet is there");
+    while !stage.node.method.readiness(stage.peer).readable {
+        assert!(stage.node.packet().is_none());
+        stage.node.step();
+        patience.spend();
+    }
+    kill(&mut stage);
+    assert!(stage.node.packet() == Some((stage.peer, packet)));
+    assert_eq!(stage.node.packet(), None);
+}
+
 /// Packets that nobody will read do not keep the death from being noticed.
 pub fn of_a_peer_that_does_not_read<F: Factory>(factory: &F, test: &str) {
     if played(factory) {

@@ -11,7 +11,7 @@
 //! Both sides work on them if both wait (`assist`).
 //!
 //! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `limbo`, `pair`, `handshake`,
-//! `progress`, `transfer`, `copying`, `claim`, `assist`, `cooperate`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
+//! `progress`, `pausing`, `transfer`, `copying`, `claim`, `assist`, `cooperate`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
 //! the bytes. `model.rs` explores the queue's and the doorbell's interleavings, `model_claim.rs` those of
 //! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes, `model_wake.rs` those of a
 //! wait's end.
@@ -32,6 +32,7 @@ mod limbo;
 mod memory;
 mod objects;
 mod pair;
+mod pausing;
 mod peers;
 mod progress;
 mod regions;
@@ -71,7 +72,7 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport,
+    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sharing, Sink, Transfer,
 };
 use crate::strangers::Told;
@@ -424,6 +425,33 @@ impl Method for Shm {
         _: &mut Vec<u8>,
     ) -> Result<(), SendError> {
         self.send_parts(peer, &HeadAndBody(head, body))
+    }
+
+    fn pause(&mut self, peer: Peer) {
+        if let Some(entry) = self.peers.get_mut(peer) {
+            entry.paused = true;
+            if let Some(pair) = entry.pair() {
+                pair.paused = true;
+            }
+        }
+    }
+
+    fn resume(&mut self, peer: Peer) {
+        self.resume_ring(peer);
+    }
+
+    fn readiness(&mut self, peer: Peer) -> Readiness {
+        let Some(entry) = self.peers.get_mut(peer) else {
+            return Readiness::default();
+        };
+        match &mut entry.link {
+            Link::Live(pair) => pair.readiness(),
+            Link::Idle => Readiness {
+                readable: false,
+                writable: true,
+            },
+            Link::Failed(_) | Link::Gone(_) => Readiness::default(),
+        }
     }
 
     fn grant(

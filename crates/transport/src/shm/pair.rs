@@ -87,6 +87,10 @@ pub(super) struct Pair {
     pub(super) ran_empty: bool,
     /// A caller was told that there is no room.
     pub(super) blocked: bool,
+    /// The caller's packets are not delivered now.
+    pub(super) paused: bool,
+    /// One of them is at the front of the ring, which is neither polled nor rung for until the peer is resumed.
+    pub(super) set_aside: bool,
     pub(super) transfers: Transfers,
     /// Transfers that we started are shared with the peer.
     pub(super) shares: bool,
@@ -142,6 +146,8 @@ impl Pair {
             last_active: 0,
             ran_empty: true,
             blocked: false,
+            paused: false,
+            set_aside: false,
             transfers: Transfers::default(),
             shares: true,
             offers: Offers::new(&mapping, layout, side),
