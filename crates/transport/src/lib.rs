@@ -32,7 +32,8 @@ pub mod wake;
 pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};
 pub use method::{
-    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Operation, PLACE_HEAD_BYTES,
-    Packet, Peer, PeerReport, Readiness, Registration, Sharing, Sink, Token, Transfer,
+    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Operation, Outlet,
+    PLACE_HEAD_BYTES, Packet, Peer, PeerReport, Readiness, Registration, Sharing, Sink, Token,
+    Transfer,
 };
 pub use wake::{Parking, Unpark, WakeFlag};

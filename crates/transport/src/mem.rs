@@ -24,8 +24,8 @@ use causeway_wire::region::RegionDescriptor;
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError, TransferError};
 use crate::method::{
-    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Packet, Peer, PeerReport,
-    Readiness, Registration, Sink, Transfer, part_of,
+    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Outlet, Packet, Peer,
+    PeerReport, Readiness, Registration, Sink, Transfer, part_of,
 };
 use link::{Endpoint, Link, hub};
 
@@ -60,6 +60,17 @@ impl Default for Options {
             max_piece: 64 << 10,
             max_list: usize::MAX,
             stopped: None,
+        }
+    }
+}
+
+impl Options {
+    fn check_packet(&self, parts: &[&[u8]]) -> Result<(), SendError> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let limit = self.max_packet;
+        match len > limit {
+            true => Err(SendError::TooLarge { len, limit }),
+            false => Ok(()),
         }
     }
 }
@@ -223,7 +234,11 @@ impl Mem {
             }
             let Some(packet) = link.receive() else { break };
             any = true;
-            sink.packet(peer, Packet::private(&packet));
+            let reply = &mut Reply {
+                link,
+                options: &self.options,
+            };
+            sink.handle(peer, Packet::private(&packet), reply);
         }
         if link.take_writable() {
             any = true;
@@ -339,6 +354,19 @@ impl Position {
     }
 }
 
+/// Sends to the other end of a connection.
+struct Reply<'a> {
+    link: &'a Link,
+    options: &'a Options,
+}
+
+impl Outlet for Reply<'_> {
+    fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
+        self.options.check_packet(parts)?;
+        self.link.send(parts, self.options.queue_packets)
+    }
+}
+
 /// Refuses another method's address.
 fn ours(address: &Address) -> Result<(), Error> {
     match address.scheme() {
@@ -423,11 +451,7 @@ impl Method for Mem {
     }
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
-        let len = parts.iter().map(|part| part.len()).sum();
-        let limit = self.options.max_packet;
-        if len > limit {
-            return Err(SendError::TooLarge { len, limit });
-        }
+        self.options.check_packet(parts)?;
         let capacity = self.options.queue_packets;
         match self.connected(peer)? {
             None => Ok(()),

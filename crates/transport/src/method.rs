@@ -581,11 +581,27 @@ pub struct PeerReport {
 /// So many bytes of a packet are shown before the others are given a place: see [`Sink::place`].
 pub const PLACE_HEAD_BYTES: usize = 16;
 
+/// What a handler sends by while it is called; see [`Sink::handle`].
+pub trait Outlet {
+    /// Sends one packet, gathered from `parts`, to the peer whose packet is being handled, as [`Method::send`] does.
+    fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError>;
+}
+
 /// Where a method delivers what happened. Called from inside [`Method::poll`], [`Method::tick`] and
 /// [`Method::disconnect`] only.
 pub trait Sink {
     /// A packet has arrived. It must be copied out now.
     fn packet(&mut self, peer: Peer, packet: Packet<'_>);
+
+    /// A packet has arrived, and its sender may be replied to from within: methods call this, and as long as it is not
+    /// implemented, [`Sink::packet`] gets the packet. As with active messages, a handler replies to the peer that it
+    /// serves, and to no other: what it has for others is sent after the poll. A reply that `outlet` refuses with
+    /// [`SendError::WouldBlock`] is the sink's to keep, and [`Sink::writable`] follows. Packets that were placed
+    /// ([`Sink::placed`]) have no outlet.
+    #[inline]
+    fn handle(&mut self, peer: Peer, packet: Packet<'_>, _outlet: &mut dyn Outlet) {
+        self.packet(peer, packet);
+    }
 
     /// A transfer is complete.
     fn transfer_done(&mut self, peer: Peer, token: Token, result: Result<(), TransferError>);

@@ -8,8 +8,9 @@ use std::time::Instant;
 use causeway_sys::memory::Memory;
 use causeway_transport::method::{part_of, perform, result_of};
 use causeway_transport::{
-    Access, Address, Atomic, Capabilities, Direction, Error, Identity, Limits, Method, Packet,
-    Peer, PeerError, PeerReport, Readiness, Registration, SendError, Sink, Transfer, TransferError,
+    Access, Address, Atomic, Capabilities, Direction, Error, Identity, Limits, Method, Outlet,
+    Packet, Peer, PeerError, PeerReport, Readiness, Registration, SendError, Sink, Transfer,
+    TransferError,
 };
 use causeway_wire::region::RegionDescriptor;
 use rustix::event::{EventfdFlags, eventfd};
@@ -161,6 +162,26 @@ impl Loopback {
     }
 }
 
+/// Sends to the one peer.
+struct Reply<'a>(&'a mut Loopback);
+
+impl Outlet for Reply<'_> {
+    fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
+        let Self(loopback) = self;
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > MAX_PACKET {
+            let limit = MAX_PACKET;
+            return Err(SendError::TooLarge { len, limit });
+        }
+        if loopback.packets.len() >= QUEUE_PACKETS {
+            loopback.blocked = true;
+            return Err(SendError::WouldBlock);
+        }
+        loopback.packets.push_back(parts.concat());
+        Ok(())
+    }
+}
+
 impl Method for Loopback {
     fn scheme(&self) -> &'static str {
         "self"
@@ -214,17 +235,7 @@ impl Method for Loopback {
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
         self.check(peer)?;
-        let len = parts.iter().map(|part| part.len()).sum();
-        if len > MAX_PACKET {
-            let limit = MAX_PACKET;
-            return Err(SendError::TooLarge { len, limit });
-        }
-        if self.packets.len() >= QUEUE_PACKETS {
-            self.blocked = true;
-            return Err(SendError::WouldBlock);
-        }
-        self.packets.push_back(parts.concat());
-        Ok(())
+        Reply(self).send(parts)
     }
 
     fn pause(&mut self, peer: Peer) {
@@ -317,7 +328,7 @@ impl Method for Loopback {
                 break;
             };
             any = true;
-            sink.packet(peer, Packet::private(&packet));
+            sink.handle(peer, Packet::private(&packet), &mut Reply(self));
         }
         for atomic in std::mem::take(&mut self.atomics) {
             any = true;

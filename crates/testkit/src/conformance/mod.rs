@@ -13,6 +13,7 @@
 //! - [`protection`]: what must not be reachable, and when it stops being so.
 //! - [`registration`]: memory that is registered before it is moved or granted.
 //! - [`pausing`]: packets that are held back, and what is known of them.
+//! - [`replies`]: handlers that send from within a poll.
 //! - [`lifecycle`]: nobody there, restarts, departures, disconnecting, stale handles.
 //! - [`sleep`]: arming, waking, and that no wake-up is lost.
 //! - `puppet` and [`death`]: a peer in another process, killed in every state.
@@ -27,6 +28,7 @@ pub mod packets;
 pub mod pausing;
 pub mod protection;
 pub mod registration;
+pub mod replies;
 pub mod sleep;
 pub mod transfers;
 
@@ -91,6 +93,7 @@ macro_rules! conformance {
                 pausing: holds_up_the_sender, keeps_the_order, leaves_others_alone,
                     stops_at_packets_only, ends_with_the_peer, lets_the_receiver_sleep,
                     readiness_is_what_it_says, holds_for_a_connection_to_come;
+                replies: keep_a_packet_going, are_held_up_as_all_packets;
                 lifecycle: nobody_listens, a_listener_ends_before_it_looks, nobody_listens_for_a_transfer, somebody_listens_later,
                     same_address_same_handle, a_restarted_peer_is_a_new_incarnation,
                     a_departed_caller_is_gone, a_departure_ends_transfers, disconnecting_is_silent_here_and_noticed_there,

@@ -29,7 +29,7 @@ use super::regions::{Exports, Imports};
 use super::ring::{Consumer, Producer, Sent};
 use super::transfer::Transfers;
 use crate::error::{PeerError, SendError, TOO_MANY_OPEN};
-use crate::method::Direction;
+use crate::method::{Direction, Outlet};
 
 /// How far the connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -551,6 +551,13 @@ pub(super) fn refusal(error: &std::io::Error) -> String {
         _ => "",
     };
     format!("cross-memory attach: {error}{hint}")
+}
+
+/// For handlers of the peer's packets.
+impl Outlet for Pair {
+    fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
+        Self::send(self, &parts)
+    }
 }
 
 impl Pair {

@@ -551,10 +551,12 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
             _ => Queue::Continued,
         };
         if alone {
+            pair.producer.answers_next();
             pair.producer.expect_answer(len);
         }
         pair.consumer.prefetch(queue, len);
-        let packet = pair.consumer.memory().packet(slot, len);
+        // SAFETY: the pair keeps its rings as long as it exists, and it is not dropped in this function.
+        let packet = unsafe { pair.consumer.memory().packet(slot, len) };
         match kind {
             SlotKind::Internal => {
                 let bytes = packet.to_vec(0);
@@ -563,7 +565,7 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
                     return;
                 }
             }
-            SlotKind::Packet | SlotKind::Pad => sink.packet(peer, packet),
+            SlotKind::Packet | SlotKind::Pad => sink.handle(peer, packet, pair),
         }
         if pair.consumer.consume(len) {
             pair.ring_peer();

@@ -36,7 +36,7 @@ use causeway_wire::tcp::{
 
 use super::outbox::{Lender, Outbox};
 use crate::error::{PeerError, SendError, TransferError};
-use crate::method::{Access, Direction, Packet, Peer, Readiness, Sink, Token, Transfer};
+use crate::method::{Access, Direction, Outlet, Packet, Peer, Readiness, Sink, Token, Transfer};
 use coverage::Coverage;
 
 /// The most answers that may wait for a peer that keeps the windows: all that it may have asked,
@@ -519,7 +519,7 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
         match header.kind {
-            Kind::Packet => sink.packet(peer, Packet::private(payload)),
+            Kind::Packet => sink.handle(peer, Packet::private(payload), self),
             Kind::PutEnd => {
                 let notify = header.flag.then_some(payload);
                 self.end_put(header.id, header.base, notify, peer, sink)?;
@@ -665,6 +665,12 @@ impl Session {
     pub fn sign_of_life(&mut self) {
         let header = Header::new(Kind::ProbeReply, 0);
         self.main.outbox.push_short(&header.encode(), &[], 0);
+    }
+}
+
+impl Outlet for Session {
+    fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
+        Self::send(self, parts)
     }
 }
 
