@@ -530,7 +530,7 @@ impl<M: Matcher> Endpoint<M> {
         self.settle();
         let link = self.connections.link(peer);
         let (method, handle) = link.ok_or(causeway_transport::Error::NoPeer)?;
-        Ok(self.methods.get(method).export(handle, memory, access)?)
+        Ok(self.methods.slot(method).grant(handle, memory, access)?)
     }
 
     /// Ends an export; the peer cannot touch the memory once this returns.
@@ -538,7 +538,7 @@ impl<M: Matcher> Endpoint<M> {
         if let Some(peer) = self.find(addr)
             && let Some((method, handle)) = self.connections.link(peer)
         {
-            self.methods.get(method).unexport(handle, region.key);
+            self.methods.get(method).revoke(handle, region.key);
         }
     }
 

@@ -8,7 +8,8 @@
 //! and without a clock: greeting, credits (`credit`), eager messages, rendezvous, transfers (`transfers`), cancelling.
 //! `conversations` is the table of all of them with what they share (`shared`: operations, matcher, early messages),
 //! and `endpoint` drives it with methods. `waiting` decides how to wait; `slab` and `fragments` are
-//! the tables that make the path of a small message short; `traffic` counts. The packets are defined in
+//! the tables that make the path of a small message short; `traffic` counts; `registrations` are kept for methods that
+//! need them. The packets are defined in
 //! `causeway_wire::bmi`.
 //!
 //! What this room does not do: order messages of different tags, understand what they contain, or
@@ -23,6 +24,7 @@ mod endpoint;
 mod fragments;
 pub mod matcher;
 mod operation;
+mod registrations;
 mod shared;
 mod slab;
 mod traffic;
@@ -33,6 +35,7 @@ mod waiting;
 pub use conversation::{LinkLimits, Transmit};
 pub use endpoint::{Endpoint, Waker};
 pub use fragments::Cursor;
+pub use registrations::MAX_REGISTRATIONS;
 pub use shared::Tuning;
 
 pub use causeway_sys::memory::Memory;

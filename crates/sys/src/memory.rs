@@ -50,6 +50,16 @@ impl MemoryWatch {
     }
 }
 
+/// Which bytes a [`Memory`] consists of, apart from where in them its span lies. What is known of the bytes as a whole,
+/// such as a registration with a network adapter, can be kept under it while a [`MemoryWatch`] of them is kept too: it
+/// is no other memory's as long as that exists, even after the bytes are gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MemoryId {
+    backing: usize,
+    /// Detaching puts other pages under the same addresses.
+    detached: bool,
+}
+
 struct Backing {
     base: NonNull<u8>,
     len: usize,
@@ -232,6 +242,30 @@ impl Memory {
     pub fn watch(&self) -> MemoryWatch {
         MemoryWatch {
             backing: Arc::downgrade(&self.backing),
+        }
+    }
+
+    /// The identity of the bytes, which all clones and slices share. `None` for memory that was lent, such as the buffers
+    /// that a C program has allocated itself: nothing tells when those bytes are freed, and others put in their place.
+    pub fn id(&self) -> Option<MemoryId> {
+        let detached = match &self.backing.kind {
+            Kind::Heap { .. } | Kind::Import { .. } => false,
+            Kind::Mapping { detached, .. } => detached.load(Ordering::Relaxed),
+            Kind::Lent => return None,
+        };
+        Some(MemoryId {
+            backing: Arc::as_ptr(&self.backing).addr(),
+            detached,
+        })
+    }
+
+    /// All the bytes of the allocation that the span is a part of; of memory that was lent, the span alone.
+    pub fn allocation(&self) -> Self {
+        match self.backing.kind {
+            Kind::Lent => self.clone(),
+            Kind::Heap { .. } | Kind::Mapping { .. } | Kind::Import { .. } => {
+                Self::all_of(Arc::clone(&self.backing), self.writable)
+            }
         }
     }
 
@@ -688,6 +722,28 @@ mod tests {
     }
 
     #[test]
+    fn parts_have_the_identity_of_the_whole_and_lent_memory_has_none() {
+        let memory = Memory::zeroed(100);
+        let part = memory.slice(10..20).read_only();
+        assert!(memory.id().is_some());
+        assert_eq!(part.id(), memory.id());
+        let whole = part.allocation();
+        assert_eq!((whole.as_ptr(), whole.len()), (memory.as_ptr(), 100));
+        assert!(!whole.is_writable());
+        assert_ne!(Memory::zeroed(100).id(), memory.id());
+        let mut bytes = [0; 8];
+        lend(&mut bytes, |lent| {
+            let part = lent.slice(2..4);
+            assert_eq!((part.id(), part.allocation().len()), (None, 2));
+        });
+        // Not even at the same place is it taken for another's, as long as it is watched.
+        let (id, watch) = (memory.id(), memory.watch());
+        drop((memory, part, whole));
+        assert!(watch.is_gone());
+        assert!((0..100).all(|_| Memory::zeroed(100).id() != id));
+    }
+
+    #[test]
     fn an_object_is_seen_through_every_mapping() {
         let file = crate::memfd::create_fixed("test", 4096).unwrap();
         let copy = file.try_clone().unwrap();
@@ -711,8 +767,10 @@ mod tests {
         let ours = Memory::map_object(file, 8192, 7).unwrap();
         let part = ours.slice(4000..5000);
         part.write_at(0, b"before");
+        let before = ours.id();
         part.detach().unwrap();
         assert_eq!(&ours.slice(4000..4006).to_vec(), b"before");
+        assert_ne!(ours.id(), before, "other pages");
         theirs.write_at(4000, b"theirs");
         part.write_at(6, b"ours");
         assert_eq!(&part.slice(0..10).to_vec(), b"beforeours");

@@ -412,6 +412,7 @@ fn tcp_session(bytes: &[u8]) {
             local: vec![Memory::zeroed(3000)].into(),
             remote: vec![region.part(0, 3000)].into(),
             notify: Some(vec![1].into()),
+            registrations: Vec::new(),
             token,
         };
         assert!(session.transfer(transfer).is_ok());

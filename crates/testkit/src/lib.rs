@@ -4,7 +4,7 @@
 //! Read [`mod@conformance`] first: one suite for everything that implements
 //! [`causeway_transport::Method`], instantiated per method in `tests/conformance.rs`. Then
 //! [`decoders`] (bodies that feed hostile bytes to every decoder, shared by `fuzz/` and by an
-//! ordinary test), [`process`] (tests that run a part of themselves in another process, to be
+//! ordinary test), [`adapter`] (a method that moves registered memory only), [`process`] (tests that run a part of themselves in another process, to be
 //! killed for real), [`random`] (seeded, so that a failure can be run again), [`patience`]
 //! (bounded waiting), [`linear`] (is a recorded history one of a sequential object?), [`matching`] (matchers and their reference), [`placing`]
 //! (sinks that say where packets go), [`scripted`] (a file server that lies as a test wishes), [`power`] (what loss of power leaves of files) and [`directory`]
@@ -13,6 +13,7 @@
 //! `tests/house.rs` keeps the house in order: arrows between rooms, sizes of files, banned calls.
 #![forbid(unsafe_code)]
 
+pub mod adapter;
 pub mod conformance;
 pub mod decoders;
 pub mod directory;

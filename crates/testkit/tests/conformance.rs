@@ -5,6 +5,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use causeway_testkit::adapter::Adapter;
 use causeway_testkit::conformance::Factory;
 use causeway_testkit::directory::ShmAddresses;
 use causeway_testkit::simulator::lossy::LossyGround;
@@ -30,6 +31,24 @@ impl Factory for InProcess {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         format!("mem://conformance-{number}")
+            .parse()
+            .expect("well-formed")
+    }
+}
+
+/// A method of another crate, which moves registered memory only.
+struct Registering;
+
+impl Factory for Registering {
+    type Method = Adapter;
+
+    fn method(&self) -> Adapter {
+        Adapter::new(mem::Options::default()).expect("an eventfd")
+    }
+
+    fn address(&self) -> Address {
+        let inner = InProcess(mem::Options::default()).address();
+        format!("adapter://{}", inner.rest())
             .parse()
             .expect("well-formed")
     }
@@ -203,6 +222,7 @@ const SEALED: Datagrams = Datagrams { key: KEY };
 
 conformance!(mem_in_process, InProcess(mem::Options::default()));
 conformance!(mem_with_tight_queues, InProcess(TIGHT));
+conformance!(adapter_of_registered_memory, Registering);
 
 conformance!(shm_with_attach, SharedMemory::new(AttachPolicy::Auto));
 conformance!(shm_without_attach, SharedMemory::new(AttachPolicy::Off));
@@ -233,6 +253,11 @@ mod udp_with_losses {
         protection: of_unknown_keys, of_ended_exports, of_ranges, of_access,
             of_other_peers_exports, of_objects, failed_transfers_notify_nobody,
             holds_the_moment_an_export_ends;
+        registration: covers_every_part, ends_behind_what_was_begun,
+            is_needed_where_stated, outlives_peers;
+        pausing: keeps_the_order, stops_at_packets_only, ends_with_the_peer,
+            holds_for_a_connection_to_come;
+        replies: keep_a_packet_going, are_held_up_as_all_packets;
         lifecycle: nobody_listens, nobody_listens_for_a_transfer, somebody_listens_later,
             same_address_same_handle, a_restarted_peer_is_a_new_incarnation,
             a_departed_caller_is_gone, a_departure_ends_transfers,

@@ -76,6 +76,9 @@ pub enum SendError {
     /// The method cannot do this at all; see [`crate::Capabilities`].
     #[error("{0}")]
     Unsupported(&'static str),
+    /// The method needs local memory registered ([`crate::Method::register`]), which it is not, and why.
+    #[error("local memory is not registered: {0}")]
+    Unregistered(String),
     /// The peer is gone and cannot be reached again through this handle.
     #[error("the peer is gone: {0}")]
     Gone(PeerError),

@@ -33,6 +33,7 @@ pub use address::Address;
 pub use error::{Error, PeerError, SendError, TransferError};
 pub use method::{
     Access, Atomic, Capabilities, Direction, Identity, Limits, Method, NotifyPacket, Operation,
-    PLACE_HEAD_BYTES, Packet, Peer, PeerReport, Sharing, Sink, Spans, Token, Transfer,
+    Outlet, PLACE_HEAD_BYTES, Packet, Peer, PeerReport, Readiness, Registration, Sharing, Sink,
+    Spans, Token, Transfer,
 };
 pub use wake::{Parking, Unpark, WakeFlag};

@@ -24,8 +24,8 @@ use causeway_wire::region::RegionDescriptor;
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError, TransferError};
 use crate::method::{
-    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Packet, Peer, PeerReport,
-    Sink, Transfer, part_of,
+    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Outlet, Packet, Peer,
+    PeerReport, Readiness, Registration, Sink, Transfer, part_of,
 };
 use link::{Endpoint, Link, hub};
 
@@ -48,7 +48,7 @@ pub struct Options {
     pub max_piece: usize,
     /// See [`Limits::max_list`].
     pub max_list: usize,
-    /// While it is set, peers count as stopped in the middle of a copy: see [`Method::try_unexport`].
+    /// While it is set, peers count as stopped in the middle of a copy: see [`Method::try_revoke`].
     pub stopped: Option<&'static AtomicBool>,
 }
 
@@ -60,6 +60,17 @@ impl Default for Options {
             max_piece: 64 << 10,
             max_list: usize::MAX,
             stopped: None,
+        }
+    }
+}
+
+impl Options {
+    fn check_packet(&self, parts: &[&[u8]]) -> Result<(), SendError> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        let limit = self.max_packet;
+        match len > limit {
+            true => Err(SendError::TooLarge { len, limit }),
+            false => Ok(()),
         }
     }
 }
@@ -85,6 +96,8 @@ struct Slot {
     atomics: VecDeque<Atomic>,
     /// A caller was told to wait with a further one.
     atomics_blocked: bool,
+    /// Packets stay in the queue.
+    paused: bool,
 }
 
 /// A transfer in progress.
@@ -205,6 +218,7 @@ impl Mem {
         let peer = Peer::new(index as u32, slot.generation);
         if slot.refused {
             slot.refused = false;
+            slot.paused = false;
             let name = slot.name.clone().unwrap_or_default();
             fail_transfers(slot, peer, &PeerError::Refused(name.clone()), sink);
             sink.peer_down(peer, PeerError::Refused(name));
@@ -215,9 +229,16 @@ impl Mem {
         };
         let mut any = false;
         for _ in 0..PACKETS_PER_POLL {
+            if slot.paused && !link.is_closed() {
+                break;
+            }
             let Some(packet) = link.receive() else { break };
             any = true;
-            sink.packet(peer, Packet::private(&packet));
+            let reply = &mut Reply {
+                link,
+                options: &self.options,
+            };
+            sink.handle(peer, Packet::private(&packet), reply);
         }
         if link.take_writable() {
             any = true;
@@ -225,6 +246,7 @@ impl Mem {
         }
         if let Some(cause) = link.broken() {
             slot.link = None;
+            slot.paused = false;
             fail_transfers(slot, peer, &cause, sink);
             if slot.name.is_none() {
                 slot.used = false;
@@ -332,6 +354,19 @@ impl Position {
     }
 }
 
+/// Sends to the other end of a connection.
+struct Reply<'a> {
+    link: &'a Link,
+    options: &'a Options,
+}
+
+impl Outlet for Reply<'_> {
+    fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
+        self.options.check_packet(parts)?;
+        self.link.send(parts, self.options.queue_packets)
+    }
+}
+
 /// Refuses another method's address.
 fn ours(address: &Address) -> Result<(), Error> {
     match address.scheme() {
@@ -416,11 +451,7 @@ impl Method for Mem {
     }
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
-        let len = parts.iter().map(|part| part.len()).sum();
-        let limit = self.options.max_packet;
-        if len > limit {
-            return Err(SendError::TooLarge { len, limit });
-        }
+        self.options.check_packet(parts)?;
         let capacity = self.options.queue_packets;
         match self.connected(peer)? {
             None => Ok(()),
@@ -431,10 +462,40 @@ impl Method for Mem {
         }
     }
 
-    fn export(
+    fn pause(&mut self, peer: Peer) {
+        if let Some(slot) = self.slot_mut(peer) {
+            slot.paused = true;
+        }
+    }
+
+    fn resume(&mut self, peer: Peer) {
+        if let Some(slot) = self.slot_mut(peer) {
+            slot.paused = false;
+        }
+    }
+
+    fn readiness(&mut self, peer: Peer) -> Readiness {
+        let capacity = self.options.queue_packets;
+        let Some(slot) = self.slot_mut(peer) else {
+            return Readiness::default();
+        };
+        match &slot.link {
+            Some(link) => Readiness {
+                readable: link.has_packet(),
+                writable: link.has_room(capacity),
+            },
+            None => Readiness {
+                readable: false,
+                writable: slot.name.is_some(),
+            },
+        }
+    }
+
+    fn grant(
         &mut self,
         peer: Peer,
         memory: &Memory,
+        _: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
         if self.connected(peer).is_err() {
@@ -453,14 +514,14 @@ impl Method for Mem {
         Ok(region)
     }
 
-    fn unexport(&mut self, peer: Peer, key: u64) {
+    fn revoke(&mut self, peer: Peer, key: u64) {
         if let Some(link) = self.slot(peer).and_then(|slot| slot.link.as_ref()) {
             link.unexport(key);
         }
     }
 
-    fn try_unexport(&mut self, peer: Peer, key: u64) -> bool {
-        self.unexport(peer, key);
+    fn try_revoke(&mut self, peer: Peer, key: u64) -> bool {
+        self.revoke(peer, key);
         let stopped = self.options.stopped;
         !stopped.is_some_and(|stopped| stopped.load(Ordering::Relaxed))
     }
@@ -542,7 +603,7 @@ impl Method for Mem {
                     && (slot.refused
                         || !slot.transfers.is_empty()
                         || !slot.atomics.is_empty()
-                        || slot.link.as_ref().is_some_and(Link::has_news))
+                        || (slot.link.as_ref()).is_some_and(|link| link.has_news(slot.paused)))
             });
         if busy {
             self.endpoint.disarm();
@@ -569,6 +630,7 @@ impl Method for Mem {
         fail_transfers(slot, peer, &PeerError::Disconnected, sink);
         // Dropping our end of the link closes it.
         slot.link = None;
+        slot.paused = false;
         slot.used = false;
         slot.name = None;
         slot.refused = false;

@@ -28,6 +28,29 @@
 //! back the child's copies of descriptors and heap memory, sends nothing, removes nothing from file systems, and touches no
 //! memory that is shared with peers, which the child does not have.
 //!
+//! # Registration
+//! Network adapters reach memory only after they were told of it: its pages are pinned and entered into their tables, which
+//! costs more than most transfers. A method that states [`Capabilities::needs_local_registration`] is given, with each span
+//! that it shall move or grant, the [`Registration`] that the span lies in ([`Method::register`]). Registrations belong to
+//! no peer, and outlive connections; so a caller may keep them, as long as the memory has the same
+//! [identity](Memory::id). Other methods need none: callers name [`Registration::NONE`], and pay nothing.
+//! Packets, words of atomics and memory of [`Sink::place`] need no registration with any method.
+//!
+//! # Pausing
+//! A receiver that has no room for the packets of a peer pauses it ([`Method::pause`]): the packets stay where they are, and
+//! once what lies between is full the peer's [`Method::send`] returns [`SendError::WouldBlock`]. Other peers notice
+//! nothing, and the paused one does not keep this process awake. Of what a paused peer sends:
+//! - Everything that came before the first packet that is held back is done as usual. That packet, and packets behind it, notify
+//!   packets of transfers included, wait in their order.
+//! - Transfers and atomics, in either direction, go on or wait as well: they share a stream with packets over `tcp` and `udp`, and
+//!   over `shm` where the owner has to copy or to do the operation. There, they wait for the packet before them. Those that
+//!   were complete before it are reported.
+//! - A packet whose bytes are on their way to their place ([`Sink::place`]), or that waits for the data of a transfer which
+//!   overtook it, still comes. No other is placed.
+//! - When the peer is lost, or closes the connection, the pause ends: what has come of its packets is delivered, then follows
+//!   [`Sink::peer_down`]. That is bounded by what the peer may send ahead. Over `tcp`, if more
+//!   is on the way than the sockets hold, the end is found by asking, within a third of the time that a silent peer has.
+//!
 //! # What holds for every method
 //! - Packets between two processes on one peer handle arrive once, in order, or not at all once the
 //!   peer was reported down. A packet that [`Method::send`] accepted is the method's.
@@ -42,7 +65,7 @@
 //! - A notify packet of a transfer arrives after the last byte of the list has landed. Packets that
 //!   were sent before the transfer started come before it, those sent after the transfer completed
 //!   come after it. A failed transfer's notify packet is never delivered.
-//! - [`Method::unexport`] returns once the peer can no longer write the memory through that key, nor take
+//! - [`Method::revoke`] returns once the peer can no longer write the memory through that key, nor take
 //!   what it reads there for what was exported: at once, or after the piece that it is copying at this
 //!   moment (bounded by the copy of [`Limits::max_piece`] bytes, or by the peer's death). A peer that is
 //!   stopped in the middle of it is not waited for: the method holds the memory until that has ended.
@@ -142,21 +165,46 @@ pub trait Method: Send {
         address::rank(self.scheme())
     }
 
+    /// Holds the packets of `peer` back from now on; see "Pausing" on the module's page. It lasts until [`Method::resume`],
+    /// [`Method::disconnect`] or [`Sink::peer_down`]. Before the peer is connected it holds for the connection to come.
+    fn pause(&mut self, peer: Peer);
+
+    /// Has the packets of `peer` delivered again: those that were held back come with the next polls, before all others.
+    fn resume(&mut self, peer: Peer);
+
+    /// What could be done with `peer` now, as far as the last poll has found out; nothing with one that is unknown or gone.
+    fn readiness(&mut self, peer: Peer) -> Readiness;
+
     /// Has the packet that is being placed ([`Sink::place`]), if any, kept by the method instead: its memory is
     /// not touched any more, and the packet comes by [`Sink::packet`] when it is complete.
     fn take_back(&mut self, _peer: Peer) {}
 
-    /// Lets `peer`, and nobody else, access `memory` until [`Method::unexport`]. The memory stays
-    /// alive as long as it is exported.
-    fn export(
+    /// Registers `memory` for transfers and grants, of all peers: for reading only if it is
+    /// [for reading only](Memory::is_writable). It is an error where the system or the adapter takes no more. The caller ends
+    /// the registration once the memory is gone, of which the method keeps no clone for it.
+    ///
+    /// Methods that need no registration return [`Registration::NONE`].
+    fn register(&mut self, _memory: &Memory) -> Result<Registration, Error> {
+        Ok(Registration::NONE)
+    }
+
+    /// Ends a registration for further use: it is refused from now on. Transfers and grants that were begun with it keep
+    /// what they need of it until they end. One that is unknown, or has ended, is ignored.
+    fn deregister(&mut self, _registration: Registration) {}
+
+    /// Lets `peer`, and nobody else, access `memory` until [`Method::revoke`]. The memory stays
+    /// alive as long as it is granted. `registration` is one that the whole of `memory` lies in, where the method needs it;
+    /// see "Registration" on the module's page. A grant is also called an export: it is what the peer sees of it.
+    fn grant(
         &mut self,
         peer: Peer,
         memory: &Memory,
+        registration: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error>;
 
     /// Ends an export. An unknown key is ignored.
-    fn unexport(&mut self, peer: Peer, key: u64);
+    fn revoke(&mut self, peer: Peer, key: u64);
 
     /// Whether `peer` has written each byte of an export at least once since it was made, as far as the method
     /// can tell: always `true` where peers reach memory without it ([`Capabilities::one_sided`]). What a peer says it
@@ -165,11 +213,11 @@ pub trait Method: Send {
         true
     }
 
-    /// Ends an export as [`Method::unexport`] does, but waits for nobody: `false` if the peer may be
+    /// Ends an export as [`Method::revoke`] does, but waits for nobody: `false` if the peer may be
     /// writing the memory at this moment. The caller that wants to know when it has stopped calls again, at
     /// the earliest after [`Method::tick`].
-    fn try_unexport(&mut self, peer: Peer, key: u64) -> bool {
-        self.unexport(peer, key);
+    fn try_revoke(&mut self, peer: Peer, key: u64) -> bool {
+        self.revoke(peer, key);
         true
     }
 
@@ -319,6 +367,16 @@ impl Peer {
     }
 }
 
+/// A method's number for memory that was registered with it: meaningless to any other, and never used again. See
+/// [`Method::register`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Registration(pub u64);
+
+impl Registration {
+    /// No registration, for methods that need none.
+    pub const NONE: Self = Self(0);
+}
+
 /// The caller's own number for a transfer, given back when it completes.
 pub type Token = u64;
 
@@ -347,8 +405,9 @@ pub struct Capabilities {
     pub per_peer_protection: bool,
     /// There are remote atomics ([`Method::atomic`]).
     pub remote_atomics: bool,
-    /// Local memory of a transfer has to be registered before; a caller that does so itself, and keeps the
-    /// registration, saves the method from doing it for each transfer.
+    /// Local memory of transfers, and memory that is granted, has to be registered before; see "Registration" on the
+    /// module's page. A transfer of other memory is refused with [`SendError::Unregistered`], a grant with
+    /// [`Error::Unsupported`].
     pub needs_local_registration: bool,
     /// A peer whose process ends is reported with [`Sink::peer_down`] even if nothing is sent to it.
     pub tells_of_death: bool,
@@ -357,6 +416,15 @@ pub struct Capabilities {
     /// The method measures round trips, so that readings of the clock from before a poll or a send do not do; see "Time"
     /// on the module's page.
     pub exact_time: bool,
+}
+
+/// What could be done with a peer now; see [`Method::readiness`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Readiness {
+    /// A packet waits, or has begun to come. Packets of a peer that is not paused do not wait longer than for the next poll.
+    pub readable: bool,
+    /// A packet of any size would be accepted. If not, [`Sink::writable`] follows as after [`SendError::WouldBlock`].
+    pub writable: bool,
 }
 
 /// What a peer may do with an export.
@@ -470,6 +538,9 @@ pub struct Transfer {
     pub direction: Direction,
     /// Local memory, in order.
     pub local: Spans,
+    /// The registrations that the fragments of `local` lie in, one for each, if
+    /// [`Capabilities::needs_local_registration`] says that the method needs them; otherwise they are not looked at.
+    pub registrations: Vec<Registration>,
     /// Remote memory, in order; the fragments need not match the local ones, but both lists cover the
     /// same number of bytes. A part of a region is named by raising `base` (and the object's offset)
     /// and lowering `len`; see [`part_of`].
@@ -522,11 +593,27 @@ pub struct PeerReport {
 /// So many bytes of a packet are shown before the others are given a place: see [`Sink::place`].
 pub const PLACE_HEAD_BYTES: usize = 16;
 
+/// What a handler sends by while it is called; see [`Sink::handle`].
+pub trait Outlet {
+    /// Sends one packet, gathered from `parts`, to the peer whose packet is being handled, as [`Method::send`] does.
+    fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError>;
+}
+
 /// Where a method delivers what happened. Called from inside [`Method::poll`], [`Method::tick`] and
 /// [`Method::disconnect`] only.
 pub trait Sink {
     /// A packet has arrived. It must be copied out now.
     fn packet(&mut self, peer: Peer, packet: Packet<'_>);
+
+    /// A packet has arrived, and its sender may be replied to from within: methods call this, and as long as it is not
+    /// implemented, [`Sink::packet`] gets the packet. As with active messages, a handler replies to the peer that it
+    /// serves, and to no other: what it has for others is sent after the poll. A reply that `outlet` refuses with
+    /// [`SendError::WouldBlock`] is the sink's to keep, and [`Sink::writable`] follows. Packets that were placed
+    /// ([`Sink::placed`]) have no outlet.
+    #[inline]
+    fn handle(&mut self, peer: Peer, packet: Packet<'_>, _outlet: &mut dyn Outlet) {
+        self.packet(peer, packet);
+    }
 
     /// A transfer is complete.
     fn transfer_done(&mut self, peer: Peer, token: Token, result: Result<(), TransferError>);

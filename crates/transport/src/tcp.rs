@@ -58,8 +58,8 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport, Sink,
-    Transfer, gather,
+    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport, Readiness,
+    Registration, Sink, Transfer, gather,
 };
 use crate::strangers::{Strangers, Told};
 use link::Buffers;
@@ -370,10 +370,31 @@ impl Method for Tcp {
         }
     }
 
-    fn export(
+    fn pause(&mut self, peer: Peer) {
+        if let Ok(state) = state_of(&mut self.slots, peer) {
+            state.session.pause();
+        }
+    }
+
+    fn resume(&mut self, peer: Peer) {
+        if let Ok(state) = state_of(&mut self.slots, peer) {
+            state.session.resume();
+            Self::make_due(&mut self.due, state);
+        }
+    }
+
+    fn readiness(&mut self, peer: Peer) -> Readiness {
+        match state_of(&mut self.slots, peer) {
+            Ok(state) if state.gone.is_none() => state.session.readiness(),
+            _ => Readiness::default(),
+        }
+    }
+
+    fn grant(
         &mut self,
         peer: Peer,
         memory: &Memory,
+        _: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
         if access.allows(Direction::Put) && !memory.is_writable() {
@@ -391,7 +412,7 @@ impl Method for Tcp {
         state.is_some_and(|state| state.session.is_all_written(key))
     }
 
-    fn unexport(&mut self, peer: Peer, key: u64) {
+    fn revoke(&mut self, peer: Peer, key: u64) {
         if let Some(state) = self.slots.get_mut(peer) {
             state.session.unexport(key);
         }

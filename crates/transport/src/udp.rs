@@ -58,8 +58,8 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::error::{Error, SendError};
 use crate::method::{
-    Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Silence, Sink,
-    Transfer,
+    Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
+    Registration, Silence, Sink, Transfer,
 };
 use crate::tcp::resolve::is_loopback;
 use ground::{Arrival, Arrivals, Batch, Ground};
@@ -408,13 +408,26 @@ impl<G: Ground> Method for Udp<G> {
         Ok(())
     }
 
-    fn export(
+    fn pause(&mut self, peer: Peer) {
+        self.core.pause(peer);
+    }
+
+    fn resume(&mut self, peer: Peer) {
+        self.core.resume(peer);
+    }
+
+    fn readiness(&mut self, peer: Peer) -> Readiness {
+        self.core.readiness(peer)
+    }
+
+    fn grant(
         &mut self,
         peer: Peer,
         memory: &Memory,
+        _: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
-        self.core.export(peer, memory, access, &mut self.ground)
+        self.core.grant(peer, memory, access, &mut self.ground)
     }
 
     fn take_back(&mut self, peer: Peer) {
@@ -425,8 +438,8 @@ impl<G: Ground> Method for Udp<G> {
         self.core.is_all_written(peer, key)
     }
 
-    fn unexport(&mut self, peer: Peer, key: u64) {
-        self.core.unexport(peer, key);
+    fn revoke(&mut self, peer: Peer, key: u64) {
+        self.core.revoke(peer, key);
     }
 
     fn transfer(&mut self, peer: Peer, transfer: Transfer) -> Result<(), SendError> {

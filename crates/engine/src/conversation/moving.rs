@@ -37,6 +37,7 @@ impl Conversation {
             direction: Direction::Put,
             local: Spans::new(),
             remote: Regions::new(),
+            registrations: Vec::new(),
             notify: None,
             token: shared.ops.key(op),
         };

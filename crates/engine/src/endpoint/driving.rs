@@ -61,16 +61,16 @@ impl<M: Matcher> Endpoint<M> {
             let error = causeway_transport::Error::NoPeer;
             return self.conversations.handle_exported(peer, op, Err(error));
         };
-        let method = self.methods.get(method);
+        let slot = self.methods.slot(method);
         let mut regions = Regions::with_capacity(parts.len());
         let mut result = Ok(());
         for part in &parts {
-            match method.export(handle, part, access) {
+            match slot.grant(handle, part, access) {
                 Ok(region) => regions.push(region),
                 Err(error) => {
                     result = Err(error);
                     for region in regions.drain(..) {
-                        method.unexport(handle, region.key);
+                        slot.method.revoke(handle, region.key);
                     }
                     break;
                 }
@@ -85,7 +85,7 @@ impl<M: Matcher> Endpoint<M> {
         let keys = std::mem::take(&mut self.conversations.shared.ops[op].exports);
         if let Some((method, handle)) = self.connections.link(peer) {
             for key in keys {
-                self.methods.get(method).unexport(handle, key);
+                self.methods.get(method).revoke(handle, key);
             }
         }
     }
@@ -111,7 +111,7 @@ impl<M: Matcher> Endpoint<M> {
         }
         let method = self.methods.get(method);
         let exports = &mut self.conversations.shared.ops[op].exports;
-        exports.retain(|key| !method.try_unexport(handle, *key));
+        exports.retain(|key| !method.try_revoke(handle, *key));
         if exports.is_empty() {
             self.conversations.complete_finished(peer, op, result);
         } else {
@@ -130,7 +130,7 @@ impl<M: Matcher> Endpoint<M> {
                 behind,
             } = to_start;
             let started = match self.connections.link(peer) {
-                Some((method, handle)) => self.methods.get(method).transfer(handle, transfer),
+                Some((method, handle)) => self.methods.slot(method).transfer(handle, transfer),
                 None => Err(SendError::WouldBlock),
             };
             let all = &mut self.conversations;

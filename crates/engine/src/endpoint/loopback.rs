@@ -9,7 +9,8 @@ use causeway_sys::memory::Memory;
 use causeway_transport::method::{part_of, perform, result_of};
 use causeway_transport::{
     Access, Address, Atomic, Capabilities, Direction, Error, Identity, Limits, Method,
-    NotifyPacket, Packet, Peer, PeerError, PeerReport, SendError, Sink, Transfer, TransferError,
+    NotifyPacket, Outlet, Packet, Peer, PeerError, PeerReport, Readiness, Registration, SendError,
+    Sink, Transfer, TransferError,
 };
 use causeway_wire::region::RegionDescriptor;
 use rustix::event::{EventfdFlags, eventfd};
@@ -28,6 +29,7 @@ pub(crate) struct Loopback {
     generation: u32,
     connected: bool,
     blocked: bool,
+    paused: bool,
     packets: VecDeque<Vec<u8>>,
     transfers: VecDeque<Running>,
     atomics: VecDeque<Atomic>,
@@ -53,6 +55,7 @@ impl Loopback {
             generation: 1,
             connected: false,
             blocked: false,
+            paused: false,
             packets: VecDeque::new(),
             transfers: VecDeque::new(),
             atomics: VecDeque::new(),
@@ -116,7 +119,9 @@ impl Loopback {
     }
 
     fn is_idle(&self) -> bool {
-        self.packets.is_empty() && self.transfers.is_empty() && self.atomics.is_empty()
+        // What is held back ends with a call, which ends the sleep.
+        let quiet = self.paused || self.packets.is_empty() && !self.blocked;
+        quiet && self.transfers.is_empty() && self.atomics.is_empty()
     }
 
     fn perform(&self, atomic: &Atomic) -> Result<u64, TransferError> {
@@ -154,6 +159,26 @@ impl Loopback {
             Direction::Put => theirs.copy_from(ours),
         }
         true
+    }
+}
+
+/// Sends to the one peer.
+struct Reply<'a>(&'a mut Loopback);
+
+impl Outlet for Reply<'_> {
+    fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
+        let Self(loopback) = self;
+        let len = parts.iter().map(|part| part.len()).sum();
+        if len > MAX_PACKET {
+            let limit = MAX_PACKET;
+            return Err(SendError::TooLarge { len, limit });
+        }
+        if loopback.packets.len() >= QUEUE_PACKETS {
+            loopback.blocked = true;
+            return Err(SendError::WouldBlock);
+        }
+        loopback.packets.push_back(parts.concat());
+        Ok(())
     }
 }
 
@@ -210,23 +235,34 @@ impl Method for Loopback {
 
     fn send(&mut self, peer: Peer, parts: &[&[u8]]) -> Result<(), SendError> {
         self.check(peer)?;
-        let len = parts.iter().map(|part| part.len()).sum();
-        if len > MAX_PACKET {
-            let limit = MAX_PACKET;
-            return Err(SendError::TooLarge { len, limit });
-        }
-        if self.packets.len() >= QUEUE_PACKETS {
-            self.blocked = true;
-            return Err(SendError::WouldBlock);
-        }
-        self.packets.push_back(parts.concat());
-        Ok(())
+        Reply(self).send(parts)
     }
 
-    fn export(
+    fn pause(&mut self, peer: Peer) {
+        self.paused |= self.check(peer).is_ok();
+    }
+
+    fn resume(&mut self, peer: Peer) {
+        self.paused &= self.check(peer).is_err();
+    }
+
+    fn readiness(&mut self, peer: Peer) -> Readiness {
+        if self.check(peer).is_err() {
+            return Readiness::default();
+        }
+        let writable = self.packets.len() < QUEUE_PACKETS;
+        self.blocked |= !writable;
+        Readiness {
+            readable: !self.packets.is_empty(),
+            writable,
+        }
+    }
+
+    fn grant(
         &mut self,
         peer: Peer,
         memory: &Memory,
+        _: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
         self.check(peer).map_err(|_| Error::NoPeer)?;
@@ -241,7 +277,7 @@ impl Method for Loopback {
         })
     }
 
-    fn unexport(&mut self, _: Peer, key: u64) {
+    fn revoke(&mut self, _: Peer, key: u64) {
         self.exports.remove(&key);
     }
 
@@ -285,11 +321,14 @@ impl Method for Loopback {
         let peer = self.peer();
         let mut any = false;
         for _ in 0..WORK_PER_POLL {
+            if self.paused {
+                break;
+            }
             let Some(packet) = self.packets.pop_front() else {
                 break;
             };
             any = true;
-            sink.packet(peer, Packet::private(&packet));
+            sink.handle(peer, Packet::private(&packet), &mut Reply(self));
         }
         for atomic in std::mem::take(&mut self.atomics) {
             any = true;
@@ -318,7 +357,7 @@ impl Method for Loopback {
     fn tick(&mut self, _: Instant, _: &mut dyn Sink) {}
 
     fn arm(&mut self, _: Instant) -> bool {
-        self.is_idle() && !self.blocked
+        self.is_idle()
     }
 
     fn disarm(&mut self) {}
@@ -329,7 +368,7 @@ impl Method for Loopback {
 
     fn is_unused(&self) -> bool {
         // Nobody else sends here, and we do not while we sleep.
-        self.is_idle() && !self.blocked
+        self.is_idle()
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -343,6 +382,7 @@ impl Method for Loopback {
         self.connected = false;
         self.generation += 1;
         self.blocked = false;
+        self.paused = false;
         self.packets.clear();
         self.exports.clear();
         for atomic in std::mem::take(&mut self.atomics) {

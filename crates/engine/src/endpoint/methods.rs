@@ -3,10 +3,15 @@
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use causeway_transport::{Method, Sharing};
+use causeway_sys::memory::Memory;
+use causeway_transport::{
+    Access, Error, Method, Peer as Handle, Registration, SendError, Sharing, Transfer,
+};
+use causeway_wire::region::RegionDescriptor;
 
 use crate::clock::Clock;
 use crate::conversation::LinkLimits;
+use crate::registrations::Registrations;
 
 /// A method that has been polled so often in vain is quiet.
 pub(crate) const QUIET_POLLS: u32 = 1000;
@@ -43,6 +48,8 @@ pub(crate) struct Slot {
     exact_time: bool,
     /// Whether it has a quick way to sleep ([`Method::park`]).
     pub(crate) parks: bool,
+    /// If it moves registered memory only.
+    registrations: Option<Box<Registrations>>,
     /// Polls in vain since something happened.
     pub(crate) quiet: u32,
     pub(crate) polling: Polling,
@@ -60,6 +67,7 @@ impl Methods {
             },
             exact_time: method.capabilities().exact_time,
             parks: method.unparker().is_some(),
+            registrations: (method.capabilities().needs_local_registration).then(Box::default),
             method,
             quiet: 0,
             polling: Polling::Always,
@@ -87,6 +95,12 @@ impl Methods {
     /// The method of this index, to do something with it: it is worth polling then.
     #[inline]
     pub(crate) fn get(&mut self, index: usize) -> &mut dyn Method {
+        self.slot(index).method.as_mut()
+    }
+
+    /// The same, for what concerns memory.
+    #[inline]
+    pub(crate) fn slot(&mut self, index: usize) -> &mut Slot {
         let slot = &mut self.slots[index];
         slot.polled(true);
         if self.only != Some(index) {
@@ -95,7 +109,16 @@ impl Methods {
         if slot.exact_time {
             slot.method.set_time(self.clock.read());
         }
-        slot.method.as_mut()
+        slot
+    }
+
+    /// Gives up what methods keep of memory that was freed.
+    pub(crate) fn drop_freed(&mut self) {
+        for slot in &mut self.slots {
+            if let Some(registrations) = &mut slot.registrations {
+                registrations.drop_freed(slot.method.as_mut());
+            }
+        }
     }
 
     /// The schemes by index.
@@ -184,6 +207,31 @@ impl Slot {
         match self.exact_time {
             true => clock.read(),
             false => now,
+        }
+    }
+
+    /// Starts a transfer, of registered memory if the method needs that.
+    #[inline]
+    pub(crate) fn transfer(&mut self, peer: Handle, transfer: Transfer) -> Result<(), SendError> {
+        let method = self.method.as_mut();
+        match &mut self.registrations {
+            None => method.transfer(peer, transfer),
+            Some(registrations) => registrations.transfer(method, peer, transfer),
+        }
+    }
+
+    /// Grants memory, registered if the method needs that.
+    #[inline]
+    pub(crate) fn grant(
+        &mut self,
+        peer: Handle,
+        memory: &Memory,
+        access: Access,
+    ) -> Result<RegionDescriptor, Error> {
+        let method = self.method.as_mut();
+        match &mut self.registrations {
+            None => method.grant(peer, memory, Registration::NONE, access),
+            Some(registrations) => registrations.grant(method, peer, memory, access),
         }
     }
 

@@ -109,6 +109,7 @@ impl<M: Matcher> Endpoint<M> {
         }
         self.conversations.retry_held();
         self.settle();
+        self.methods.drop_freed();
         self.policy.ticked(now, self.methods.deadline());
         self.look(now);
     }
@@ -259,6 +260,7 @@ impl<M: Matcher> Endpoint<M> {
     /// deadline.
     fn rest(&mut self, now: Instant, until: Option<Instant>) -> Woken {
         self.look(now);
+        self.methods.drop_freed();
         let Some(on) = self.sleeper.prepare(&mut self.methods) else {
             return self.sleeper.take_call();
         };

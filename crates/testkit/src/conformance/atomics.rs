@@ -91,7 +91,7 @@ pub fn return_what_was_there<F: Factory>(factory: &F) {
         for beside in [0, 1, 3] {
             assert_eq!(value(&memory, beside), 0, "the words beside it");
         }
-        pair.b.method.unexport(pair.to_a, region.key);
+        pair.b.method.revoke(pair.to_a, region.key);
     }
     pair.still_works();
 }
@@ -142,7 +142,7 @@ pub fn of_what_is_not_exported_fail<F: Factory>(factory: &F) {
             };
             assert_eq!(result, Err(error));
         }
-        pair.b.method.unexport(pair.to_a, region.key);
+        pair.b.method.revoke(pair.to_a, region.key);
         let result = run(&mut pair, FetchAdd(1), region);
         assert_eq!(
             result,

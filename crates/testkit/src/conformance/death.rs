@@ -86,6 +86,26 @@ pub fn of_a_peer_that_streams<F: Factory>(factory: &F, test: &str) {
     }
 }
 
+/// The death of a peer whose packets are held back is reported, and what has come of them delivered before.
+pub fn of_a_paused_peer<F: Factory>(factory: &F, test: &str) {
+    if played(factory) {
+        return;
+    }
+    let mut stage = Stage::calling(factory, test);
+    stage.node.method.pause(stage.peer);
+    let packet = vec![7; 2000];
+    stage.order(&Order::Echo(packet.clone()));
+    let mut patience = Patience::new("the packet is there");
+    while !stage.node.method.readiness(stage.peer).readable {
+        assert!(stage.node.packet().is_none());
+        stage.node.step();
+        patience.spend();
+    }
+    kill(&mut stage);
+    assert!(stage.node.packet() == Some((stage.peer, packet)));
+    assert_eq!(stage.node.packet(), None);
+}
+
 /// Packets that nobody will read do not keep the death from being noticed.
 pub fn of_a_peer_that_does_not_read<F: Factory>(factory: &F, test: &str) {
     if played(factory) {
@@ -191,8 +211,8 @@ pub fn in_the_middle_of_its_own_transfers<F: Factory>(factory: &F, test: &str) {
             patience.spend();
         }
         kill(&mut stage);
-        stage.node.method.unexport(stage.peer, region.key);
-        stage.node.method.unexport(stage.peer, progress.key);
+        stage.node.method.revoke(stage.peer, region.key);
+        stage.node.method.revoke(stage.peer, progress.key);
         stage = Stage::called_at(stage.node, stage.address, test);
         stage.still_works();
     }
@@ -400,7 +420,7 @@ pub fn packets_and_transfers_between_processes<F: Factory>(factory: &F, test: &s
             answers.sort();
             assert_eq!(answers, [vec![0x22], b"landed".to_vec()]);
             assert!(ours.to_vec() == vec![0x22; len]);
-            stage.node.method.unexport(stage.peer, region.key);
+            stage.node.method.revoke(stage.peer, region.key);
         }
         stage.still_works();
     }
@@ -486,7 +506,7 @@ pub fn a_stopped_peer_blocks_nobody<F: Factory>(factory: &F, test: &str) {
     let export = other
         .node
         .export(peer, &Memory::zeroed(100), Access::ReadWrite);
-    other.node.method.unexport(peer, export.key);
+    other.node.method.revoke(peer, export.key);
     for _ in 0..10 {
         other.still_works();
     }

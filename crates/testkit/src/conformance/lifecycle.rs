@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use causeway_sys::memory::Memory;
 use causeway_transport::{
-    Access, Address, Direction, Identity, Method, Peer, PeerError, SendError, TransferError,
+    Access, Address, Direction, Identity, Method, Peer, PeerError, Registration, SendError,
+    TransferError,
 };
 use causeway_wire::region::RegionDescriptor;
 
@@ -294,8 +295,12 @@ pub fn stale_handles_are_refused<F: Factory>(factory: &F) {
             matches!(refused, Err(SendError::Gone(_))),
             "{peer:?} {refused:?}"
         );
-        assert!(node.method.export(peer, &memory, Access::Read).is_err());
-        node.method.unexport(peer, 1);
+        assert!(
+            node.method
+                .grant(peer, &memory, Registration::NONE, Access::Read)
+                .is_err()
+        );
+        node.method.revoke(peer, 1);
         assert!(node.method.map(peer, &NOWHERE).is_none());
         assert_eq!(node.method.identity(peer), None);
         assert_eq!(node.method.address(peer), None);

@@ -11,6 +11,9 @@
 //! - [`transfers`]: remote memory: lists of fragments, notify packets, mapping.
 //! - [`atomics`]: fetch-and-add and compare-and-swap on exported words.
 //! - [`protection`]: what must not be reachable, and when it stops being so.
+//! - [`registration`]: memory that is registered before it is moved or granted.
+//! - [`pausing`]: packets that are held back, and what is known of them.
+//! - [`replies`]: handlers that send from within a poll.
 //! - [`lifecycle`]: nobody there, restarts, departures, disconnecting, stale handles.
 //! - [`sleep`]: arming, waking, and that no wake-up is lost.
 //! - `puppet` and [`death`]: a peer in another process, killed in every state.
@@ -22,7 +25,10 @@ pub mod atomics;
 pub mod death;
 pub mod lifecycle;
 pub mod packets;
+pub mod pausing;
 pub mod protection;
+pub mod registration;
+pub mod replies;
 pub mod sleep;
 pub mod transfers;
 
@@ -82,6 +88,12 @@ macro_rules! conformance {
                 protection: of_unknown_keys, of_ended_exports, of_ranges, of_access,
                     of_other_peers_exports, of_objects, failed_transfers_notify_nobody,
                     holds_the_moment_an_export_ends;
+                registration: covers_every_part, ends_behind_what_was_begun,
+                    is_needed_where_stated, outlives_peers;
+                pausing: holds_up_the_sender, keeps_the_order, leaves_others_alone,
+                    stops_at_packets_only, ends_with_the_peer, lets_the_receiver_sleep,
+                    readiness_is_what_it_says, holds_for_a_connection_to_come;
+                replies: keep_a_packet_going, are_held_up_as_all_packets;
                 lifecycle: nobody_listens, a_listener_ends_before_it_looks, nobody_listens_for_a_transfer, somebody_listens_later,
                     same_address_same_handle, a_restarted_peer_is_a_new_incarnation,
                     a_departed_caller_is_gone, a_departure_ends_transfers, disconnecting_is_silent_here_and_noticed_there,
@@ -107,6 +119,7 @@ macro_rules! conformance_between_processes {
             use super::*;
             $crate::conformance_process_tests! { $factory;
                 death: of_an_idle_peer, of_a_peer_that_streams, of_a_peer_that_does_not_read,
+                    of_a_paused_peer,
                     in_the_middle_of_transfers_to_it, in_the_middle_of_transfers_from_it,
                     in_the_middle_of_its_own_transfers, of_the_listener_then_restart,
                     of_the_caller, while_asleep, of_a_sleeper, before_anything_was_sent,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use causeway_sys::memory::Memory;
 use causeway_transport::{
     Access, Address, Atomic, Direction, Method, Operation, PLACE_HEAD_BYTES, Packet, Peer,
-    PeerError, SendError, Sink, Spans, Token, Transfer, TransferError,
+    PeerError, Registration, SendError, Sink, Spans, Token, Transfer, TransferError,
 };
 use causeway_wire::region::RegionDescriptor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -252,12 +252,43 @@ impl<M: Method> Node<M> {
 
     /// Starts a transfer; answers its token, or why it was not accepted.
     pub fn offer(&mut self, peer: Peer, list: &List) -> Result<Token, SendError> {
+        let mut registrations = Vec::new();
+        if self.method.capabilities().needs_local_registration {
+            registrations = (list.local.iter())
+                .map(|memory| self.register(memory))
+                .collect();
+        }
+        let offered = self.offer_registered(peer, list, registrations.clone());
+        // What transfers need of them they keep.
+        for registration in registrations {
+            self.method.deregister(registration);
+        }
+        offered
+    }
+
+    /// Registers memory.
+    ///
+    /// # Panics
+    /// If the method refuses.
+    pub fn register(&mut self, memory: &Memory) -> Registration {
+        let registration = self.method.register(memory);
+        registration.unwrap_or_else(|error| panic!("registering {} bytes: {error}", memory.len()))
+    }
+
+    /// Starts a transfer of memory that was registered so; returns its token, or why it was not accepted.
+    pub fn offer_registered(
+        &mut self,
+        peer: Peer,
+        list: &List,
+        registrations: Vec<Registration>,
+    ) -> Result<Token, SendError> {
         let token = self.next_token;
         let transfer = Transfer {
             direction: list.direction,
             local: list.local.clone().into(),
             remote: list.remote.clone().into(),
             notify: list.notify.clone().map(Into::into),
+            registrations,
             token,
         };
         self.method.transfer(peer, transfer)?;
@@ -290,10 +321,12 @@ impl<M: Method> Node<M> {
     /// # Panics
     /// If the method refuses.
     pub fn export(&mut self, peer: Peer, memory: &Memory, access: Access) -> RegionDescriptor {
+        let registration = self.register(memory);
         let region = self
             .method
-            .export(peer, memory, access)
+            .grant(peer, memory, registration, access)
             .unwrap_or_else(|error| panic!("exporting {} bytes: {error}", memory.len()));
+        self.method.deregister(registration);
         assert_ne!(region.key, 0, "0 is no key");
         assert_eq!(region.len, memory.len() as u64, "the whole memory");
         region

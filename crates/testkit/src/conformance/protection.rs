@@ -113,10 +113,10 @@ pub fn of_ended_exports<F: Factory>(factory: &F) {
     let mut stale = Vec::new();
     let mut target_now = Target::new(&mut pair, Access::ReadWrite);
     for _ in 0..50 {
-        pair.b.method.unexport(pair.to_a, target_now.region.key);
+        pair.b.method.revoke(pair.to_a, target_now.region.key);
         // Ending it twice, or ending what never was, is harmless.
-        pair.b.method.unexport(pair.to_a, target_now.region.key);
-        pair.b.method.unexport(pair.to_a, 12345);
+        pair.b.method.revoke(pair.to_a, target_now.region.key);
+        pair.b.method.revoke(pair.to_a, 12345);
         stale.push(target_now.region);
         let memory = target_now.whole.slice(LEN..2 * LEN);
         target_now.region = pair.b.export(pair.to_a, &memory, Access::ReadWrite);
@@ -327,7 +327,7 @@ where
                 last = byte[0];
                 patience.spend();
             }
-            b.method.unexport(to_a, region.key);
+            b.method.revoke(to_a, region.key);
             let frozen = memory.to_vec();
             while b.packet().is_none() {
                 b.step();

@@ -64,7 +64,7 @@ fn move_plainly<F: Factory>(pair: &mut Pair<F::Method>, len: usize) {
         };
         expected[MARGIN..MARGIN + len].copy_from_slice(&from[MARGIN..MARGIN + len]);
         assert!(to.to_vec() == expected, "{direction:?} of {len} bytes");
-        pair.b.method.unexport(pair.to_a, region.key);
+        pair.b.method.revoke(pair.to_a, region.key);
     }
 }
 
@@ -124,7 +124,7 @@ pub fn with_mismatched_fragments<F: Factory>(factory: &F) {
         assert!(ours.to_vec() == expected, "round {round}, here");
         assert!(theirs_after == expected, "round {round}, there");
         for (_, region) in spans {
-            pair.b.method.unexport(pair.to_a, region.key);
+            pair.b.method.revoke(pair.to_a, region.key);
         }
     }
 }
@@ -170,7 +170,7 @@ pub fn of_thousands_of_fragments<F: Factory>(factory: &F) {
                 "fragment {index} there"
             );
         }
-        pair.b.method.unexport(pair.to_a, region.key);
+        pair.b.method.revoke(pair.to_a, region.key);
     }
     pair.still_works();
 }
@@ -268,7 +268,7 @@ pub fn started_by_the_accepting_side<F: Factory>(factory: &F) {
             assert_eq!(pair.b_transfers(&list), Ok(()));
             assert_eq!(pair.a_hears(), (pair.to_b, b"landed".to_vec()));
             assert!(ours.to_vec() == expected && theirs.to_vec() == expected);
-            pair.a.method.unexport(pair.to_b, region.key);
+            pair.a.method.revoke(pair.to_b, region.key);
         }
     }
 }
@@ -397,7 +397,7 @@ pub fn to_oneself<F: Factory>(factory: &F) {
         );
         assert_eq!(node.packet(), Some((from, b"mine".to_vec())));
         assert!(ours.to_vec() == expected && theirs.to_vec() == expected);
-        node.method.unexport(from, region.key);
+        node.method.revoke(from, region.key);
     }
 }
 
@@ -464,7 +464,7 @@ pub fn of_allocated_memory_on_either_side<F: Factory>(factory: &F) {
                 running.remove(&token).expect("its own token");
             assert!(ours.to_vec() == ours_after, "transfer {token}, here");
             assert!(theirs.to_vec() == theirs_after, "transfer {token}, there");
-            pair.b.method.unexport(pair.to_a, key);
+            pair.b.method.revoke(pair.to_a, key);
         }
         patience.spend();
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 use causeway_sys::memory::Memory;
 use causeway_transport::method::part_of;
 use causeway_transport::udp::{Time, Udp, UdpConfig};
-use causeway_transport::{Access, Address, Direction, Method, Peer, SendError, Transfer};
+use causeway_transport::{
+    Access, Address, Direction, Method, Peer, Registration, SendError, Transfer,
+};
 use causeway_wire::region::RegionDescriptor;
 
 use super::Outcome;
@@ -279,7 +281,9 @@ impl Run {
         let len = self.random.spread(15);
         let (whole, span) = Model::memory(number, len);
         let node = &mut self.nodes[index];
-        let descriptor = node.udp.export(peer, &span, Access::ReadWrite);
+        let descriptor = node
+            .udp
+            .grant(peer, &span, Registration::NONE, Access::ReadWrite);
         let descriptor = descriptor.expect("the peer is known");
         let end = self.model.end(index, node.life, peer);
         self.model.exported(number, end, whole, descriptor);
@@ -315,6 +319,7 @@ impl Run {
             local: self.cut_memory(&local).into(),
             remote: self.cut_region(&offer.descriptor).into(),
             notify: notify.map(Into::into),
+            registrations: Vec::new(),
             token,
         };
         let now = self.network.instant();
@@ -352,7 +357,7 @@ impl Run {
     fn unexport(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         if let Some((peer, key)) = self.model.some_region(index, node.life) {
-            node.udp.unexport(peer, key);
+            node.udp.revoke(peer, key);
         }
     }
 

@@ -172,6 +172,7 @@ impl Run {
             local: vec![local.clone()].into(),
             remote: vec![part(0, split), part(split, len)].into(),
             notify: notify.map(Into::into),
+            registrations: Vec::new(),
             token,
         };
         match self.sides[side].session.transfer(transfer) {

@@ -214,10 +214,28 @@ impl Link {
         }
     }
 
-    /// Whether a poll would find something.
-    pub(super) fn has_news(&self) -> bool {
+    /// Whether the connection is closed, whatever has yet to be received.
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().closed.is_some()
+    }
+
+    /// Whether a packet waits to be received.
+    pub(super) fn has_packet(&self) -> bool {
+        !self.state().queues[self.side].is_empty()
+    }
+
+    /// Whether a packet would be accepted. If not, this end is told when one is.
+    pub(super) fn has_room(&self, capacity: usize) -> bool {
+        let mut state = self.state();
+        let room = state.closed.is_some() || state.queues[self.other()].len() < capacity;
+        state.blocked[self.side] |= !room;
+        room
+    }
+
+    /// Whether a poll would find something, apart from packets that are held back.
+    pub(super) fn has_news(&self, paused: bool) -> bool {
         let state = self.state();
-        !state.queues[self.side].is_empty()
+        !paused && !state.queues[self.side].is_empty()
             || state.closed.is_some()
             || (state.blocked[self.side] && state.queues[self.other()].is_empty())
     }

@@ -75,13 +75,16 @@ fn transfers_respect_exports() {
     server.poll(Instant::now(), &mut at_server);
     let from = at_server.up[0];
     let memory = Memory::from_vec((0..10).collect());
-    let region = server.export(from, &memory, Access::Read).unwrap();
+    let region = server
+        .grant(from, &memory, Registration::NONE, Access::Read)
+        .unwrap();
     let local = [Memory::zeroed(4), Memory::zeroed(0), Memory::zeroed(6)];
     let get = |direction, token| Transfer {
         direction,
         local: local.to_vec().into(),
         remote: vec![part_of(&region, 0, 5), part_of(&region, 5, 5)].into(),
         notify: Some(b"done".to_vec().into()),
+        registrations: Vec::new(),
         token,
     };
     client.transfer(to, get(Direction::Get, 1)).unwrap();
@@ -89,7 +92,7 @@ fn transfers_respect_exports() {
     for _ in 0..20 {
         client.poll(Instant::now(), &mut at_client);
     }
-    server.unexport(from, region.key);
+    server.revoke(from, region.key);
     client.transfer(to, get(Direction::Get, 3)).unwrap();
     for _ in 0..20 {
         client.poll(Instant::now(), &mut at_client);
@@ -114,7 +117,7 @@ fn death_refusal_and_new_incarnation() {
     server.poll(Instant::now(), &mut at_server);
     let memory = Memory::zeroed(8);
     let region = server
-        .export(at_server.up[0], &memory, Access::Read)
+        .grant(at_server.up[0], &memory, Registration::NONE, Access::Read)
         .unwrap();
     client
         .transfer(
@@ -123,6 +126,7 @@ fn death_refusal_and_new_incarnation() {
                 direction: Direction::Get,
                 local: vec![Memory::zeroed(8)].into(),
                 remote: vec![region].into(),
+                registrations: Vec::new(),
                 notify: None,
                 token: 7,
             },

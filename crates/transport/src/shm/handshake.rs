@@ -91,6 +91,10 @@ impl Shm {
         }
         if let Some(entry) = self.peers.get_mut(peer) {
             entry.link = link;
+            let paused = entry.paused;
+            if let Some(pair) = entry.pair() {
+                pair.paused = paused;
+            }
         }
     }
 

@@ -137,11 +137,14 @@ impl MappedRing {
     ///
     /// # Panics
     /// If they would not end inside the ring.
+    ///
+    /// # Safety
+    /// The ring must outlive the packet: the caller may change what it belongs to meanwhile, but not drop it.
     #[inline]
-    pub(super) fn packet(&self, slot: u64, len: usize) -> crate::method::Packet<'_> {
+    pub(super) unsafe fn packet<'a>(&self, slot: u64, len: usize) -> crate::method::Packet<'a> {
         let end = slot as usize * SLOT_BYTES + SLOT_WORD_BYTES + len;
         assert!(slot < self.slots && end <= self.slots as usize * SLOT_BYTES);
-        // SAFETY: inside the ring, which stays mapped as long as `self`, which the packet borrows.
+        // SAFETY: inside the ring, which stays mapped as long as `self`, and so as long as the packet.
         unsafe { crate::method::Packet::shared(self.payload(slot), len) }
     }
 }

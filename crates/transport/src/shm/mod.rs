@@ -11,13 +11,13 @@
 //! Both sides work on them if both wait (`assist`).
 //!
 //! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `limbo`, `pair`, `handshake`,
-//! `progress`, `transfer`, `copying`, `claim`, `assist`, `cooperate`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
+//! `progress`, `pausing`, `transfer`, `copying`, `claim`, `assist`, `cooperate`, `bulk`, `atomics`, `objects`; `causeway_wire::shm` and `docs/formats/shm.md` have
 //! the bytes. `model.rs` explores the queue's and the doorbell's interleavings, `model_claim.rs` those of
 //! shared transfers, `model_regions.rs` those of an export's end under a reader's eyes, `model_wake.rs` those of a
 //! wait's end.
 //!
 //! Memory that a peer maps ([`Method::map`]) stays reachable for that peer until it drops the mapping:
-//! unlike a transfer, it is not ended by [`Method::unexport`]. The owner reuses such a buffer after the
+//! unlike a transfer, it is not ended by [`Method::revoke`]. The owner reuses such a buffer after the
 //! peer's reply or death, not before.
 
 mod assist;
@@ -32,6 +32,7 @@ mod limbo;
 mod memory;
 mod objects;
 mod pair;
+mod pausing;
 mod peers;
 mod progress;
 mod regions;
@@ -72,8 +73,8 @@ use crate::address::Address;
 use crate::clock::Clock;
 use crate::error::{Error, PeerError, SendError};
 use crate::method::{
-    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport, Sharing,
-    Sink, Transfer,
+    Access, Atomic, Capabilities, Direction, Identity, Limits, Method, Peer, PeerReport, Readiness,
+    Registration, Sharing, Sink, Transfer,
 };
 use crate::strangers::Told;
 use crate::wake::{Parking, Unpark, WakeFlag};
@@ -428,10 +429,38 @@ impl Method for Shm {
         self.send_parts(peer, &HeadAndBody(head, body))
     }
 
-    fn export(
+    fn pause(&mut self, peer: Peer) {
+        if let Some(entry) = self.peers.get_mut(peer) {
+            entry.paused = true;
+            if let Some(pair) = entry.pair() {
+                pair.paused = true;
+            }
+        }
+    }
+
+    fn resume(&mut self, peer: Peer) {
+        self.resume_ring(peer);
+    }
+
+    fn readiness(&mut self, peer: Peer) -> Readiness {
+        let Some(entry) = self.peers.get_mut(peer) else {
+            return Readiness::default();
+        };
+        match &mut entry.link {
+            Link::Live(pair) => pair.readiness(),
+            Link::Idle => Readiness {
+                readable: false,
+                writable: true,
+            },
+            Link::Failed(_) | Link::Gone(_) => Readiness::default(),
+        }
+    }
+
+    fn grant(
         &mut self,
         peer: Peer,
         memory: &Memory,
+        _: Registration,
         access: Access,
     ) -> Result<RegionDescriptor, Error> {
         if access.allows(Direction::Put) && !memory.is_writable() {
@@ -461,14 +490,14 @@ impl Method for Shm {
         Ok(region)
     }
 
-    fn unexport(&mut self, peer: Peer, key: u64) {
+    fn revoke(&mut self, peer: Peer, key: u64) {
         if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
             pair.unexport(key);
             self.limbo.keep(&mut pair.held);
         }
     }
 
-    fn try_unexport(&mut self, peer: Peer, key: u64) -> bool {
+    fn try_revoke(&mut self, peer: Peer, key: u64) -> bool {
         if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
             pair.try_unexport(key);
             self.limbo.keep(&mut pair.held);

@@ -30,7 +30,7 @@ use super::regions::{Exports, Imports};
 use super::ring::{Consumer, Producer, Sent};
 use super::transfer::Transfers;
 use crate::error::{PeerError, SendError, TOO_MANY_OPEN};
-use crate::method::Direction;
+use crate::method::{Direction, Outlet};
 
 /// How far the connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +89,10 @@ pub(super) struct Pair {
     pub(super) ran_empty: bool,
     /// A caller was told that there is no room.
     pub(super) blocked: bool,
+    /// The caller's packets are not delivered now.
+    pub(super) paused: bool,
+    /// One of them is at the front of the ring, which is neither polled nor rung for until the peer is resumed.
+    pub(super) set_aside: bool,
     pub(super) transfers: Transfers,
     /// Transfers that we started are shared with the peer.
     pub(super) shares: bool,
@@ -144,6 +148,8 @@ impl Pair {
             last_active: 0,
             ran_empty: true,
             blocked: false,
+            paused: false,
+            set_aside: false,
             transfers: Transfers::default(),
             shares: true,
             offers: Offers::new(&mapping, layout, side),
@@ -552,6 +558,13 @@ pub(super) fn refusal(error: &std::io::Error) -> String {
         _ => "",
     };
     format!("cross-memory attach: {error}{hint}")
+}
+
+/// For handlers of the peer's packets.
+impl Outlet for Pair {
+    fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
+        Self::send(self, &parts)
+    }
 }
 
 impl Pair {

@@ -23,6 +23,8 @@ pub(super) struct Entry {
     pub(super) address: Address,
     /// Whether we connect to it, rather than it to us.
     pub(super) initiated: bool,
+    /// Its packets are not delivered now; see also [`Pair::paused`].
+    pub(super) paused: bool,
     pub(super) link: Link,
 }
 
@@ -82,6 +84,7 @@ impl Peers {
             peer,
             address,
             initiated,
+            paused: false,
             link,
         });
         Some(peer)

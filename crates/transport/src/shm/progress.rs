@@ -129,6 +129,10 @@ impl Shm {
                 progress = true;
                 drain(pair, peer, BURST, sink);
                 let (failing, busy) = (pair.failing.is_some(), pair.has_work());
+                if pair.set_aside {
+                    at -= 1;
+                    self.hot.swap_remove(at);
+                }
                 if failing {
                     self.ail(peer);
                 }
@@ -156,7 +160,7 @@ impl Shm {
             let peer = entry.peer;
             let Some(pair) = entry.pair() else { continue };
             pair.last_active = self.polls;
-            if !pair.hot {
+            if !pair.hot && !pair.set_aside {
                 pair.hot = true;
                 self.hot.push(index);
             }
@@ -173,6 +177,9 @@ impl Shm {
                 sink.writable(peer);
             }
             let (failing, busy) = (pair.failing.is_some(), pair.has_work());
+            if pair.set_aside {
+                self.hot.retain(|&hot| hot != index);
+            }
             if failing {
                 self.ail(peer);
             }
@@ -469,10 +476,12 @@ impl Shm {
         let Some(entry) = self.peers.get_mut(peer) else {
             return;
         };
+        entry.paused = false;
         let cause = match std::mem::replace(&mut entry.link, Link::Idle) {
             Link::Failed(cause) => cause,
             Link::Live(mut pair) => {
                 let Some(cause) = pair.failing.take() else {
+                    entry.paused = pair.paused;
                     entry.link = Link::Live(pair);
                     return;
                 };
@@ -480,6 +489,7 @@ impl Shm {
                     // At most what fits the ring: a live peer could go on for ever.
                     let slots = pair.ring_slots();
                     pair.ran_empty = false;
+                    pair.paused = false;
                     drain(&mut pair, peer, slots, sink);
                 }
                 pair.revoke();
@@ -532,16 +542,21 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
                 return;
             }
         };
+        if pair.paused && kind == SlotKind::Packet {
+            return pair.put_aside();
+        }
         let queue = match taken {
             0 if alone => Queue::None,
             0 => Queue::Begun,
             _ => Queue::Continued,
         };
         if alone {
+            pair.producer.answers_next();
             pair.producer.expect_answer(len);
         }
         pair.consumer.prefetch(queue, len);
-        let packet = pair.consumer.memory().packet(slot, len);
+        // SAFETY: the pair keeps its rings as long as it exists, and it is not dropped in this function.
+        let packet = unsafe { pair.consumer.memory().packet(slot, len) };
         match kind {
             SlotKind::Internal => {
                 let bytes = packet.to_vec(0);
@@ -550,7 +565,7 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
                     return;
                 }
             }
-            SlotKind::Packet | SlotKind::Pad => sink.packet(peer, packet),
+            SlotKind::Packet | SlotKind::Pad => sink.handle(peer, packet, pair),
         }
         if pair.consumer.consume(len) {
             pair.ring_peer();

@@ -22,6 +22,7 @@ impl Tcp {
             return;
         };
         state.hot = false;
+        state.session.flush_held(peer, sink);
         if let (Some(link), PeerError::Protocol(text)) = (&mut state.link, &cause)
             && link.is_up()
             && !state.session.has_output()
@@ -108,7 +109,7 @@ impl Tcp {
             return;
         };
         if let Some(link) = &mut state.link {
-            link.watches_room = false;
+            (link.watches_room, link.watches_end) = (false, false);
             let data = epoll::EventData::new_u64(peer.0);
             if epoll::modify(&self.epoll, &link.socket, data, socket_watch).is_err() {
                 self.slots.remove(peer);
@@ -256,10 +257,19 @@ impl Tcp {
             }
             return true;
         }
+        let silent = now.saturating_duration_since(link.last_heard);
+        if state.session.is_stopped() {
+            // Its silence is ours: it is not listened to. Nor are its questions whether we live.
+            if silent >= liveness / 3 {
+                link.last_heard = now;
+                state.session.sign_of_life();
+                Self::make_due(&mut self.due, state);
+            }
+            return true;
+        }
         if !state.session.is_outstanding() {
             return false;
         }
-        let silent = now.saturating_duration_since(link.last_heard);
         if silent >= liveness {
             self.end(peer, PeerError::TimedOut(liveness.as_millis() as u64), sink);
             return false;

@@ -208,7 +208,7 @@ impl Tcp {
             };
             if let Some(state) = self.slots.get_mut(peer).filter(|_| link.is_up()) {
                 any |= link.flush(&mut state.session, &mut self.buffers);
-                Self::watch_room(&self.epoll, &mut link, lane);
+                Self::watch(&self.epoll, &mut link, lane, false);
                 if !link.has_sent_all(&state.session) && !link.full {
                     Self::make_due(&mut self.due, state);
                 }
@@ -229,16 +229,25 @@ impl Tcp {
         any
     }
 
-    /// Has epoll tell when a socket that was full has room again.
-    pub(super) fn watch_room(epoll: &std::os::fd::OwnedFd, link: &mut Link, peer: Peer) {
-        if link.full != link.watches_room {
-            let mut flags = epoll::EventFlags::IN;
+    /// Has epoll tell when a socket that was full has room again, and of what comes: if a packet is held back, only of
+    /// the end of the stream.
+    pub(super) fn watch(
+        epoll: &std::os::fd::OwnedFd,
+        link: &mut Link,
+        peer: Peer,
+        is_stopped: bool,
+    ) {
+        if (link.full, is_stopped) != (link.watches_room, link.watches_end) {
+            let mut flags = match is_stopped {
+                true => epoll::EventFlags::RDHUP,
+                false => epoll::EventFlags::IN,
+            };
             if link.full {
                 flags |= epoll::EventFlags::OUT;
             }
             let data = epoll::EventData::new_u64(peer.0);
             match epoll::modify(epoll, &link.socket, data, flags) {
-                Ok(()) => link.watches_room = link.full,
+                Ok(()) => (link.watches_room, link.watches_end) = (link.full, is_stopped),
                 Err(error) => link.broken = Some(broken(&error.into())),
             }
         }

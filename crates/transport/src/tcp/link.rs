@@ -67,6 +67,8 @@ pub(super) struct Link {
     pub(super) full: bool,
     /// What epoll was asked to watch for.
     pub(super) watches_room: bool,
+    /// Of the input, it was asked for the end only.
+    pub(super) watches_end: bool,
     /// Writing has failed; what has arrived before is still read.
     pub(super) broken: Option<PeerError>,
     /// Which of its session's lanes it is.
@@ -97,6 +99,7 @@ impl Link {
             cipher: None,
             full: false,
             watches_room: false,
+            watches_end: false,
             broken: None,
             lane: MAIN,
             read_bytes: FIRST_READ_BYTES,
@@ -268,6 +271,9 @@ impl Link {
     ) -> Result<bool, PeerError> {
         let mut any = false;
         for _ in 0..READS_PER_POLL {
+            if session.is_stopped() && self.lane == MAIN {
+                break;
+            }
             let more = if self.cipher.is_some() {
                 self.read_sealed(session, peer, buffers, sink)?
             } else if session.direct(self.lane, MAX_PIECES, &mut buffers.spans) {

@@ -31,6 +31,11 @@ pub(super) const YIELD_AFTER_MISSES: u32 = 64;
 /// the other receives, has two hot connections.)
 pub(super) const POLLS_PER_LUKEWARM: u64 = 8;
 
+/// What epoll says of a stream that has come to its end.
+const ENDS: epoll::EventFlags = epoll::EventFlags::RDHUP
+    .union(epoll::EventFlags::HUP)
+    .union(epoll::EventFlags::ERR);
+
 /// The most that one epoll call names.
 const EVENTS_PER_POLL: usize = 64;
 
@@ -92,7 +97,7 @@ impl Tcp {
             return any;
         };
         any |= link.flush(&mut state.session, &mut self.buffers);
-        if link.broken.is_some() {
+        if link.broken.is_some() || state.session.has_held() {
             // What came before it broke is still delivered; reading finds the end.
             return self.read(peer, sink) || any;
         }
@@ -120,7 +125,8 @@ impl Tcp {
             // The ends of what the lanes have carried.
             link.flush(&mut state.session, &mut self.buffers);
         }
-        Self::watch_room(&self.epoll, link, peer);
+        let is_stopped = state.session.is_stopped();
+        Self::watch(&self.epoll, link, peer, is_stopped);
         let all_sent = link.has_sent_all(&state.session);
         let goes_on = state.session.has_done() || (!all_sent && !link.full);
         if goes_on {
@@ -131,7 +137,7 @@ impl Tcp {
                 // An error means that the connection is gone, which reading finds out.
                 let _ = net::shut_writing(&link.socket);
             }
-        } else if !all_sent {
+        } else if !all_sent || is_stopped {
             self.watch_liveness(peer);
         }
         any
@@ -246,6 +252,12 @@ impl Tcp {
             link.full = false;
             any |= self.serve(peer, sink);
         }
+        if flags.intersects(ENDS)
+            && let Some(state) = self.slots.get_mut(peer)
+        {
+            // What is held back comes before the end.
+            state.session.resume();
+        }
         if flags.intersects(!epoll::EventFlags::OUT) && self.read(peer, sink) {
             any = true;
             self.others_are_busy |= self.slots.get(peer).is_some_and(|state| !state.hot);
@@ -273,7 +285,11 @@ impl Tcp {
         if lingers {
             return self.read_to_nowhere(peer);
         }
-        match link.read(&mut state.session, peer, &mut self.buffers, sink) {
+        let held = state.session.take_held(peer, sink);
+        let came = held.and_then(|held| {
+            Ok(link.read(&mut state.session, peer, &mut self.buffers, sink)? | held)
+        });
+        match came {
             Ok(false) => false,
             Ok(true) => {
                 // Answers and further requests leave at once.

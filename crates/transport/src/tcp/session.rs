@@ -13,13 +13,15 @@
 //! the lanes overtake each other.
 //!
 //! Parts: `inbox` finds the frames in the stream, `puts` and `gets` move data and `atomics` change words, each with both of its
-//! sides in one file, `cursor` walks lists of memory, `coverage` knows which bytes have come.
+//! sides in one file, `cursor` walks lists of memory, `coverage` knows which bytes have come,
+//! `pausing` holds packets back.
 
 mod atomics;
 mod coverage;
 mod cursor;
 mod gets;
 mod inbox;
+mod pausing;
 mod puts;
 
 use std::collections::{HashMap, VecDeque};
@@ -34,7 +36,7 @@ use causeway_wire::tcp::{
 
 use super::outbox::{Lender, Outbox};
 use crate::error::{PeerError, SendError, TransferError};
-use crate::method::{Access, Direction, Packet, Peer, Sink, Token, Transfer};
+use crate::method::{Access, Direction, Outlet, Packet, Peer, Readiness, Sink, Token, Transfer};
 use coverage::Coverage;
 
 /// The most answers that may wait for a peer that keeps the windows: all that it may have asked,
@@ -127,6 +129,7 @@ pub struct Session {
     blocked: bool,
     probe_reply_waits: bool,
     next_id: u64,
+    pausing: pausing::Pausing,
 }
 
 impl Session {
@@ -151,6 +154,7 @@ impl Session {
             blocked: false,
             probe_reply_waits: false,
             next_id: 1,
+            pausing: pausing::Pausing::default(),
         }
     }
 
@@ -420,6 +424,7 @@ impl Session {
         let written = self.exports.values().filter_map(|e| e.written.as_ref());
         self.lanes().map(lane).sum::<usize>()
             + self.puts.owned_bytes()
+            + self.held_bytes()
             + written.map(Coverage::owned_bytes).sum::<usize>()
     }
 
@@ -514,7 +519,7 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
         match header.kind {
-            Kind::Packet => sink.packet(peer, Packet::private(payload)),
+            Kind::Packet => sink.handle(peer, Packet::private(payload), self),
             Kind::PutEnd => {
                 let notify = header.flag.then_some(payload);
                 self.end_put(header.id, header.base, notify, peer, sink)?;
@@ -579,6 +584,7 @@ impl Session {
             lane.inbox = inbox::Inbox::default();
         }
         self.exports = HashMap::new();
+        self.pausing = pausing::Pausing::default();
         let mut tokens = self.puts.take_tokens();
         let bulk = std::mem::take(&mut self.bulk);
         for bulk in bulk.into_iter().chain(std::mem::take(&mut self.spread)) {
@@ -593,6 +599,78 @@ impl Session {
         for token in tokens {
             self.complete(peer, token, Err(TransferError::Peer(cause.clone())), sink);
         }
+    }
+}
+
+/// Pausing.
+impl Session {
+    /// Delivers no packets from now on.
+    pub fn pause(&mut self) {
+        self.pausing.is_on = true;
+    }
+
+    /// Delivers packets again: those that were held back by [`Session::take_held`].
+    pub fn resume(&mut self) {
+        self.pausing.is_on = false;
+    }
+
+    /// Whether packets are not delivered now.
+    pub fn is_paused(&self) -> bool {
+        self.pausing.is_on
+    }
+
+    /// Whether a packet is held back: whatever comes now is kept behind it.
+    pub fn is_stopped(&self) -> bool {
+        self.pausing.is_stopped()
+    }
+
+    /// Whether [`Session::take_held`] has something to do.
+    pub fn has_held(&self) -> bool {
+        self.pausing.has_held()
+    }
+
+    /// Bytes that are kept.
+    pub fn held_bytes(&self) -> usize {
+        self.pausing.held_bytes()
+    }
+
+    /// After [`Session::resume`], takes what was kept. Returns whether there was anything.
+    pub fn take_held(&mut self, peer: Peer, sink: &mut dyn Sink) -> Result<bool, PeerError> {
+        if !self.has_held() {
+            return Ok(false);
+        }
+        let held = self.pausing.take();
+        self.input(MAIN, &held, peer, sink)?;
+        Ok(true)
+    }
+
+    /// The connection has ended: delivers what was held back of it.
+    pub fn flush_held(&mut self, peer: Peer, sink: &mut dyn Sink) {
+        self.resume();
+        // How it has ended is known by now.
+        let _ = self.take_held(peer, sink);
+    }
+
+    /// See [`crate::Method::readiness`].
+    pub fn readiness(&mut self) -> Readiness {
+        let writable = self.main.outbox.short_bytes() <= self.bounds.queue_bytes / 2;
+        self.blocked |= !writable;
+        Readiness {
+            readable: self.held_bytes() > 0,
+            writable,
+        }
+    }
+
+    /// Tells the peer that this process lives, though it does not read what the peer says.
+    pub fn sign_of_life(&mut self) {
+        let header = Header::new(Kind::ProbeReply, 0);
+        self.main.outbox.push_short(&header.encode(), &[], 0);
+    }
+}
+
+impl Outlet for Session {
+    fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
+        Self::send(self, parts)
     }
 }
 

@@ -232,7 +232,12 @@ fn a_restarted_listener_is_a_new_incarnation_of_the_same_handle() {
     let address = client.tcp.address(peer).unwrap();
     let region = client
         .tcp
-        .export(peer, &Memory::zeroed(10), Access::ReadWrite)
+        .grant(
+            peer,
+            &Memory::zeroed(10),
+            Registration::NONE,
+            Access::ReadWrite,
+        )
         .unwrap();
     for round in 0..3 {
         send(&mut client, peer, b"hello", &mut server);
@@ -247,7 +252,7 @@ fn a_restarted_listener_is_a_new_incarnation_of_the_same_handle() {
         server = Node::new(plain());
         server.tcp.listen(&address).unwrap();
     }
-    client.tcp.unexport(peer, region.key);
+    client.tcp.revoke(peer, region.key);
 }
 
 #[test]

@@ -19,6 +19,7 @@ impl Core {
             return;
         };
         state.identity = None;
+        state.session.flush_held(peer, sink);
         match &mut state.origin {
             Origin::Connected { at, .. } => {
                 *at = 0;

@@ -25,7 +25,7 @@ use super::table::{Origin, PeerState, Table};
 use super::{Remote, Time, UdpConfig};
 use crate::address::Address;
 use crate::error::{Error, PeerError, SendError};
-use crate::method::{Access, Atomic, Direction, Identity, Peer, Sink, Transfer};
+use crate::method::{Access, Atomic, Direction, Identity, Peer, Readiness, Sink, Transfer};
 use crate::strangers::{Source, Strangers, Told};
 use crate::tcp::session::{Bounds, Session};
 
@@ -193,8 +193,8 @@ impl Core {
         Ok(())
     }
 
-    /// See [`crate::Method::export`]. `random` gives keys.
-    pub fn export(
+    /// See [`crate::Method::grant`]. `random` gives keys.
+    pub fn grant(
         &mut self,
         peer: Peer,
         memory: &Memory,
@@ -217,6 +217,29 @@ impl Core {
         }
     }
 
+    /// See [`crate::Method::pause`].
+    pub fn pause(&mut self, peer: Peer) {
+        if let Ok(state) = self.state(peer) {
+            state.session.pause();
+        }
+    }
+
+    /// See [`crate::Method::resume`].
+    pub fn resume(&mut self, peer: Peer) {
+        if let Ok(state) = self.state(peer) {
+            state.session.resume();
+            self.make_due(peer);
+        }
+    }
+
+    /// See [`crate::Method::readiness`].
+    pub fn readiness(&mut self, peer: Peer) -> Readiness {
+        match self.state(peer) {
+            Ok(state) if state.gone.is_none() => state.session.readiness(),
+            _ => Readiness::default(),
+        }
+    }
+
     /// See [`crate::Method::take_back`].
     pub fn take_back(&mut self, peer: Peer) {
         if let Some(state) = self.peers.get_mut(peer) {
@@ -230,8 +253,8 @@ impl Core {
         state.is_some_and(|state| state.session.is_all_written(key))
     }
 
-    /// See [`crate::Method::unexport`].
-    pub fn unexport(&mut self, peer: Peer, key: u64) {
+    /// See [`crate::Method::revoke`].
+    pub fn revoke(&mut self, peer: Peer, key: u64) {
         if let Some(state) = self.peers.get_mut(peer) {
             state.session.unexport(key);
         }
@@ -364,8 +387,20 @@ impl Core {
             return true;
         }
         state.session.deliver(peer, sink);
+        let held = state.session.take_held(peer, sink);
         if state.session.take_writable() {
             sink.writable(peer);
+        }
+        match held {
+            Ok(false) => {}
+            Ok(true) => {
+                if let Some(link) = &mut state.link {
+                    // There is room again.
+                    link.incoming.hurry_ack(now);
+                }
+                self.touch(now, peer);
+            }
+            Err(cause) => self.end(now, peer, cause, sink),
         }
         true
     }

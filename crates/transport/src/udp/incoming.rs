@@ -203,13 +203,15 @@ impl Incoming {
     }
 
     /// The acknowledgement, which is then no longer owed; `None` if nothing has arrived since the last
-    /// one.
-    pub(super) fn take_ack(&mut self, now: Time) -> Option<Ack> {
+    /// one. The peer may send a window ahead, of which `held` bytes are taken by what was not used yet.
+    pub(super) fn take_ack(&mut self, now: Time, held: usize) -> Option<Ack> {
         self.ack_at.take()?;
         self.unacknowledged = 0;
         let largest = self.largest?;
         let delay = now.saturating_sub(self.largest_at);
-        self.limit = self.limit.max(self.next + self.window_bytes);
+        self.limit = self
+            .limit
+            .max((self.next + self.window_bytes).saturating_sub(held as u64));
         Some(Ack {
             delay_us: u32::try_from(delay.as_micros()).unwrap_or(u32::MAX),
             largest,
@@ -242,7 +244,7 @@ mod tests {
                 seen.insert(number);
             }
             assert!(!incoming.is_new(number));
-            let ack = incoming.take_ack(NOW);
+            let ack = incoming.take_ack(NOW, 0);
             let Some(ack) = ack else { continue };
             for behind in 1..=REMEMBERED.min(ack.largest) {
                 let bit = behind - 1;
@@ -259,7 +261,7 @@ mod tests {
         assert!(!incoming.is_new(u64::MAX));
         assert!(incoming.is_new(u64::MAX - 1));
         incoming.record(u64::MAX - 1, true, NOW);
-        let ack = incoming.take_ack(NOW).unwrap();
+        let ack = incoming.take_ack(NOW, 0).unwrap();
         assert_eq!((ack.largest, ack.bitmap), (u64::MAX, [1, 0, 0, 0]));
     }
 
@@ -314,10 +316,10 @@ mod tests {
         assert!(incoming.owes_ack(NOW + ACK_DELAY));
         incoming.record(1, true, NOW);
         assert!(incoming.owes_ack(NOW));
-        assert!(incoming.take_ack(NOW).is_some());
-        assert!(incoming.take_ack(NOW).is_none());
+        assert!(incoming.take_ack(NOW, 0).is_some());
+        assert!(incoming.take_ack(NOW, 0).is_none());
         incoming.record(2, false, NOW);
-        assert!(incoming.take_ack(NOW).is_none(), "nobody asked");
+        assert!(incoming.take_ack(NOW, 0).is_none(), "nobody asked");
         incoming.record(4, true, NOW);
         assert!(incoming.owes_ack(NOW));
     }

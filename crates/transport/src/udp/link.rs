@@ -261,7 +261,7 @@ impl Link {
         if !has_span && !self.outgoing.wants_probe() && !self.incoming.owes_ack(now) {
             return false;
         }
-        let ack = self.incoming.take_ack(now);
+        let ack = self.incoming.take_ack(now, session.held_bytes());
         let span = match has_span {
             true => self
                 .outgoing

@@ -158,6 +158,7 @@ fn receive_what(scheme: &str, writes: Writes) -> (Result<u64, OpError>, Memory) 
             direction: Direction::Put,
             local: vec![Memory::from_vec(vec![0x11; len])].into(),
             remote: vec![region.part(part.start as u64, len as u64)].into(),
+            registrations: Vec::new(),
             notify: None,
             token: token as u64,
         };

@@ -11,7 +11,7 @@ use causeway_wire::shm::PairLayout;
 use causeway_wire::shm::assist as format;
 
 use super::*;
-use crate::method::{Access, Direction, Sharing, Transfer};
+use crate::method::{Access, Direction, Registration, Sharing, Transfer};
 use crate::shm::claim::{From, Share};
 use crate::shm::pair::Pair;
 
@@ -39,7 +39,7 @@ impl Get {
         let mut met = meet(config);
         let far = Memory::from_vec(pattern(LEN));
         let region = (met.server.shm)
-            .export(met.to_client, &far, Access::Read)
+            .grant(met.to_client, &far, Registration::NONE, Access::Read)
             .unwrap();
         let near = Memory::zeroed(LEN);
         let mapping = pair(&mut met.server, met.to_client).view();
@@ -59,6 +59,7 @@ impl Get {
             local: vec![self.near.clone()].into(),
             remote: vec![self.region].into(),
             notify: Some(b"read".to_vec().into()),
+            registrations: Vec::new(),
             token: 7,
         };
         let met = &mut self.met;
@@ -150,13 +151,14 @@ fn both_sides_copy_unless_one_does_not_want_to() {
         });
         let far = Memory::from_vec(pattern(LEN));
         let region = (met.server.shm)
-            .export(met.to_client, &far, Access::Read)
+            .grant(met.to_client, &far, Registration::NONE, Access::Read)
             .unwrap();
         let near = Memory::zeroed(LEN);
         let transfer = Transfer {
             direction: Direction::Get,
             local: vec![near.clone()].into(),
             remote: vec![region].into(),
+            registrations: Vec::new(),
             notify: None,
             token: 7,
         };
@@ -254,7 +256,7 @@ fn an_export_that_ends_fails_the_transfer_after_the_helper_is_done() {
     let mut get = Get::start(ShmConfig::default());
     let part = get.claim();
     let key = get.region.key;
-    get.met.server.shm.unexport(get.met.to_client, key);
+    get.met.server.shm.revoke(get.met.to_client, key);
     get.poll_client();
     assert!(get.met.client.log.done.is_empty());
     let units = (part.len() as u64 / format::UNIT_BYTES) as u32;
@@ -285,7 +287,7 @@ fn offers_of_nonsense_are_declined() {
     let mut met = meet(ShmConfig::default());
     let far = Memory::from_vec(pattern(LEN));
     let region = (met.server.shm)
-        .export(met.to_client, &far, Access::Read)
+        .grant(met.to_client, &far, Registration::NONE, Access::Read)
         .unwrap();
     let target = Memory::zeroed(64 << 10);
     let client = pair(&mut met.client, met.to_server);

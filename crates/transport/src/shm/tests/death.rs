@@ -11,7 +11,7 @@ use causeway_wire::shm::{Record, Why};
 
 use super::*;
 use crate::error::SendError;
-use crate::method::{Access, Direction, Transfer};
+use crate::method::{Access, Direction, Registration, Transfer};
 use crate::shm::AttachPolicy;
 
 const ROLE: &str = "CAUSEWAY_SHM_TEST_ROLE";
@@ -122,7 +122,10 @@ fn victims_play_their_roles() {
         }
         "owner" => {
             let memory = host.shm.allocate(32 << 20).unwrap();
-            let region = host.shm.export(peer, &memory, Access::ReadWrite).unwrap();
+            let region = host
+                .shm
+                .grant(peer, &memory, Registration::NONE, Access::ReadWrite)
+                .unwrap();
             host.shm.send(peer, &[&region.to_bytes()]).unwrap();
             ready();
             loop {
@@ -142,6 +145,7 @@ fn victims_play_their_roles() {
                     local: vec![local.clone()].into(),
                     remote: vec![region].into(),
                     notify: Some(b"round".to_vec().into()),
+                    registrations: Vec::new(),
                     token: 0,
                 };
                 host.shm.transfer(peer, transfer).unwrap();
@@ -213,6 +217,7 @@ fn transfers_with_a_killed_owner_fail_and_end() {
                     },
                     local: vec![local.clone()].into(),
                     remote: vec![region].into(),
+                    registrations: Vec::new(),
                     notify: None,
                     token,
                 };
@@ -251,7 +256,10 @@ fn exports_to_a_killed_copier_end_at_once() {
             host.until("it is there", |host| !host.log.packets.is_empty());
             let (peer, _) = host.log.packets.pop_front().unwrap();
             let memory = Memory::zeroed(4 << 20);
-            let region = host.shm.export(peer, &memory, Access::Write).unwrap();
+            let region = host
+                .shm
+                .grant(peer, &memory, Registration::NONE, Access::Write)
+                .unwrap();
             host.shm.send(peer, &[&region.to_bytes()]).unwrap();
             host.until("it copies", |host| !host.log.packets.is_empty());
             let kill_at = Instant::now() + Duration::from_millis(delay);
@@ -259,7 +267,7 @@ fn exports_to_a_killed_copier_end_at_once() {
                 host.poll();
             }
             victim.kill();
-            host.shm.unexport(peer, region.key);
+            host.shm.revoke(peer, region.key);
             memory.clear();
             host.until("its end is seen", |host| !host.log.down.is_empty());
             assert!(is_broken(&host, peer));

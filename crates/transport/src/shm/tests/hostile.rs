@@ -438,7 +438,7 @@ fn a_full_table_of_descriptors_costs_mapping_only() {
         assert!(status.unwrap().success());
         return;
     }
-    use crate::method::{Access, Direction, Transfer};
+    use crate::method::{Access, Direction, Registration, Transfer};
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let mut met = meet(ShmConfig {
         attach: crate::shm::AttachPolicy::Off,
@@ -456,7 +456,8 @@ fn a_full_table_of_descriptors_costs_mapping_only() {
     };
     let export = |met: &mut Met| {
         let (shm, client) = (&mut met.server.shm, met.to_client);
-        shm.export(client, &buffer, Access::Read).unwrap()
+        shm.grant(client, &buffer, Registration::NONE, Access::Read)
+            .unwrap()
     };
     let region = export(&mut met);
     with_full_table(&mut || {
@@ -476,11 +477,15 @@ fn a_full_table_of_descriptors_costs_mapping_only() {
     assert!(met.client.shm.map(met.to_server, &again).is_some());
     // The area to copy other memory through: the server cannot take it, and says so.
     let (near, far) = (Memory::zeroed(4096), Memory::zeroed(4096));
-    let exported = met.server.shm.export(met.to_client, &far, Access::Read);
+    let exported = met
+        .server
+        .shm
+        .grant(met.to_client, &far, Registration::NONE, Access::Read);
     let transfer = Transfer {
         direction: Direction::Get,
         local: vec![near].into(),
         remote: vec![exported.unwrap()].into(),
+        registrations: Vec::new(),
         notify: None,
         token: 1,
     };

@@ -4,7 +4,7 @@ use causeway_wire::shm::PairLayout;
 
 use super::*;
 use crate::error::SendError;
-use crate::method::Identity;
+use crate::method::{Identity, Registration};
 
 #[test]
 fn packets_of_every_size_arrive_in_order() {
@@ -323,12 +323,16 @@ fn a_transfer_that_waits_for_the_meeting_is_not_forgotten() {
     });
     let (to_client, _) = server.log.packets.pop_front().unwrap();
     let far = Memory::from_vec(vec![7; 64]);
-    let region = server.shm.export(to_client, &far, Access::Read).unwrap();
+    let region = server
+        .shm
+        .grant(to_client, &far, Registration::NONE, Access::Read)
+        .unwrap();
     let near = Memory::zeroed(64);
     let transfer = Transfer {
         direction: Direction::Get,
         local: vec![near.clone()].into(),
         remote: vec![region].into(),
+        registrations: Vec::new(),
         notify: None,
         token: 1,
     };

@@ -5,7 +5,7 @@ use causeway_sys::memory::{Memory, lend_read};
 use causeway_wire::region::RegionDescriptor;
 
 use super::*;
-use crate::method::{Access, Direction, Transfer, part_of};
+use crate::method::{Access, Direction, Registration, Transfer, part_of};
 use crate::shm::AttachPolicy;
 
 fn engines() -> [ShmConfig; 2] {
@@ -54,6 +54,7 @@ impl Met {
             local: local.into(),
             remote: remote.into(),
             notify: notify.map(<[u8]>::to_vec).map(Into::into),
+            registrations: Vec::new(),
             token: 42,
         };
         self.client.shm.transfer(self.to_server, transfer).unwrap();
@@ -62,7 +63,7 @@ impl Met {
     fn export(&mut self, memory: &Memory, access: Access) -> RegionDescriptor {
         self.server
             .shm
-            .export(self.to_client, memory, access)
+            .grant(self.to_client, memory, Registration::NONE, access)
             .unwrap()
     }
 }
@@ -86,7 +87,7 @@ fn bytes_move_both_ways_and_the_notify_comes_after_them() {
             });
             assert_eq!(met.server.log.packets.pop_front().unwrap().1, b"landed");
             assert_eq!(far.to_vec(), pattern(len, 2));
-            met.server.shm.unexport(met.to_client, region.key);
+            met.server.shm.revoke(met.to_client, region.key);
             assert_eq!(far.sharers(), 1, "nothing holds the memory any more");
         }
     }
@@ -197,8 +198,8 @@ fn what_is_not_exported_is_refused_and_harms_nothing_else() {
             1,
             "of failed transfers there is none"
         );
-        met.server.shm.unexport(met.to_client, region.key);
-        met.server.shm.unexport(met.to_client, region.key);
+        met.server.shm.revoke(met.to_client, region.key);
+        met.server.shm.revoke(met.to_client, region.key);
         assert_eq!(attempt(&mut met, Direction::Get, region), protection);
         assert_eq!(far.to_vec(), vec![0; 4096]);
         assert!(met.client.log.down.is_empty() && met.server.log.down.is_empty());
@@ -216,9 +217,17 @@ fn lent_memory_is_no_target() {
         met.transfer(Direction::Put, vec![lent.clone()], vec![region], None)
             .unwrap();
         let (client, server) = (&mut met.client, met.to_server);
-        assert!(client.shm.export(server, lent, Access::ReadWrite).is_err());
-        let read = client.shm.export(server, lent, Access::Read).unwrap();
-        client.shm.unexport(server, read.key);
+        assert!(
+            client
+                .shm
+                .grant(server, lent, Registration::NONE, Access::ReadWrite)
+                .is_err()
+        );
+        let read = client
+            .shm
+            .grant(server, lent, Registration::NONE, Access::Read)
+            .unwrap();
+        client.shm.revoke(server, read.key);
     });
     assert_eq!(far.to_vec(), [9; 64]);
 }
@@ -248,6 +257,7 @@ fn an_ended_export_is_not_touched_any_more() {
                     direction: Direction::Put,
                     local: vec![marks.clone()].into(),
                     remote: vec![region.unwrap()].into(),
+                    registrations: Vec::new(),
                     notify: None,
                     token: 1,
                 };
@@ -266,7 +276,10 @@ fn an_ended_export_is_not_touched_any_more() {
     let (peer, _) = owner.log.packets.pop_front().unwrap();
     for round in 0..ROUNDS {
         let memory = Memory::zeroed(LEN);
-        let region = owner.shm.export(peer, &memory, Access::Write).unwrap();
+        let region = owner
+            .shm
+            .grant(peer, &memory, Registration::NONE, Access::Write)
+            .unwrap();
         let bytes = causeway_wire::codec::Wire::to_bytes(&region);
         owner.shm.send(peer, &[&bytes]).unwrap();
         let mut last = [0];
@@ -274,7 +287,7 @@ fn an_ended_export_is_not_touched_any_more() {
             owner.poll();
             memory.read_at(LEN - 1, &mut last);
         }
-        owner.shm.unexport(peer, region.key);
+        owner.shm.revoke(peer, region.key);
         memory.clear();
         owner.until("the copier was refused", |owner| {
             !owner.log.packets.is_empty()
@@ -323,7 +336,7 @@ fn allocated_memory_is_mapped_and_shares_its_bytes() {
             .unwrap()
             .is_writable()
     );
-    met.server.shm.unexport(met.to_client, region.key);
+    met.server.shm.revoke(met.to_client, region.key);
     assert!(met.client.shm.map(met.to_server, &region).is_none());
     let report = met.client.shm.report(met.to_server).unwrap();
     assert!(
@@ -377,9 +390,9 @@ fn freed_objects_are_dropped_by_peers_and_the_cache_is_bounded() {
         .drain(..)
         .map(|(buffer, region)| (drop(buffer), region))
     {
-        met.server.shm.unexport(met.to_client, region.key);
+        met.server.shm.revoke(met.to_client, region.key);
     }
-    met.server.shm.unexport(met.to_client, again.key);
+    met.server.shm.revoke(met.to_client, again.key);
     met.server.tick();
     assert!(met.server.shm.objects.is_empty());
     met.client.tick();
@@ -408,13 +421,17 @@ fn a_process_copies_from_and_to_itself() {
         host.until("it has arrived", |host| !host.log.packets.is_empty());
         let (from, _) = host.log.packets.pop_front().unwrap();
         let far = Memory::from_vec(pattern(200_000, 1));
-        let region = host.shm.export(from, &far, Access::Read).unwrap();
+        let region = host
+            .shm
+            .grant(from, &far, Registration::NONE, Access::Read)
+            .unwrap();
         let near = Memory::zeroed(200_000);
         let transfer = Transfer {
             direction: Direction::Get,
             local: vec![near.clone()].into(),
             remote: vec![region].into(),
             notify: Some(b"done".to_vec().into()),
+            registrations: Vec::new(),
             token: 1,
         };
         host.shm.transfer(to_self, transfer).unwrap();
@@ -423,7 +440,7 @@ fn a_process_copies_from_and_to_itself() {
         });
         assert_eq!(host.log.done, [(1, Ok(()))]);
         assert_eq!(near.to_vec(), far.to_vec());
-        host.shm.unexport(from, region.key);
+        host.shm.revoke(from, region.key);
     }
 }
 
@@ -434,10 +451,13 @@ fn the_table_of_regions_is_bounded_and_reused() {
     let regions: Vec<RegionDescriptor> = (0..super::super::REGION_SLOTS)
         .map(|_| met.export(&memory, Access::Read))
         .collect();
-    let full = met.server.shm.export(met.to_client, &memory, Access::Read);
+    let full = met
+        .server
+        .shm
+        .grant(met.to_client, &memory, Registration::NONE, Access::Read);
     assert!(full.unwrap_err().to_string().contains("limit of 8192"));
     for region in &regions {
-        met.server.shm.unexport(met.to_client, region.key);
+        met.server.shm.revoke(met.to_client, region.key);
     }
     let again = met.export(&memory, Access::Read);
     assert!(regions.iter().all(|region| region.key != again.key));

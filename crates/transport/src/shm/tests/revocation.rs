@@ -4,7 +4,7 @@ use causeway_sys::memory::Memory;
 use causeway_wire::region::RegionDescriptor;
 
 use super::*;
-use crate::method::{Access, Direction, Transfer};
+use crate::method::{Access, Direction, Registration, Transfer};
 use crate::shm::AttachPolicy;
 use crate::shm::pair::Pair;
 
@@ -24,10 +24,11 @@ fn put_after(end: impl Fn(Host, Peer) -> Option<Host>) {
         let far = Memory::zeroed(LEN);
         let export = |met: &mut Met| {
             let (shm, client) = (&mut met.server.shm, met.to_client);
-            shm.export(client, &far, Access::ReadWrite).unwrap()
+            shm.grant(client, &far, Registration::NONE, Access::ReadWrite)
+                .unwrap()
         };
         let regions: Vec<RegionDescriptor> = (0..3).map(|_| export(&mut met)).collect();
-        met.server.shm.unexport(met.to_client, regions[0].key);
+        met.server.shm.revoke(met.to_client, regions[0].key);
         let _server = end(met.server, met.to_client);
         assert_eq!(far.sharers(), 1, "nothing holds the memory any more");
         for (token, region) in regions.into_iter().enumerate() {
@@ -35,6 +36,7 @@ fn put_after(end: impl Fn(Host, Peer) -> Option<Host>) {
                 direction: Direction::Put,
                 local: vec![Memory::from_vec(vec![0xEE; LEN])].into(),
                 remote: vec![region].into(),
+                registrations: Vec::new(),
                 notify: None,
                 token: token as Token,
             };
@@ -92,7 +94,11 @@ fn memory_in_a_copy_that_does_not_end_is_kept_until_it_does() {
     let (server, to_client) = (&mut met.server, met.to_client);
     let keys: Vec<u64> = memories
         .iter()
-        .map(|memory| server.shm.export(to_client, memory, Access::Write))
+        .map(|memory| {
+            server
+                .shm
+                .grant(to_client, memory, Registration::NONE, Access::Write)
+        })
         .map(|region| region.unwrap().key)
         .collect();
     let kept = || -> Vec<usize> {
@@ -102,9 +108,9 @@ fn memory_in_a_copy_that_does_not_end_is_kept_until_it_does() {
     let ended = |upto: usize| kept().into_iter().filter(move |at| *at < upto);
     let client = pair(&mut met.client, met.to_server);
     client.imports.announce(&keys[..1]);
-    server.shm.unexport(to_client, keys[1]);
+    server.shm.revoke(to_client, keys[1]);
     assert!(!pair(server, to_client).stuck);
-    server.shm.unexport(to_client, keys[0]);
+    server.shm.revoke(to_client, keys[0]);
     assert!(pair(server, to_client).stuck);
     server.tick();
     assert!(ended(2).eq([0]));
@@ -113,7 +119,7 @@ fn memory_in_a_copy_that_does_not_end_is_kept_until_it_does() {
     assert!(ended(2).eq([]), "it goes on");
     client.imports.announce(&keys[..8]);
     for key in &keys[2..6] {
-        server.shm.unexport(to_client, *key);
+        server.shm.revoke(to_client, *key);
         assert!(pair(server, to_client).stuck);
     }
     assert!(ended(6).eq([2, 3, 4, 5]), "one that copies under many");
@@ -138,7 +144,9 @@ fn memory_is_kept_until_the_peer_is_gone() {
         let mut met = meet(ShmConfig::default());
         let memory = Memory::zeroed(64);
         let (server, to_client) = (&mut met.server, met.to_client);
-        let region = server.shm.export(to_client, &memory, Access::ReadWrite);
+        let region = server
+            .shm
+            .grant(to_client, &memory, Registration::NONE, Access::ReadWrite);
         let client = pair(&mut met.client, met.to_server);
         client.imports.announce(&[region.unwrap().key]);
         server
@@ -165,24 +173,26 @@ fn who_does_not_wait_asks_again() {
     let memory = Memory::zeroed(64);
     let (server, to_client) = (&mut met.server, met.to_client);
     let export = |server: &mut Host| {
-        let region = server.shm.export(to_client, &memory, Access::Write);
+        let region = server
+            .shm
+            .grant(to_client, &memory, Registration::NONE, Access::Write);
         region.unwrap().key
     };
     let (key, other) = (export(server), export(server));
     let client = pair(&mut met.client, met.to_server);
     client.imports.announce(&[key]);
-    assert!(server.shm.try_unexport(to_client, other));
-    assert!(!server.shm.try_unexport(to_client, key));
+    assert!(server.shm.try_revoke(to_client, other));
+    assert!(!server.shm.try_revoke(to_client, key));
     assert!(!client.imports.is_open(key));
     server.tick();
-    assert!(!server.shm.try_unexport(to_client, key));
+    assert!(!server.shm.try_revoke(to_client, key));
     assert!(
         server.shm.deadline().is_some(),
         "it does not sleep for long"
     );
     client.imports.release(&[key]);
     server.tick();
-    assert!(server.shm.try_unexport(to_client, key));
+    assert!(server.shm.try_revoke(to_client, key));
     assert_eq!(memory.sharers(), 1);
     assert!(server.shm.deadline().is_none());
 }
@@ -195,12 +205,16 @@ fn memory_that_is_read_is_free_at_once() {
     let (server, to_client) = (&mut met.server, met.to_client);
     let keys: Vec<u64> = memories
         .iter()
-        .map(|memory| server.shm.export(to_client, memory, Access::Read))
+        .map(|memory| {
+            server
+                .shm
+                .grant(to_client, memory, Registration::NONE, Access::Read)
+        })
         .map(|region| region.unwrap().key)
         .collect();
     let client = pair(&mut met.client, met.to_server);
     client.imports.announce(&keys);
-    server.shm.unexport(to_client, keys[0]);
+    server.shm.revoke(to_client, keys[0]);
     assert_eq!(memories[0].sharers(), 1);
     server
         .shm
@@ -216,7 +230,7 @@ fn a_dead_peer_is_not_waited_for() {
     let (server, to_client) = (&mut met.server, met.to_client);
     let region = server
         .shm
-        .export(to_client, &memory, Access::Write)
+        .grant(to_client, &memory, Registration::NONE, Access::Write)
         .unwrap();
     let client = pair(&mut met.client, met.to_server);
     client.imports.announce(&[region.key]);
@@ -245,7 +259,9 @@ fn stuck_peers_of_a_dropped_instance_are_given_up_together() {
     let memories: Vec<Memory> = (0..4).map(|_| Memory::zeroed(64)).collect();
     let peers = server.log.up.clone();
     for ((memory, to_client), (client, to_server)) in memories.iter().zip(peers).zip(&mut clients) {
-        let region = server.shm.export(to_client, memory, Access::Write);
+        let region = server
+            .shm
+            .grant(to_client, memory, Registration::NONE, Access::Write);
         pair(client, *to_server)
             .imports
             .announce(&[region.unwrap().key]);

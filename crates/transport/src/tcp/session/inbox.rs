@@ -98,6 +98,12 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<(), PeerError> {
         while !bytes.is_empty() {
+            if at == MAIN && !self.pausing.is_idle() {
+                let Inbox { partial, stream } = &self.main.inbox;
+                if stream.is_none() && self.pausing.keeps(partial, bytes) {
+                    return Ok(());
+                }
+            }
             let inbox = &self.lane(at).inbox;
             bytes = if inbox.stream.is_some() {
                 self.read_data(at, bytes, peer, sink)?

@@ -369,7 +369,7 @@ impl Session {
         sink: &mut dyn Sink,
     ) {
         if let Some(notify) = notify.filter(|_| !refused) {
-            sink.packet(peer, Packet::private(notify));
+            sink.handle(peer, Packet::private(notify), self);
         }
         let answer = Header::new(Kind::PutDone, 0).with_id(id).with_flag(refused);
         self.main.outbox.push_reply(&answer, &[]);

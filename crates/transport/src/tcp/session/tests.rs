@@ -92,6 +92,8 @@ struct Side {
     seen: Seen,
     /// Bytes on their way to this side, by lane.
     wires: Vec<VecDeque<u8>>,
+    /// Pauses that have held something back.
+    stops: usize,
 }
 
 impl Side {
@@ -104,6 +106,7 @@ impl Side {
             session,
             seen: Seen::default(),
             wires: vec![VecDeque::new(); lanes],
+            stops: 0,
         }
     }
 }
@@ -129,9 +132,28 @@ fn transmit(from: &mut Side, to: &mut Side, random: &mut Random) {
     from.session.lane(at).outbox.advance(sent);
 }
 
+/// Pauses, or resumes, as luck will.
+fn pause(side: &mut Side, random: &mut Random) {
+    match side.session.is_paused() {
+        true if random.below(3) == 0 => {
+            side.session.resume();
+            let held = side.session.has_held();
+            let taken = side.session.take_held(PEER, &mut side.seen).unwrap();
+            assert_eq!((taken, side.session.held_bytes()), (held, 0));
+            side.stops += usize::from(held);
+        }
+        false if random.below(8) == 0 => side.session.pause(),
+        _ => {}
+    }
+}
+
 /// Lets a side take a random number of bytes from its wire, directly if it can and luck will.
 fn receive(side: &mut Side, random: &mut Random) {
     let at = random.below(side.wires.len());
+    pause(side, random);
+    // Apart from what had begun to land, and from what further lanes complete.
+    let holds = side.session.is_paused() && side.seen.landing.is_none() && side.wires.len() == 1;
+    let before = side.seen.packets.len();
     if side.seen.landing.is_some() && random.below(4) == 0 {
         side.session.take_back();
         side.seen.landing = None;
@@ -155,6 +177,8 @@ fn receive(side: &mut Side, random: &mut Random) {
     side.session
         .input(at, &bytes, PEER, &mut side.seen)
         .unwrap();
+    let came = side.seen.packets.len() - before;
+    assert!(!holds || came == 0, "{came} packets in a pause");
 }
 
 fn split(memory: &Memory, random: &mut Random) -> Vec<Memory> {
@@ -193,15 +217,17 @@ struct Expected {
 
 #[test]
 fn whatever_the_split_points_everything_arrives_once_and_in_order() {
-    let (mut placed, mut taken_back) = (0, 0);
+    let (mut placed, mut taken_back, mut stops) = (0, 0, 0);
     // Lanes overtake each other as they like.
     for seed in 1..=100 {
         let lanes = if seed <= 60 { 1 } else { 2 + seed as usize % 3 };
-        let seen = run(seed, lanes);
-        placed += seen.placed;
-        taken_back += seen.taken_back;
+        let side = run(seed, lanes);
+        placed += side.seen.placed;
+        taken_back += side.seen.taken_back;
+        stops += side.stops;
     }
     assert!(placed > 20 && taken_back > 20, "{placed}, {taken_back}");
+    assert!(stops > 100, "{stops}");
 }
 
 #[test]
@@ -236,7 +262,7 @@ fn a_packet_that_never_gets_complete_lets_go_of_its_place() {
     }
 }
 
-fn run(seed: u64, lanes: usize) -> Seen {
+fn run(seed: u64, lanes: usize) -> Side {
     const MOST: usize = 700_000;
     let random = &mut Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let (mut a, mut b) = (Side::new(lanes), Side::new(lanes));
@@ -273,6 +299,7 @@ fn run(seed: u64, lanes: usize) -> Seen {
                     local: split(&ours, random).into(),
                     remote: split_region(&region, len, random).into(),
                     notify: notify.map(Into::into),
+                    registrations: Vec::new(),
                     token: step,
                 };
                 a.session.transfer(transfer).unwrap();
@@ -308,7 +335,7 @@ fn run(seed: u64, lanes: usize) -> Seen {
     notifies.sort();
     assert_eq!(arrived, notifies, "seed {seed}");
     assert_eq!((a.session.transfers, a.session.notify_bytes), (0, 0));
-    b.seen
+    b
 }
 
 fn check(
@@ -372,6 +399,7 @@ fn random_frames_do_no_more_than_end_the_session() {
                 }]
                 .into(),
                 notify: Some(vec![1].into()),
+                registrations: Vec::new(),
                 token,
             };
             side.session.transfer(transfer).unwrap();
@@ -457,6 +485,7 @@ fn getting(len: usize, lanes: usize) -> (Side, Memory, u64) {
             object: None,
         }]
         .into(),
+        registrations: Vec::new(),
         notify: None,
         token: 0,
     };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::support::*;
 use crate::error::PeerError;
-use crate::method::{Access, Method};
+use crate::method::{Access, Method, Registration};
 use crate::tcp::handshake::{Handshake, Role};
 use crate::tcp::session::MAIN;
 use causeway_sys::memory::Memory;
@@ -146,7 +146,10 @@ fn after_handshake(bytes: &[u8]) -> PeerError {
     let mut stream = come_up(&mut server, address.rest());
     let peer = server.seen.ups[0];
     let memory = Memory::zeroed(100);
-    server.tcp.export(peer, &memory, Access::ReadWrite).unwrap();
+    server
+        .tcp
+        .grant(peer, &memory, Registration::NONE, Access::ReadWrite)
+        .unwrap();
     let mut rest = bytes;
     until(&mut [&mut server], |nodes| {
         if let Ok(count) = stream.write(rest) {
@@ -234,7 +237,10 @@ fn a_peer_that_asks_and_never_reads_cannot_make_us_queue_without_bound() {
     let mut stream = come_up(&mut server, address.rest());
     let peer = server.seen.ups[0];
     let memory = Memory::zeroed(1 << 20);
-    let region = server.tcp.export(peer, &memory, Access::ReadWrite).unwrap();
+    let region = server
+        .tcp
+        .grant(peer, &memory, Registration::NONE, Access::ReadWrite)
+        .unwrap();
     let list = Fragment {
         key: region.key,
         base: region.base,

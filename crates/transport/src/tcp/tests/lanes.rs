@@ -4,7 +4,7 @@ use std::net::TcpStream;
 
 use super::support::*;
 use crate::error::{PeerError, TransferError};
-use crate::method::{Access, Direction, Method, Peer, Transfer};
+use crate::method::{Access, Direction, Method, Peer, Registration, Transfer};
 use crate::tcp::TcpConfig;
 use crate::tcp::handshake::{Handshake, Role, Terms};
 use crate::tcp::slots::Origin;
@@ -40,12 +40,16 @@ fn start(
     let back = server.seen.ups[0];
     let ours = Memory::from_vec(pattern(token, LARGE));
     let theirs = Memory::from_vec(pattern(token + 1000, LARGE));
-    let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
+    let region = server
+        .tcp
+        .grant(back, &theirs, Registration::NONE, Access::ReadWrite)
+        .unwrap();
     let transfer = Transfer {
         direction,
         local: vec![ours.slice(0..LARGE / 3), ours.slice(LARGE / 3..LARGE)].into(),
         remote: vec![region].into(),
         notify: Some(token.to_le_bytes().to_vec().into()),
+        registrations: Vec::new(),
         token,
     };
     client.tcp.transfer(peer, transfer).unwrap();
@@ -105,13 +109,17 @@ fn the_side_that_was_connected_to_uses_them_too() {
     let (mut client, mut server, peer) = met(&with_lanes(plain(), 3));
     let back = server.seen.ups[0];
     let ours = Memory::from_vec(pattern(1, LARGE));
-    let region = client.tcp.export(peer, &ours, Access::ReadWrite).unwrap();
+    let region = client
+        .tcp
+        .grant(peer, &ours, Registration::NONE, Access::ReadWrite)
+        .unwrap();
     for (token, direction) in [(1, Direction::Get), (2, Direction::Put)] {
         let theirs = Memory::zeroed(LARGE);
         let transfer = Transfer {
             direction,
             local: vec![theirs.clone()].into(),
             remote: vec![region].into(),
+            registrations: Vec::new(),
             notify: None,
             token,
         };

@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::error::{PeerError, TransferError};
-use crate::method::{Access, Direction, Method, part_of};
+use crate::method::{Access, Direction, Method, Registration, part_of};
 use causeway_sys::memory::{Memory, lend_read};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,10 @@ fn lists_of_unequal_fragments_move_both_ways_with_one_completion() {
         let (mut client, mut server, peer) = pair(config.clone(), config);
         let back = server.seen.ups[0];
         let theirs = Memory::zeroed(6 * MIB);
-        let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
+        let region = server
+            .tcp
+            .grant(back, &theirs, Registration::NONE, Access::ReadWrite)
+            .unwrap();
         let data = pattern(1, 3 * MIB + 777);
         let ours = Memory::from_vec(data.clone());
         let local = [
@@ -67,7 +70,10 @@ fn lent_memory_is_no_target() {
     let (mut client, mut server, peer) = pair(plain(), plain());
     let back = server.seen.ups[0];
     let far = Memory::from_vec(vec![1; 8192]);
-    let region = server.tcp.export(back, &far, Access::ReadWrite).unwrap();
+    let region = server
+        .tcp
+        .grant(back, &far, Registration::NONE, Access::ReadWrite)
+        .unwrap();
     lend_read(&[9; 8192], |lent| {
         let local = std::slice::from_ref(lent);
         let get = transfer(Direction::Get, local, &[region], Some(b"no"), 1);
@@ -84,10 +90,18 @@ fn lent_memory_is_no_target() {
         );
         assert_eq!(client.seen.done[1], (peer, 2, Ok(())));
         for access in [Access::Write, Access::ReadWrite] {
-            assert!(client.tcp.export(peer, lent, access).is_err());
+            assert!(
+                client
+                    .tcp
+                    .grant(peer, lent, Registration::NONE, access)
+                    .is_err()
+            );
         }
-        let read = client.tcp.export(peer, lent, Access::Read).unwrap();
-        client.tcp.unexport(peer, read.key);
+        let read = client
+            .tcp
+            .grant(peer, lent, Registration::NONE, Access::Read)
+            .unwrap();
+        client.tcp.revoke(peer, read.key);
     });
     assert_eq!(far.to_vec(), [9; 8192]);
     assert!(server.seen.packets.is_empty());
@@ -99,7 +113,10 @@ fn many_small_fragments_are_one_transfer() {
     let back = server.seen.ups[0];
     let count = 20_000;
     let theirs = Memory::zeroed(count * 64);
-    let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
+    let region = server
+        .tcp
+        .grant(back, &theirs, Registration::NONE, Access::ReadWrite)
+        .unwrap();
     let data = pattern(3, count * 32);
     let ours = Memory::from_vec(data.clone());
     let remote: Vec<_> = (0..count as u64)
@@ -166,13 +183,18 @@ fn what_is_not_exported_to_this_peer_for_this_is_refused_and_the_connection_live
     let (back, back_other) = (server.seen.ups[0], server.seen.ups[1]);
     server.seen.packets.clear();
     let theirs = Memory::zeroed(1000);
-    let export = |server: &mut Node, to, access| server.tcp.export(to, &theirs, access).unwrap();
+    let export = |server: &mut Node, to, access| {
+        server
+            .tcp
+            .grant(to, &theirs, Registration::NONE, access)
+            .unwrap()
+    };
     let all = export(&mut server, back, Access::ReadWrite);
     let read = export(&mut server, back, Access::Read);
     let write = export(&mut server, back, Access::Write);
     let foreign = export(&mut server, back_other, Access::ReadWrite);
     let ended = export(&mut server, back, Access::ReadWrite);
-    server.tcp.unexport(back, ended.key);
+    server.tcp.revoke(back, ended.key);
     let mut beyond = all;
     beyond.base += 1;
     let mut far = all;
@@ -224,7 +246,10 @@ fn ending_an_export_stops_a_transfer_in_the_middle() {
         let back = server.seen.ups[0];
         let len = 64 * MIB;
         let theirs = Memory::from_vec(vec![1; len]);
-        let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
+        let region = server
+            .tcp
+            .grant(back, &theirs, Registration::NONE, Access::ReadWrite)
+            .unwrap();
         let ours = Memory::from_vec(vec![2; len]);
         let long = transfer(
             direction,
@@ -239,7 +264,7 @@ fn ending_an_export_stops_a_transfer_in_the_middle() {
             server.poll();
         }
         assert!(client.seen.done.is_empty(), "too fast for this test");
-        server.tcp.unexport(back, region.key);
+        server.tcp.revoke(back, region.key);
         assert_eq!(theirs.sharers(), 1, "nothing may touch it any more");
         theirs.clear();
         until(&mut [&mut client, &mut server], |nodes| {
@@ -261,7 +286,10 @@ fn a_packet_overtakes_megabytes_and_the_notify_comes_behind_its_data() {
     let back = server.seen.ups[0];
     let len = 128 * MIB;
     let theirs = Memory::zeroed(len);
-    let region = server.tcp.export(back, &theirs, Access::Write).unwrap();
+    let region = server
+        .tcp
+        .grant(back, &theirs, Registration::NONE, Access::Write)
+        .unwrap();
     let ours = Memory::from_vec(vec![7; len]);
     let long = transfer(
         Direction::Put,
@@ -299,7 +327,10 @@ fn transfers_of_a_dead_peer_complete_before_it_is_reported_down() {
         let back = server.seen.ups[0];
         let len = 64 * MIB;
         let theirs = Memory::zeroed(len);
-        let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
+        let region = server
+            .tcp
+            .grant(back, &theirs, Registration::NONE, Access::ReadWrite)
+            .unwrap();
         let ours = Memory::zeroed(len);
         for token in 0..100 {
             let long = transfer(
@@ -333,7 +364,10 @@ fn disconnecting_ends_transfers_without_a_report_of_the_peer() {
     let (mut client, mut server, peer) = pair(plain(), plain());
     let back = server.seen.ups[0];
     let theirs = Memory::zeroed(64 * MIB);
-    let region = server.tcp.export(back, &theirs, Access::ReadWrite).unwrap();
+    let region = server
+        .tcp
+        .grant(back, &theirs, Registration::NONE, Access::ReadWrite)
+        .unwrap();
     let ours = Memory::zeroed(64 * MIB);
     for (token, direction) in [(1, Direction::Put), (2, Direction::Get)] {
         let long = transfer(
@@ -372,7 +406,10 @@ fn a_peer_that_falls_silent_while_it_owes_us_something_is_given_up() {
     let (mut client, mut server, peer) = pair(config, plain());
     let back = server.seen.ups[0];
     let theirs = Memory::zeroed(100);
-    let region = server.tcp.export(back, &theirs, Access::Read).unwrap();
+    let region = server
+        .tcp
+        .grant(back, &theirs, Registration::NONE, Access::Read)
+        .unwrap();
     // Silence alone is no fault.
     for_a_while(&mut [&mut client], 700);
     assert!(client.seen.downs.is_empty());
@@ -396,7 +433,10 @@ fn a_slow_peer_that_answers_probes_is_not_given_up() {
     let (mut client, mut server, peer) = pair(config, plain());
     let back = server.seen.ups[0];
     let theirs = Memory::zeroed(64 * MIB);
-    let region = server.tcp.export(back, &theirs, Access::Write).unwrap();
+    let region = server
+        .tcp
+        .grant(back, &theirs, Registration::NONE, Access::Write)
+        .unwrap();
     let put = transfer(
         Direction::Put,
         &[Memory::zeroed(64 * MIB)],

@@ -205,6 +205,7 @@ pub(super) fn transfer(
         local: local.to_vec().into(),
         remote: remote.to_vec().into(),
         notify: notify.map(<[u8]>::to_vec).map(Into::into),
+        registrations: Vec::new(),
         token,
     }
 }

@@ -1,0 +1,131 @@
+//! Handlers that reply while they are called, from within a poll.
+
+use std::time::{Duration, Instant};
+
+use causeway_transport::{
+    Method, Outlet, Packet, Peer, PeerError, SendError, Sink, Token, TransferError,
+};
+
+use super::Factory;
+use super::node::{Node, Pair};
+use crate::patience::Patience;
+
+/// What a handler does with each packet.
+type Serve = Box<dyn FnMut(Vec<u8>, &mut dyn Outlet)>;
+
+/// A sink with a handler.
+struct Server {
+    serve: Serve,
+    writable: bool,
+}
+
+impl Server {
+    fn new(serve: impl FnMut(Vec<u8>, &mut dyn Outlet) + 'static) -> Self {
+        Self {
+            serve: Box::new(serve),
+            writable: false,
+        }
+    }
+
+    /// One poll, and a tick, of the node's method with this sink.
+    fn step<M: Method>(&mut self, node: &mut Node<M>) {
+        node.method.poll(Instant::now(), self);
+        node.method.tick(Instant::now(), self);
+    }
+}
+
+impl Sink for Server {
+    fn packet(&mut self, _: Peer, _: Packet<'_>) {
+        panic!("a packet without an outlet");
+    }
+
+    fn handle(&mut self, _: Peer, packet: Packet<'_>, outlet: &mut dyn Outlet) {
+        (self.serve)(packet.to_vec(0), outlet);
+    }
+
+    fn transfer_done(&mut self, _: Peer, _: Token, result: Result<(), TransferError>) {
+        assert_eq!(result, Ok(()));
+    }
+
+    fn peer_up(&mut self, _: Peer) {}
+
+    fn peer_down(&mut self, _: Peer, cause: PeerError) {
+        panic!("the peer went down: {cause}");
+    }
+
+    fn writable(&mut self, _: Peer) {
+        self.writable = true;
+    }
+}
+
+/// Each side's handler replies to the other's, so that a packet goes to and fro as long as both poll.
+pub fn keep_a_packet_going<F: Factory>(factory: &F) {
+    const ROUNDS: u64 = 2000;
+    let mut pair = Pair::new(factory);
+    let (told, heard) = std::sync::mpsc::channel();
+    let mut servers = [0, 1].map(|first| {
+        let (told, mut expected) = (told.clone(), first);
+        Server::new(move |packet, outlet| {
+            assert_eq!(packet, u64::to_le_bytes(expected));
+            let next = u64::to_le_bytes(expected + 1);
+            let (front, back) = next.split_at(4);
+            let sent = outlet.send(&[front, back]);
+            assert_eq!(sent, Ok(()), "there is one packet");
+            told.send(expected).expect("the test listens");
+            expected += 2;
+        })
+    });
+    pair.a_sends(&0_u64.to_le_bytes());
+    let mut patience = Patience::new("a packet goes to and fro");
+    let mut last = 0;
+    while last < ROUNDS {
+        let [b, a] = &mut servers;
+        a.step(&mut pair.a);
+        b.step(&mut pair.b);
+        last = heard.try_iter().last().unwrap_or(last);
+        patience.spend();
+    }
+}
+
+/// A handler is told to wait as every other sender, and told when it need not any more.
+pub fn are_held_up_as_all_packets<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let limit = pair.b.method.limits().max_packet;
+    let (told, heard) = std::sync::mpsc::channel();
+    let mut server = Server::new(move |_, outlet| {
+        let refused = outlet.send(&[&vec![0; limit], b"1"]);
+        let len = limit + 1;
+        assert_eq!(refused, Err(SendError::TooLarge { len, limit }));
+        let mut accepted = 0_u32;
+        let refused = loop {
+            match outlet.send(&[&accepted.to_le_bytes(), &[7; 4092]]) {
+                Ok(()) => accepted += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused, SendError::WouldBlock);
+        told.send(accepted).expect("the test listens");
+    });
+    pair.a_sends(b"as many as there is room for");
+    let mut patience = Patience::new("the replies");
+    let (mut accepted, mut came) = (u32::MAX, 0);
+    while came < accepted || !server.writable {
+        server.step(&mut pair.b);
+        accepted = heard.try_iter().last().unwrap_or(accepted);
+        pair.a.step();
+        while let Some((_, packet)) = pair.a.packet() {
+            assert_eq!(packet[..4], came.to_le_bytes());
+            assert_eq!(packet.len(), 4096);
+            came += 1;
+        }
+        patience.spend();
+    }
+    assert!(accepted > 0 && came == accepted);
+    let mut patience = Patience::with_limit("no further packet", Duration::from_secs(60));
+    for _ in 0..100 {
+        server.step(&mut pair.b);
+        pair.a.step();
+        patience.spend();
+    }
+    assert_eq!(pair.a.packet(), None);
+}
