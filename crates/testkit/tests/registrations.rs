@@ -194,9 +194,9 @@ fn as_many_registrations_are_kept_as_there_may_be() {
     assert_eq!(pair.client.tables.len(), MAX_REGISTRATIONS);
     assert_eq!(pair.client.tables.made(), many as u64);
     // The latest is still there, the first is not.
-    pair.send(&ours[many - 1..], &[theirs.clone()]);
+    pair.send(&ours[many - 1..], std::slice::from_ref(&theirs));
     assert_eq!(pair.client.tables.made(), many as u64);
-    pair.send(&ours[..1], &[theirs.clone()]);
+    pair.send(&ours[..1], std::slice::from_ref(&theirs));
     assert_eq!(pair.client.tables.made(), many as u64 + 1);
     // One list of more than are kept is moved all the same.
     let parts: Vec<_> = ours.iter().map(|memory| memory.slice(0..300)).collect();
