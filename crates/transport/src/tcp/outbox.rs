@@ -31,8 +31,8 @@ pub(super) enum Lender {
     Export(u64),
 }
 
-/// Private bytes. A header alone takes no memory of its own.
-type Bytes = SmallVec<[u8; HEADER_BYTES]>;
+/// Private bytes. Two headers, such as the end of one reply and the beginning of the next, take no memory of their own.
+type Bytes = SmallVec<[u8; 2 * HEADER_BYTES]>;
 
 #[derive(Debug)]
 enum Segment {
