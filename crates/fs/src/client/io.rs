@@ -4,6 +4,8 @@
 //! one to the other, or be cut, while we look: every call tells from the server's answer and goes on with
 //! what the file has become.
 
+use std::time::{Duration, Instant};
+
 use causeway_bmi::Memory;
 use causeway_sys::memory::{lend, lend_read};
 use causeway_wire::fs::{
@@ -22,11 +24,37 @@ use crate::distribution::{Layout, MAX_FILE_BYTES};
 /// Bytes that one round of requests moves at most, over all servers: bounds how long a round takes, and
 /// with it what the time-out means.
 const ROUND_BYTES: u64 = 64 << 20;
+/// How often it is looked whether memory is free that a stopped server may be writing: nothing tells when that goes on.
+const HELD_INTERVAL: Duration = Duration::from_millis(10);
+/// When that is worth a warning.
+const LONG_HELD: Duration = Duration::from_secs(1);
+
 /// How often a call looks again at a file that keeps changing its form under it.
 pub(super) const FORM_CHANGES: usize = 16;
 
+/// Makes progress until nobody but the caller has the memory.
+fn wait_until_free(memory: &Memory, mut progress: impl FnMut()) {
+    let mut since = None;
+    let mut is_told = false;
+    while memory.sharers() > 1 {
+        let since = *since.get_or_insert_with(Instant::now);
+        if !is_told && since.elapsed() > LONG_HELD {
+            is_told = true;
+            tracing::warn!(
+                bytes = memory.len(),
+                "a read has failed, but a server that is stopped may still write its buffer: waiting until that \
+                 server goes on (kill -CONT) or ends"
+            );
+        }
+        progress();
+    }
+}
+
 impl Client {
     /// Reads from `offset` on; fewer bytes than asked only at the end of the file.
+    ///
+    /// A server on this host that is stopped (SIGSTOP, a debugger) in the middle of writing `into` would go on with
+    /// that later. So a call that gives up does not return before that server goes on or ends, whatever the time-out.
     pub fn read_at(
         &mut self,
         file: &mut File,
@@ -38,7 +66,9 @@ impl Client {
             len: into.len() as u64,
         }];
         let count = lend(into, |memory| {
-            self.read_list(file, &regions, std::slice::from_ref(memory))
+            let result = self.read_list(file, &regions, std::slice::from_ref(memory));
+            wait_until_free(memory, || self.rpc.make_progress(HELD_INTERVAL));
+            result
         })?;
         Ok(count as usize)
     }
@@ -629,5 +659,24 @@ fn now() -> Timestamp {
     Timestamp {
         seconds: since.as_secs() as i64,
         nanoseconds: since.subsec_nanos(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_that_is_still_held_is_waited_for() {
+        let memory = Memory::zeroed(8);
+        let mut held = Some(memory.clone());
+        let mut looks = 0;
+        wait_until_free(&memory, || {
+            looks += 1;
+            if looks == 3 {
+                held.take();
+            }
+        });
+        assert_eq!((looks, memory.sharers()), (3, 1));
     }
 }

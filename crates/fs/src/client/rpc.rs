@@ -247,6 +247,11 @@ impl Rpc {
         self.links.get(server)?.known
     }
 
+    /// Makes progress for so long, while no call is on its way.
+    pub(super) fn make_progress(&mut self, idle: Duration) {
+        self.bmi.wait(self.context, idle);
+    }
+
     /// What the sums of an object's blocks on this server are bound to.
     pub(super) fn binding(&self, server: usize, object: ObjectId) -> Binding {
         let generation = self
