@@ -18,7 +18,7 @@ const COPY_BELOW_BYTES: usize = 2048;
 /// Buffers up to this size are kept for the next burst; larger ones are freed.
 const KEEP_BYTES: usize = 1024;
 
-/// Private parts of bulk frames are put together in buffers of about this size. A buffer is freed, and
+/// Private parts of bulk frames are put together in buffers of at most this size. A buffer is freed, and
 /// the answers in it counted as sent, when all of it has left, so it must come to an end.
 const JOIN_BELOW_BYTES: usize = 64 * 1024;
 
@@ -159,7 +159,7 @@ impl Outbox {
             short: false,
             ..
         }) = self.segments.back_mut()
-            && data.len() < JOIN_BELOW_BYTES
+            && data.len() + bytes.len() <= JOIN_BELOW_BYTES
         {
             data.extend_from_slice(bytes);
             return;
