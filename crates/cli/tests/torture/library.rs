@@ -1,8 +1,10 @@
 //! A client of the library: does operations and holds every result against the model.
 
+use causeway_bmi::Memory;
+use causeway_fs::Error;
 use causeway_fs::client::{Client, CreateOptions, File as Handle};
 use causeway_testkit::random::Random;
-use causeway_wire::fs::{DistributionHint, Errno};
+use causeway_wire::fs::{DistributionHint, Errno, Region};
 
 use crate::content::Content;
 use crate::names::{Id, Names};
@@ -33,6 +35,25 @@ pub(crate) struct Actor {
     pub(crate) trace: Trace,
     /// Objects that could not be read for a loss.
     pub(crate) losses: Vec<u64>,
+}
+
+/// Reads into memory that is kept as long as a stopped server may write it: with a buffer that is lent
+/// ([`Client::read_at`]) a read that gives up would wait for that server.
+fn read_some(
+    client: &mut Client,
+    file: &mut Handle,
+    offset: u64,
+    len: usize,
+) -> Result<Vec<u8>, Error> {
+    let memory = Memory::zeroed(len);
+    let region = Region {
+        offset,
+        len: len as u64,
+    };
+    let count = client.read_list(file, &[region], std::slice::from_ref(&memory))?;
+    let mut bytes = memory.to_vec();
+    bytes.truncate(count as usize);
+    Ok(bytes)
 }
 
 /// A hint for files that lie so.
@@ -265,10 +286,9 @@ impl Actor {
             .filter_map(|(file, _)| Some(file.as_ref()?.content.most()));
         let most = most.max().unwrap_or(0) as usize;
         let (offset, len) = part.unwrap_or((0, most + 700));
-        let mut found = vec![0; len];
         let client = self.client(weather, spread);
-        let count = match client.read_at(&mut handle, offset as u64, &mut found) {
-            Ok(count) => count,
+        let found = match read_some(client, &mut handle, offset as u64, len) {
+            Ok(found) => found,
             Err(error) => {
                 if matches!(error.errno, Errno::EIO | Errno::MISSING) {
                     self.losses.push(handle.node.object.0);
@@ -276,7 +296,6 @@ impl Actor {
                 return self.excused(weather, spread, &error);
             }
         };
-        found.truncate(count);
         let mut wrong = String::new();
         for (file, older) in files {
             let Some(file) = file else { continue };
@@ -371,18 +390,17 @@ impl Actor {
             return Ok(());
         }
         let spread = Some(Spread::Both);
-        let mut found = vec![0; (CELL * CELLS) as usize];
         let client = self.client(weather, spread);
         let result = client
             .open(SHARED.as_bytes())
-            .and_then(|mut file| client.read_at(&mut file, 0, &mut found));
-        let count = match result {
-            Ok(count) => count,
+            .and_then(|mut file| read_some(client, &mut file, 0, (CELL * CELLS) as usize));
+        let found = match result {
+            Ok(found) => found,
             Err(error) => return self.excused(weather, spread, &error),
         };
         let number = self.number as u64;
         self.shared
-            .check(0, CELL * CELLS, &found[..count], None, |place| {
+            .check(0, CELL * CELLS, &found, None, |place| {
                 place / CELL % SHARERS == number
             })
             .map_err(|wrong| format!("{SHARED}: {}", wrong.0))
