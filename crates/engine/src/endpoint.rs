@@ -29,7 +29,7 @@ mod watch;
 mod tests;
 
 use std::cell::OnceCell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use causeway_sys::fork::Owner;
 use causeway_sys::memory::Memory;
@@ -122,19 +122,20 @@ impl<M: Matcher> Endpoint<M> {
             connections.listening.push(address.to_string());
         }
         connections.sort_listening();
+        let now = methods.now();
         let sleeper = Sleeper::new(&methods, process).map_err(system)?;
         Ok(Self {
             process,
             conversations: Conversations::new(tuning, config.early_memory),
             connections,
             methods,
-            policy: Policy::new(config.spin, Instant::now()),
+            policy: Policy::new(config.spin, now),
             runnable: OnceCell::new(),
             sleeper,
             interrupted: None,
             sleeps: 0,
             expired_sleeps: 0,
-            watch: Watch::new(config.stall_after, config.publish),
+            watch: Watch::new(now, config.stall_after, config.publish),
             scratch: Vec::new(),
             unavailable,
         })

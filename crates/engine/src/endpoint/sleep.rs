@@ -165,13 +165,14 @@ impl Sleeper {
     }
 
     fn block(&self, methods: &mut Methods, until: Option<Instant>) -> bool {
+        let now = methods.read_clock();
         let mut fds = Vec::with_capacity(methods.slots.len() + 1);
         fds.push(PollFd::new(&self.state.event, PollFlags::IN));
         let pollables = methods.pollables();
         fds.extend(pollables.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         // A limit that the kernel cannot express is none.
         let timeout = until.and_then(|until| {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(now);
             Timespec::try_from(left).ok()
         });
         // Interrupted or refused: the caller looks again, as after any wake-up.

@@ -84,8 +84,7 @@ pub(crate) struct Tally {
 impl Watch {
     /// Starts looking, and shows what it sees to others if `publish`. A system that refuses the page
     /// is no obstacle: nothing is shown then.
-    pub(crate) fn new(stall_after: Duration, publish: bool) -> Self {
-        let now = Instant::now();
+    pub(crate) fn new(now: Instant, stall_after: Duration, publish: bool) -> Self {
         Self {
             instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
             stall_after,

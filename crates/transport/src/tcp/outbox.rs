@@ -88,8 +88,7 @@ impl Outbox {
     pub(super) fn owned_bytes(&self) -> usize {
         let data = |segment: &Segment| match segment {
             Segment::Bytes { data, .. } if data.spilled() => data.capacity(),
-            Segment::Bytes { .. } => 0,
-            Segment::Memory { .. } => 0,
+            Segment::Bytes { .. } | Segment::Memory { .. } => 0,
         };
         self.segments.iter().map(data).sum::<usize>()
             + self.segments.capacity() * size_of::<Segment>()
