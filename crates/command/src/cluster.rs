@@ -23,6 +23,8 @@ pub struct Spec {
     pub tcp: bool,
     /// The bound on how long an operation may take.
     pub timeout: Option<Duration>,
+    /// Whether new files have checksums.
+    pub checksums: bool,
     /// Environment variables of the servers.
     pub environment: Vec<(String, String)>,
 }
@@ -113,6 +115,7 @@ fn configure(spec: &Spec, directory: &Path) -> Outcome<Configuration> {
     let id = random_identity().doing(|| "making a random identity".to_owned())?;
     let mut configuration =
         Configuration::one_machine("dev", id, directory, spec.servers, spec.durability);
+    configuration.checksums = spec.checksums;
     if let Some(timeout) = spec.timeout {
         configuration.timeout = timeout;
     }

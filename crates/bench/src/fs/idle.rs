@@ -1,7 +1,6 @@
 //! What connected clients cost a server that has little or nothing to do for them.
 
 use causeway_command::failure::{Failure, Outcome};
-use causeway_fs::config::Durability;
 
 use super::crew::Crew;
 use super::stage::{Bench, Stage};
@@ -52,7 +51,7 @@ fn many_clients(bench: &mut Bench) -> Outcome {
          of them make {FILES_EACH} more each; memory is the metadata server's resident set, shared pages \
          included"
     ));
-    let mut stage = bench.start(&bench.storage.clone(), Durability::Relaxed, false)?;
+    let mut stage = bench.start()?;
     let server = stage.cluster.configuration().metadata_server();
     let directory = "/many-clients".to_owned();
     stage
@@ -87,7 +86,7 @@ fn idle(bench: &mut Bench) -> Outcome {
         "idle: one process opens {clients} connections, each of a client of its own, to one I/O \
          server; memory is the server's resident set, shared pages included"
     ));
-    let stage = bench.start(&bench.storage.clone(), Durability::Relaxed, false)?;
+    let stage = bench.start()?;
     let server = stage
         .cluster
         .configuration()

@@ -1,7 +1,6 @@
 //! Names and small files: creates, stats, listings, removals, in one directory and in many.
 
 use causeway_command::failure::Outcome;
-use causeway_fs::config::Durability;
 
 use super::crew::Crew;
 use super::stage::{Bench, Stage};
@@ -64,7 +63,7 @@ impl Place {
 
 /// Creates, stats, listings and removals of empty files.
 pub(super) fn run(bench: &mut Bench) -> Outcome {
-    let mut stage = bench.start(&bench.storage.clone(), Durability::Relaxed, false)?;
+    let mut stage = bench.start()?;
     for clients in bench.clients.clone() {
         let mut crew = Crew::start(&stage.cluster, clients)?;
         for place in [Place::One, Place::Many] {
@@ -117,7 +116,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
 
 /// Writing and reading small files.
 pub(super) fn small_files(bench: &mut Bench) -> Outcome {
-    let mut stage = bench.start(&bench.storage.clone(), Durability::Relaxed, false)?;
+    let mut stage = bench.start()?;
     for clients in bench.clients.clone() {
         let mut crew = Crew::start(&stage.cluster, clients)?;
         for size in SMALL {
@@ -167,7 +166,7 @@ pub(super) fn commits(bench: &mut Bench) -> Outcome {
     let mut rates: [[Vec<f64>; 2]; 2] = Default::default();
     for round in 0..bench.runs {
         for (kind, each) in [false, true].into_iter().enumerate() {
-            let mut stage = bench.start(&bench.disk.clone(), Durability::Synced, each)?;
+            let mut stage = bench.start_synced(each)?;
             let mut crew = Crew::start(&stage.cluster, COMMIT_CLIENTS)?;
             // A commit for each is slow: fewer of them take as long.
             let files = if each { bench.files / 4 } else { bench.files };

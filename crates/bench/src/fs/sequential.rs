@@ -1,4 +1,4 @@
-//! One large file, written and read by several processes, beside `dd` on the same storage.
+//! One large file, written and read by several processes, beside `dd` on the same storage, and what its checksums cost.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -7,7 +7,6 @@ use std::path::Path;
 use causeway_command::failure::{Doing, Outcome};
 use causeway_command::remote::PIECE_BYTES;
 use causeway_fs::client::CreateOptions;
-use causeway_fs::config::Durability;
 
 use super::content::Content;
 use super::crew::Crew;
@@ -37,7 +36,11 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
          causeway take turns"
             .to_owned(),
     );
-    let mut stage = bench.start(&bench.storage.clone(), Durability::Relaxed, false)?;
+    let mut stages = [
+        (Sums::Kept, bench.start()?),
+        (Sums::None, bench.start_unchecked()?),
+    ];
+    let [(_, stage), _] = &stages;
     let source = stage.scratch.path().join("source");
     let target = stage.scratch.path().join("target");
     write_source(&source, bench.size)?;
@@ -49,66 +52,116 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
         .collect();
     let mut values = Values::default();
     for &clients in &counts {
-        let mut crew = Crew::start(&stage.cluster, clients)?;
+        let mut sides = Vec::new();
+        for (sums, stage) in &mut stages {
+            let crew = Crew::start(&stage.cluster, clients)?;
+            sides.push(Side {
+                sums: *sums,
+                stage,
+                crew,
+            });
+        }
         for _ in 0..bench.runs {
-            one_run(bench, &mut stage, &mut crew, &source, &target, &mut values)?;
+            one_run(bench, &mut sides, &source, &target, &mut values)?;
+            // What comes first and what later takes turns.
+            sides.reverse();
         }
     }
     show(bench, &values);
     Ok(())
 }
 
+/// Whether the files of a file system have checksums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sums {
+    Kept,
+    None,
+}
+
+/// One of the file systems that take turns, and its clients.
+struct Side<'a> {
+    sums: Sums,
+    stage: &'a mut Stage,
+    crew: Crew,
+}
+
 fn one_run(
     bench: &Bench,
-    stage: &mut Stage,
-    crew: &mut Crew,
+    sides: &mut [Side<'_>],
     source: &Path,
     target: &Path,
     values: &mut Values,
 ) -> Outcome {
-    let clients = crew.len();
-    let megabytes = |seconds: f64| bench.size as f64 / 1e6 / seconds.max(1e-9);
-    for shared in [true, false] {
-        let kind = if shared {
-            "shared-buffers"
-        } else {
-            "ordinary-memory"
-        };
+    for (shared, kind) in [(true, "shared-buffers"), (false, "ordinary-memory")] {
+        let mut unchecked = [0.0; 2];
+        let mut checked = [0.0; 2];
+        for side in &mut *sides {
+            warm(target, bench.size)?;
+            let write_limit = megabytes(bench.size, limits::dd(source, target)?);
+            remove(target)?;
+            let ours = side.transfer(bench, shared)?;
+            let read_limit = megabytes(bench.size, limits::dd(source, Path::new("/dev/null"))?);
+            match side.sums {
+                Sums::None => unchecked = ours,
+                Sums::Kept => checked = ours,
+            }
+            for (index, (what, limit)) in [("write", write_limit), ("read", read_limit)]
+                .into_iter()
+                .enumerate()
+            {
+                values.push(format!("{what}/dd"), limit);
+                if side.sums == Sums::Kept {
+                    let case = format!("{what}/{kind}/{}-clients", side.crew.len());
+                    values.push(format!("{case}/to-dd"), ours[index] / limit);
+                    values.push(case, ours[index]);
+                }
+            }
+        }
+        let clients = sides.first().map_or(0, |side| side.crew.len());
+        for (index, what) in ["write", "read"].into_iter().enumerate() {
+            let case = format!("{what}/{kind}/{clients}-clients");
+            values.push(
+                format!("{case}/to-without-checksums"),
+                checked[index] / unchecked[index],
+            );
+            values.push(format!("{case}/without-checksums"), unchecked[index]);
+        }
+    }
+    Ok(())
+}
+
+impl Side<'_> {
+    /// Writes, reads and compares the file once. Returns MB/s of writing and of reading.
+    fn transfer(&mut self, bench: &Bench, shared: bool) -> Outcome<[f64; 2]> {
+        let clients = self.crew.len();
         let part = |number: usize| part_of(bench.size, number, clients, shared);
-        warm(target, bench.size)?;
-        let write_limit = megabytes(limits::dd(source, target)?);
-        remove(target)?;
         // The file is made anew for each run, in pages that were freed a moment ago, as dd's.
-        stage.client.create(
+        self.stage.client.create(
             FILE.as_bytes(),
             &CreateOptions {
                 exclusive: true,
                 ..CreateOptions::default()
             },
         )?;
-        let written = crew.measure(|number| Order::Write(part(number)))?;
-        let read_limit = megabytes(limits::dd(source, Path::new("/dev/null"))?);
-        let read = crew.measure(|number| Order::Read(part(number)))?;
-        crew.measure(|number| Order::Compare(part(number)))?;
-        stage.client.unlink(FILE.as_bytes())?;
-        for (what, ours, limit) in [
-            ("write", written.megabytes(bench.size), write_limit),
-            ("read", read.megabytes(bench.size), read_limit),
-        ] {
-            let case = format!("{what}/{kind}/{clients}-clients");
-            values.push(format!("{case}/to-dd"), ours / limit);
-            values.push(case, ours);
-            values.push(format!("{what}/dd"), limit);
-        }
+        let written = self.crew.measure(|number| Order::Write(part(number)))?;
+        let read = self.crew.measure(|number| Order::Read(part(number)))?;
+        self.crew.measure(|number| Order::Compare(part(number)))?;
+        self.stage.client.unlink(FILE.as_bytes())?;
+        Ok([written.megabytes(bench.size), read.megabytes(bench.size)])
     }
-    Ok(())
+}
+
+fn megabytes(size: u64, seconds: f64) -> f64 {
+    size as f64 / 1e6 / seconds.max(1e-9)
 }
 
 fn show(bench: &mut Bench, values: &Values) {
     let size = bench.size;
     for (case, values) in &values.0 {
         let (who, metric) = match case {
-            case if case.ends_with("/to-dd") => ("causeway", "ratio"),
+            case if case.ends_with("/to-dd") || case.ends_with("/to-without-checksums") => {
+                ("causeway", "ratio")
+            }
             case if case.ends_with("/dd") => ("limit", "bandwidth_mb_s"),
             _ => ("causeway", "bandwidth_mb_s"),
         };

@@ -58,19 +58,40 @@ impl Bench {
         Ok(())
     }
 
-    /// A file system of its own, in a directory that goes with it.
-    pub(crate) fn start(&self, place: &Path, durability: Durability, each: bool) -> Outcome<Stage> {
-        let scratch = ScratchDirectory::new(place, "bench")?;
+    /// A file system of its own on the usual storage, in a directory that goes with it.
+    pub(crate) fn start(&self) -> Outcome<Stage> {
+        Self::start_with(&self.storage, Durability::Relaxed, true, Vec::new())
+    }
+
+    /// The same, whose files have no checksums.
+    pub(crate) fn start_unchecked(&self) -> Outcome<Stage> {
+        Self::start_with(&self.storage, Durability::Relaxed, false, Vec::new())
+    }
+
+    /// One on the disk, whose metadata server syncs before it acknowledges: with a commit for each operation, or one
+    /// for all that wait.
+    pub(crate) fn start_synced(&self, each: bool) -> Outcome<Stage> {
         let environment = match each {
             true => vec![("CAUSEWAY_COMMIT_EACH".to_owned(), "1".to_owned())],
             false => Vec::new(),
         };
+        Self::start_with(&self.disk, Durability::Synced, true, environment)
+    }
+
+    fn start_with(
+        place: &Path,
+        durability: Durability,
+        checksums: bool,
+        environment: Vec<(String, String)>,
+    ) -> Outcome<Stage> {
+        let scratch = ScratchDirectory::new(place, "bench")?;
         let cluster = Cluster::start(&Spec {
             directory: scratch.path().join("storage"),
             servers: SERVERS,
             durability,
             tcp: false,
             timeout: Some(Duration::from_secs(30)),
+            checksums,
             environment,
         })?;
         let client = Client::connect(cluster.configuration(), ClientOptions::default())?;

@@ -3,7 +3,6 @@
 
 use causeway_command::failure::Outcome;
 use causeway_fs::client::CreateOptions;
-use causeway_fs::config::Durability;
 
 use super::crew::Crew;
 use super::stage::{Bench, Stage};
@@ -23,7 +22,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
         "tiles: {CLIENTS} processes own one tile each of a 2 by 2 array of tiles, {ROWS} rows of \
          elements of {ELEMENT} bytes; `list` is one call, `each` a call for every fragment"
     ));
-    let mut stage = bench.start(&bench.storage.clone(), Durability::Relaxed, false)?;
+    let mut stage = bench.start()?;
     let mut crew = Crew::start(&stage.cluster, CLIENTS)?;
     for width in bench.tile_widths.clone() {
         one_width(bench, &mut stage, &mut crew, width)?;

@@ -178,6 +178,7 @@ fn perform(
         durability: arguments.durability.into(),
         tcp: false,
         timeout: Some(Duration::from_secs(arguments.timeout)),
+        checksums: true,
         environment: Vec::new(),
     })?;
     output.line(&format!(

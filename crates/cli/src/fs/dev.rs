@@ -51,6 +51,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         durability: arguments.durability.into(),
         tcp: arguments.tcp,
         timeout: None,
+        checksums: true,
         environment: Vec::new(),
     })?;
     let file = cluster.file().display().to_string();

@@ -49,6 +49,10 @@ fn the_file_system_is_measured() {
             &format!("sequential/{what}/ordinary-memory/1-clients"),
             "causeway",
         );
+        has(
+            &format!("sequential/{what}/shared-buffers/2-clients/to-without-checksums"),
+            "causeway",
+        );
         has(&format!("tiles/{what}/list-to-each"), "causeway");
         has(&format!("small-files/{what}/2-clients"), "causeway");
     }
