@@ -40,8 +40,8 @@ impl Shortage {
     }
 }
 
-/// A descriptor that is given up for a moment when there are no others: to accept a connection and say why it
-/// ends, where it would otherwise wait in vain, and keep the listening socket readable for ever.
+/// A descriptor that is given up for a moment when there are no others: to accept a connection and say why it ends.
+/// Left in the queue, the connection would wait in vain and keep the listening socket readable for ever.
 #[derive(Debug)]
 pub struct Reserve(Option<OwnedFd>);
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use causeway_command::failure::{Doing, Outcome};
-use causeway_watch::onlooker::{Onlooker, look_around};
+use causeway_watch::observer::{Observer, observe_all};
 use causeway_watch::process;
 use causeway_wire::watch::{Count, InstanceRow, PeerRow, Row};
 
@@ -14,7 +14,7 @@ const SEARCH: Duration = Duration::from_secs(2);
 /// Looks at processes again and again.
 pub(super) struct Watcher {
     only: Option<u32>,
-    pages: Vec<Onlooker>,
+    pages: Vec<Observer>,
     searched: Option<Instant>,
     not_allowed: usize,
     troubles: Vec<String>,
@@ -103,7 +103,7 @@ impl Watcher {
 
     /// Looks at all processes once.
     pub(super) fn look(&mut self) -> Outcome<Sample> {
-        self.pages.retain(Onlooker::is_there);
+        self.pages.retain(Observer::is_there);
         self.search()?;
         let now = Instant::now();
         let seconds = self
@@ -185,7 +185,7 @@ impl Watcher {
         }
         let own = std::process::id();
         let pages = &self.pages;
-        let found = look_around(|pid| pid == own || pages.iter().any(|page| page.pid == pid))
+        let found = observe_all(|pid| pid == own || pages.iter().any(|page| page.pid == pid))
             .doing(|| "looking for processes".to_owned())?;
         self.searched = Some(Instant::now());
         self.not_allowed = found.not_allowed;
