@@ -35,7 +35,7 @@ pub fn is_fatal(errno: Errno) -> bool {
 pub fn hint(error: &Error) -> Option<String> {
     let text = match error.errno {
         Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ETIMEDOUT | Errno::ECONNRESET => {
-            "see which servers answer with `causeway fs ping`, start a missing one with \
+            "see which servers reply with `causeway fs ping`, start a missing one with \
              `causeway fs serve`"
         }
         Errno::EACCES | Errno::EPERM => {

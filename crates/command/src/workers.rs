@@ -53,7 +53,7 @@ pub fn serve<T: Task>(run: impl FnOnce(T, &mut Desk) -> Outcome) -> Outcome {
 /// The longest line that either side accepts.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
-/// What a worker has to say.
+/// What a worker reports.
 #[derive(Debug)]
 pub enum Event<M> {
     /// A message.
@@ -134,7 +134,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         }
     }
 
-    /// The next event, waiting at most so long; `None` if there was none.
+    /// The next event, waiting at most this long; `None` if there was none.
     pub fn event(&self, wait: Duration) -> Option<(usize, Event<M>)> {
         self.events.recv_timeout(wait).ok()
     }
@@ -308,7 +308,7 @@ fn write_line<M: Serialize>(line: &Line<M>) -> Outcome {
 pub struct Go;
 
 impl<M: DeserializeOwned + Send + 'static> Pool<M> {
-    /// Waits until every worker is ready, lets them go at once, and returns when that was.
+    /// Waits until every worker is ready, starts them at once, and returns when that was.
     pub fn start_together(&mut self, within: Duration) -> Outcome<(u64, Vec<M>)> {
         let ready = self.gather(within, "waiting for workers to be ready")?;
         let started = monotonic_ns();
