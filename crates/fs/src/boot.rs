@@ -1,4 +1,4 @@
-//! Which run of the host this is: what was in its memory is gone with the next one.
+//! The identity of the host's present run: what was in its memory is gone with the next one.
 
 use std::sync::LazyLock;
 

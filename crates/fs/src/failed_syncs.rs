@@ -1,7 +1,7 @@
 //! How often the disk below a directory has failed to sync, for clients to notice (what NFS calls a write verifier).
 //!
 //! The kernel reports a failed sync once for each open file, and what it could not write reads well until the
-//! memory is lost. So everybody who has not synced since must be told.
+//! memory is lost. So all clients that have not synced since must learn of it.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -66,7 +66,7 @@ impl FailureCount {
         let mut now = self.now();
         now.count = now.count.wrapping_add(1);
         now.boot = crate::boot::identity();
-        // It need not be synced: it is asked for until the host is booted again.
+        // It need not be synced: it matters only until the host is booted again.
         if let Err(error) = self.put(&now) {
             tracing::error!(%error, "that cannot be noted: do not restart the server before clients have synced");
         }

@@ -1,5 +1,5 @@
 //! Whether an earlier sending of a write may have been stored, and since when: the server must know before it stores a
-//! repeated one, or it would undo what others have written since.
+//! repeated one, or it would undo what other clients have written since.
 
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,7 @@ use causeway_wire::fs::{Errno, Greeting, Incarnation, LayoutServer, ServerIdenti
 
 use super::rpc::Trouble;
 
-/// The I/O servers of a file system, as its metadata server says.
+/// The I/O servers of a file system, as its metadata server reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// The file system's identity.

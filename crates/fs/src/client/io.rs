@@ -1,8 +1,8 @@
 //! Reading, writing, resizing and syncing files.
 //!
-//! A file's content lies beside its metadata (stuffed) or in datafiles (striped), and may move from the
-//! one to the other, or be cut, while we look: every call tells from the server's answer and goes on with
-//! what the file has become.
+//! A file's content lies beside its metadata (stuffed) or in datafiles (striped), and may move from the one to the
+//! other, or be cut, during a call: every call learns it from the server's reply and goes on with what the file has
+//! become.
 
 use std::time::{Duration, Instant};
 
@@ -24,15 +24,16 @@ use crate::distribution::{Layout, MAX_FILE_BYTES};
 /// Bytes that one round of requests moves at most, over all servers: bounds how long a round takes, and
 /// with it what the time-out means.
 const ROUND_BYTES: u64 = 64 << 20;
-/// How often it is looked whether memory is free that a stopped server may be writing: nothing tells when that goes on.
+/// How often to check whether memory is free that a stopped server may be writing: there is no event when the server
+/// goes on.
 const HELD_INTERVAL: Duration = Duration::from_millis(10);
-/// When that is worth a warning.
+/// How long that may take before a warning is logged.
 const LONG_HELD: Duration = Duration::from_secs(1);
 
-/// How often a call looks again at a file that keeps changing its form under it.
+/// How often a call asks for the node again of a file that keeps changing its form meanwhile.
 pub(super) const FORM_CHANGES: usize = 16;
 
-/// Makes progress until nobody but the caller has the memory.
+/// Makes progress until the caller is the memory's only holder.
 fn wait_until_free(memory: &Memory, mut progress: impl FnMut()) {
     let mut since = None;
     let mut is_told = false;
@@ -150,7 +151,7 @@ impl Client {
 
     fn make_durable(&mut self, file: &mut File) -> Result<(), Trouble> {
         let object = file.node.object;
-        // Somebody else may have made it grow into datafiles, or cut it.
+        // Another client may have made it grow into datafiles, or cut it.
         self.look_again(file)?;
         if let Err(trouble) = self.flush_datafiles(file) {
             if trouble.errno == Errno::EIO {
@@ -159,8 +160,8 @@ impl Client {
             }
             return Err(trouble);
         }
-        // The size was acknowledged before it was durable, so it is told again, in case power was
-        // lost since; unless a truncation came, which was durable and took the size along.
+        // The size was acknowledged before it was durable, so it is sent again, in case power was lost since; unless
+        // a truncation came, which was durable and took the size along.
         if let Some(written) = file
             .written
             .as_ref()
@@ -254,7 +255,7 @@ impl Client {
         Err(restless())
     }
 
-    /// Writes beside the metadata; `false` if the file is not stuffed any more, which `file` then says.
+    /// Writes beside the metadata. Returns `false` if the file is not stuffed any more, which `file` then shows.
     fn write_stuffed(
         &mut self,
         file: &mut File,
@@ -288,9 +289,9 @@ impl Client {
     }
 
     /// Writes to the datafiles, then tells the metadata server how far the file reaches: always,
-    /// because another client may have cut the file since we saw its size. `false` if a truncation
-    /// that we did not know of has begun meanwhile, which `file` then says: it may cut what was
-    /// written, so the writing must be repeated behind it.
+    /// because another client may have cut the file since this one saw its size. Returns `false` if another
+    /// truncation has begun meanwhile, which `file` then shows: it may cut what was written, so the write must be
+    /// repeated after it.
     fn write_striped(
         &mut self,
         file: &mut File,
@@ -390,7 +391,7 @@ impl Client {
         self.rpc.server_of(number)
     }
 
-    /// Moves a stuffed file's content to its first server, or helps whoever began that.
+    /// Moves a stuffed file's content to its first server, or completes a move that another client has begun.
     fn unstuff(&mut self, file: &mut File) -> Result<(), Trouble> {
         let object = file.node.object;
         file.see(
@@ -468,8 +469,8 @@ impl Client {
                 self.look_again(file)?;
             }
             Err(trouble) if trouble.errno == Errno::EACCES => {
-                // A reader has helped a truncation that its beginner did not finish: the datafiles
-                // are cut, and noting it is left to somebody who may write.
+                // A reader has completed a truncation that another client began: the datafiles are cut, and noting it
+                // in the metadata is left to a client that may write.
                 if let Body::Striped { truncating, .. } = &mut file.node.body {
                     *truncating = None;
                 }
@@ -508,8 +509,7 @@ impl Client {
 pub(super) type WaitStages = [&'static str; 3];
 const WRITING: WaitStages = ["write: messages", "write: copy", "write: storage"];
 
-/// Microseconds of copying and of storage at the server that had most to do: the others worked at the
-/// same time.
+/// Microseconds of copying and of storage at the server with the longest times: the others worked at the same time.
 pub(super) fn busiest(answers: &[Result<Answer, Trouble>]) -> (u32, u32) {
     answers
         .iter()

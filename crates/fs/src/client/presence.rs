@@ -1,4 +1,4 @@
-//! Whether stored data that a server does not have is lost, or only not meant to be there any more.
+//! Whether stored data that a server does not have is lost, or was removed on purpose.
 
 use causeway_wire::fs::{Answer, Body, Errno, Operation};
 
@@ -8,8 +8,8 @@ use super::rpc::Trouble;
 use super::{Client, File};
 
 impl Client {
-    /// The servers' answers. Where one of them misses data, the file's node decides: if the file is gone, that
-    /// is the error; `None` if it was cut meanwhile, which `file` then says; otherwise the data is lost.
+    /// Returns the servers' answers. Where one of them misses data, the file's node decides: if the file is gone,
+    /// that is the error; `None` if it was cut meanwhile, which `file` then shows; otherwise the data is lost.
     pub(super) fn unless_missing(
         &mut self,
         file: &mut File,

@@ -247,7 +247,7 @@ impl Rpc {
         self.links.get(server)?.known
     }
 
-    /// Makes progress for so long, while no call is on its way.
+    /// Makes progress for this long, while no call is on its way.
     pub(super) fn make_progress(&mut self, idle: Duration) {
         self.bmi.wait(self.context, idle);
     }
@@ -315,11 +315,11 @@ impl Rpc {
         })
     }
 
-    /// Makes calls at once and answers all of their results, in order. When it returns, nothing of them
-    /// is in flight any more and no server can reach the memory that they named.
+    /// Makes calls at once and returns all of their results, in order. When it returns, none of them is in flight any
+    /// more and no server can reach the memory that they named.
     ///
-    /// Servers that are not known yet are met first. One that says that it is another one by now is met again, as long
-    /// as that leads to another one.
+    /// Servers that are not known yet are met first. A server that refuses a call as meant for another one is met
+    /// again, as long as its identity has changed.
     pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<Answer, Trouble>> {
         let deadline = Instant::now() + self.timeout;
         let mut flights = self.flights(calls, None);
@@ -361,7 +361,7 @@ impl Rpc {
     }
 
     /// Prepares flights for another round that were refused because they were meant for another server,
-    /// if the server that they should go to is another one now; whether there are any.
+    /// if the server that they should go to is another one now. Returns whether there are any.
     fn redirect(&mut self, flights: &mut [Flight], deadline: Instant) -> bool {
         let refused = |flight: &Flight| {
             matches!(&flight.state, State::Done(Err(trouble)) if trouble.errno == Errno::WRONG_TARGET)
@@ -554,7 +554,7 @@ impl Rpc {
         let described = self.links.get(flight.call.server).map(Link::describe);
         let mut export = |bmi: &mut Bmi, memory: &Memory, access| {
             let region = bmi.export(addr, memory, access).map_err(|e| match e {
-                // Without a connection there is nobody to export to.
+                // Without a connection there is no peer to export to.
                 causeway_bmi::Error::Transport(_) => Trouble {
                     errno: Errno::EHOSTUNREACH,
                     message: "no connection can be made".to_owned(),
@@ -646,7 +646,7 @@ pub(crate) fn done(answer: Answer) -> Result<(), Trouble> {
     }
 }
 
-/// A server answered something that does not fit the question.
+/// A server's answer is of another kind than the request's.
 pub(crate) fn unfit(answer: &Answer) -> Trouble {
     let kind = match answer {
         Answer::Done => "done",

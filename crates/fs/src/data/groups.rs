@@ -21,7 +21,7 @@ use super::sums::{BLOCK, Place, SUMS};
 pub(super) struct Groups {
     /// Groups from the front on that were all written, for readers.
     front: AtomicU64,
-    /// Spans of written groups, ascending and apart.
+    /// Spans of written groups, ascending and not adjacent.
     spans: Mutex<Vec<(u64, u64)>>,
     /// Held while a group is begun, and while the header's page gets the spans.
     beginning: Mutex<()>,
@@ -83,7 +83,7 @@ impl Groups {
         self.note_front(&spans);
     }
 
-    /// Notes that the datafile has no more than so many groups. Nobody writes meanwhile.
+    /// Notes that the datafile has no more than so many groups. The caller keeps all writers out.
     pub(super) fn cut(&self, count: u64) {
         let mut spans = lock(&self.spans);
         spans.retain_mut(|(first, end)| {
@@ -118,7 +118,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Datafile {
-    /// Sees to it that each block of a group has a sum, and that the header's page knows of it. The caller holds a
+    /// Gives each block of a group a sum, and notes the group in the header's page. The caller holds a
     /// range of the group, and is about to store sums of it.
     pub(super) fn begin_group(&self, group: u64) -> Result<()> {
         if self.groups.has(group) {

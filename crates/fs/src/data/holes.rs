@@ -10,7 +10,7 @@ use super::fault::{Fault, Result};
 use super::store::Store;
 use crate::sabotage::{self, Sabotage};
 
-/// Groups behind the first one that are looked at one by one for where data end.
+/// Groups behind the first one that are checked one by one for where data end.
 const MAX_LOOKS: usize = 256;
 
 impl Store {

@@ -34,7 +34,7 @@ pub(super) struct Spans {
     all: Vec<(u64, u64)>,
 }
 
-/// A range that is held until this goes.
+/// A range that is held until this is dropped.
 #[derive(Debug)]
 pub(super) struct Held<'a> {
     ranges: &'a Ranges,
@@ -51,7 +51,7 @@ impl Spans {
         }
     }
 
-    /// What covers these spans, in whatever order they are.
+    /// What covers these spans, which may be in any order.
     pub(super) fn of(mut all: Vec<(u64, u64)>) -> Self {
         all.retain(|(start, end)| start < end);
         all.sort_unstable();
@@ -98,7 +98,7 @@ fn any_common(mut one: &[(u64, u64)], mut other: &[(u64, u64)]) -> bool {
 }
 
 impl Ranges {
-    /// Takes a place in the order, and returns its number. It must be waited for and given back.
+    /// Takes a place in the order, and returns its number, which must be waited for and released.
     pub(super) fn claim(&self, spans: Spans) -> u64 {
         let mut state = self.state();
         let number = state.next;

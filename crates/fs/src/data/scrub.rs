@@ -85,7 +85,7 @@ impl Store {
 
     /// Verifies about `budget` bytes of the datafiles from `from` on.
     pub fn scrub(&self, from: Position, budget: u64, scratch: &mut Scratch) -> Result<Step> {
-        /// What looking at a datafile costs, in bytes that could be verified instead.
+        /// What opening a datafile costs, in bytes that could be verified instead.
         const OPENING: u64 = 16 << 10;
         let mut step = Step {
             next: None,
@@ -166,7 +166,7 @@ impl Store {
             if offset >= stop || step.findings.len() >= MAX_SPANS {
                 return Ok(Some(offset));
             }
-            // What was written is looked at also where the file has a hole now.
+            // A written group is verified even where the file has a hole now.
             let may_be_hole = !datafile.groups.has(offset / GROUP_BYTES);
             if may_be_hole && offset.is_multiple_of(GROUP_BYTES) {
                 let next = datafile.next_data(offset, size)?;

@@ -72,7 +72,7 @@ pub(super) struct Common {
     incarnation: AtomicU64,
     failed_syncs: FailureCount,
     pub(super) history: History,
-    /// Datafiles that were marked dirty, and how often each had been written when it was last looked at.
+    /// Datafiles that were marked dirty, and how often each had been written when it was last checked.
     dirty: Mutex<HashMap<ObjectId, Idle>>,
 }
 
@@ -92,7 +92,7 @@ impl Common {
         Incarnation(self.incarnation.load(Ordering::Relaxed))
     }
 
-    /// Notes it if a sync has failed, before anybody can be told that a later one has succeeded.
+    /// Notes it if a sync has failed, before a client can learn that a later one has succeeded.
     pub(super) fn noted(&self, synced: io::Result<()>, what: impl Display) -> io::Result<()> {
         if let Err(error) = &synced {
             self.failed_syncs.note(what, error);
@@ -144,7 +144,7 @@ pub struct Store {
     open: Mutex<OpenFiles>,
     directories: Mutex<HashMap<Directory, Changes>>,
     replaced: Replaced,
-    /// Held while directories are made durable, so that everybody waits for the same sync.
+    /// Held while directories are made durable, so that all threads wait for the same sync.
     directory_sync: Mutex<()>,
     temporaries: AtomicU64,
 }
@@ -283,7 +283,7 @@ impl Store {
             other => other,
         }?;
         self.note_entry(object);
-        // Somebody else may have made it meanwhile; one without a header was left by a kill.
+        // Another thread may have made it meanwhile; one without a header was left by a kill.
         let (header, written, new) = match Front::read(&file)? {
             Some(front) => {
                 let header = self.owned(object, front.header)?;
@@ -303,8 +303,8 @@ impl Store {
         Ok(datafile)
     }
 
-    /// Looks once more at the file of a datafile that is open: something else than this server may have put another
-    /// one in its place, removed it, or written over it. One that is another file now is opened anew when it is next
+    /// Checks the file of a datafile that is open: something else than this server may have put another one in its
+    /// place, removed it, or written over it. One that is another file now is opened anew when it is next
     /// used; what was written to the old one is lost, which is remembered.
     pub(super) fn look_again(&self, object: ObjectId) -> Result<()> {
         let Some(datafile) = self.peek(object) else {
@@ -331,7 +331,7 @@ impl Store {
         self.replaced.check(object)
     }
 
-    /// Takes an object's datafile for the right one from now on, though something else may have put it there.
+    /// Accepts an object's present datafile as the right one, though something else may have put it there.
     pub fn accept(&self, object: ObjectId) {
         self.replaced.accept(object);
     }
@@ -398,7 +398,7 @@ impl Store {
         front::put_new(&file, &header)?;
         let datafile = Datafile::open(file, Arc::clone(&self.common), header, Vec::new());
         datafile.write(&whole(content.to_vec()), &mut Scratch::default(), 0)?;
-        // It has no name yet: the mark is as durable as the content before anybody can find it.
+        // It has no name yet: the mark is as durable as the content before another thread can find it.
         datafile.note_durable(datafile.writes());
         datafile.clean()?;
         Ok(datafile.sync(true)?)
@@ -627,8 +627,8 @@ impl Store {
         !lock(&self.common.dirty).is_empty()
     }
 
-    /// Marks datafiles clean that have been idle: those that were flushed after two looks, the others after
-    /// `patience` looks, when they are flushed. Called at regular times; waits for the device.
+    /// Marks datafiles clean that have been idle: those that were flushed after two checks, the others after
+    /// `patience` checks, when they are flushed. Called at regular times; waits for the device.
     pub fn clean_idle(&self, patience: u32) -> Result<()> {
         for object in self.idle(patience) {
             let Ok(Some(datafile)) = self.find(object) else {

@@ -439,7 +439,7 @@ fn sent(offset: u64, bytes: &[u8], number: u64, repeated: Option<u64>) -> Piece 
     }
 }
 
-/// A repeated write is stored where it was not before, and where nobody has overwritten it since: also by a server
+/// A repeated write is stored where it was not before, and where it was not overwritten since: also by a server
 /// that was started again.
 #[test]
 fn a_repeated_write_does_not_undo_later_ones() {

@@ -1,4 +1,4 @@
-//! What all changes have in common: records are put, names come and go, directories keep count.
+//! What all changes have in common: writing records, adding and removing names, counting directories' entries.
 //!
 //! A name is kept twice: as an entry of its directory, and with its object (the first one in the
 //! record, the others under keys of their own). Both change in one batch, so that a check can compare
@@ -68,7 +68,7 @@ impl Change<'_> {
         Ok(Found { object, record })
     }
 
-    /// The answer about an object whose record has just been put.
+    /// The answer with an object whose record has just been put.
     pub(super) fn answer_node(&self, found: Found) -> Outcome<Answer> {
         self.query().node(found, false)
     }
@@ -170,7 +170,7 @@ impl Change<'_> {
         let mode = match kind {
             Kind::Directory => mode | SET_GID,
             Kind::SymbolicLink => mode,
-            // Nobody shall make a program that runs as a group that he is not in.
+            // A user shall not make a program that runs as a group that the user is not in.
             Kind::File if self.may_set_group_id(directory.gid) => mode,
             Kind::File if mode & GROUP_EXECUTE == 0 => mode,
             Kind::File => mode & !SET_GID,
@@ -183,8 +183,7 @@ impl Change<'_> {
         self.caller.uid == 0 || in_group(self.caller, gid)
     }
 
-    /// Takes the bits away that make a program run as its owner or group, as a change of its
-    /// content or owner does.
+    /// Clears the bits that make a program run as its owner or group, as a change of its content or owner does.
     pub(super) fn drop_privileges(record: &mut ObjectRecord) {
         if record.kind() == Kind::File {
             record.mode &= !SET_UID;
@@ -280,7 +279,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Removes an object, leaving word for the reclaimer if it may have datafiles.
+    /// Removes an object, with a record for the reclaimer if it may have datafiles.
     fn destroy(&mut self, found: Found) -> Outcome<()> {
         let Found { object, record } = found;
         self.state.remove(object_key(object));
@@ -311,7 +310,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// The distribution of a new file: the request's wish, then the directory's, then the settings'.
+    /// The distribution of a new file: the request's hint, then the directory's, then the settings'.
     pub(super) fn distribute(
         &self,
         object: ObjectId,
@@ -345,7 +344,7 @@ impl Change<'_> {
         ])
         .min(available)
         .min(MAX_STRIPE_SERVERS as u32);
-        // Numbers of objects follow each other, so that files take turns.
+        // Numbers of objects follow each other, so that files start on the servers round-robin.
         let turn = (object.0 % u64::from(available)) as u32 + 1;
         let start = pick([
             wish.start.into(),
@@ -353,7 +352,7 @@ impl Change<'_> {
             fallback.start.into(),
             turn,
         ]);
-        // A server that is named but not in use for new files leaves the turn to the one behind it.
+        // A server that is named but not in use for new files is passed over for the next one.
         let first = active.partition_point(|&index| u32::from(index) + 1 < start);
         let servers = (active.iter().cycle().skip(first))
             .take(count as usize)
@@ -365,7 +364,7 @@ impl Change<'_> {
         })
     }
 
-    /// Refuses a wish that cannot be met.
+    /// Refuses a hint that cannot be followed.
     pub(super) fn check_distribution(&self, wish: DistributionHint) -> Outcome<()> {
         let strip = wish.strip_size;
         if strip != 0

@@ -110,7 +110,7 @@ pub(super) fn run(
     Ok(batch.answer(end))
 }
 
-/// What a batch has come to.
+/// The result of a batch.
 #[derive(Default)]
 struct Batch {
     records: u64,
@@ -242,7 +242,7 @@ fn found(wrong: bool, finding: impl FnOnce() -> Finding) -> Vec<Finding> {
     wrong.then(finding).into_iter().collect()
 }
 
-/// What a look-up of an object came to.
+/// The result of a look-up of an object.
 enum Sought {
     Missing,
     Damaged,
@@ -493,7 +493,7 @@ fn is_on_loop(
     Ok(false)
 }
 
-/// Mends one thing; whether it did.
+/// Mends one thing. Returns whether it did.
 fn mend(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
     match fix {
         Fix::None => return Ok(false),

@@ -219,7 +219,7 @@ impl Change<'_> {
         self.put_written(found, self.now)
     }
 
-    /// Freezes a small file's content and answers it; does nothing to one that has moved.
+    /// Freezes a small file's content and returns it; does nothing to one that has moved.
     pub(super) fn begin_unstuff(&mut self, object: ObjectId) -> Outcome<Answer> {
         let mut found = self.writable_file(object)?;
         if let Body::Stuffed { moving, .. } = &mut found.record.body

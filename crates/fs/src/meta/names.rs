@@ -20,7 +20,7 @@ pub(super) struct NewFile<'a> {
 }
 
 impl Change<'_> {
-    /// Makes a file, or answers the one that is there.
+    /// Makes a file, or returns the one that exists.
     pub(super) fn create(&mut self, new: &NewFile<'_>) -> Outcome<Answer> {
         if new.content.len() > self.settings.stuffed_limit {
             return fail(
@@ -143,8 +143,8 @@ impl Change<'_> {
         self.answer_node(found)
     }
 
-    /// Walks to a name that must not exist yet, in a directory that the caller may change. Answers also
-    /// whether slashes follow the name.
+    /// Walks to a name that must not exist yet, in a directory that the caller may change. Also returns whether
+    /// slashes follow the name.
     fn walk_to_new(&self, place: &Place) -> Outcome<(Found, Vec<u8>, bool)> {
         let query = self.query();
         let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
@@ -224,7 +224,7 @@ impl Change<'_> {
     }
 }
 
-/// Refuses a name that has become another object's since the caller looked.
+/// Refuses a name that has become another object's since the caller looked it up.
 fn check_expected(name: &[u8], found: &Found, expected: Option<ObjectId>) -> Outcome<()> {
     match expected {
         Some(expected) if expected != found.object => fail(

@@ -1,4 +1,4 @@
-//! The server's loop: requests in, answers out.
+//! The server's loop: requests in, replies out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::data::{Pool, Scratch, Store};
 
 /// Completions and unexpected messages taken at once.
 const BATCH: usize = 64;
-/// Buffers that have not been wanted for so long are freed. Nothing waits for that.
+/// Buffers that have not been used for so long are freed. Nothing waits for that.
 const KEEP_BUFFERS: Duration = Duration::from_secs(1);
 /// Threads for storage that waits for a device.
 const POOL_THREADS: usize = 8;
@@ -44,10 +44,10 @@ pub(super) struct Loop {
     io_names: Vec<String>,
     pub(super) synced: bool,
     timeout: Duration,
-    /// No request in progress has waited for its client for too long before.
+    /// Before this instant, no request in progress can have waited for its client for too long.
     patrol_at: Instant,
     pub(super) started: Instant,
-    /// Of the host, as clients are told it.
+    /// Of the host, as clients see it.
     pub(super) boot: u128,
     stop: StopHandle,
     callers: Callers,
@@ -65,9 +65,9 @@ pub(super) struct Loop {
     pub(super) scratch: Scratch,
     pub(super) pool: Pool,
     pub(super) store: Option<Arc<Store>>,
-    /// When datafiles are next looked at that may be marked clean.
+    /// When datafiles that may be marked clean are checked next.
     pub(super) clean_at: Instant,
-    /// They are being looked at.
+    /// They are being checked.
     pub(super) cleaning: bool,
     pub(super) written: u64,
     pub(super) read: u64,
@@ -102,7 +102,7 @@ pub(super) enum Done {
     Replies(Vec<(Ticket, Reply)>),
     /// A piece of a job, and how many bytes were found.
     Piece(Ticket, usize, crate::data::fault::Result<Moved>),
-    /// A look at datafiles that may be marked clean.
+    /// The check of datafiles that may be marked clean.
     Cleaned,
 }
 
@@ -115,7 +115,7 @@ pub(super) struct Mailbox {
 
 impl Mailbox {
     pub(super) fn put(&self, done: Done) {
-        // It only fails when the loop has ended, and then nobody waits.
+        // It only fails when the loop has ended, and then nothing waits for it.
         if self.sender.send(done).is_ok() {
             self.waker.wake();
         }
@@ -289,7 +289,7 @@ impl Loop {
     }
 
     /// Waits for something to do. Every event ends that: a message, a completion, and by the mailbox what another
-    /// thread has finished. Of time, only what has to happen then.
+    /// thread has finished. Time ends it only for what is due then.
     fn sleep(
         &mut self,
         takes_more: bool,
@@ -336,7 +336,7 @@ impl Loop {
             .map_err(|error| error.to_string())
     }
 
-    /// Makes everything durable and lets go of it.
+    /// Makes everything durable and releases it.
     fn end(mut self) -> Result<(), String> {
         if self.busy() > 0 {
             tracing::warn!(requests = self.busy(), "ending in the middle of requests");
@@ -448,14 +448,14 @@ impl Loop {
         }
     }
 
-    /// Answers a request that has an entry.
+    /// Replies to a request that has an entry.
     pub(super) fn finish(&mut self, ticket: Ticket, reply: Reply) {
         if let Some(entry) = self.leave(ticket) {
             self.respond(entry.from, entry.reply_tag, &reply);
         }
     }
 
-    /// Sends a reply and gives the requester's address back when it has gone.
+    /// Sends a reply, and frees the requester's address when it has been sent.
     pub(super) fn respond(&mut self, to: Addr, tag: u64, reply: &Reply) {
         let mut bytes = reply.to_bytes();
         if bytes.len() > MAX_MESSAGE_BYTES {
@@ -485,7 +485,7 @@ impl Loop {
         }
     }
 
-    /// Takes a request in.
+    /// Handles an incoming request.
     fn arrived(&mut self, message: Unexpected) {
         let from = message.from;
         let request = match Request::from_bytes(&message.data) {

@@ -33,7 +33,7 @@ pub fn format(configuration: &Configuration, name: &str) -> Result<(), ServerErr
     draft.seal().map_err(fail)
 }
 
-/// Whether the directory of server `name` was formatted, for whichever server.
+/// Whether the directory of server `name` was formatted, for any server.
 pub fn is_formatted(configuration: &Configuration, name: &str) -> bool {
     configuration
         .server(name)

@@ -32,13 +32,13 @@ pub(super) const MAX_INLINE: u64 = 32 << 10;
 const REGION_EFFORT: u64 = 256;
 /// Most sums that a reply carries: they leave room for the rest of it.
 const MAX_SUMS: u64 = 12 << 10;
-/// Bytes stored in one turn of the loop before it looks for messages again.
+/// Bytes stored in one round of the loop before it polls for messages again.
 const TURN_BYTES: u64 = 2 << 20;
 
 /// A read or write in progress.
 pub(super) struct Job {
     write: bool,
-    /// The instance of the client library that asked for it.
+    /// The instance of the client library that sent the request.
     client: u128,
     abandoned: Abandoned,
     origin: Origin,
@@ -122,7 +122,7 @@ impl Job {
         self.list.is_some() || self.pieces.iter().flatten().any(|flight| flight.moving)
     }
 
-    /// Nobody waits for it any more: no further piece of it is stored.
+    /// Ends the job, whose client does not wait for it any more: no further piece of it is stored.
     fn abandon(&mut self) {
         self.abandoned.set();
         self.fail(failure(Errno::ECONNRESET, "the client is gone"));
@@ -138,7 +138,7 @@ impl Job {
     }
 }
 
-/// What became of starting a piece.
+/// The result of starting a piece.
 pub(super) enum Step {
     /// Another one can be started.
     Again,
@@ -294,8 +294,8 @@ impl Loop {
         self.start(from, tag, job)
     }
 
-    /// The client's memory: mapped if all of it can be, and if the client lets us do what we are going
-    /// to do with it; a transfer refuses what it does not.
+    /// The client's memory: mapped if all of it can be, and if the client has exported it for this direction; a
+    /// transfer is refused otherwise.
     fn reach(
         &mut self,
         from: Addr,
@@ -330,7 +330,7 @@ impl Loop {
         Ok(None)
     }
 
-    /// Lets jobs go on, for a bounded time.
+    /// Advances jobs, for a bounded time.
     pub(super) fn run_jobs(&mut self) {
         let mut stored = 0;
         while stored < TURN_BYTES
@@ -352,8 +352,8 @@ impl Loop {
         }
     }
 
-    /// A client has come by this connection: it does not wait for what it asked by others any more, though they may not
-    /// have ended here yet.
+    /// Abandons the jobs of a client that has sent a request by a new connection: it does not wait for those of its
+    /// earlier connections any more, though these may not have ended here yet.
     pub(super) fn abandon_others(&mut self, client: u128, from: Addr) {
         for entry in self.entries.iter_mut().flatten() {
             if let EntryState::Moving(job) = &mut entry.state
@@ -372,8 +372,8 @@ impl Loop {
         })
     }
 
-    /// Starts what can be started of a job. Answers how many bytes were stored here and now; if that
-    /// is any, the job queues up again behind the others.
+    /// Starts what can be started of a job. Returns how many bytes were stored here and now; if that is any, the job
+    /// queues up again behind the others.
     fn advance(&mut self, ticket: Ticket) -> u64 {
         let Some((from, mut job)) = self.take_job(ticket) else {
             return 0;
@@ -577,7 +577,7 @@ impl Loop {
         }
     }
 
-    /// Moves a piece between the file and memory in our reach: here if that does not wait.
+    /// Moves a piece between the file and memory that this process can reach: here if that does not wait.
     fn store_piece(&mut self, ticket: Ticket, from: Addr, job: &mut Job, index: usize) -> Step {
         let in_memory = self.store.as_ref().is_some_and(|store| store.in_memory());
         let Some(flight) = &mut job.pieces[index] else {
@@ -642,7 +642,7 @@ impl Loop {
         }
     }
 
-    /// A piece has been stored or read.
+    /// Goes on with a piece that has been stored or read.
     fn stored(
         &mut self,
         ticket: Ticket,
@@ -678,7 +678,7 @@ impl Loop {
         Step::Again
     }
 
-    /// A piece is at its end.
+    /// Ends a piece.
     fn land(&mut self, job: &mut Job, index: usize) {
         let flight = job.pieces.get_mut(index).and_then(Option::take);
         if let Some(Flight {
@@ -690,7 +690,7 @@ impl Loop {
         }
     }
 
-    /// The message layer has moved a piece.
+    /// Goes on with a piece that the message layer has moved.
     pub(super) fn piece_transferred(
         &mut self,
         ticket: Ticket,
@@ -718,7 +718,7 @@ impl Loop {
         self.runnable.push_back(ticket);
     }
 
-    /// The pool has stored or read a piece.
+    /// Goes on with a piece that the pool has stored or read.
     pub(super) fn piece_stored(
         &mut self,
         ticket: Ticket,

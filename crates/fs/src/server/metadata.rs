@@ -1,7 +1,7 @@
 //! The metadata service inside a server's loop.
 //!
-//! Requests that change nothing are answered at once from the last committed state, but for those that look at
-//! many records, which a thread answers (`scans`). Changes of a
+//! Requests that change nothing are answered at once from the last committed state, but for those that read many
+//! records, which a thread answers (`scans`). Changes of a
 //! relaxed file system are made in the loop, all of one wake-up in one batch. Changes of a synced one
 //! go to a thread that makes everything that waits in one batch with one sync (group commit), while
 //! the loop goes on answering.
@@ -32,8 +32,8 @@ const MAX_BATCH: usize = 512;
 /// Object numbers for each millisecond since 1970: more than are ever given out in one, and enough of them in 64 bits
 /// for tens of thousands of years.
 const NUMBERS_PER_MS: u64 = 1 << 14;
-/// Longest time that a commit waits for company: what it is over for is the commit itself. A request that comes
-/// meanwhile ends the wait when it is the last that was reckoned with.
+/// Longest time that a commit waits for further requests; then it begins with those that there are. The wait ends
+/// early with the last request that was expected.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
 /// The service as several threads share it.
@@ -78,9 +78,9 @@ struct QueueState {
 
 /// How many requests the next commit waits for, and how long.
 ///
-/// Clients that were answered just now tend to ask again at once. Without waiting for them, they
-/// and those that asked during the commit take turns as two half-sized groups, each of which pays
-/// for a sync. So a commit waits until as many are there as were answered last or waited then, but
+/// Clients whose requests were committed just now tend to send the next ones at once. Without waiting for them, these
+/// clients and those whose requests came during the commit form two half-sized groups that alternate, each of which
+/// pays for a sync. So a commit waits until as many are there as were answered last or waited then, but
 /// never longer than half of what the last commit took; a client on its own never waits.
 #[derive(Default)]
 struct Pace {
@@ -89,7 +89,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Takes in that a commit of `answered` requests took `elapsed`, while `waiting` others came.
+    /// Notes that a commit of `answered` requests took `elapsed`, while `waiting` others came.
     fn observe(&mut self, answered: usize, waiting: usize, elapsed: Duration) {
         self.company = answered + waiting;
         self.patience = (elapsed / 2).min(LONGEST_PATIENCE);
@@ -150,13 +150,12 @@ impl Metadata {
         lock(&self.service).incarnation()
     }
 
-    /// Sees to it that replies are kept for as long as a client may ask for them that gives up after
-    /// `timeout_s` seconds.
+    /// Makes replies be kept as long as a client that gives up after `timeout_s` seconds may ask for them.
     pub(super) fn extend_leases(&self, timeout_s: u32) -> Result<(), Failure> {
         self.leases.extend(timeout_s)
     }
 
-    /// A client ends: the next batch of changes forgets its session.
+    /// Ends a client's session: the next batch of changes forgets it.
     pub(super) fn end_session(&self, client: u128) {
         self.leases.end(client);
     }
@@ -173,8 +172,8 @@ impl Metadata {
         Arc::clone(&self.service)
     }
 
-    /// The reply to a request that changes nothing and is soon answered; `None` for one that
-    /// [`Metadata::take`] must have.
+    /// The reply to a request that changes nothing and is soon answered; `None` for one that goes to
+    /// [`Metadata::take`].
     pub(super) fn answer(&self, request: &Request) -> Option<Reply> {
         match is_scan(&request.operation) {
             true => None,
@@ -196,7 +195,7 @@ impl Metadata {
         lock(&self.service).apply(&[request], now()).pop()
     }
 
-    /// Makes the changes of this wake-up and answers their replies.
+    /// Makes the changes of this wake-up and returns their replies.
     pub(super) fn settle(&mut self) -> Vec<(Ticket, Reply)> {
         if self.batch.is_empty() {
             return Vec::new();
@@ -213,7 +212,7 @@ fn first_number(now: SystemTime) -> u64 {
     (since.unwrap_or_default().as_millis() as u64).saturating_mul(NUMBERS_PER_MS)
 }
 
-/// What a metadata service is given, whatever it is started for.
+/// The settings of a metadata service, however it is started.
 fn settings(configuration: &Configuration) -> Settings {
     Settings {
         file_system: configuration.id,
@@ -345,7 +344,7 @@ impl Queue {
         lock(&self.state).requests.len()
     }
 
-    /// What waits, at most `most`, once there is company for it; `None` at the end.
+    /// The waiting requests, at most `most`, once the expected ones have come; `None` at the end.
     fn take(&self, most: usize, pace: &Pace) -> Option<Vec<(Ticket, Request)>> {
         let mut state = lock(&self.state);
         state.wanted = 1;
@@ -430,7 +429,7 @@ mod tests {
         let mut pace = Pace::default();
         pace.observe(2, 1, Duration::from_millis(4));
         assert_eq!(pace.company, 3);
-        // The third never comes: the two that are there go on without it.
+        // The third never comes: the commit begins with the two that have.
         let taken = queue_of(2).take(MAX_BATCH, &pace);
         assert_eq!(taken.map(|batch| batch.len()), Some(2));
         let taken = queue_of(5).take(MAX_BATCH, &pace);

@@ -19,9 +19,9 @@ use crate::meta::Removal;
 /// Removals done at once.
 const BATCH: usize = 512;
 /// Pause in front of a batch, so that removals gather: a client that removes a tree is to find the servers free for
-/// it. Nothing but the server's end is to cut it short.
+/// it. Only the server's end cuts it short.
 const GATHER: Duration = Duration::from_millis(50);
-/// Pause after a server could not be reached: nothing tells when it can be.
+/// Pause after a server could not be reached: there is no event when it can be.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the connections to I/O servers are kept without work. No removal waits for that.
 const KEEP: Duration = Duration::from_secs(10);
@@ -59,7 +59,7 @@ impl Bell {
         });
     }
 
-    /// From now on a stop ends the calls of this client.
+    /// Registers a client whose calls a stop ends.
     pub(super) fn interrupts(&self, client: &Client) {
         self.set(|state| {
             let interrupter = client.interrupter();
@@ -137,7 +137,7 @@ impl Beside {
     }
 }
 
-/// Starts the reclaimer. It looks for work that an earlier process left, then waits for the bell.
+/// Starts the reclaimer. It checks for work that an earlier process left, then waits for the bell.
 pub(super) fn start(
     configuration: Configuration,
     service: SharedService,
@@ -174,11 +174,11 @@ struct Work {
     pass: Pass,
 }
 
-/// One walk over all that is to be removed. A server that cannot be reached is left alone until the next one: the
+/// One walk over all that is to be removed. A server that cannot be reached is left out until the next walk: the
 /// others go on.
 #[derive(Default)]
 struct Pass {
-    /// The last record that was looked at.
+    /// The last record that was handled.
     after: Option<ObjectId>,
     /// Servers that have failed, and why.
     failed: BTreeMap<u16, String>,
@@ -203,7 +203,7 @@ impl Work {
             match self.batch() {
                 Ok(false) => {}
                 Ok(true) => self.bell.ring(),
-                // A call that the end has cut short says nothing.
+                // A call that the server's end has cut short is no failure.
                 Err(_) if !self.bell.pause(Duration::ZERO) => return,
                 Err(reason) => {
                     tracing::warn!(reason, "datafiles of removed files stay for now");
@@ -216,7 +216,7 @@ impl Work {
         }
     }
 
-    /// Goes on with the pass by one batch. Returns whether there is more to be looked at; fails at the end of a
+    /// Goes on with the pass by one batch. Returns whether more is left; fails at the end of a
     /// pass that has left something.
     fn batch(&mut self) -> Result<bool, String> {
         let removals = lock(&self.service)
@@ -281,7 +281,7 @@ impl Work {
     }
 }
 
-/// A client that goes by the metadata's own layout: their server may be ending, and would not tell it.
+/// A client that goes by the metadata's own layout: the metadata server may be ending, and would not send it.
 fn connect(configuration: &Configuration, service: &SharedService) -> Result<Client, String> {
     let (target, layout) = {
         let service = lock(service);

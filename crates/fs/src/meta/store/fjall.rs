@@ -1,9 +1,9 @@
 //! The store in [fjall](https://docs.rs/fjall): a log-structured merge tree with one journal, so that
 //! a batch of any size costs one append and at most one `fdatasync`.
 //!
-//! What stands on the disk is looked through before the engine opens it (`verify`, `journal`, `mark`), and each
+//! The files on the disk are verified before the engine opens them (`verify`, `journal`, `mark`), and each
 //! value carries a seal ([`causeway_wire::store::seal`]): a flipped bit is an error that names the file.
-//! `space` keeps room for removals, and `keeper` gives back what removals have freed.
+//! `space` keeps room for removals, and `upkeep` reclaims what removals have freed.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ const VERIFY_BYTES: u64 = 1 << 30;
 /// The disk's free space is looked up again after this many bytes, or this long.
 const LOOK_BYTES: u64 = 64 << 10;
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Giving space back is worth its while once this part of a table in memory may come back by it.
+/// Freeing space is worth its while once it may free this part of a table in memory.
 const WORTHWHILE_DIVISOR: u64 = 4;
 
 /// The boot in a mark when a sync has failed, or the host's boot cannot be told: what was not synced may be lost.
@@ -93,7 +93,7 @@ struct Engine {
     mark: Mutex<Mark>,
     look: Mutex<Look>,
     views: Views,
-    /// Held while tables are merged other than by the engine's own choice.
+    /// Held while tables are merged on this module's request.
     merging: Mutex<()>,
     /// Which file is damaged, once a read has failed.
     damaged: OnceLock<String>,
@@ -224,7 +224,7 @@ impl Fjall {
     }
 }
 
-/// Looks through what is on the disk, cuts off torn ends, and damage if that is accepted.
+/// Verifies what is on the disk, cuts off torn ends, and damage if that is accepted.
 fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
     let failed = |error: io::Error| wrap_io(directory, &error);
     std::fs::create_dir_all(directory).map_err(failed)?;
@@ -302,7 +302,7 @@ fn accept(options: &Options, lost: &mut bool, message: String) -> Result<(), Sto
     Ok(())
 }
 
-/// Looks through the journals until nothing is wrong with them any more.
+/// Verifies the journals until nothing is wrong with them any more.
 fn mend_journals(
     directory: &Path,
     options: &Options,
@@ -392,7 +392,7 @@ fn suspicion(directory: &Path) -> StoreError {
 }
 
 impl Engine {
-    /// From now on no changes are taken: a journal whose sync has failed is never appended to, as what the
+    /// Refuses all further changes: a journal whose sync has failed is never appended to, as what the
     /// kernel has dropped would be missing before what is appended. Returns the reason.
     fn refuse(&self, why: &StoreError) -> StoreError {
         if self.refusal.set(why.clone()).is_ok()
@@ -404,7 +404,7 @@ impl Engine {
         why.clone()
     }
 
-    /// Has the next one to open the store distrust its journals.
+    /// Marks the journals as suspect for the next process that opens the store.
     fn distrust(&self) -> io::Result<()> {
         let mut mark = lock(&self.mark);
         // Also if it cannot be written now: no later mark may say anything else.
@@ -552,7 +552,7 @@ impl Store for Fjall {
         if !is_fresh {
             let mut room = engine.look(reserve);
             if room != Room::Enough {
-                // A merge takes room until it ends: that is not what the disk is full of.
+                // A merge takes room until it ends: that does not count as a full disk.
                 engine.await_merges();
                 room = engine.look(reserve);
             }
@@ -581,7 +581,7 @@ impl Store for Fjall {
     }
 
     fn write_out(&self) -> Result<(), StoreError> {
-        // Lets ballast go if there is no room otherwise.
+        // Frees ballast if there is no room otherwise.
         self.engine.look(0);
         self.engine.write_out()
     }

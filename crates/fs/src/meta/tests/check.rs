@@ -198,7 +198,7 @@ fn damaged_records_are_reported_and_harm_nobody_else() {
     assert_eq!(bench.errno(lookup("/d/f")), Errno::CORRUPT);
     assert_eq!(bench.errno(unlink("/d/f")), Errno::CORRUPT);
     bench.node(create("/d/g"));
-    // Nobody removes its datafiles.
+    // Its datafiles are not removed.
     let exist = Operation::Exist {
         objects: vec![file, directory],
     };

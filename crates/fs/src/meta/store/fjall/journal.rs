@@ -1,4 +1,4 @@
-//! Looking through the engine's journals before the engine opens them.
+//! Verifying the engine's journals before the engine opens them.
 //!
 //! fjall goes on with what stands before the first batch that it cannot read, and drops the rest without a
 //! word; a length made of garbage makes it allocate as much. So the journals are read here first, batch by

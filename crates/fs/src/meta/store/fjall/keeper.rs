@@ -1,5 +1,5 @@
-//! What is done about a store while nothing is asked of it: the mark is brought up to date, and what
-//! removals have freed is given back.
+//! Upkeep of a store while it is idle: the mark is brought up to date, and tables are merged to reclaim what removals
+//! have freed.
 
 use std::io;
 use std::sync::{Arc, Condvar, PoisonError};
@@ -12,10 +12,9 @@ use super::super::{Batch, Persist, Room, StoreError};
 use super::{Engine, lock, mode, wrap};
 use crate::fatal::AbortOnPanic;
 
-/// The store is quiet when nothing was committed for this long. A mark costs two syncs, which nobody
-/// shall wait for.
+/// The store is quiet when nothing was committed for this long. A mark costs two syncs, which no commit shall wait for.
 const QUIET: Duration = Duration::from_millis(100);
-/// Tables are merged once they and the table in memory say of this many records that they were removed…
+/// Tables are merged once they and the table in memory have removals of this many records…
 const REMOVED_RECORDS: u64 = 256;
 /// … and of one in this many of all.
 const RECORDS_PER_REMOVED: u64 = 4;
@@ -35,10 +34,10 @@ pub(super) struct Progress {
     pub(super) journal_bytes: u64,
     /// Records that were removed since tables were last written out.
     pub(super) removed: u64,
-    /// Removals that the last merge has left in tables, because an old state was still looked at.
+    /// Removals that the last merge has left in tables, because a view of an old state was still open.
     pub(super) left: u64,
     pub(super) commits: u64,
-    /// Whether the keeper knows that there is something to do.
+    /// Whether the thread has been notified that there is something to do.
     pub(super) awake: bool,
     pub(super) stopping: bool,
 }
@@ -54,13 +53,13 @@ impl Progress {
             removed: 0,
             left: 0,
             commits: 0,
-            // What an earlier process left is looked at once.
+            // What an earlier process left is checked once.
             awake: true,
             stopping: false,
         }
     }
 
-    /// Takes a commit in.
+    /// Counts a commit.
     pub(super) fn commit(&mut self, number: u64, batch: &Batch, persist: Persist) {
         let mut bytes = BATCH_BYTES;
         for (key, value) in batch {
@@ -78,7 +77,7 @@ impl Progress {
     }
 }
 
-/// The keeper's thread.
+/// The upkeep thread.
 pub(super) struct Keeper {
     engine: Arc<Engine>,
     wake: Arc<Condvar>,
@@ -102,7 +101,7 @@ impl Keeper {
         })
     }
 
-    /// Says that something was committed.
+    /// Notifies the thread of a commit.
     pub(super) fn notice(&self, progress: &mut Progress) {
         if !progress.awake {
             progress.awake = true;

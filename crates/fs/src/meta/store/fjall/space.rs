@@ -1,9 +1,9 @@
 //! Space that removals and the engine's own work need: kept free, and a part of it held in a file.
 //!
-//! A log-structured store needs room to give room back: a removal is written to the journal, then to a
+//! A log-structured store needs room to free room: a removal is written to the journal, then to a
 //! table, and only the merge of tables, for whose output there must be room beside its input, forgets what
-//! was removed. So what needs space is refused while there is still enough for all of that. Others may
-//! fill the same disk; for them a ballast file is held, and given back piece by piece.
+//! was removed. So what needs space is refused while there is still enough for all of that. Other programs may fill
+//! the same disk; against that a ballast file is held, and freed piece by piece.
 //!
 //! Measured by `crates/fs/tests/meta_full.rs`, which prints it (debug build, a disk in memory that is filled with
 //! files of 3,000 bytes and emptied), in MiB:
@@ -54,7 +54,7 @@ pub(super) struct Sizes {
     pub(super) table: u64,
     /// What the journals may grow to.
     pub(super) journal: u64,
-    /// Whether the journals must be given back at that size by us.
+    /// Whether this module must free the journals at that size, rather than the engine.
     pub(super) bounds_journal: bool,
     /// The file that holds space.
     pub(super) ballast: u64,
@@ -138,7 +138,7 @@ impl Space {
         Ok(())
     }
 
-    /// What must stay free so that everything can be removed. Writing tables out and giving journals back changes
+    /// What must stay free so that everything can be removed. Writing tables out and freeing journals changes
     /// the free space and this by the same amount: neither makes room, or takes it.
     fn needed(&self, used: Used) -> u64 {
         let sizes = &self.sizes;
@@ -149,11 +149,10 @@ impl Space {
             + sizes.journal.saturating_sub(used.journals)
     }
 
-    /// How much room there is, with at least `reserve` bytes to be kept free; lets ballast go, or takes it
-    /// back.
+    /// How much room there is, with at least `reserve` bytes to be kept free. Shrinks the ballast, or restores it.
     pub(super) fn look(&self, used: Used, reserve: u64) -> Room {
         let Ok((_, free)) = disk(&self.directory) else {
-            // Whatever is wrong, the next write says it better.
+            // The next write reports what is wrong more exactly.
             return Room::Enough;
         };
         let held = std::fs::metadata(self.ballast()).map_or(0, |file| file.len());
