@@ -23,7 +23,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a starting or stopping server is polled: the standard library waits for a child without a limit or not
 /// at all, and a server that starts cannot be asked before it listens.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Lines of a server's log that an error quotes.
 const QUOTED_LINES: usize = 5;
 
@@ -310,12 +310,12 @@ impl DevCluster {
                 }
                 if Instant::now() >= until {
                     return Err(DevError(format!(
-                        "server {} does not answer after {START_TIMEOUT:?}: {}",
+                        "server {} does not reply after {START_TIMEOUT:?}: {}",
                         self.name(server),
                         self.last_words(server)
                     )));
                 }
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         Ok(())
@@ -405,7 +405,7 @@ fn wait_until(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus
         if Instant::now() >= until {
             return Ok(None);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 

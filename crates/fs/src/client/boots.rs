@@ -122,7 +122,7 @@ impl Client {
             return Ok(());
         };
         let asked: Vec<usize> = servers.iter().copied().chain([self.metadata]).collect();
-        self.look_at_boots(&asked)?;
+        self.refresh_boots(&asked)?;
         if losses == self.boots.losses() {
             return Ok(());
         }
@@ -140,16 +140,16 @@ impl Client {
     }
 
     /// After a sync that the server itself reported as failed: the failure is reported once.
-    pub(super) fn loss_is_told(&mut self, file: &mut File, servers: &[usize]) {
+    pub(super) fn report_loss(&mut self, file: &mut File, servers: &[usize]) {
         let losses = self.boots.losses();
         // If a server cannot be asked now, the failure is reported again.
-        if self.look_at_boots(servers).is_ok() && self.boots.losses() != losses {
+        if self.refresh_boots(servers).is_ok() && self.boots.losses() != losses {
             (file.unsynced_since, file.written) = (None, None);
         }
     }
 
     /// Asks servers for their boots.
-    fn look_at_boots(&mut self, servers: &[usize]) -> Result<(), Trouble> {
+    fn refresh_boots(&mut self, servers: &[usize]) -> Result<(), Trouble> {
         for (server, greeting) in servers.iter().zip(self.rpc.greet(servers)) {
             let greeting = greeting?;
             let found = Keeping {

@@ -9,7 +9,7 @@ use causeway_wire::fs::{Answer, Errno, Reply, Target};
 use super::doubt::Doubt;
 use super::rpc::{Body, Call, Trouble};
 
-/// First pause before a request is repeated, since nothing tells when a server is there again; it doubles up to
+/// First pause before a request is repeated, since there is no event when a server is there again; it doubles up to
 /// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// Longest pause before a request is repeated.

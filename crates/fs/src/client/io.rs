@@ -152,11 +152,11 @@ impl Client {
     fn make_durable(&mut self, file: &mut File) -> Result<(), Trouble> {
         let object = file.node.object;
         // Another client may have made it grow into datafiles, or cut it.
-        self.look_again(file)?;
+        self.refresh_node(file)?;
         if let Err(trouble) = self.flush_datafiles(file) {
             if trouble.errno == Errno::EIO {
                 let servers = self.servers_of(file)?;
-                self.loss_is_told(file, &servers);
+                self.report_loss(file, &servers);
             }
             return Err(trouble);
         }
@@ -279,7 +279,7 @@ impl Client {
             match self.mutate(operation).and_then(node) {
                 Ok(node) => file.see(node)?,
                 Err(t) if t.errno == Errno::NOT_STUFFED || t.errno == Errno::MOVING => {
-                    self.look_again(file)?;
+                    self.refresh_node(file)?;
                     return Ok(false);
                 }
                 Err(trouble) => return Err(trouble),
@@ -466,7 +466,7 @@ impl Client {
         {
             Ok(node) => file.see(node)?,
             Err(trouble) if trouble.errno == Errno::STALE_VERSION => {
-                self.look_again(file)?;
+                self.refresh_node(file)?;
             }
             Err(trouble) if trouble.errno == Errno::EACCES => {
                 // A reader has completed a truncation that another client began: the datafiles are cut, and noting it
@@ -670,13 +670,13 @@ mod tests {
     fn a_buffer_that_is_still_held_is_waited_for() {
         let memory = Memory::zeroed(8);
         let mut held = Some(memory.clone());
-        let mut looks = 0;
+        let mut polls = 0;
         wait_until_free(&memory, || {
-            looks += 1;
-            if looks == 3 {
+            polls += 1;
+            if polls == 3 {
                 held.take();
             }
         });
-        assert_eq!((looks, memory.sharers()), (3, 1));
+        assert_eq!((polls, memory.sharers()), (3, 1));
     }
 }

@@ -144,7 +144,7 @@ impl Client {
     }
 
     /// As [`Client::open_once`]; a link in the last component is followed only if `follow`, and otherwise opened itself,
-    /// which [`File::node`] then says.
+    /// which [`File::node`] then shows.
     pub fn open_name(&mut self, at: impl Into<Place>, follow: bool) -> Result<File, Error> {
         self.look_up_file(at.into(), follow, true)
             .map(File::with_content)

@@ -30,7 +30,7 @@ impl Client {
             return Ok(Some(answers));
         };
         let known = version(&file.node);
-        self.look_again(file)?;
+        self.refresh_node(file)?;
         match version(&file.node) == known {
             true => Err(lost(missing)),
             false => Ok(None),
@@ -44,14 +44,14 @@ impl Client {
         file: &mut File,
         trouble: Trouble,
     ) -> Result<(), Trouble> {
-        self.look_again(file)?;
+        self.refresh_node(file)?;
         match file.node.body {
             Body::Stuffed { .. } => Err(lost(trouble)),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn look_again(&mut self, file: &mut File) -> Result<(), Trouble> {
+    pub(super) fn refresh_node(&mut self, file: &mut File) -> Result<(), Trouble> {
         let operation = Operation::GetNode {
             object: file.node.object,
             content: false,
@@ -61,7 +61,7 @@ impl Client {
     }
 }
 
-/// As programs are told it.
+/// The failure as programs see it.
 fn lost(trouble: Trouble) -> Trouble {
     Trouble {
         errno: Errno::EIO,

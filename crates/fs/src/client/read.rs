@@ -44,7 +44,7 @@ impl Client {
                 Body::Striped { .. }
                     if !is_fresh && bytes_before(regions, file.node.attributes.size) < total =>
                 {
-                    self.look_again(file)?;
+                    self.refresh_node(file)?;
                     is_fresh = true;
                 }
                 Body::Striped { distribution, .. } => {
@@ -109,7 +109,7 @@ impl Client {
         if behind_end {
             // Behind a datafile's end there is a hole of the file, or it was cut: only the size tells.
             let known = file.node.attributes.size;
-            self.look_again(file)?;
+            self.refresh_node(file)?;
             let size = known.min(file.node.attributes.size);
             before_end(regions, memory, size);
             return Ok(Some(bytes_before(regions, size)));

@@ -104,7 +104,7 @@ impl Call {
 pub(crate) struct Trouble {
     /// What kind.
     pub errno: Errno,
-    /// What happened; may be empty where the number says it all.
+    /// What happened; may be empty where the number is enough.
     pub message: String,
     /// The server concerned, as text.
     pub server: Option<String>,
@@ -160,7 +160,7 @@ pub(crate) struct Rpc {
     pub(super) metadata: usize,
     /// The file system's identity, as the configuration has it.
     pub(super) file_system: u128,
-    /// The I/O servers, as the metadata server has said.
+    /// The I/O servers, as the metadata server has reported them.
     pub(super) layout: Option<Layout>,
     /// By number in the layout: index in the configuration, which may lack a server.
     pub(super) routes: Vec<Option<usize>>,
@@ -668,7 +668,7 @@ pub(crate) fn unfit(answer: &Answer) -> Trouble {
     };
     Trouble::local(
         Errno::EPROTO,
-        format!("the server answered {kind}, which does not fit"),
+        format!("the server replied with {kind}, which does not fit the request"),
     )
 }
 

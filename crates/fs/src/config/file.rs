@@ -327,8 +327,8 @@ fn check_distinct(
                 return Err(source.error(
                     &address.span(),
                     format!(
-                        "the address `{}` is also that of server `{}`: a process that looks there \
-                         could not tell the two apart, even if they run on different hosts",
+                        "the address `{}` is also that of server `{}`: a process that connects there \
+                         could not distinguish the two, even if they run on different hosts",
                         address.get_ref(),
                         other.name
                     ),

@@ -77,7 +77,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.datafile.ranges.give_back(self.number);
+        self.datafile.ranges.release(self.number);
     }
 }
 

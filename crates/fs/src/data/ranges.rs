@@ -119,7 +119,7 @@ impl Ranges {
     }
 
     /// Ends a claim.
-    pub(super) fn give_back(&self, number: u64) {
+    pub(super) fn release(&self, number: u64) {
         let mut state = self.state();
         state.all.retain(|claim| claim.number != number);
         let waited_for = !state.all.is_empty();
@@ -168,7 +168,7 @@ impl State {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.ranges.give_back(self.number);
+        self.ranges.release(self.number);
     }
 }
 
@@ -200,12 +200,12 @@ mod tests {
         let second = ranges.claim(Spans::one(25, 26));
         let is_blocked = |number| ranges.state().is_blocked(number);
         assert!(!is_blocked(first) && !is_blocked(between) && is_blocked(second));
-        ranges.give_back(between);
+        ranges.release(between);
         assert!(is_blocked(second));
-        ranges.give_back(first);
+        ranges.release(first);
         assert!(!is_blocked(second));
         ranges.wait(second);
-        ranges.give_back(second);
+        ranges.release(second);
         drop(ranges.lock_all());
     }
 }

@@ -143,7 +143,7 @@ impl Store {
         step: &mut Step,
     ) -> Result<Option<u64>> {
         if from == 0 {
-            match self.look_again(object) {
+            match self.check_open_file(object) {
                 // Reported herewith; what is there now is verified like anything else.
                 Err(fault @ Fault::Replaced) => {
                     self.accept(object);

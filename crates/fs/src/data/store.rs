@@ -80,7 +80,7 @@ pub(super) struct Common {
 #[derive(Debug, Default, Clone, Copy)]
 struct Idle {
     writes: u64,
-    looks: u32,
+    checks: u32,
 }
 
 impl Common {
@@ -306,7 +306,7 @@ impl Store {
     /// Checks the file of a datafile that is open: something else than this server may have put another one in its
     /// place, removed it, or written over it. One that is another file now is opened anew when it is next
     /// used; what was written to the old one is lost, which is remembered.
-    pub(super) fn look_again(&self, object: ObjectId) -> Result<()> {
+    pub(super) fn check_open_file(&self, object: ObjectId) -> Result<()> {
         let Some(datafile) = self.peek(object) else {
             return self.replaced.check(object);
         };
@@ -469,7 +469,7 @@ impl Store {
         if sabotage::is_on(Sabotage::DropFlush) {
             return Ok(());
         }
-        self.look_again(object)?;
+        self.check_open_file(object)?;
         match self.find(object)? {
             Some(datafile) => {
                 datafile.check_size(at_least)?;
@@ -579,7 +579,7 @@ impl Store {
     /// What is wrong with an object's datafile, which should have `at_least` bytes, as far as its header and
     /// length tell.
     pub fn check(&self, object: ObjectId, at_least: u64) -> Result<()> {
-        self.look_again(object)?;
+        self.check_open_file(object)?;
         match self.find(object)? {
             Some(datafile) => datafile.check_size(at_least),
             None if at_least > 0 => Err(Fault::Absent { wanted: at_least }),
@@ -657,11 +657,11 @@ impl Store {
                 None => (seen.writes, false),
             };
             match seen.writes == writes {
-                true => seen.looks = seen.looks.saturating_add(1),
-                false => *seen = Idle { writes, looks: 1 },
+                true => seen.checks = seen.checks.saturating_add(1),
+                false => *seen = Idle { writes, checks: 1 },
             }
             let enough = if durable { 2 } else { patience };
-            if seen.looks >= enough && idle.len() < MAX_OPEN {
+            if seen.checks >= enough && idle.len() < MAX_OPEN {
                 idle.push(object);
             }
         }

@@ -69,7 +69,7 @@ impl Change<'_> {
     }
 
     /// The answer with an object whose record has just been put.
-    pub(super) fn answer_node(&self, found: Found) -> Outcome<Answer> {
+    pub(super) fn node_answer(&self, found: Found) -> Outcome<Answer> {
         self.query().node(found, false)
     }
 
@@ -314,11 +314,11 @@ impl Change<'_> {
     pub(super) fn distribute(
         &self,
         object: ObjectId,
-        wish: Option<DistributionHint>,
+        hint: Option<DistributionHint>,
         directory: &ObjectRecord,
     ) -> Outcome<Distribution> {
-        let wish = wish.unwrap_or_default();
-        self.check_distribution(wish)?;
+        let hint = hint.unwrap_or_default();
+        self.check_distribution(hint)?;
         let inherited = directory.default_distribution().unwrap_or_default();
         let fallback = self.settings.distribution;
         let pick = |values: [u32; 4]| values.into_iter().find(|value| *value != 0).unwrap_or(1);
@@ -331,13 +331,13 @@ impl Change<'_> {
         }
         let available = active.len() as u32;
         let strip_size = pick([
-            wish.strip_size,
+            hint.strip_size,
             inherited.strip_size,
             fallback.strip_size,
             DEFAULT_STRIP_BYTES,
         ]);
         let count = pick([
-            wish.servers.into(),
+            hint.servers.into(),
             inherited.servers.into(),
             fallback.servers.into(),
             available,
@@ -345,12 +345,12 @@ impl Change<'_> {
         .min(available)
         .min(MAX_STRIPE_SERVERS as u32);
         // Numbers of objects follow each other, so that files start on the servers round-robin.
-        let turn = (object.0 % u64::from(available)) as u32 + 1;
+        let next = (object.0 % u64::from(available)) as u32 + 1;
         let start = pick([
-            wish.start.into(),
+            hint.start.into(),
             inherited.start.into(),
             fallback.start.into(),
-            turn,
+            next,
         ]);
         // A server that is named but not in use for new files is passed over for the next one.
         let first = active.partition_point(|&index| u32::from(index) + 1 < start);
@@ -365,8 +365,8 @@ impl Change<'_> {
     }
 
     /// Refuses a hint that cannot be followed.
-    pub(super) fn check_distribution(&self, wish: DistributionHint) -> Outcome<()> {
-        let strip = wish.strip_size;
+    pub(super) fn check_distribution(&self, hint: DistributionHint) -> Outcome<()> {
+        let strip = hint.strip_size;
         if strip != 0
             && (!strip.is_multiple_of(STRIP_UNIT_BYTES) || (strip as usize) < MAX_STUFFED_BYTES)
         {
@@ -379,12 +379,12 @@ impl Change<'_> {
             );
         }
         let servers = self.layout.servers.len();
-        if usize::from(wish.start) > servers || usize::from(wish.servers) > servers {
+        if usize::from(hint.start) > servers || usize::from(hint.servers) > servers {
             return fail(
                 Errno::EINVAL,
                 format!(
                     "{} servers from number {} on: the file system has {servers}",
-                    wish.servers, wish.start
+                    hint.servers, hint.start
                 ),
             );
         }

@@ -64,7 +64,7 @@ enum Fix {
 }
 
 /// One batch without mending.
-pub(super) fn look(
+pub(super) fn inspect_batch(
     view: &dyn View,
     caller: &Caller,
     after: Option<&CheckCursor>,
@@ -78,10 +78,10 @@ pub(super) fn look(
             batch.find(finding.text);
         }
         if batch.is_full() {
-            return Ok(batch.answer(Some(place)));
+            return Ok(batch.into_answer(Some(place)));
         }
     }
-    Ok(batch.answer(end))
+    Ok(batch.into_answer(end))
 }
 
 /// One batch, mending what is found if `repair`.
@@ -91,7 +91,7 @@ pub(super) fn run(
     repair: bool,
 ) -> Outcome<Answer> {
     if !repair {
-        return look(&*change.state, change.caller, after);
+        return inspect_batch(&*change.state, change.caller, after);
     }
     check_caller(&*change.state, change.caller)?;
     let (places, end) = next_places(&*change.state, after)?;
@@ -104,10 +104,10 @@ pub(super) fn run(
             batch.find(finding.text);
         }
         if batch.is_full() {
-            return Ok(batch.answer(Some(place)));
+            return Ok(batch.into_answer(Some(place)));
         }
     }
-    Ok(batch.answer(end))
+    Ok(batch.into_answer(end))
 }
 
 /// The result of a batch.
@@ -144,7 +144,7 @@ impl Batch {
         self.finding_bytes > BATCH_FINDING_BYTES || self.effort.work > BATCH_WORK
     }
 
-    fn answer(self, next: Option<CheckCursor>) -> Answer {
+    fn into_answer(self, next: Option<CheckCursor>) -> Answer {
         Answer::Checked {
             next,
             records: self.records,

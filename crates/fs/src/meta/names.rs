@@ -60,7 +60,7 @@ impl Change<'_> {
                     }
                 }
                 _ if slash => return not_a_directory(&name),
-                _ => return self.answer_node(found),
+                _ => return self.node_answer(found),
             }
         }
     }
@@ -83,7 +83,7 @@ impl Change<'_> {
         if !new.content.is_empty() {
             self.put_content(found.object, new.content);
         }
-        self.answer_node(found)
+        self.node_answer(found)
     }
 
     /// Makes a directory.
@@ -102,7 +102,7 @@ impl Change<'_> {
             None => directory.record.default_distribution().unwrap_or_default(),
         };
         let found = self.make(&directory, name, mode, 0, Body::Directory(hint))?;
-        self.answer_node(found)
+        self.node_answer(found)
     }
 
     /// Makes a symbolic link.
@@ -122,7 +122,7 @@ impl Change<'_> {
         }
         let body = Body::Link(target.to_vec());
         let found = self.make(&directory, name, 0o777, target.len() as u64, body)?;
-        self.answer_node(found)
+        self.node_answer(found)
     }
 
     /// Gives an object one more name.
@@ -140,7 +140,7 @@ impl Change<'_> {
         found.record.changed = self.now;
         self.put_object(object, &found.record);
         self.enter(directory.object, &name, object, kind)?;
-        self.answer_node(found)
+        self.node_answer(found)
     }
 
     /// Walks to a name that must not exist yet, in a directory that the caller may change. Also returns whether

@@ -104,7 +104,7 @@ pub(super) fn owns(record: &ObjectRecord, caller: &Caller) -> bool {
 
 impl Query<'_> {
     /// Carries out an operation that changes nothing; `None` for the others.
-    pub(super) fn answer(&self, operation: &Operation) -> Option<Outcome<Answer>> {
+    pub(super) fn execute(&self, operation: &Operation) -> Option<Outcome<Answer>> {
         Some(match operation {
             Operation::Lookup {
                 place,
@@ -161,7 +161,7 @@ impl Query<'_> {
     }
 
     fn refuse(&self, found: &Found, wanted: u16) -> Outcome<()> {
-        let wish = match wanted {
+        let access = match wanted {
             SEARCH => "search",
             READ => "read",
             _ => "change",
@@ -170,7 +170,7 @@ impl Query<'_> {
         fail(
             Errno::EACCES,
             format!(
-                "user {} may not {wish} {:?} (object {}, mode {:04o}, owner {}:{})",
+                "user {} may not {access} {:?} (object {}, mode {:04o}, owner {}:{})",
                 self.caller.uid,
                 String::from_utf8_lossy(match record.name.as_slice() {
                     [] => b"/",

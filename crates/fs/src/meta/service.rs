@@ -44,7 +44,7 @@ const RESERVED_OBJECTS: u64 = 1 << 16;
 const SKIPPED_OBJECTS: u64 = 1 << 40;
 
 /// Whether a synced file system's acknowledgement of the request promises durability. The size of a
-/// striped file is promised by fsync, as with any file system; fsync tells it again.
+/// striped file is promised by fsync, as with any file system; fsync sends it again.
 fn promises_names(request: &Request) -> bool {
     !matches!(request.operation, Operation::Extend { .. })
 }
@@ -314,7 +314,7 @@ impl Service {
             view: &*state,
             caller: &request.caller,
         };
-        if let Some(result) = query.answer(&request.operation) {
+        if let Some(result) = query.execute(&request.operation) {
             return Reply { result };
         }
         let admitted = self
@@ -604,7 +604,7 @@ impl Reader {
         let result = match &request.operation {
             // Most of a check is reading. Only what must be mended is the service's business.
             Operation::Check { after, repair } => {
-                match check::look(&*view, &request.caller, after.as_ref()) {
+                match check::inspect_batch(&*view, &request.caller, after.as_ref()) {
                     Ok(Answer::Checked { findings, .. }) if *repair && !findings.is_empty() => {
                         return None;
                     }
@@ -615,7 +615,7 @@ impl Reader {
                 view: &*view,
                 caller: &request.caller,
             }
-            .answer(operation)?,
+            .execute(operation)?,
         };
         Some(Reply { result })
     }

@@ -26,7 +26,7 @@ const MAX_TIMEOUT_S: u32 = 3601;
 /// Replies are kept for this many seconds more than twice the longest time-out: for what is still on its way when
 /// a client gives up, and for what waits here.
 const LEASE_MARGIN_S: u32 = 30;
-/// Idle slots are looked for at most this often, in seconds, unless there is no room for another one.
+/// Idle slots are swept at most this often, in seconds, unless there is no room for another one.
 const SWEEP_INTERVAL_S: u64 = 10;
 /// Most slots forgotten in one sweep, which is part of some request's batch.
 const MAX_SWEPT: usize = 4096;

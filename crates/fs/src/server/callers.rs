@@ -35,7 +35,7 @@ impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
             message,
         };
         let identity = identity
-            .ok_or_else(|| refuse("the connection does not say who is at its end".to_owned()))?;
+            .ok_or_else(|| refuse("the connection does not identify its peer".to_owned()))?;
         let Identity::Local { pid, uid, gid } = identity else {
             return Ok(());
         };

@@ -505,7 +505,7 @@ impl Loop {
         let identity = self.bmi.identity(from);
         let tag = request.reply_tag;
         if let Err(failure) = self.callers.verify(from, identity, &request.caller) {
-            tracing::warn!(failure.message, "a caller is not who it claims to be");
+            tracing::warn!(failure.message, "a caller's claimed identity is refused");
             let result = Err(failure);
             return self.respond(from, tag, &Reply { result });
         }

@@ -33,7 +33,7 @@ const REGION_EFFORT: u64 = 256;
 /// Most sums that a reply carries: they leave room for the rest of it.
 const MAX_SUMS: u64 = 12 << 10;
 /// Bytes stored in one round of the loop before it polls for messages again.
-const TURN_BYTES: u64 = 2 << 20;
+const ROUND_BYTES: u64 = 2 << 20;
 
 /// A read or write in progress.
 pub(super) struct Job {
@@ -333,7 +333,7 @@ impl Loop {
     /// Advances jobs, for a bounded time.
     pub(super) fn run_jobs(&mut self) {
         let mut stored = 0;
-        while stored < TURN_BYTES
+        while stored < ROUND_BYTES
             && let Some(ticket) = self.next_job()
         {
             stored += self.advance(ticket);
@@ -560,18 +560,18 @@ impl Loop {
             Ok(Posted::Complete(completion)) => match completion.result {
                 Ok(_) if job.write => self.store_piece(ticket, from, job, index),
                 Ok(_) => {
-                    self.land(job, index);
+                    self.finish_piece(job, index);
                     Step::Again
                 }
                 Err(error) => {
                     job.fail(transfer_failure(&error));
-                    self.land(job, index);
+                    self.finish_piece(job, index);
                     Step::Wait
                 }
             },
             Err(error) => {
                 job.fail(failure(Errno::EIO, error.to_string()));
-                self.land(job, index);
+                self.finish_piece(job, index);
                 Step::Wait
             }
         }
@@ -674,12 +674,12 @@ impl Loop {
         if staged && !job.write && job.failure.is_none() {
             return self.move_piece(ticket, from, job, index);
         }
-        self.land(job, index);
+        self.finish_piece(job, index);
         Step::Again
     }
 
     /// Ends a piece.
-    fn land(&mut self, job: &mut Job, index: usize) {
+    fn finish_piece(&mut self, job: &mut Job, index: usize) {
         let flight = job.pieces.get_mut(index).and_then(Option::take);
         if let Some(Flight {
             staged: Some((buffer, _)),
@@ -708,10 +708,10 @@ impl Loop {
             Ok(_) if job.write && job.failure.is_none() => {
                 self.store_piece(ticket, from, &mut job, index);
             }
-            Ok(_) => self.land(&mut job, index),
+            Ok(_) => self.finish_piece(&mut job, index),
             Err(error) => {
                 job.fail(transfer_failure(&error));
-                self.land(&mut job, index);
+                self.finish_piece(&mut job, index);
             }
         }
         self.put_job(ticket, job);

@@ -84,14 +84,14 @@ struct QueueState {
 /// never longer than half of what the last commit took; a client on its own never waits.
 #[derive(Default)]
 struct Pace {
-    company: usize,
+    expected: usize,
     patience: Duration,
 }
 
 impl Pace {
     /// Notes that a commit of `answered` requests took `elapsed`, while `waiting` others came.
     fn observe(&mut self, answered: usize, waiting: usize, elapsed: Duration) {
-        self.company = answered + waiting;
+        self.expected = answered + waiting;
         self.patience = (elapsed / 2).min(LONGEST_PATIENCE);
     }
 }
@@ -354,7 +354,7 @@ impl Queue {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        state.wanted = pace.company.min(most);
+        state.wanted = pace.expected.min(most);
         let begun = Instant::now();
         while state.requests.len() < state.wanted && !state.stopping {
             let left = pace.patience.saturating_sub(begun.elapsed());
@@ -425,10 +425,10 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_waits_for_company_but_not_for_ever() {
+    fn a_commit_waits_for_expected_requests_but_not_for_ever() {
         let mut pace = Pace::default();
         pace.observe(2, 1, Duration::from_millis(4));
-        assert_eq!(pace.company, 3);
+        assert_eq!(pace.expected, 3);
         // The third never comes: the commit begins with the two that have.
         let taken = queue_of(2).take(MAX_BATCH, &pace);
         assert_eq!(taken.map(|batch| batch.len()), Some(2));
@@ -439,10 +439,10 @@ mod tests {
     }
 
     #[test]
-    fn company_that_comes_during_the_wait_joins_the_commit() {
+    fn requests_that_come_during_the_wait_join_the_commit() {
         let queue = Arc::new(queue_of(1));
         let pace = Pace {
-            company: 2,
+            expected: 2,
             patience: Duration::from_secs(60),
         };
         let other = Arc::clone(&queue);

@@ -164,7 +164,7 @@ impl Drop for Beside {
 }
 
 /// How long an I/O server may take for one batch.
-const ANSWER: Duration = Duration::from_secs(3);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
 
 struct Work {
     configuration: Configuration,
@@ -303,7 +303,7 @@ fn connect(configuration: &Configuration, service: &SharedService) -> Result<Cli
 /// server's end must not wait long for I/O servers that are down.
 fn hasty(configuration: &Configuration) -> Configuration {
     Configuration {
-        timeout: configuration.timeout.min(ANSWER),
+        timeout: configuration.timeout.min(REPLY_TIMEOUT),
         ..configuration.clone()
     }
 }

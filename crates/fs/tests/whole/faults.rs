@@ -186,7 +186,7 @@ fn a_full_disk_is_a_clear_error_and_nothing_else() {
 }
 
 /// Not a test of its own: what the processes of other tests do. Without its arguments it shows that a
-/// client of nobody fails and does not hang.
+/// client without servers fails and does not hang.
 #[test]
 fn client_process() {
     let Ok(work) = std::env::var("CAUSEWAY_TEST_CLIENT") else {

@@ -12,7 +12,7 @@ use crate::meta::store::{Room, Store, StoreErrorKind};
 /// How long readers may take to release a store that is opened again.
 const LET_GO: Duration = Duration::from_secs(5);
 /// How often they are polled.
-const LOOK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Bytes that a change writes at most beside its content: records of the object, the entry and the counts, with
 /// a name and a path of usual length.
 const CHANGE_BYTES: u64 = 1 << 10;
@@ -42,7 +42,7 @@ fn await_idle(store: &Arc<dyn Store>) -> bool {
         if begun.elapsed() >= LET_GO {
             return false;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     true
 }
@@ -150,7 +150,7 @@ impl Service {
                         && error.kind == StoreErrorKind::Locked
                         && begun.elapsed() < LET_GO =>
                 {
-                    std::thread::sleep(LOOK);
+                    std::thread::sleep(POLL_INTERVAL);
                 }
                 opened => return Ok(opened?),
             }

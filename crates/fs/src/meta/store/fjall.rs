@@ -20,15 +20,15 @@ use fjall::{
 
 mod batch;
 mod journal;
-mod keeper;
 mod mark;
 mod reclaim;
 mod space;
+mod upkeep;
 mod verify;
 
-use self::keeper::{Keeper, Progress};
 use self::reclaim::Views;
 use self::space::{Space, Used};
+use self::upkeep::{Progress, Upkeep};
 use crate::sabotage::{self, Sabotage};
 
 use super::{Batch, Garbage, Pair, Pairs, Persist, Room, Store, StoreError, StoreErrorKind, View};
@@ -44,8 +44,8 @@ const WORKERS: usize = 2;
 /// behind that is verified block by block when it is read.
 const VERIFY_BYTES: u64 = 1 << 30;
 /// The disk's free space is looked up again after this many bytes, or this long.
-const LOOK_BYTES: u64 = 64 << 10;
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const RECHECK_BYTES: u64 = 64 << 10;
+const RECHECK_EVERY: Duration = Duration::from_millis(100);
 /// Freeing space is worth its while once it may free this part of a table in memory.
 const WORTHWHILE_DIVISOR: u64 = 4;
 
@@ -77,7 +77,7 @@ impl Default for Options {
 /// A store in a directory.
 pub struct Fjall {
     // Ends before the engine is closed.
-    keeper: Keeper,
+    upkeep: Upkeep,
     engine: Arc<Engine>,
     lost: bool,
 }
@@ -91,7 +91,7 @@ struct Engine {
     /// Held during each commit.
     progress: Mutex<Progress>,
     mark: Mutex<Mark>,
-    look: Mutex<Look>,
+    checked: Mutex<RoomCheck>,
     views: Views,
     /// Held while tables are merged on this module's request.
     merging: Mutex<()>,
@@ -102,7 +102,7 @@ struct Engine {
 }
 
 /// When the free space was looked up, and what was found.
-struct Look {
+struct RoomCheck {
     at: Instant,
     /// Bytes that had been committed then.
     bytes: u64,
@@ -176,8 +176,8 @@ impl Fjall {
             .iter()
             .filter(|record| record.is_tombstone())
             .count();
-        // The engine has synced the journals. That says nothing about what an earlier sync of theirs has failed
-        // to write: the kernel reports that once.
+        // The engine has synced the journals. That proves nothing of what an earlier sync of theirs has failed to
+        // write: the kernel reports that once.
         let (boot, acknowledged) = match found.is_suspect {
             true => (UNKNOWN_BOOT, found.mark.acknowledged.min(last)),
             false => (crate::boot::identity(), last),
@@ -200,7 +200,7 @@ impl Fjall {
                 ..Progress::new(last)
             }),
             mark: Mutex::new(mark),
-            look: Mutex::new(Look {
+            checked: Mutex::new(RoomCheck {
                 at: Instant::now(),
                 bytes: u64::MAX,
                 reserve: 0,
@@ -214,10 +214,10 @@ impl Fjall {
         if found.is_suspect {
             engine.refuse(&suspicion(directory));
         }
-        let keeper =
-            Keeper::start(Arc::clone(&engine)).map_err(|error| wrap_io(directory, &error))?;
+        let upkeep =
+            Upkeep::start(Arc::clone(&engine)).map_err(|error| wrap_io(directory, &error))?;
         Ok(Self {
-            keeper,
+            upkeep,
             engine,
             lost: found.lost,
         })
@@ -465,7 +465,7 @@ impl Engine {
     }
 
     /// How much room there is on the disk now.
-    fn look(&self, reserve: u64) -> Room {
+    fn check_room(&self, reserve: u64) -> Room {
         let journals = match self.space.sizes.bounds_journal {
             true => lock(&self.progress).journal_bytes,
             // The engine begins new journals by itself: the next one may grow to its whole size.
@@ -478,7 +478,7 @@ impl Engine {
             memory: tree.active_memtable().size() + sealed,
             journals,
         };
-        self.space.look(used, reserve)
+        self.space.check_room(used, reserve)
     }
 }
 
@@ -523,7 +523,7 @@ impl Store for Fjall {
             .and_then(|()| fail_sync(persist))
             .map_err(|error| engine.refuse(&engine.failed_write("commit", error)))?;
         progress.commit(stamp.commit, batch, persist);
-        self.keeper.notice(&mut progress);
+        self.upkeep.notice(&mut progress);
         Ok(())
     }
 
@@ -543,27 +543,27 @@ impl Store for Fjall {
     fn room(&self, reserve: u64) -> Room {
         let engine = &self.engine;
         let bytes = lock(&engine.progress).bytes;
-        let mut look = lock(&engine.look);
-        let is_fresh = bytes >= look.bytes
-            && bytes - look.bytes < LOOK_BYTES
-            && look.reserve == reserve
-            && look.room == Room::Enough
-            && look.at.elapsed() < LOOK_EVERY;
+        let mut last = lock(&engine.checked);
+        let is_fresh = bytes >= last.bytes
+            && bytes - last.bytes < RECHECK_BYTES
+            && last.reserve == reserve
+            && last.room == Room::Enough
+            && last.at.elapsed() < RECHECK_EVERY;
         if !is_fresh {
-            let mut room = engine.look(reserve);
+            let mut room = engine.check_room(reserve);
             if room != Room::Enough {
                 // A merge takes room until it ends: that does not count as a full disk.
                 engine.await_merges();
-                room = engine.look(reserve);
+                room = engine.check_room(reserve);
             }
-            *look = Look {
+            *last = RoomCheck {
                 at: Instant::now(),
                 bytes,
                 reserve,
                 room,
             };
         }
-        look.room.clone()
+        last.room.clone()
     }
 
     fn is_outgrown(&self) -> bool {
@@ -582,7 +582,7 @@ impl Store for Fjall {
 
     fn write_out(&self) -> Result<(), StoreError> {
         // Frees ballast if there is no room otherwise.
-        self.engine.look(0);
+        self.engine.check_room(0);
         self.engine.write_out()
     }
 

@@ -40,7 +40,7 @@ impl Bench {
             "{found:?} lacks {text:?}"
         );
         let before = self.check(false);
-        assert_eq!(found, before, "looking changes nothing");
+        assert_eq!(found, before, "a check changes nothing");
         self.check(true);
         // Mending an entry may leave a count to the next pass.
         self.check(true);

@@ -12,7 +12,7 @@ use super::space::{self, MAX_MERGE_BYTES};
 use super::{Engine, lock, wrap};
 
 /// How often the engine, which has no event for it, is asked whether it has written its tables out.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// How long views may take to end whose state would be kept by a merge. They last for one request.
 const LET_GO: Duration = Duration::from_secs(5);
 /// The last level of the engine's trees.
@@ -115,7 +115,7 @@ impl Engine {
     pub(super) fn await_merges(&self) {
         let begun = Instant::now();
         while self.database.active_compactions() > 0 && begun.elapsed() < LET_GO {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let _alone = lock(&self.merging);
         if let Err(error) = self.forget_versions() {
@@ -156,7 +156,7 @@ impl Engine {
         while self.pairs.tree.sealed_memtable_count() > 0 {
             // Fails once one of the engine's threads has failed.
             self.database.persist(PersistMode::Buffer).map_err(failed)?;
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }

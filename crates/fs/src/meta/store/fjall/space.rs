@@ -150,7 +150,7 @@ impl Space {
     }
 
     /// How much room there is, with at least `reserve` bytes to be kept free. Shrinks the ballast, or restores it.
-    pub(super) fn look(&self, used: Used, reserve: u64) -> Room {
+    pub(super) fn check_room(&self, used: Used, reserve: u64) -> Room {
         let Ok((_, free)) = disk(&self.directory) else {
             // The next write reports what is wrong more exactly.
             return Room::Enough;

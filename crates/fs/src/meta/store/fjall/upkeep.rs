@@ -78,20 +78,20 @@ impl Progress {
 }
 
 /// The upkeep thread.
-pub(super) struct Keeper {
+pub(super) struct Upkeep {
     engine: Arc<Engine>,
     wake: Arc<Condvar>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl Upkeep {
     pub(super) fn start(engine: Arc<Engine>) -> io::Result<Self> {
         let wake = Arc::new(Condvar::new());
         let (shared, waker) = (Arc::clone(&engine), Arc::clone(&wake));
         let thread = std::thread::Builder::new()
-            .name("keeper".to_owned())
+            .name("upkeep".to_owned())
             .spawn(move || {
-                let _guard = AbortOnPanic("keeper");
+                let _guard = AbortOnPanic("upkeep");
                 run(&shared, &waker);
             })?;
         Ok(Self {
@@ -110,7 +110,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Upkeep {
     fn drop(&mut self) {
         lock(&self.engine.progress).stopping = true;
         self.wake.notify_one();
@@ -152,15 +152,15 @@ fn run(engine: &Engine, wake: &Condvar) {
         progress.awake = !quiet;
         let synced = progress.synced;
         drop(progress);
-        let short = lock(&engine.look).room != Room::Enough;
+        let short = lock(&engine.checked).room != Room::Enough;
         let done = engine
             .note(quiet.then_some(synced))
             .and_then(|()| match quiet || short {
-                true => engine.give_back(),
+                true => engine.merge_removed(),
                 false => Ok(()),
             });
         if let Err(error) = done {
-            tracing::warn!(%error, "looking after the metadata store");
+            tracing::warn!(%error, "the upkeep of the metadata store has failed");
         }
         progress = lock(&engine.progress);
     }
@@ -177,7 +177,7 @@ impl Engine {
     }
 
     /// Merges tables after many removals.
-    fn give_back(&self) -> Result<(), StoreError> {
+    fn merge_removed(&self) -> Result<(), StoreError> {
         let progress = lock(&self.progress);
         let removed =
             (progress.removed + self.pairs.tree.tombstone_count()).saturating_sub(progress.left);
