@@ -1,6 +1,6 @@
-//! `causeway log`: what a running process logs, and what it shall.
+//! `causeway log`: shows and changes what a running process logs.
 //!
-//! The process takes no part in being looked at: its latest events can be read even if it hangs. A
+//! The process takes no part in being observed: its latest events can be read even if it hangs. A
 //! change of its masks is a request that it applies when it next makes progress.
 
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::logging;
 /// How long to wait for a process to apply a request.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Look at the log of a running process, or change what it logs
+/// Show the log of a running process, or change what it logs
 ///
 /// Without a process it lists those that there are. A mask is a level (off, error, warn, info, debug,
 /// trace) for everything, and others for parts of the program: warn,engine=debug,shm=trace. Only what it
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 /// The page of a process, or what the user can do to see it.
 pub(crate) fn open(pid: u32) -> Outcome<Observer> {
     Observer::new(pid).map_err(|error| {
-        let failure = Failure::new("looking at a process", &error);
+        let failure = Failure::new("observing a process", &error);
         match error {
             ObserveError::NotAllowed(_) => failure.hint("try it as that user or as root"),
             ObserveError::NoPage(_) => {

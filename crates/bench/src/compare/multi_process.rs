@@ -37,13 +37,13 @@ pub(crate) enum Role {
         clients: usize,
         size: usize,
     },
-    /// Asks, one request at a time, for so long.
+    /// Sends requests, one at a time, for so long.
     Client {
         address: String,
         size: usize,
         milliseconds: u64,
     },
-    /// Passes a token on. The first link of the ring says for how long.
+    /// Passes a token on. The first link of the ring decides for how long.
     Link {
         listen: String,
         first: bool,
@@ -63,7 +63,7 @@ pub(crate) enum Order {
     BeActive { milliseconds: u64 },
 }
 
-/// What a process says.
+/// What a process reports.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Report {
     Listening(String),
@@ -188,7 +188,7 @@ fn serve(listen: &str, clients: usize, size: usize, desk: &mut Desk) -> Outcome 
                 .doing(serving)?;
             let place = places
                 .get(&ask.from)
-                .ok_or("a stranger asks")
+                .ok_or("an unknown peer sent a request")
                 .doing(serving)?;
             left -= usize::from(head.last);
             answer(&mut layer, &mut replies, (ask.from, *place), head)?;
@@ -240,7 +240,7 @@ fn answer(layer: &mut Layer, replies: &mut [Reply], to: (Addr, u64), head: Head)
     let place = usize::try_from(user).unwrap_or(usize::MAX);
     let is_busy = |replies: &[Reply]| replies.get(place).is_some_and(|reply| reply.on_its_way);
     let mut silent_since = Instant::now();
-    // The client has its last answer, but our side of it may not have been told yet.
+    // The client has its last answer, but the send may not have completed on this side yet.
     while is_busy(replies) {
         reap(layer, replies)?;
         if silent_since.elapsed() > PATIENCE {
@@ -252,7 +252,7 @@ fn answer(layer: &mut Layer, replies: &mut [Reply], to: (Addr, u64), head: Head)
     }
     let reply = replies
         .get_mut(place)
-        .ok_or("a stranger asks")
+        .ok_or("an unknown peer sent a request")
         .doing(serving)?;
     reply.memory.write_at(0, &head.bytes());
     let parts = std::slice::from_ref(&reply.memory);
@@ -330,7 +330,7 @@ fn link(listen: &str, first: bool, milliseconds: u64, pause_ms: u64, desk: &mut 
         return Err(Failure::new(doing(), "there is no next link"));
     };
     let next = layer.greet(&address)?;
-    let before = layer.meet(1)?.pop().ok_or("nobody came").doing(doing)?;
+    let before = layer.meet(1)?.pop().ok_or("no peer came").doing(doing)?;
     let mut link = Link {
         layer,
         next,
@@ -386,7 +386,7 @@ impl Link {
             if came.number <= sent.number {
                 return Err(Failure::new(
                     "passing the token",
-                    "nobody else has passed it on",
+                    "it has not come back from the other links",
                 ));
             }
             self.passed = came.number;

@@ -107,14 +107,18 @@ fn one_run(
 fn show(bench: &mut Bench, values: &Values) {
     let size = bench.size;
     for (case, values) in &values.0 {
-        let (who, metric) = match case {
+        let (participant, metric) = match case {
             case if case.ends_with("/to-dd") => ("causeway", "ratio"),
             case if case.ends_with("/dd") => ("limit", "bandwidth_mb_s"),
             _ => ("causeway", "bandwidth_mb_s"),
         };
-        bench
-            .benchmark
-            .add(&format!("sequential/{case}"), who, size, metric, values);
+        bench.benchmark.add(
+            &format!("sequential/{case}"),
+            participant,
+            size,
+            metric,
+            values,
+        );
     }
 }
 

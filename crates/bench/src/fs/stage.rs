@@ -39,7 +39,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Says where and how it is measured.
+    /// Notes where and how it is measured.
     pub(crate) fn introduce(&mut self, quick: bool) -> Outcome {
         let (_, memory) =
             free_space(&self.storage).doing(|| format!("looking at {}", self.storage.display()))?;

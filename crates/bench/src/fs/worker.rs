@@ -61,7 +61,7 @@ pub(crate) enum Order {
     Connect { server: usize, count: usize },
     /// Opens so many clients, each of which makes a file, and keeps them.
     Join { directory: String, count: usize },
-    /// Lets so many of these clients make so many files each, in turn.
+    /// Has so many of these clients make so many files each, one client after the other.
     Change {
         directory: String,
         clients: usize,
@@ -97,7 +97,7 @@ pub(crate) struct Tile {
     pub(crate) list: bool,
 }
 
-/// What a worker says.
+/// What a worker reports.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// It is connected, or ready to begin an order.
@@ -424,7 +424,7 @@ impl Worker {
         Ok(count as u64)
     }
 
-    /// A client that waits for its turn among many.
+    /// One client of many, which are used one after the other.
     fn another(&self) -> Outcome<Client> {
         let patient = Configuration {
             timeout: Duration::from_secs(60),

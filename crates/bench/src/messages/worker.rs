@@ -23,7 +23,7 @@ const ECHO: u64 = 1;
 const WINDOW: u64 = 2;
 const ACK: u64 = 3;
 
-/// What goes before each measurement, with the same memory: both ends come to the place where they wait for each
+/// What goes before each measurement, with the same memory: both ends come to the point where they wait for each
 /// other, and pages and mappings are there. The peers of `bench compare` do as much.
 const WARM_UP_ROUNDS: u64 = 50;
 const WARM_UP_WINDOWS: u64 = 2;
@@ -42,9 +42,9 @@ pub(crate) struct Assignment {
 /// What both ends do next.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Opens a bare socket pair: the second end listens and tells the port, which the first one gets.
+    /// Opens a bare socket pair: the second end listens and reports the port, which the first one gets.
     Socket { port: u16 },
-    /// Starts the message layer: the second end listens and tells the address, which the first one gets.
+    /// Starts the message layer: the second end listens and reports the address, which the first one gets.
     Layer {
         listen: String,
         address: String,
@@ -67,10 +67,10 @@ pub(crate) enum Order {
         rounds: u64,
         allocate: bool,
     },
-    /// The second end awaits so many others that connect to it.
+    /// The second end awaits so many other peers that connect to it.
     Meet { count: usize },
-    /// Bounces eight bytes while the second end takes what those others send.
-    LatencyInCompany { rounds: u64 },
+    /// Bounces eight bytes while the second end receives what those other peers send.
+    LatencyBesidePeers { rounds: u64 },
     /// Sends windows of messages, each window acknowledged, after warming up.
     Stream {
         size: usize,
@@ -82,7 +82,7 @@ pub(crate) enum Order {
     Check { size: usize, allocate: bool },
 }
 
-/// What an end says.
+/// What an end reports.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// It has begun and pinned itself.
@@ -151,7 +151,7 @@ impl End {
                 allocate,
             } => self.layer()?.latency(*size, *rounds, *allocate)?,
             Order::Meet { count } => self.layer()?.meet(*count)?,
-            Order::LatencyInCompany { rounds } => self.layer()?.latency_in_company(*rounds)?,
+            Order::LatencyBesidePeers { rounds } => self.layer()?.latency_beside_peers(*rounds)?,
             Order::Stream {
                 size,
                 window,
@@ -194,16 +194,16 @@ impl End {
             layer.greet(address)?
         } else {
             desk.say(&Report::Listening(layer.address()))?;
-            layer.meet(1)?.pop().ok_or("nobody came").doing(doing)?
+            layer.meet(1)?.pop().ok_or("no peer came").doing(doing)?
         };
         self.layer = Some((layer, peer));
         Ok(Report::Ready)
     }
 
-    fn layer(&mut self) -> Outcome<Turn<'_>> {
+    fn layer(&mut self) -> Outcome<Measurement<'_>> {
         let leads = self.leads;
         match &mut self.layer {
-            Some((layer, peer)) => Ok(Turn {
+            Some((layer, peer)) => Ok(Measurement {
                 layer,
                 peer: *peer,
                 leads,
@@ -275,7 +275,7 @@ fn await_word(word: &AtomicU64, wanted: u64) -> Outcome {
     while word.load(Ordering::Acquire) != wanted {
         std::hint::spin_loop();
         spins += 1;
-        // On one processor only the scheduler lets the other end run; and if it is gone, so are we.
+        // On one processor only the scheduler lets the other end run; and if it is gone, this end ends too.
         if spins.is_multiple_of(1 << 20) {
             std::thread::yield_now();
             if spins > 1 << 36 {
@@ -329,14 +329,14 @@ fn copy(size: usize, rounds: u64) -> f64 {
 }
 
 /// One measurement over the message layer.
-struct Turn<'a> {
+struct Measurement<'a> {
     layer: &'a mut Layer,
     peer: Addr,
     leads: bool,
 }
 
-impl Turn<'_> {
-    /// Awaits others, which stay connected.
+impl Measurement<'_> {
+    /// Awaits other peers, which stay connected.
     fn meet(self, count: usize) -> Outcome<f64> {
         if !self.leads {
             self.layer.meet(count)?;
@@ -348,7 +348,7 @@ impl Turn<'_> {
         self.echo(size, rounds, allocate, |_| Ok(()))
     }
 
-    fn latency_in_company(mut self, rounds: u64) -> Outcome<f64> {
+    fn latency_beside_peers(mut self, rounds: u64) -> Outcome<f64> {
         let mut taken = Vec::new();
         self.echo(8, rounds, false, |layer| {
             layer

@@ -19,7 +19,7 @@ const BATCH_FILES: usize = 32;
 const OUTSTANDING: usize = 2;
 /// How often an item that met a server out of reach is given out again.
 const ATTEMPTS: u32 = 5;
-/// How long nothing may be heard from any worker.
+/// How long all workers may send no message.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An item and its bytes.
@@ -254,7 +254,7 @@ impl Running<'_> {
         }
     }
 
-    /// Lets the workers go and collects what they measured.
+    /// Ends the workers and collects what they measured.
     fn collect(mut self) -> Outcome<Phase> {
         for number in 0..self.pool.count() {
             self.pool.close(number);

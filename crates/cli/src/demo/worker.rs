@@ -1,4 +1,4 @@
-//! One client process of the demonstration: stores files, or reads them and says what it found.
+//! One client process of the demonstration: stores files, or reads them and reports their content.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -29,7 +29,7 @@ use crate::fs::tree::link_target;
 /// Length of a slot in which moved bytes are added up.
 pub(crate) const SLOT_NS: u64 = 100_000_000;
 
-/// What the worker is for.
+/// The worker's task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     /// The file system's configuration.
@@ -42,7 +42,7 @@ impl workers::Task for Assignment {
     const ROLE: &'static str = WORKER;
 }
 
-/// What the command says.
+/// The command's messages.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Do these.
@@ -58,13 +58,13 @@ pub(crate) struct Item {
     pub(crate) path: Name,
     /// A symbolic link.
     pub(crate) link: bool,
-    /// Read it from under this directory of the file system and say what it holds.
+    /// Read it from under this directory of the file system and report its content.
     pub(crate) check: Option<String>,
     /// Store it under this directory of the file system.
     pub(crate) store: Option<String>,
 }
 
-/// What the worker says.
+/// The worker's messages.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// It is connected.
@@ -75,7 +75,7 @@ pub(crate) enum Report {
         results: Vec<Done>,
         /// Bytes read and written, by slot of the common clock.
         slots: Vec<Slot>,
-        /// These were the last items of a batch. Errors are told at once, before the batch's end.
+        /// These were the last items of a batch. Errors are reported at once, before the batch's end.
         complete: bool,
     },
     /// Everything is done; what was measured.
@@ -386,7 +386,7 @@ impl Worker {
         result
     }
 
-    /// Does something of our own and records how long it took.
+    /// Does something outside the file system and records how long it took.
     fn stage<T>(&mut self, name: &'static str, work: impl FnOnce(&mut Self) -> T) -> T {
         let started = Instant::now();
         let result = work(self);
@@ -456,7 +456,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Makes a file with this content, or replaces the content of the file that an interrupted attempt has
-/// left: whether that comes through is what the demonstration looks at.
+/// left: whether that succeeds is what the demonstration checks.
 fn create_or_replace(
     client: &mut Client,
     path: &[u8],

@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         move_metadata(&mut configuration, host, &arguments.hosts);
     }
     let text = configuration.to_toml();
-    // What we write must be what we read: a host name that slips through shows here.
+    // The text must be read as it was written: a bad host name that was not noticed before is an error here.
     Configuration::parse(&text, &arguments.output.display().to_string())
         .map_err(|error| wrong(error.message))?;
     let key: [u8; 32] = random()?;
@@ -133,7 +133,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     Ok(())
 }
 
-/// Puts the metadata server on `host`, beside or apart from its I/O server.
+/// Puts the metadata server on `host`, beside its I/O server or on another host.
 fn move_metadata(configuration: &mut Configuration, host: &Host, io_hosts: &[Host]) {
     let mut port = host.port;
     while io_hosts

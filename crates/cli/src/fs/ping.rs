@@ -1,4 +1,4 @@
-//! `causeway fs ping`: which servers answer, how soon, and over what.
+//! `causeway fs ping`: which servers reply, how soon, and over what.
 
 use std::time::{Duration, Instant};
 
@@ -185,7 +185,7 @@ fn show(session: &Session, answers: Vec<(usize, Outcome<Heard>)>) -> Outcome {
     conclude(failures.len() as u64)
 }
 
-/// What the table says of a server that gave no proper answer.
+/// The table's cell for a server that gave no proper answer.
 fn failure_cell(failure: &Failure) -> String {
     match failure.what.starts_with("asking server") {
         true => "another one".to_owned(),

@@ -1,4 +1,4 @@
-//! What was found: held against the thesis, and as rows and files.
+//! Results: compared with the thesis, and as rows and files.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,12 +13,12 @@ use causeway_sim::figures::table::{Cell, otherwise};
 use causeway_sim::figures::{self, About, Row as Point, Verdict};
 use serde::Serialize;
 
-/// Who has simulated a value.
+/// The participant of simulated values.
 const OURS: &str = "causeway";
-/// Who has printed one.
+/// The participant of printed values.
 const PAPER: &str = "paper";
 
-/// Something that the thesis says, and whether it is so here.
+/// A statement of the thesis, and whether it holds here.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Claim {
     /// `figure 4.12`.
@@ -50,7 +50,7 @@ impl Claim {
     }
 }
 
-/// A figure or table with what was found.
+/// A figure or table with its results.
 pub(super) enum Finding {
     /// A figure: all its points.
     Figure(About, Vec<Point>),
@@ -90,7 +90,7 @@ impl Finding {
         }
     }
 
-    /// What the thesis says of it. Of a table, that each printed value is met.
+    /// The thesis's statements on it. Of a table, that each printed value is met.
     pub(super) fn claims(&self) -> Vec<Claim> {
         let of = self.name();
         match self {
@@ -140,7 +140,7 @@ impl Finding {
                     "µs" => "us",
                     other => other,
                 };
-                let [ours, paper] = ["causeway", "paper"].map(|who| format!("{who}_{unit}"));
+                let [ours, paper] = ["causeway", "paper"].map(|name| format!("{name}_{unit}"));
                 line(&mut text, &["case", "size_bytes", &ours, &paper, "agrees"]);
                 for cell in cells {
                     let paper = cell.paper.map(|value| value.to_string());
@@ -214,14 +214,14 @@ fn cell_rows(table: &Table, cell: &Cell) -> Vec<Row> {
     let values = [(OURS, Some(cell.causeway)), (PAPER, cell.paper)];
     values
         .into_iter()
-        .filter_map(|(who, value)| {
+        .filter_map(|(participant, value)| {
             let size = u64::from(cell.size_bytes);
             let metric = match cell.case.ends_with("/variation") {
                 true => "ratio",
                 false => table.unit.metric,
             };
             let case = cell.case.to_lowercase();
-            Row::new(case, who, size, metric, &[value?])
+            Row::new(case, participant, size, metric, &[value?])
         })
         .collect()
 }

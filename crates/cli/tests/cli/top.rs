@@ -1,4 +1,4 @@
-//! Looking at running processes: `causeway top` and `causeway log`.
+//! Observing running processes: `causeway top` and `causeway log`.
 
 use std::path::Path;
 
