@@ -156,7 +156,7 @@ fn say(failure: &Failure) {
 }
 
 /// A name's bytes as text: what cannot be shown is escaped as `\xNN`, so that no name can drive a
-/// terminal and every name is told apart.
+/// terminal and all names stay distinct.
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {

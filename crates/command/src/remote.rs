@@ -39,7 +39,7 @@ pub fn hint(error: &Error) -> Option<String> {
              `causeway fs serve`"
         }
         Errno::EACCES | Errno::EPERM => {
-            "look at the permissions along the path with `causeway fs stat`"
+            "check the permissions along the path with `causeway fs stat`"
         }
         Errno::ENOSPC => "see how full each server is with `causeway fs df`",
         Errno::ENOTEMPTY => "remove a directory and what is in it with `causeway fs rm -r`",
@@ -50,7 +50,7 @@ pub fn hint(error: &Error) -> Option<String> {
         Errno::EKEYREJECTED => {
             "use the cluster's key (`key_file`), or for a shared-memory address the user that the servers run as"
         }
-        Errno::CORRUPT => "look for the damage with `causeway fs fsck`",
+        Errno::CORRUPT => "find the damage with `causeway fs fsck`",
         _ => return None,
     };
     Some(text.to_owned())

@@ -11,7 +11,7 @@ use crate::shutdown;
 const PREFIX: &str = ".causeway-";
 const SUFFIX: &str = ".partial";
 
-/// What a file is called until it is whole; `distinct` tells writers apart.
+/// What a file is called until it is whole; `distinct` is different for each writer.
 pub fn partial_name(distinct: &str) -> String {
     format!("{PREFIX}{distinct}{SUFFIX}")
 }

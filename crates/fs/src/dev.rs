@@ -411,10 +411,5 @@ fn wait_until(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus
 
 /// An identity for a new file system: random, never zero.
 pub fn random_identity() -> io::Result<u128> {
-    let mut bytes = [0; 16];
-    let mut done = 0;
-    while done < bytes.len() {
-        done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    Ok(u128::from_le_bytes(bytes).max(1))
+    Ok(u128::from_le_bytes(causeway_sys::random::bytes()?).max(1))
 }

@@ -43,10 +43,8 @@ impl FailureCount {
             Err(_) if bytes.is_empty() => FailedSyncs { count: 0, boot: 0 },
             Err(error) => {
                 tracing::warn!("{}: {error}; counting anew", path.display());
-                let mut count = [0; 8];
-                rustix::rand::getrandom(&mut count, rustix::rand::GetRandomFlags::empty())?;
                 FailedSyncs {
-                    count: u64::from_le_bytes(count),
+                    count: u64::from_le_bytes(causeway_sys::random::bytes()?),
                     boot: crate::boot::identity(),
                 }
             }

@@ -26,7 +26,7 @@ pub enum Sabotage {
     DropFlush,
     /// A commit is acknowledged before it is durable.
     DropCommit,
-    /// Whatever a datafile lacks reads as zeros.
+    /// Bytes that a datafile lacks read as zeros.
     IgnoreLength,
     /// A repeated change is carried out again.
     ForgetReplies,
@@ -34,7 +34,7 @@ pub enum Sabotage {
     StaleWrites,
     /// A scrub takes every block for good.
     BlindScrub,
-    /// A repeated write is stored again, whatever was written there since.
+    /// A repeated write is stored again, even if it was overwritten since.
     RepeatWrites,
 }
 

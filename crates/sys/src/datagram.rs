@@ -402,7 +402,7 @@ pub fn owner(address: SocketAddr) -> io::Result<Option<Owner>> {
         SocketAddr::V6(_) => "/proc/net/udp6",
     };
     // The kernel writes the table in parts. One that changes meanwhile may lack an entry or have it
-    // twice, so a socket that was not found is looked for again.
+    // twice, so a socket that was not found is searched for again.
     for _ in 1..TABLE_READINGS {
         if let Some(owner) = find_owner(&std::fs::read_to_string(path)?, address) {
             return Ok(Some(owner));

@@ -146,7 +146,7 @@ fn own_thread() -> i32 {
 mod tests {
     use super::*;
 
-    /// The exit status of a child that only looks at atomics, as is allowed beside other threads.
+    /// The exit status of a child that only reads atomics, as is allowed beside other threads.
     fn status_of(child: impl Fn() -> i32) -> i32 {
         // SAFETY: the child touches atomics and makes system calls only.
         let pid = unsafe { libc::fork() };

@@ -65,13 +65,13 @@ impl Foreign {
     /// (a device), and without asking its file system, which may be a process that never replies.
     pub fn find(path: &Path) -> io::Result<Self> {
         let name = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        let look = |file: &OwnedFd| {
+        let status = |file: &OwnedFd| {
             let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
             rustix::fs::statx(file, "", flags, StatxFlags::BASIC_STATS)
         };
-        let found = look(&name)?;
+        let found = status(&name)?;
         // All memory files lie in one file system, which no user can mount.
-        let own = look(&rustix::fs::memfd_create("", MemfdFlags::CLOEXEC)?)?;
+        let own = status(&rustix::fs::memfd_create("", MemfdFlags::CLOEXEC)?)?;
         let device = |stat: &rustix::fs::Statx| (stat.stx_dev_major, stat.stx_dev_minor);
         let is_file = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile;
         if !is_file || found.stx_nlink != 0 || device(&found) != device(&own) {

@@ -50,7 +50,8 @@ impl MemoryWatch {
     }
 }
 
-/// Which bytes a [`Memory`] consists of, apart from where in them its span lies. What is known of the bytes as a whole,
+/// The allocation that the bytes of a [`Memory`] belong to, wherever in it its span lies. What is known of the bytes
+/// as a whole,
 /// such as a registration with a network adapter, can be kept under it while a [`MemoryWatch`] of them is kept too: it
 /// is no other memory's as long as that exists, even after the bytes are gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -227,7 +227,7 @@ impl RecordSocket {
         Ok(Received::Record(message.bytes, descriptors))
     }
 
-    /// Whether the other end has closed or died, whatever may still be unread.
+    /// Whether the other end has closed or died, even if bytes are still unread.
     pub fn is_hung_up(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut polled = [PollFd::new(&self.socket, PollFlags::empty())];

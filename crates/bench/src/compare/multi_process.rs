@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Completion, Memory, Posted, Tag, Unexpected};
 use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::workers::{Desk, Go};
+use causeway_command::workers::{Channel, Go};
 use serde::{Deserialize, Serialize};
 
 use super::trial::RingFigures;
@@ -99,7 +99,7 @@ impl Passed {
 }
 
 /// Runs a process.
-pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
+pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
     if !assignment.processors.is_empty() {
         causeway_sys::pin::pin_to_cpus(&assignment.processors)
             .doing(|| "choosing processors".to_owned())?;
@@ -109,19 +109,19 @@ pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
             listen,
             clients,
             size,
-        } => serve(listen, *clients, *size, desk),
+        } => serve(listen, *clients, *size, channel),
         Role::Client {
             address,
             size,
             milliseconds,
-        } => ask(address, *size, *milliseconds, desk),
+        } => ask(address, *size, *milliseconds, channel),
         Role::Link {
             listen,
             first,
             milliseconds,
             pause_ms,
-        } => link(listen, *first, *milliseconds, *pause_ms, desk),
-        Role::Holder { address, count } => hold(address, *count, desk),
+        } => link(listen, *first, *milliseconds, *pause_ms, channel),
+        Role::Holder { address, count } => hold(address, *count, channel),
     }
 }
 
@@ -160,9 +160,9 @@ struct Reply {
     on_its_way: bool,
 }
 
-fn serve(listen: &str, clients: usize, size: usize, desk: &mut Desk) -> Outcome {
+fn serve(listen: &str, clients: usize, size: usize, channel: &mut Channel) -> Outcome {
     let mut layer = Layer::start(listen)?;
-    desk.say(&Report::Listening(layer.address()))?;
+    channel.send(&Report::Listening(layer.address()))?;
     let met = layer.meet(clients)?;
     let places: BTreeMap<Addr, u64> = met.into_iter().zip(0..).collect();
     let mut replies = Vec::with_capacity(clients);
@@ -174,7 +174,7 @@ fn serve(listen: &str, clients: usize, size: usize, desk: &mut Desk) -> Outcome 
             on_its_way: false,
         });
     }
-    desk.say(&Report::Ready)?;
+    channel.send(&Report::Ready)?;
     let mut left = clients;
     let mut silent_since = Instant::now();
     let mut asks: Vec<Unexpected> = Vec::new();
@@ -195,7 +195,7 @@ fn serve(listen: &str, clients: usize, size: usize, desk: &mut Desk) -> Outcome 
             layer.bmi.release(ask.from);
         }
     }
-    desk.say(&Report::Done)
+    channel.send(&Report::Done)
 }
 
 fn serving() -> String {
@@ -268,14 +268,14 @@ fn answer(layer: &mut Layer, replies: &mut [Reply], to: (Addr, u64), head: Head)
     }
 }
 
-fn ask(address: &str, size: usize, milliseconds: u64, desk: &mut Desk) -> Outcome {
+fn ask(address: &str, size: usize, milliseconds: u64, channel: &mut Channel) -> Outcome {
     let doing = || "asking the server".to_owned();
     let mut layer = Layer::start("")?;
     let server = layer.greet(address)?;
     let answer = Memory::zeroed(size);
     let request = Memory::zeroed(Head::BYTES);
     let wanted = content(size);
-    desk.barrier(&Report::Ready)?;
+    channel.barrier(&Report::Ready)?;
     let began = Instant::now();
     let time = Duration::from_millis(milliseconds);
     let mut head = Head {
@@ -308,7 +308,7 @@ fn ask(address: &str, size: usize, milliseconds: u64, desk: &mut Desk) -> Outcom
         ));
     }
     let mean_us = elapsed.as_secs_f64() * 1e6 / head.number as f64;
-    desk.say(&Report::Asked(mean_us))
+    channel.send(&Report::Asked(mean_us))
 }
 
 /// One link of a ring, between two others.
@@ -322,11 +322,17 @@ struct Link {
     passed: u64,
 }
 
-fn link(listen: &str, first: bool, milliseconds: u64, pause_ms: u64, desk: &mut Desk) -> Outcome {
+fn link(
+    listen: &str,
+    first: bool,
+    milliseconds: u64,
+    pause_ms: u64,
+    channel: &mut Channel,
+) -> Outcome {
     let doing = || "joining the ring".to_owned();
     let mut layer = Layer::start(listen)?;
-    desk.say(&Report::Listening(layer.address()))?;
-    let Some(Order::Next(address)) = desk.hear()? else {
+    channel.send(&Report::Listening(layer.address()))?;
+    let Some(Order::Next(address)) = channel.receive()? else {
         return Err(Failure::new(doing(), "there is no next link"));
     };
     let next = layer.greet(&address)?;
@@ -339,7 +345,7 @@ fn link(listen: &str, first: bool, milliseconds: u64, pause_ms: u64, desk: &mut 
         token: Memory::zeroed(Head::BYTES),
         passed: 0,
     };
-    desk.barrier(&Report::Ready)?;
+    channel.barrier(&Report::Ready)?;
     let time = Duration::from_millis(milliseconds);
     link.pass_for(time / 10)?;
     let (began, used) = (Instant::now(), cpu_seconds());
@@ -351,14 +357,14 @@ fn link(listen: &str, first: bool, milliseconds: u64, pause_ms: u64, desk: &mut 
         std::thread::sleep(Duration::from_millis(pause_ms));
     }
     link.pass(true)?;
-    desk.say(&Report::Passed(Passed {
+    channel.send(&Report::Passed(Passed {
         rounds,
         elapsed_s,
         cpu_s,
         waiting_cpu_s: cpu_seconds() - used,
     }))?;
     // A link that left early would be missed by those that still pass on.
-    desk.hear::<Go>().map(drop)
+    channel.receive::<Go>().map(drop)
 }
 
 impl Link {
@@ -422,16 +428,16 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-fn hold(address: &str, count: usize, desk: &mut Desk) -> Outcome {
+fn hold(address: &str, count: usize, channel: &mut Channel) -> Outcome {
     let mut held = Vec::with_capacity(count);
     for _ in 0..count {
         let mut layer = Layer::start("")?;
         let peer = layer.greet(address)?;
         held.push((layer, peer));
     }
-    desk.say(&Report::Ready)?;
+    channel.send(&Report::Ready)?;
     let message = Memory::zeroed(8);
-    while let Some(Order::BeActive { milliseconds }) = desk.hear()? {
+    while let Some(Order::BeActive { milliseconds }) = channel.receive()? {
         let deadline = Instant::now() + Duration::from_millis(milliseconds);
         while Instant::now() < deadline {
             for (layer, peer) in &mut held {
@@ -440,7 +446,7 @@ fn hold(address: &str, count: usize, desk: &mut Desk) -> Outcome {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        desk.say(&Report::Done)?;
+        channel.send(&Report::Done)?;
     }
     Ok(())
 }

@@ -226,8 +226,8 @@ impl Ours {
             let mut pool: Pool<Report> = Pool::default();
             let mut addresses = Vec::new();
             for index in 0..processes {
-                let apart = trial.processors.get(index).map(std::slice::from_ref);
-                let processors = match apart {
+                let own = trial.processors.get(index).map(std::slice::from_ref);
+                let processors = match own {
                     Some(own) if processes == 2 => own,
                     _ => &trial.processors,
                 };
@@ -343,7 +343,7 @@ fn start(pool: &mut Pool<Report>, processors: &[usize], role: Role) -> Outcome<u
 /// Where the process that was started last listens.
 fn listening(pool: &mut Pool<Report>) -> Outcome<String> {
     match pool.event(PATIENCE) {
-        Some((_, Event::Said(Report::Listening(address)))) => Ok(address),
+        Some((_, Event::Message(Report::Listening(address)))) => Ok(address),
         Some((_, Event::Ended(why))) => Err(gone(why)),
         other => Err(Failure::new(
             "starting a process",

@@ -34,7 +34,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     bench.benchmark.note(
         "the memory is warmed before each run: the first touch of a page that the host has not \
          backed yet is slow, so a file of the same size is written and removed first; dd and \
-         causeway take turns"
+         causeway alternate"
             .to_owned(),
     );
     let mut stage = bench.start(&bench.storage.clone(), Durability::Relaxed, false)?;

@@ -86,7 +86,7 @@ impl Pair {
         self.pool.send(FOLLOW, &order(""))?;
         let place = loop {
             match self.pool.event(PATIENCE) {
-                Some((FOLLOW, Event::Said(Report::Listening(place)))) => break place,
+                Some((FOLLOW, Event::Message(Report::Listening(place)))) => break place,
                 Some((_, Event::Ended(reason))) => {
                     return Err(Failure::new(
                         what,

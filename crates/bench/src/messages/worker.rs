@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use causeway_bmi::{Addr, Config, Memory};
 use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::workers::Desk;
+use causeway_command::workers::Channel;
 use causeway_sys::shared::SharedWords;
 use serde::{Deserialize, Serialize};
 
@@ -101,7 +101,7 @@ struct End {
 }
 
 /// Runs an end until the command closes its input.
-pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
+pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
     if let Some(processor) = assignment.processor {
         causeway_sys::pin::pin_to_cpu(processor).doing(|| "choosing a processor".to_owned())?;
     }
@@ -112,18 +112,18 @@ pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
         socket: None,
         layer: None,
     };
-    desk.say(&Report::Ready)?;
-    while let Some(order) = desk.hear::<Order>()? {
-        let report = end.obey(&order, desk)?;
-        desk.say(&report)?;
+    channel.send(&Report::Ready)?;
+    while let Some(order) = channel.receive::<Order>()? {
+        let report = end.carry_out(&order, channel)?;
+        channel.send(&report)?;
     }
     Ok(())
 }
 
 impl End {
-    fn obey(&mut self, order: &Order, desk: &mut Desk) -> Outcome<Report> {
+    fn carry_out(&mut self, order: &Order, channel: &mut Channel) -> Outcome<Report> {
         let took = match order {
-            Order::Socket { port } => return self.open_socket(*port, desk),
+            Order::Socket { port } => return self.open_socket(*port, channel),
             Order::Layer {
                 listen,
                 address,
@@ -133,7 +133,7 @@ impl End {
                     tcp_connections: *tcp_connections,
                     ..Config::default()
                 };
-                return self.open_layer(listen, address, settings, desk);
+                return self.open_layer(listen, address, settings, channel);
             }
             Order::CacheLine { rounds } => self.cache_line(*rounds)?,
             Order::Bare {
@@ -163,14 +163,14 @@ impl End {
         Ok(Report::Took(if self.leads { took } else { 0.0 }))
     }
 
-    fn open_socket(&mut self, port: u16, desk: &mut Desk) -> Outcome<Report> {
+    fn open_socket(&mut self, port: u16, channel: &mut Channel) -> Outcome<Report> {
         let doing = || "opening a bare socket".to_owned();
         let stream = if self.leads {
             TcpStream::connect(("127.0.0.1", port)).doing(doing)?
         } else {
             let listener = TcpListener::bind(("127.0.0.1", 0)).doing(doing)?;
             let port = listener.local_addr().doing(doing)?.port();
-            desk.say(&Report::Listening(port.to_string()))?;
+            channel.send(&Report::Listening(port.to_string()))?;
             listener.accept().doing(doing)?.0
         };
         stream.set_nodelay(true).doing(doing)?;
@@ -184,7 +184,7 @@ impl End {
         listen: &str,
         address: &str,
         settings: Config,
-        desk: &mut Desk,
+        channel: &mut Channel,
     ) -> Outcome<Report> {
         let doing = || "opening the message layer".to_owned();
         // The old layer goes first: it may hold the same address.
@@ -193,7 +193,7 @@ impl End {
         let peer = if self.leads {
             layer.greet(address)?
         } else {
-            desk.say(&Report::Listening(layer.address()))?;
+            channel.send(&Report::Listening(layer.address()))?;
             layer.meet(1)?.pop().ok_or("no peer came").doing(doing)?
         };
         self.layer = Some((layer, peer));

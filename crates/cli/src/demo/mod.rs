@@ -140,7 +140,8 @@ fn choose_tree(arguments: &Arguments, scratch: &Path, output: &Output) -> Outcom
 }
 
 fn check_space(tree: &Tree, place: &Path) -> Outcome {
-    let (free, _) = free_space(place).doing(|| format!("looking at {}", place.display()))?;
+    let (free, _) =
+        free_space(place).doing(|| format!("reading the free space at {}", place.display()))?;
     let needed = tree.bytes + tree.bytes / 2 + (256 << 20);
     if free >= needed {
         return Ok(());

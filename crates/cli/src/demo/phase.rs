@@ -131,9 +131,9 @@ pub(crate) fn run(
             .map_or(usize::MAX, |drill| drill.most_items(running.total));
         running.give_out(all_up, most)?;
         match running.pool.event(Duration::from_millis(20)) {
-            Some((number, Event::Said(report))) => {
+            Some((number, Event::Message(report))) => {
                 last_heard = Instant::now();
-                running.hear(number, report, each);
+                running.take_report(number, report, each);
             }
             Some((number, Event::Ended(reason))) => {
                 let reason = reason.unwrap_or_else(|| "it ended early".to_owned());
@@ -207,7 +207,7 @@ impl Running<'_> {
         batch
     }
 
-    fn hear(&mut self, number: usize, report: Report, each: &mut dyn FnMut(&Done)) {
+    fn take_report(&mut self, number: usize, report: Report, each: &mut dyn FnMut(&Done)) {
         let Report::Batch {
             results,
             slots,

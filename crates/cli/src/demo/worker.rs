@@ -12,7 +12,7 @@ use std::time::Instant;
 use causeway_bmi::Memory;
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::remote::{PIECE_BYTES, exists_already, join};
-use causeway_command::workers::{self, Desk};
+use causeway_command::workers::{self, Channel};
 use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
 use causeway_fs::config::Configuration;
 use causeway_report::histogram::Histogram;
@@ -144,10 +144,10 @@ pub(crate) const WORKER: &str = "demo";
 
 /// Runs a client process of the demonstration, with its task from standard input.
 pub(crate) fn work() -> Outcome {
-    workers::serve(|assignment, desk| run(&assignment, desk))
+    workers::serve(|assignment, channel| run(&assignment, channel))
 }
 
-fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
+fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
     let configuration =
         Configuration::load(&assignment.config).doing(|| "reading the configuration".to_owned())?;
     let options = ClientOptions {
@@ -165,24 +165,24 @@ fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
         latencies: BTreeMap::new(),
         stages: BTreeMap::new(),
     };
-    desk.say(&Report::Ready)?;
-    while let Some(Order::Batch(items)) = desk.hear()? {
+    channel.send(&Report::Ready)?;
+    while let Some(Order::Batch(items)) = channel.receive()? {
         let mut results = Vec::new();
         for item in &items {
             let done = worker.item(item);
             let failed = done.error.is_some();
             results.push(done);
             if failed {
-                desk.say(&worker.report(std::mem::take(&mut results), false))?;
+                channel.send(&worker.report(std::mem::take(&mut results), false))?;
             }
         }
-        desk.say(&worker.report(results, true))?;
+        channel.send(&worker.report(results, true))?;
     }
     for stage in worker.client.take_stages() {
         worker.add_stage(stage.name, stage.total_us, stage.count);
     }
     let owned = |name: &'static str| name.to_owned();
-    desk.say(&Report::Finished {
+    channel.send(&Report::Finished {
         latencies: worker
             .latencies
             .into_iter()

@@ -15,7 +15,6 @@ use causeway_command::{shutdown, whole_file};
 use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
 use causeway_fs::config::Configuration;
 use causeway_wire::fs::{Errno, ObjectId, Place};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::fs::session::Session;
 use crate::fs::tree::RemoteName;
@@ -29,9 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A fresh temporary name.
 pub(crate) fn new_name() -> Outcome<Vec<u8>> {
-    let mut chance = [0_u8; CHANCE_BYTES];
-    // So few bytes come in one call.
-    getrandom(&mut chance, GetRandomFlags::empty())
+    let chance = causeway_sys::random::bytes::<CHANCE_BYTES>()
         .doing(|| "choosing a temporary name".to_owned())?;
     let digits: String = chance.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(whole_file::partial_name(&digits).into_bytes())

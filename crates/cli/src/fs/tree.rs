@@ -239,7 +239,7 @@ fn enter(
     each_entry(client, (directory, path), |client, entry| {
         let path = join(path, &entry.name);
         let Some(attributes) = entry.attributes else {
-            let what = format!("looking at {}", printable(&path));
+            let what = format!("reading the attributes of {}", printable(&path));
             return Err(
                 Failure::new(what, "its directory may be read but not searched")
                     .hint("give yourself the right with `causeway fs chmod u+x`, or ask its owner"),

@@ -182,11 +182,11 @@ pub(super) fn within(table: &Table) -> String {
 
 fn table_verdict(table: &Table, cells: &[Cell]) -> Verdict {
     let printed: Vec<&Cell> = cells.iter().filter(|cell| cell.paper.is_some()).collect();
-    let apart: Vec<&&Cell> = printed.iter().filter(|cell| !table.agrees(cell)).collect();
-    let (all, met) = (printed.len(), printed.len() - apart.len());
+    let missed: Vec<&&Cell> = printed.iter().filter(|cell| !table.agrees(cell)).collect();
+    let (all, met) = (printed.len(), printed.len() - missed.len());
     let unit = table.unit.name;
     let mut evidence = format!("{met} of {all}");
-    for (place, cell) in apart.iter().take(8).enumerate() {
+    for (place, cell) in missed.iter().take(8).enumerate() {
         let before = if place == 0 { "; not " } else { ", " };
         let paper = cell.paper.unwrap_or(f64::NAN);
         let Cell { case, causeway, .. } = cell;
@@ -204,7 +204,7 @@ fn table_verdict(table: &Table, cells: &[Cell]) -> Verdict {
     }
     Verdict {
         claim: format!("each printed value is met within {}", within(table)),
-        holds: apart.is_empty() && all > 0,
+        holds: missed.is_empty() && all > 0,
         evidence,
         otherwise: Vec::new(),
     }
@@ -329,10 +329,10 @@ mod tests {
         };
         let claim = |cells: &[Cell]| table_verdict(table, cells);
         assert!(claim(&[cell(Some(100.0), 109.0), cell(None, 7.0)]).holds);
-        let apart = claim(&[cell(Some(100.0), 111.0), cell(Some(3.0), 4.9)]);
+        let missed = claim(&[cell(Some(100.0), 111.0), cell(Some(3.0), 4.9)]);
         assert!(
-            !apart.holds && apart.evidence.contains("1 of 2"),
-            "{apart:?}"
+            !missed.holds && missed.evidence.contains("1 of 2"),
+            "{missed:?}"
         );
         assert!(!claim(&[]).holds);
     }

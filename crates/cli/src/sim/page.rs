@@ -368,7 +368,7 @@ fn draw_table(page: &mut Page, paper: &PaperTable, cells: &[Cell], claims: &[Cla
             bytes => plots::size_name(f64::from(*bytes)),
         });
         head.push("printed".to_owned());
-        head.push("apart".to_owned());
+        head.push("difference".to_owned());
     }
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let mut table = Table::new(&head);
@@ -399,8 +399,12 @@ fn entry(paper: &PaperTable, cell: &Cell) -> [String; 3] {
         None => [ours, "–".to_owned(), String::new()],
         Some(printed) => {
             let mark = if paper.agrees(cell) { "" } else { " ✗" };
-            let apart = cell.causeway - printed;
-            [ours, number_text(printed), format!("{apart:+.1}{mark}")]
+            let difference = cell.causeway - printed;
+            [
+                ours,
+                number_text(printed),
+                format!("{difference:+.1}{mark}"),
+            ]
         }
     }
 }

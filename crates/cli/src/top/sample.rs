@@ -8,7 +8,7 @@ use causeway_watch::observer::{Observer, observe_all};
 use causeway_watch::process;
 use causeway_wire::watch::{Count, InstanceRow, PeerRow, Row};
 
-/// How often to look for new processes: that reads all of `/proc`.
+/// How often to search for new processes: that reads all of `/proc`.
 const SEARCH: Duration = Duration::from_secs(2);
 
 /// Samples processes repeatedly.

@@ -41,7 +41,7 @@ fn a_normal_user_runs_and_uses_a_file_system() {
         assert_eq!(left.code, Some(0), "{arguments:?}: {left:?}");
         left
     };
-    // Whatever the servers have made is the user's, and closed to others.
+    // All files of the servers are the user's, and closed to others.
     let servers = stand.config.parent().unwrap();
     for name in ["meta", "io0", "io1"] {
         let there = std::fs::metadata(servers.join(name)).unwrap();

@@ -148,7 +148,7 @@ impl Commander {
         self.places.local.join(name)
     }
 
-    /// A copy over a name leaves the old file or the new one, whatever happens.
+    /// A copy over a name leaves the old file or the new one, in every case.
     fn replaced(&mut self, name: &str, id: Id, code: i32) {
         match code {
             0 => self.actor.names.set(name, Some(id)),

@@ -149,12 +149,12 @@ impl Sharer {
     fn blocks(&mut self) -> Vec<usize> {
         let dice = &mut self.dice;
         let count = (1 << dice.below(10)).min(BLOCKS);
-        let apart = if dice.one_in(4) { 2 + dice.below(4) } else { 1 };
+        let step = if dice.one_in(4) { 2 + dice.below(4) } else { 1 };
         let first = match dice.one_in(2) {
             true => 0,
             false => dice.below(BLOCKS),
         };
-        (first..BLOCKS).step_by(apart).take(count).collect()
+        (first..BLOCKS).step_by(step).take(count).collect()
     }
 
     /// Memory for so many blocks: what servers may map, or what they may not.

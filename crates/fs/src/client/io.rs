@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use causeway_bmi::Memory;
 use causeway_sys::memory::{lend, lend_read};
 use causeway_wire::fs::{
-    Answer, Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region, Timestamp,
+    Answer, Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region,
 };
 
 use super::cutter::Cutter;
@@ -55,7 +55,7 @@ impl Client {
     /// Reads from `offset` on; fewer bytes than asked only at the end of the file.
     ///
     /// A server on this host that is stopped (SIGSTOP, a debugger) in the middle of writing `into` would go on with
-    /// that later. So a call that gives up does not return before that server goes on or ends, whatever the time-out.
+    /// that later. So a call that gives up does not return before that server goes on or ends, even after the time-out.
     pub fn read_at(
         &mut self,
         file: &mut File,
@@ -322,7 +322,7 @@ impl Client {
         let extend = Operation::Extend {
             object,
             end,
-            modified: now(),
+            modified: crate::clock::now(),
             version: known.map_or(0, |(version, _)| version),
             reached: reached.clone(),
         };
@@ -650,16 +650,6 @@ pub(super) fn restless() -> Trouble {
         Errno::EAGAIN,
         "the file kept being cut or moved by others; try again",
     )
-}
-
-fn now() -> Timestamp {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp {
-        seconds: since.as_secs() as i64,
-        nanoseconds: since.subsec_nanos(),
-    }
 }
 
 #[cfg(test)]

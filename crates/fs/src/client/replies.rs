@@ -100,7 +100,7 @@ impl Rpc {
         }
     }
 
-    /// The time-out has passed: ends what is in flight, whatever the servers do, and says why.
+    /// The time-out has passed: ends what is in flight, in any case, with the reason.
     pub(super) fn give_up(&mut self, flights: &mut [Flight]) {
         let waited = self.timeout.as_secs_f64();
         let mut silent = Vec::new();

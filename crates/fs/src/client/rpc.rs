@@ -334,7 +334,7 @@ impl Rpc {
         }
     }
 
-    /// Makes calls that are meant for `target`, whatever is known of the servers.
+    /// Makes calls that are meant for `target`, without introductions.
     pub(super) fn call_directly(
         &mut self,
         calls: Vec<Call>,
@@ -622,8 +622,7 @@ impl Rpc {
 }
 
 fn random_client() -> Result<u128, Trouble> {
-    let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+    let bytes = causeway_sys::random::bytes()
         .map_err(|e| Trouble::local(Errno::EIO, format!("no random numbers: {e}")))?;
     Ok(u128::from_le_bytes(bytes))
 }

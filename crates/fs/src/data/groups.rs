@@ -3,8 +3,8 @@
 //! Before the first block of a group is written, all blocks of the group get the sum of what they are, zeros, and then
 //! the group is noted in the header's page. So a page of sums that is lost with its data is not taken for a hole.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use causeway_wire::codec::Wire as _;
 use causeway_wire::datafile::{
@@ -15,6 +15,7 @@ use super::datafile::{Datafile, Wait};
 use super::disk::{put, read_full};
 use super::fault::Result;
 use super::sums::{BLOCK, Place, SUMS};
+use crate::locks::lock;
 
 /// The written groups of one datafile.
 #[derive(Debug)]
@@ -111,10 +112,6 @@ fn forget_shortest(spans: &mut Vec<(u64, u64)>) {
     if let Some(at) = shortest {
         spans.remove(at);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Datafile {

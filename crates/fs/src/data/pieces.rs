@@ -125,7 +125,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// The first `len` bytes, with whatever they held.
+    /// The first `len` bytes, with their previous content.
     pub(super) fn take(&mut self, len: usize) -> &mut [u8] {
         if self.bytes.len() < len {
             self.bytes.resize(len, 0);

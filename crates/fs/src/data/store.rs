@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use causeway_sys::memory::Memory;
 use causeway_wire::datafile::{Algorithm, Header, State, Trust, size_of_file};
@@ -25,6 +25,7 @@ use super::pieces::Abandoned;
 use super::place::{self, Directory};
 use super::replaced::Replaced;
 use crate::failed_syncs::FailureCount;
+use crate::locks::lock;
 use crate::sabotage::{self, Sabotage};
 
 /// Permissions of datafiles: the server's user alone.
@@ -171,10 +172,6 @@ struct Changes {
     durable: Option<u64>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Store {
     /// Opens the store below `directory`, which is made if it does not exist.
     pub fn open(directory: &Path, settings: Settings) -> io::Result<Self> {
@@ -191,7 +188,7 @@ impl Store {
             synced: settings.synced,
             checksums: settings.checksums,
             in_memory: is_in_memory(&root)?,
-            run: random()?,
+            run: random_number()?,
             boot: Mutex::new(settings.boot),
             incarnation: AtomicU64::new(0),
             failed_syncs: FailureCount::open(directory)?,
@@ -774,10 +771,8 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-fn random() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(u64::from_le_bytes(bytes))
+fn random_number() -> io::Result<u64> {
+    Ok(u64::from_le_bytes(causeway_sys::random::bytes()?))
 }
 
 /// Whether files below `path` live in memory only.

@@ -45,7 +45,7 @@ pub(super) struct Loop {
     pub(super) synced: bool,
     timeout: Duration,
     /// Before this instant, no request in progress can have waited for its client for too long.
-    patrol_at: Instant,
+    client_check_at: Instant,
     pub(super) started: Instant,
     /// Of the host, as clients see it.
     pub(super) boot: u128,
@@ -219,7 +219,7 @@ impl Loop {
             io_names: configuration.io_names(),
             synced: configuration.durability == Durability::Synced,
             timeout: configuration.timeout,
-            patrol_at: Instant::now() + configuration.timeout,
+            client_check_at: Instant::now() + configuration.timeout,
             started: Instant::now(),
             boot: crate::boot::identity(),
             stop,
@@ -281,8 +281,8 @@ impl Loop {
             self.abandon_ended();
             self.run_jobs();
             self.clean_datafiles();
-            if self.busy() > 0 && Instant::now() >= self.patrol_at {
-                self.patrol();
+            if self.busy() > 0 && Instant::now() >= self.client_check_at {
+                self.disconnect_stuck_clients();
             }
         }
         self.end()
@@ -300,7 +300,7 @@ impl Loop {
         if can_run || !self.runnable.is_empty() {
             return self.wait(takes_more, Duration::ZERO, completions);
         }
-        let patrol = (self.busy() > 0).then_some(self.patrol_at);
+        let patrol = (self.busy() > 0).then_some(self.client_check_at);
         let due = patrol.into_iter().chain(stop_by).min();
         let deadline = due.into_iter().chain(self.next_cleaning()).min();
         let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
@@ -636,13 +636,13 @@ impl Loop {
         self.mailbox.clone()
     }
 
-    /// Drops the connections of clients that take no part in their requests any more: what they hold
-    /// up ends, and they connect again should they ever wake up.
-    fn patrol(&mut self) {
+    /// Disconnects clients that take no part in their requests any more, which ends these. A client that goes on
+    /// later connects again.
+    fn disconnect_stuck_clients(&mut self) {
         let now = Instant::now();
         let mut stuck = Vec::new();
-        // What begins to wait from now on has at least as much time.
-        self.patrol_at = now + self.timeout;
+        // A request that begins to wait from now on has at least as much time.
+        self.client_check_at = now + self.timeout;
         for entry in self.entries.iter_mut().flatten() {
             let waits_for_client = match &entry.state {
                 EntryState::Elsewhere => false,
@@ -653,7 +653,7 @@ impl Loop {
             if !waits_for_client {
                 continue;
             } else if due > now {
-                self.patrol_at = self.patrol_at.min(due);
+                self.client_check_at = self.client_check_at.min(due);
             } else if !stuck.contains(&entry.from) {
                 stuck.push(entry.from);
             }

@@ -8,20 +8,20 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use causeway_wire::fs::{
-    Errno, Failure, Generation, Incarnation, Operation, Reply, Request, Timestamp,
-};
+use causeway_wire::fs::{Errno, Failure, Generation, Incarnation, Operation, Reply, Request};
 
 use super::Ticket;
 use super::reclaim::Bell;
 use super::scans::{Scanner, is_scan};
+use crate::clock;
 use crate::config::{Configuration, Durability};
 use crate::failed_syncs::FailureCount;
 use crate::fatal::AbortOnPanic;
+use crate::locks::lock;
 use crate::meta::{Format, Layout, Leases, Reader, Service, Settings};
 
 /// Environment variable that makes every change wait for a sync of its own, to measure what group
@@ -38,11 +38,6 @@ const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
 /// The service as several threads share it.
 pub(super) type SharedService = Arc<Mutex<Service>>;
-
-/// Locks the service.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The metadata service of this server.
 pub(super) struct Metadata {
@@ -192,7 +187,7 @@ impl Metadata {
 
     /// Carries one request out at once, while no others are in progress.
     pub(super) fn now(&self, request: Request) -> Option<Reply> {
-        lock(&self.service).apply(&[request], now()).pop()
+        lock(&self.service).apply(&[request], clock::now()).pop()
     }
 
     /// Makes the changes of this wake-up and returns their replies.
@@ -259,7 +254,7 @@ pub(super) fn apply(
     batch: Vec<(Ticket, Request)>,
 ) -> Vec<(Ticket, Reply)> {
     let (tickets, requests): (Vec<Ticket>, Vec<Request>) = batch.into_iter().unzip();
-    let replies = lock(service).apply(&requests, now());
+    let replies = lock(service).apply(&requests, clock::now());
     let mut done = requests.iter().zip(&replies);
     if done.any(|(request, reply)| removes(&request.operation, reply)) {
         bells.reclaimer.ring();
@@ -379,17 +374,6 @@ impl Drop for Writer {
             // It only fails by a panic, which was reported when it happened.
             let _ = thread.join();
         }
-    }
-}
-
-/// The present time.
-fn now() -> Timestamp {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp {
-        seconds: since.as_secs() as i64,
-        nanoseconds: since.subsec_nanos(),
     }
 }
 

@@ -11,9 +11,10 @@ use std::time::Duration;
 use causeway_sys::waits;
 use causeway_wire::fs::ObjectId;
 
-use super::metadata::{SharedService, lock};
+use super::metadata::SharedService;
 use crate::client::{Client, ClientOptions, Interrupter, Layout};
 use crate::config::Configuration;
+use crate::locks::lock;
 use crate::meta::Removal;
 
 /// Removals done at once.

@@ -10,10 +10,11 @@ use std::time::Duration;
 use causeway_wire::fs::{Incarnation, ServerIdentity};
 use causeway_wire::store::ServerRecord;
 
-use super::metadata::{SharedService, lock};
+use super::metadata::SharedService;
 use super::reclaim::{Bell, Beside, Wake};
 use crate::client::{Client, ClientOptions};
 use crate::config::Configuration;
+use crate::locks::lock;
 
 /// First pause before servers that cannot be met are tried again; it doubles up to [`LONGEST_PAUSE`]. They
 /// may be started at any time, without an event here.

@@ -274,7 +274,7 @@ fn worker(fixture: &Fixture, work: &str) -> Worker {
         assert_eq!(out.read(&mut byte).unwrap(), 1, "{said}");
         said.push(byte[0] as char);
     }
-    // Whatever else it says has somewhere to go.
+    // Further output of it needs a reader.
     std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
     worker
 }
@@ -294,7 +294,7 @@ fn killed_and_hung_clients_leave_nothing_behind() {
             if round % 2 == 0 {
                 worker.kill();
             } else {
-                // It takes no part any more, in the middle of whatever it was doing.
+                // It takes no part any more, in the middle of any operation.
                 halt(worker.0.id());
             }
             let started = Instant::now();

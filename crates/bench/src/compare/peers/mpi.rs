@@ -191,7 +191,7 @@ struct Job {
 
 fn jobs(trial: &Trial) -> Vec<Job> {
     let [one, other] = trial.processors;
-    let apart = format!("{one},{other}");
+    let pinned = format!("{one},{other}");
     let (effort, method) = (trial.effort, &trial.method);
     match trial.pattern {
         Pattern::Latency => {
@@ -199,7 +199,7 @@ fn jobs(trial: &Trial) -> Vec<Job> {
             let words = std::iter::once("latency".to_owned()).chain(trial.sizes.iter().map(what));
             vec![Job {
                 ranks: 2,
-                processors: apart,
+                processors: pinned,
                 arguments: words.collect(),
             }]
         }
@@ -208,7 +208,7 @@ fn jobs(trial: &Trial) -> Vec<Job> {
             let words = std::iter::once("stream".to_owned()).chain(trial.stream_sizes().map(what));
             vec![Job {
                 ranks: 2,
-                processors: apart,
+                processors: pinned,
                 arguments: words.collect(),
             }]
         }
@@ -217,7 +217,7 @@ fn jobs(trial: &Trial) -> Vec<Job> {
             .map(|&ranks| Job {
                 ranks,
                 processors: if ranks == 2 {
-                    apart.clone()
+                    pinned.clone()
                 } else {
                     format!("{one}/{other}")
                 },
@@ -232,7 +232,7 @@ fn jobs(trial: &Trial) -> Vec<Job> {
             .iter()
             .map(|size| Job {
                 ranks: trial.clients + 1,
-                processors: apart.clone(),
+                processors: pinned.clone(),
                 arguments: vec![
                     "load".to_owned(),
                     size.to_string(),

@@ -35,7 +35,8 @@ impl Service {
         failure
     }
 
-    /// Raises the count that clients check: changes that wait for an fsync may be lost, whatever the store shows now.
+    /// Raises the count that clients check: changes that wait for an fsync may be lost, even if the store shows them
+    /// now.
     pub(super) fn note_failed_sync(&self, failure: &Failure) {
         if let Some(counter) = &self.failed_syncs {
             counter.note("the metadata", &failure.message);

@@ -7,7 +7,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use causeway_wire::store::{Mark, Stamp, seal, unseal};
@@ -29,6 +29,7 @@ mod verify;
 use self::reclaim::Views;
 use self::space::{Space, Used};
 use self::upkeep::{Progress, Upkeep};
+use crate::locks::lock;
 use crate::sabotage::{self, Sabotage};
 
 use super::{Batch, Garbage, Pair, Pairs, Persist, Room, Store, StoreError, StoreErrorKind, View};
@@ -108,10 +109,6 @@ struct RoomCheck {
     bytes: u64,
     reserve: u64,
     room: Room,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What was found on the disk before the engine opened it.

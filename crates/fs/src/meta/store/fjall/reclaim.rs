@@ -9,7 +9,8 @@ use fjall::{AbstractTree, Database, PersistMode, Snapshot};
 
 use super::super::StoreError;
 use super::space::{self, MAX_MERGE_BYTES};
-use super::{Engine, lock, wrap};
+use super::{Engine, wrap};
+use crate::locks::lock;
 
 /// How often the engine, which has no event for it, is asked whether it has written its tables out.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);

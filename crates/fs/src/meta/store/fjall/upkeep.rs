@@ -9,8 +9,9 @@ use std::time::Duration;
 use fjall::AbstractTree;
 
 use super::super::{Batch, Persist, Room, StoreError};
-use super::{Engine, lock, mode, wrap};
+use super::{Engine, mode, wrap};
 use crate::fatal::AbortOnPanic;
+use crate::locks::lock;
 
 /// The store is quiet when nothing was committed for this long. A mark costs two syncs, which no commit shall wait for.
 const QUIET: Duration = Duration::from_millis(100);
