@@ -124,7 +124,7 @@ fn probe_attach() -> Capability {
             "{why}; large transfers between processes are copied through shared memory"
         ),
     };
-    // A process of our own that waits: what the kernel permits for it, it permits for any peer of this user. Address
+    // A child process that waits: what the kernel permits for it, it permits for any peer of this user. Address
     // 0 is never mapped, so a permitted call fails with "bad address".
     let child =
         causeway_command::workers::command::<Assignment>().and_then(|mut command| command.spawn());

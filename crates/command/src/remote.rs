@@ -31,7 +31,7 @@ pub fn is_fatal(errno: Errno) -> bool {
     )
 }
 
-/// What to do, where there is a next step that we know.
+/// What the user can do next, if that is known.
 pub fn hint(error: &Error) -> Option<String> {
     let text = match error.errno {
         Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ETIMEDOUT | Errno::ECONNRESET => {

@@ -2,7 +2,7 @@
 //!
 //! An ordinary end, an error and a signal all pass through [`exit`] or a registration's `Drop`. A
 //! command that is itself killed with SIGKILL leaves no process behind either: children end when their
-//! standard input closes, which the kernel does for us.
+//! standard input closes, which the kernel does.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -258,7 +258,7 @@ fn end_children(signal: Signal, within: Duration) {
     }
 }
 
-/// A handle for a child, if that process is still a child of ours once the handle is open.
+/// A handle for a child, if that process is still a child of this one once the handle is open.
 fn open_child(pid: i32) -> Option<OwnedFd> {
     let descriptor = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
     is_running_child(pid).then_some(descriptor)

@@ -16,7 +16,7 @@ pub fn partial_name(distinct: &str) -> String {
     format!("{PREFIX}{distinct}{SUFFIX}")
 }
 
-/// Whether a file of this name was begun and never came to its end.
+/// Whether a file of this name was begun and not completed.
 pub fn is_partial(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }

@@ -19,7 +19,7 @@ use crate::shutdown;
 /// The hidden subcommand.
 pub const SUBCOMMAND: &str = "worker";
 
-/// What a worker is told to do, in the first line on its standard input.
+/// A worker's task, the first line on its standard input.
 pub trait Task: Serialize + DeserializeOwned {
     /// The argument behind [`SUBCOMMAND`], by which the program finds the code for such tasks.
     const ROLE: &'static str;
@@ -35,7 +35,7 @@ pub fn command<T: Task>() -> std::io::Result<Command> {
     Ok(command)
 }
 
-/// Runs a worker: reads its task and carries it out. The command on the other side is told of a failure.
+/// Runs a worker: reads its task and carries it out. Reports a failure to the command.
 pub fn serve<T: Task>(run: impl FnOnce(T, &mut Channel) -> Outcome) -> Outcome {
     let mut channel = Channel::default();
     let result = match channel.receive::<T>()? {
@@ -240,7 +240,7 @@ fn listen<M: DeserializeOwned>(
             }
         }
     }
-    // The command may have gone on without us.
+    // The command may have gone on without this worker.
     let _ = sender.send((number, Event::Ended(reason)));
 }
 

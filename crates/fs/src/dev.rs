@@ -40,7 +40,7 @@ pub struct ServerCommand {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Environment variables that it gets beside ours.
+    /// Environment variables that it gets beside this process's.
     pub environment: Vec<(String, String)>,
 }
 

@@ -75,7 +75,7 @@ impl FailureCount {
         self.now().count
     }
 
-    /// Whether one has failed since the host was booted, as far as that can be told.
+    /// Whether one has failed since the host was booted, as far as the boot is known.
     pub(crate) fn has_failed(&self) -> bool {
         let now = self.now();
         now.count > 0 && now.boot == crate::boot::identity()

@@ -1,8 +1,8 @@
 //! Names and objects: what the metadata server does, without the server.
 //!
 //! [`Service`] executes batches of requests over a [`store::Store`]; [`Reader`]s answer requests that
-//! change nothing, at the same time, from other threads. There is no network, no clock and no thread
-//! of ours in here: a request comes with the caller's identity, a batch with the time.
+//! change nothing, at the same time, from other threads. This module has no network: a request comes with the
+//! caller's identity, a batch with the time.
 //!
 //! # How a server drives it
 //! - One thread owns the [`Service`]. It takes all requests that have come, passes them to [`Service::apply`] as one

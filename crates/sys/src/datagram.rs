@@ -245,7 +245,7 @@ pub fn receive_many(
         count += 1;
     }
     // SAFETY: the first `count` messages point to names and vectors that live in this frame, and the
-    // vectors to parts of `room` that do not overlap and are ours alone.
+    // vectors to parts of `room` that do not overlap and are exclusively borrowed.
     let got = unsafe {
         libc::recvmmsg(
             socket.as_fd().as_raw_fd(),
@@ -279,7 +279,7 @@ fn is_lull(error: &io::Error) -> bool {
     )
 }
 
-/// What became of a datagram that was sent.
+/// Why a datagram was not delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mishap {
     /// The receiver's host reports that no socket is bound there.
@@ -311,12 +311,12 @@ const CONTROL_BYTES: usize = 256;
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
-/// A report on a datagram of ours.
+/// A report on a datagram that this socket sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
     /// Where it was sent; the kernel does not say it of those that it refused itself.
     pub to: Option<SocketAddr>,
-    /// What became of it.
+    /// Why it was not delivered.
     pub mishap: Mishap,
     /// Its first bytes.
     front: [u8; FRONT_BYTES],
@@ -330,7 +330,7 @@ impl Report {
     }
 }
 
-/// Takes the oldest report on a datagram of ours.
+/// Takes the oldest report on a datagram that this socket sent.
 pub fn take_report(socket: impl AsFd) -> io::Result<Option<Report>> {
     let mut name = Name::room();
     let mut front = [0_u8; FRONT_BYTES];

@@ -155,7 +155,7 @@ mod tests {
             unsafe { libc::_exit(child()) };
         }
         let mut status = 0;
-        // SAFETY: a valid address to write to, and a child of our own.
+        // SAFETY: a valid address to write to, and a child of this process.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
         assert!(libc::WIFEXITED(status));
         libc::WEXITSTATUS(status)

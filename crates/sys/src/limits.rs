@@ -12,7 +12,7 @@ pub fn open_files() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// What has run out, if an error says that something has.
+/// The resource that has run out, if an error reports that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
     /// The process has as many open files as it may have.
@@ -24,7 +24,7 @@ pub enum Shortage {
 }
 
 impl Shortage {
-    /// What an error of the operating system says has run out.
+    /// The resource that an error of the operating system reports to have run out.
     pub fn of(error: &io::Error) -> Option<Self> {
         match Errno::from_io_error(error)? {
             Errno::MFILE => Some(Self::OfDescriptors),

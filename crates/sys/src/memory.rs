@@ -192,7 +192,8 @@ impl Memory {
         Ok((base, owner))
     }
 
-    /// Gives this process every page of a shared mapping at once, those that the file lacks too if the file is our own:
+    /// Gives this process every page of a shared mapping at once, those that the file lacks too if this process owns
+    /// the file:
     /// the first touch of each would cost several times as much, and could end the process where no memory is left.
     /// Nothing happens for other memory, nor if the kernel cannot (before Linux 5.14).
     pub fn make_present(&self) -> std::io::Result<()> {
@@ -205,7 +206,7 @@ impl Memory {
             Kind::Heap { .. } | Kind::Lent => return Ok(()),
         };
         let Backing { base, len, .. } = *self.backing;
-        // SAFETY: a mapping of our own, whole, whose bytes stay as they are.
+        // SAFETY: a mapping of this process, whole, whose bytes stay as they are.
         match unsafe { madvise(base.as_ptr().cast(), len, advice) } {
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(error) => Err(error.into()),
@@ -368,7 +369,7 @@ impl Memory {
             copy
         };
         // SAFETY: the copy moves to where the object was mapped, in one step: a thread that reads there finds the
-        // same bytes before and after. Both are whole mappings of our own.
+        // same bytes before and after. Both are whole mappings of this process.
         let moved =
             unsafe { mremap_fixed(copy, *len, *len, MremapFlags::MAYMOVE, base.as_ptr().cast()) };
         if let Err(error) = moved {
@@ -396,7 +397,7 @@ impl Memory {
                 .checked_add(into.len())
                 .is_some_and(|end| end <= self.len)
         );
-        // SAFETY: the range is inside the span; `into` is ours alone, so they do not overlap
+        // SAFETY: the range is inside the span; `into` is exclusively borrowed, so they do not overlap
         // unless a caller broke `from_raw`'s contract.
         unsafe {
             std::ptr::copy_nonoverlapping(self.as_ptr().add(offset), into.as_mut_ptr(), into.len());

@@ -202,7 +202,7 @@ pub fn stays_on_this_host(socket: impl AsFd) -> io::Result<bool> {
     ))
 }
 
-/// Whether a connection between these two addresses, the first of which is ours, stays on this host.
+/// Whether a connection between these two addresses, the first of which is this process's, stays on this host.
 pub fn is_same_host(ours: SocketAddr, theirs: SocketAddr) -> bool {
     let (ours, theirs) = (ours.ip().to_canonical(), theirs.ip().to_canonical());
     ours.is_loopback() || ours == theirs
@@ -327,7 +327,7 @@ impl Owners {
         if self.knows_datagrams == Some(false) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // In the words of the kernel's lookup: a datagram from our socket to theirs.
+        // In the words of the kernel's lookup: a datagram from `ours` to `theirs`.
         let found = self.ask_about(Protocol::Udp, ours, theirs)?;
         if found.is_none() && self.knows_datagrams.is_none() {
             // A kernel without this query returns the same as one that finds nothing. Our own socket exists.

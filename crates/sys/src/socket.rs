@@ -217,7 +217,7 @@ impl RecordSocket {
         if message.flags.contains(ReturnFlags::TRUNC) || too_many {
             return Ok(Received::Oversized);
         }
-        // A record of no bytes cannot be told from the end; a peer that keeps the protocol sends none.
+        // A record of no bytes cannot be distinguished from the end; a peer that keeps the protocol sends none.
         if message.bytes == 0 {
             return Ok(Received::Closed);
         }

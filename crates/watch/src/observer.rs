@@ -24,7 +24,7 @@ pub enum ObserveError {
     /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(u32),
-    /// The kernel does not let us.
+    /// The kernel does not permit it.
     #[error("process {0} belongs to another user: only its owner and root may observe it")]
     NotAllowed(u32),
     /// It has no page.
@@ -32,7 +32,7 @@ pub enum ObserveError {
         "process {0} shows nothing of itself: it is no program of Causeway, or it was told not to"
     )]
     NoPage(u32),
-    /// Its page is not one that we understand.
+    /// Its page cannot be decoded.
     #[error("the page of process {pid} cannot be read: {why}")]
     Page {
         /// The process.

@@ -84,7 +84,7 @@ pub(crate) fn own_name() -> String {
     crate::text::plain(&name)
 }
 
-/// The process id that the process `pid` knows itself by: another one than ours for it if it lives in
+/// The process id that the process `pid` knows itself by: another one than this process sees if it lives in
 /// a name space of its own.
 pub(crate) fn own_pid_of(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

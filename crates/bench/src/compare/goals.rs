@@ -7,14 +7,14 @@ use super::findings::{Findings, Series};
 use super::trial::{ANSWER_BYTES, LIMIT, OURS, RINGS};
 use crate::outcome::Verdict;
 
-/// What a figure of ours is compared with.
+/// What a figure of Causeway's is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Against {
     /// The best of the peers in this case.
     BestPeer(String),
     /// A limit of the machine.
     Limit(String),
-    /// Another case of ours.
+    /// Another case of Causeway's.
     Ourselves(String),
     /// Nothing: the figure is a ratio already.
     Nothing,

@@ -1,4 +1,4 @@
-//! `causeway bench compare`: our messages beside those of the libraries that one can install.
+//! `causeway bench compare`: Causeway's messages beside those of the libraries that one can install.
 //!
 //! Every participant runs the same patterns ([`trial`]) on the same two processors: in each run, each
 //! pattern is run by each participant once, so that a slow hour of the machine hits all alike.

@@ -1,7 +1,7 @@
 //! Our own processes for the patterns of more than two: a server and its clients, the links of a ring,
 //! and holders of connections that are not used.
 //!
-//! A server, a client and a link do what `peers/mpi.c` does, over our message layer.
+//! A server, a client and a link do what `peers/mpi.c` does, over Causeway's message layer.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ pub(crate) enum Role {
     Holder { address: String, count: usize },
 }
 
-/// What a process is told after its assignment.
+/// The command's messages after the assignment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// The next link of the ring.

@@ -12,7 +12,7 @@ use crate::outcome::Benchmark;
 
 /// Colour of what is a limit and no participant.
 const GREY: usize = 6;
-/// Colours of participants, in their order; ours first.
+/// Colours of participants, in their order; Causeway's first.
 const COLOURS: [usize; 10] = [0, 1, 2, 3, 4, 8, 9, 7, 5, 10];
 
 /// Fills the report.

@@ -153,7 +153,7 @@ fn write_source(path: &Path, size: u64) -> Outcome {
 }
 
 /// Touches as many pages as are needed in a moment, and frees them: twice as many, because dd's copy
-/// is gone before ours is written.
+/// is gone before Causeway's is written.
 fn warm(path: &Path, size: u64) -> Outcome {
     write_source(path, size)?;
     remove(path)

@@ -23,7 +23,7 @@ const ECHO: u64 = 1;
 const WINDOW: u64 = 2;
 const ACK: u64 = 3;
 
-/// What goes before each measurement, with the same memory: both ends come to the point where they wait for each
+/// Rounds before each measurement, with the same memory: both ends come to the point where they wait for each
 /// other, and pages and mappings are there. The peers of `bench compare` do as much.
 const WARM_UP_ROUNDS: u64 = 50;
 const WARM_UP_WINDOWS: u64 = 2;

@@ -78,7 +78,7 @@ impl Part<'_> {
 pub(crate) struct Worker {
     /// The thread's own client.
     pub(crate) client: Client,
-    /// What has failed of a job that consists of several items, to be reported.
+    /// Failures of a job that consists of several items, to be reported.
     pub(crate) failed: Vec<Failure>,
     buffer: Option<Memory>,
 }
@@ -394,7 +394,7 @@ impl State {
 
     fn fail(&self, failure: &Failure, progress: &Progress) {
         if failure.silent {
-            // What it stands for has been counted.
+            // The item that it belongs to has been counted.
             return;
         }
         self.failures.fetch_add(1, Ordering::Relaxed);

@@ -192,7 +192,7 @@ pub(crate) fn clean_up_at_end(session: &Session) -> Outcome {
 }
 
 fn clean_up(configuration: &Configuration, only_scheme: Option<String>) {
-    // What is being made now is known by its name, and is there or not when this has been locked.
+    // Names that are being made now are registered; once this is locked, each is made or not.
     let making = MAKING.write().unwrap_or_else(PoisonError::into_inner);
     // The process ends: nothing may be made any more.
     std::mem::forget(making);

@@ -17,7 +17,7 @@ use crate::fs::tree::RemoteName;
 pub(crate) struct SmallFile {
     /// Its name.
     pub(crate) to: RemoteName,
-    /// What it shall be like.
+    /// Attributes of the copy.
     pub(crate) original: Original,
     /// At most [`causeway_wire::fs::MAX_STUFFED_BYTES`].
     pub(crate) content: Vec<u8>,

@@ -117,7 +117,7 @@ fn dress_current(
 /// A file on its way into the file system.
 #[derive(Debug)]
 pub(crate) struct Storing {
-    /// What is written to.
+    /// The file that is written to.
     pub(crate) file: File,
     to: RemoteName,
     /// Its temporary name, unless it has its own already.

@@ -1,7 +1,8 @@
 //! Finished runs on disk: an interrupted command goes on where it was.
 //!
 //! Each is a file of its own, named after a digest of the simulator's source and of everything that decides the run, so
-//! that runs of another program or with other parameters are never taken for it. Files come to their names whole.
+//! that runs of another program or with other parameters are never taken for it. Files get their names only when they
+//! are whole.
 
 use std::path::{Path, PathBuf};
 

@@ -216,7 +216,7 @@ fn phase(row: &PeerRow) -> &'static str {
     }
 }
 
-/// What is queued, without what is not.
+/// The queues that are not empty.
 fn queued(row: &PeerRow) -> String {
     let depths = [
         (row.sends, "send"),

@@ -22,7 +22,7 @@ use super::{Client, File};
 /// What keeps a server's unsynced writes: while it stays the same, they are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Keeping {
-    /// The boot of the server's host; 0 if that cannot be told.
+    /// The boot of the server's host; 0 if it is not known.
     boot: u128,
     /// The directory that the server has there.
     generation: Generation,

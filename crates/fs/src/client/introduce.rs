@@ -19,7 +19,7 @@ use super::rpc::{Call, Rpc, Trouble, unfit};
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is known of a server that was met.
+/// A server's identity as its last greeting had it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known {
     /// What requests to it carry.

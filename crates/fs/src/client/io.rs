@@ -592,7 +592,7 @@ impl File {
         }
     }
 
-    /// Takes a newer node in, which must be this file's.
+    /// Replaces the node by a newer one, which must be this file's.
     pub(super) fn see(&mut self, node: Node) -> Result<(), Trouble> {
         self.node = node_of(self.node.object, node)?;
         self.opened_content = None;

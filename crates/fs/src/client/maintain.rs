@@ -44,7 +44,7 @@ pub struct Orphans {
     pub found: Vec<(ObjectId, u64)>,
 }
 
-/// What became of orphans.
+/// How many orphans were deleted and moved aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OrphansGone {
     /// How many were deleted.

@@ -14,7 +14,7 @@ use super::{Client, File};
 /// The stages of the wait for I/O servers.
 const READING: WaitStages = ["read: messages", "read: copy", "read: storage"];
 
-/// What came of reading datafiles.
+/// The result of reading datafiles.
 struct Fetched {
     /// Some of the bytes lay behind a datafile's end.
     behind_end: bool,

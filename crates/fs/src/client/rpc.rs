@@ -4,7 +4,7 @@
 //! message; its reply is received under a tag of its own. When a server's connection breaks, the
 //! request is sent again with the same session slot and sequence number, so that a mutation is carried
 //! out once (see [`Request`]), until the time-out of the whole call has passed. A server that is
-//! connected but silent is disconnected at that moment, which also ends its access to our memory.
+//! connected but silent is disconnected at that moment, which also ends its access to the client's memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -242,7 +242,7 @@ impl Rpc {
         Ok(addr)
     }
 
-    /// What is known of a server; `None` before it was met.
+    /// A server's identity; `None` before it was met.
     pub(crate) fn known(&self, server: usize) -> Option<Known> {
         self.links.get(server)?.known
     }

@@ -133,7 +133,7 @@ impl Datafile {
             }
             State::Dirty => header.trust = Trust::Unsynced,
         }
-        // A truncation may have ended before it came to the header.
+        // A truncation may have been interrupted before it wrote the header.
         let size = file.metadata().map_or(0, |file| size_of_file(file.len()));
         Self {
             file,

@@ -50,7 +50,7 @@ pub struct Step {
 const POSITION: &str = "scrub";
 
 impl Store {
-    /// Where the last scrub came to; the front if it came to the end.
+    /// Where the last scrub stopped; the front if it reached the end.
     pub fn scrub_position(&self) -> Position {
         let text = std::fs::read_to_string(self.beside(POSITION)).unwrap_or_default();
         let mut numbers = text.split_whitespace().map(str::parse);

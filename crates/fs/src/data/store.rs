@@ -155,7 +155,7 @@ pub struct Store {
 pub struct Space {
     /// Bytes in all.
     pub total: u64,
-    /// Bytes that we may still use.
+    /// Bytes that this process may still use.
     pub free: u64,
 }
 
@@ -378,7 +378,7 @@ impl Store {
                 self.check_seed(object, content)?;
             }
         }
-        // Another seed may have renamed it and not come to its sync yet.
+        // Another seed may have renamed it and not synced it yet.
         self.note_entry(object);
         Ok(self.sync_entry(object)?)
     }
@@ -599,7 +599,7 @@ impl Store {
         let dirty: Vec<(ObjectId, u64)> = lock(&self.common.dirty)
             .keys()
             .map(|&object| {
-                // What is not open now has been written before; opening a dirty datafile counts as one write.
+                // A datafile that is not open now was written before; opening a dirty datafile counts as one write.
                 let writes = self.peek(object).map_or(1, |datafile| datafile.writes());
                 (object, writes)
             })

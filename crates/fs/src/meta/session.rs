@@ -85,7 +85,7 @@ impl Leases {
     }
 }
 
-/// What is remembered of a slot's last change.
+/// A slot's last change.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     sequence: u64,

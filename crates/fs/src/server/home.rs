@@ -28,7 +28,7 @@ const DRAFT: &str = "identity.new";
 const OWNER: &str = "owner";
 /// Name of the file that says which metadata have enrolled an I/O server.
 const ENROLLED: &str = "enrolled";
-/// What may lie in a directory that is formatted: ours, and what a new file system comes with.
+/// What may lie in a directory that is formatted: a server's own files, and what a new local file system comes with.
 const HARMLESS: [&str; 4] = [LOCK, DRAFT, ".identity.new.new", "lost+found"];
 /// Permission bits of files and directories.
 const FILE_MODE: u32 = 0o600;

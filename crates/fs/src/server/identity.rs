@@ -30,7 +30,7 @@ pub(super) fn check(own: &ServerIdentity, request: &Request) -> Result<(), Failu
     let (target, here) = (request.target, own.target());
     match request.operation {
         Operation::Hello { .. } => return Ok(()),
-        // What it changes need not be right yet.
+        // The incarnation, which it changes, need not match yet.
         Operation::Enroll { .. }
             if (target.file_system, target.generation) == (here.file_system, here.generation) =>
         {

@@ -1,6 +1,6 @@
 //! Meets the I/O servers of the layout: once each, and again when an operator accepts another directory.
 //!
-//! An I/O server that was never met gets its number and is told which metadata it belongs to; then the
+//! An I/O server that was never met gets its number and the metadata's incarnation; then the
 //! layout gets the generation of its directory. From then on every client refuses another directory under that
 //! name. Nothing is done to a server that was met.
 

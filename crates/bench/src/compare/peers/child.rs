@@ -1,7 +1,7 @@
 //! Programs of other projects, run so that they always end.
 //!
 //! Three bounds hold at once. The wall clock: after `within`, everything the run started is killed.
-//! The kernel's limit of processor time: a process that spins is ended also where no signal of ours reaches it.
+//! The kernel's limit of processor time: a process that spins is ended also where no signal reaches it.
 //! A mark in the environment: launchers put their ranks into sessions of their own, so killing the
 //! launcher's process group would leave them behind; every process that carries the run's mark is
 //! found and ended instead. What they leave in `/dev/shm` is removed (`leftovers`).

@@ -1,6 +1,6 @@
 //! What programs leave in `/dev/shm` when they are killed, and sometimes when they are not.
 //!
-//! A message layer that maps files there removes their names when it ends, if it comes to that. The names
+//! A message layer that maps files there removes their names when it ends in order. The names
 //! do not tell whose they are: some hold a process's number, others a hash of the job's. So a file goes
 //! if its name is of a kind that the libraries make, if it has come since the run began, is of this user,
 //! and is neither mapped nor open in any process: then no process is left that could use it.

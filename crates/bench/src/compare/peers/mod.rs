@@ -1,7 +1,8 @@
 //! The libraries that Causeway is compared with: what is installed of them, and how each runs a
 //! pattern.
 //!
-//! [`peer`] is what all of them are, [`child`] runs their programs with bounds, [`mpi`] is every MPI by way of one small program of ours
+//! [`peer`] is what all of them are, [`child`] runs their programs with bounds, [`mpi`] is every MPI by way of one
+//! small program of this crate
 //! that its compiler builds (`mpi.c`), [`ucx`] and [`libfabric`] are those libraries' own
 //! benchmarks. A peer that fails is a note in the report, never the end of a run.
 

@@ -144,7 +144,7 @@ struct RingLine {
     figures: RingFigures,
 }
 
-/// The figures in what a job printed. Launchers print what they like between our lines.
+/// The figures in what a job printed. Launchers print other lines between those of the program.
 fn parse(said: &str, trial: &Trial) -> Vec<Figure> {
     let method = &trial.method;
     let lines = said.lines().filter_map(|line| {

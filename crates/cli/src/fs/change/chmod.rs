@@ -200,7 +200,7 @@ impl Wanted {
         with_current(&self.path, || {
             let (object, mode) = match known.take() {
                 Some(known) => known,
-                // What has the name now has a mode of its own.
+                // The object that has the name now keeps its mode.
                 None => {
                     let node = match client.stat(self.place.clone(), self.follow) {
                         Err(error) if is_missing(&error) && !self.follow => return Ok(false),

@@ -50,7 +50,7 @@ const RECHECK_EVERY: Duration = Duration::from_millis(100);
 /// Freeing space is worth its while once it may free this part of a table in memory.
 const WORTHWHILE_DIVISOR: u64 = 4;
 
-/// The boot in a mark when a sync has failed, or the host's boot cannot be told: what was not synced may be lost.
+/// The boot in a mark when a sync has failed, or the host's boot is not known: what was not synced may be lost.
 const UNKNOWN_BOOT: u128 = 0;
 
 /// How to open a store.

@@ -16,7 +16,7 @@
 //! |  256 |              81.7 |                    48.0 |                    129.6 |
 //!
 //! Twice the tables are reserved for merges. With once, a disk of 24 MiB was seen to fill up entirely: a merge that
-//! we had asked for waited for one of the engine's own, whose input still stood there beside its output.
+//! this module had requested waited for one of the engine's own, whose input still stood there beside its output.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -40,7 +40,7 @@ const LARGE_DISK_BYTES: u64 = 1 << 30;
 const MAX_TABLE_BYTES: u64 = 16 * MIB;
 /// The smallest disk that metadata are made on: room for some hundred files beside all that is kept free.
 const MIN_DISK_BYTES: u64 = 16 * MIB;
-/// A merge of ours beside one of the engine's own.
+/// A merge that this module requests beside one of the engine's own.
 const CONCURRENT_MERGES: u64 = 2;
 /// Tables in memory that removals may fill before the first of them is merged.
 const WAITING_TABLES: u64 = 3;
@@ -77,7 +77,7 @@ impl Sizes {
     }
 }
 
-/// Bytes of the file system that `directory` lies in, and how many of them are free for us.
+/// Bytes of the file system that `directory` lies in, and how many of them this process may use.
 pub(super) fn disk(directory: &Path) -> io::Result<(u64, u64)> {
     let disk = rustix::fs::statvfs(directory)?;
     Ok((
