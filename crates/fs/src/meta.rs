@@ -6,7 +6,7 @@
 //!
 //! # How a server drives it
 //! - One thread owns the [`Service`]. It takes all requests that have come, passes them to [`Service::apply`] as one
-//! batch, and sends the replies: that is the group commit. With
+//!   batch, and sends the replies: that is the group commit. With
 //!   [`Durability::Synced`] the call ends with one `fdatasync`, during which the next batch gathers;
 //!   so it runs in a thread of its own. With [`Durability::Relaxed`] it takes some microseconds for
 //!   each request and may as well run in the event loop.
@@ -15,7 +15,7 @@
 //! - About once in a second, the owner asks for [`Service::removals`], has the datafiles removed, and
 //!   reports [`Service::removed`].
 //! - After a failure of the store (a full disk, say) `apply` opens it again by itself, finds out which requests of
-//! the batch have happened, and returns an error for the others.
+//!   the batch have happened, and returns an error for the others.
 //!
 //! # Parts, in reading order
 //! [`store`] (ordered keys and values; the records are `causeway_wire::store`'s), `overlay` (a batch's
