@@ -464,18 +464,18 @@ mod tests {
     }
 
     #[test]
-    fn whose_datagrams_found_nobody_is_told() {
+    fn undelivered_datagrams_are_reported() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (one, _, other, b) = pair(address);
             assert_eq!(take_report(&one).unwrap(), None);
             drop(other);
-            assert_eq!(send_many(&one, &[(b, b"anybody?")]).unwrap(), 1);
+            assert_eq!(send_many(&one, &[(b, b"undelivered")]).unwrap(), 1);
             let report = take_report(&one).unwrap().unwrap();
             assert_eq!(
                 (report.to, report.mishap),
                 (Some(b), Mishap::PortUnreachable)
             );
-            assert_eq!(report.front(), b"anybody?");
+            assert_eq!(report.front(), b"undelivered");
             assert_eq!(take_report(&one).unwrap(), None);
         }
     }

@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_nobody_has_accepted_has_no_owner() {
+    fn a_connection_that_was_not_accepted_has_no_owner() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (ours, theirs) = (one.local_addr().unwrap(), one.peer_addr().unwrap());

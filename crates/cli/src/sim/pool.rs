@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_is_answered() {
+    fn the_first_failure_is_returned() {
         let items: Vec<u32> = (0..100).collect();
         let failure = map(&items, 4, |item| match item {
             3 | 50 => Err(Failure::new(format!("item {item}"), "no")),

@@ -387,7 +387,7 @@ fn connect_packets(path: &str) -> OwnedFd {
 }
 
 #[test]
-fn nonsense_on_the_sockets_hurts_nobody() {
+fn nonsense_on_the_sockets_hurts_no_client() {
     for tcp in [false, true] {
         let fixture = Fixture::start(&Shape {
             tcp,

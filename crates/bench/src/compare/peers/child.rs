@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_prints_is_answered() {
+    fn what_a_program_prints_is_returned() {
         let said = shell("echo \"$ONE\"; echo aside >&2").with("ONE", "two");
         assert_eq!(said.run(Duration::from_secs(20)).unwrap(), "two\n");
     }

@@ -72,7 +72,7 @@ fn nonsense_has_no_figures() {
 }
 
 #[test]
-fn everybody_is_told_the_same_repetitions_as_we_do() {
+fn all_participants_get_the_same_repetitions() {
     let jobs = jobs(&trial(Pattern::Bandwidth));
     let effort = Effort { quick: true };
     let expected =

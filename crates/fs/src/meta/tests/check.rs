@@ -189,7 +189,7 @@ fn leftovers_go() {
 }
 
 #[test]
-fn damaged_records_are_reported_and_harm_nobody_else() {
+fn damaged_records_are_reported_and_harm_no_others() {
     let (mut bench, directory, file) = small_tree();
     bench.damage(object_key(file), Some(vec![9, 9, 9]));
     let found = bench.check(true);
