@@ -1,8 +1,8 @@
 //! Processors that do not sleep while something is measured.
 //!
 //! The idle processor of a virtual machine goes back to its host, and comes back late where that is busy: a message between
-//! two processes then takes milliseconds now and then, which says something of the host's other guests, not of
-//! the program. A thread of the lowest priority on each processor keeps them, and gives way to everything else.
+//! two processes then takes milliseconds now and then, because of the host's other guests, not of the program. A
+//! thread of the lowest priority keeps each processor awake, and every other thread preempts it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use causeway_command::failure::{Doing, Outcome};
 use causeway_sys::pin;
 
-/// Keeps all processors awake until it goes.
+/// Keeps all processors awake until it is dropped.
 pub(crate) struct Awake {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -28,7 +28,7 @@ impl Awake {
             let stop = Arc::clone(&awake.stop);
             let thread = std::thread::Builder::new().name("awake".to_owned());
             let spin = move || {
-                // Without the low priority it would take what is measured its time.
+                // Without the low priority it would take time from what is measured.
                 if pin::pin_to_cpu(cpu)
                     .and_then(|()| pin::give_way_to_all())
                     .is_ok()

@@ -85,7 +85,7 @@ impl Layer {
         }
     }
 
-    /// Waits for what was posted; returns the bytes moved.
+    /// Waits for what was posted. Returns the bytes moved.
     #[inline]
     pub(crate) fn complete(&mut self, begun: Begun) -> Outcome<u64> {
         match begun {
@@ -114,7 +114,7 @@ impl Layer {
         if let Some(completion) = tested.doing(doing)? {
             return completion.result.doing(doing);
         }
-        // A sleep may end early; only a whole patience without completion is a failure.
+        // A sleep may end early; only `PATIENCE` without a completion is a failure.
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             let tested = self.bmi.test(op, Duration::from_millis(100));
@@ -144,7 +144,7 @@ impl Layer {
         let posted = self
             .bmi
             .post_sendunexpected(peer, parts, tag, self.context, 0);
-        Begun::from(posted, "sending a message that nobody expects")
+        Begun::from(posted, "sending an unexpected message")
     }
 
     /// Posts a receive.
@@ -156,8 +156,8 @@ impl Layer {
     }
 }
 
-/// What was posted, and has not failed. In two words: what has room for every error is slow to hand on, and that would
-/// be measured with the rest.
+/// What was posted, and has not failed. In two machine words: a value with room for every error is slow to return,
+/// and that would be measured with the rest.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Begun {
     /// In progress.

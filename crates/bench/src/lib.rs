@@ -2,7 +2,7 @@
 //!
 //! Reading order: `outcome` (a benchmark in progress, and its rows as table, report and JSON), `task` (the processes
 //! that measure: the program itself, started again), `layer`, `batches` and `awake` (what those processes share);
-//! then the benchmarks: `messages`, `fs`, and `compare`, which holds messages against those of other libraries. A
+//! then the benchmarks: `messages`, `fs`, and `compare`, which measures messages beside those of other libraries. A
 //! benchmark to come is a module beside these, with its `Arguments`, and a variant of `task::Task` if it has processes.
 //!
 //! It draws nothing itself (`causeway-report` does), and measures nothing of which it does not also measure the limit.

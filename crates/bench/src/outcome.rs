@@ -29,8 +29,9 @@ pub(crate) struct Verdict {
     /// Our figure and the other one, in words.
     pub(crate) ours: String,
     pub(crate) other: String,
-    /// Whose the other one is.
-    pub(crate) who: String,
+    /// The participant that the other figure is of.
+    #[serde(rename = "who")]
+    pub(crate) participant: String,
     pub(crate) reached: bool,
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct Benchmark {
     pub(crate) notes: Vec<String>,
     /// What was to be reached, and whether it was; empty for benchmarks without goals.
     pub(crate) verdicts: Vec<Verdict>,
-    /// Who has no figures of what, and why.
+    /// Figures that participants lack, and why.
     pub(crate) gaps: Vec<Gap>,
 }
 
@@ -69,14 +70,21 @@ impl Benchmark {
     }
 
     /// Adds a figure from the values of several runs.
-    pub(crate) fn add(&mut self, case: &str, who: &str, size: u64, metric: &str, values: &[f64]) {
-        if let Some(row) = Row::new(case, who, size, metric, values) {
+    pub(crate) fn add(
+        &mut self,
+        case: &str,
+        participant: &str,
+        size: u64,
+        metric: &str,
+        values: &[f64],
+    ) {
+        if let Some(row) = Row::new(case, participant, size, metric, values) {
             let shown = match size {
                 0 => String::new(),
                 size => format!(" {}", causeway_report::units::bytes_text(size)),
             };
             self.output.line(&format!(
-                "  {case}{shown} {who}: {} ({} to {})",
+                "  {case}{shown} {participant}: {} ({} to {})",
                 figure_text(metric, row.median),
                 figure_text(metric, row.min),
                 figure_text(metric, row.max)
@@ -96,17 +104,17 @@ impl Benchmark {
         self.add(case, "causeway", size, "ratio", &ratios);
     }
 
-    /// Says something about how the figures came about.
+    /// Notes something about how the figures came about.
     pub(crate) fn note(&mut self, text: String) {
         self.output.line(&text);
         self.notes.push(text);
     }
 
     /// A row's figure.
-    pub(crate) fn row(&self, case: &str, who: &str, size: u64) -> Option<&Row> {
-        self.rows
-            .iter()
-            .find(|row| row.case == case && row.who == who && row.size_bytes == size)
+    pub(crate) fn row(&self, case: &str, participant: &str, size: u64) -> Option<&Row> {
+        self.rows.iter().find(|row| {
+            row.case == case && row.participant == participant && row.size_bytes == size
+        })
     }
 
     /// Prints the table or the JSON, and writes the report.

@@ -28,9 +28,9 @@ impl workers::Task for Task {
 
 /// Runs a process of a benchmark, with a task from its standard input.
 pub fn work() -> Outcome {
-    workers::serve(|task, desk| match task {
-        Task::Fs(assignment) => file_system::run(&assignment, desk),
-        Task::Messages(assignment) => messages::run(&assignment, desk),
-        Task::MultiProcess(assignment) => multi_process::run(&assignment, desk),
+    workers::serve(|task, channel| match task {
+        Task::Fs(assignment) => file_system::run(&assignment, channel),
+        Task::Messages(assignment) => messages::run(&assignment, channel),
+        Task::MultiProcess(assignment) => multi_process::run(&assignment, channel),
     })
 }

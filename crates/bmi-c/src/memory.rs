@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use causeway_sys::memory::{Lender, Memory};
+use causeway_sys::memory::{ForeignMemory, Memory};
 use libc::iovec;
 
 use crate::error::{BMI_ELIMIT, Failure};
@@ -153,7 +153,7 @@ fn check(base: *const c_void, size: usize) -> Result<NonNull<u8>, Failure> {
 #[derive(Default)]
 pub(crate) struct Describer {
     pub(crate) buffers: Buffers,
-    lender: Lender,
+    foreign: ForeignMemory,
     /// The memory of a list, empty between calls.
     list: Vec<Memory>,
 }
@@ -182,7 +182,7 @@ impl Describer {
                 }
                 // SAFETY: the caller's promise; C forms no Rust reference. Nothing here is moved once it is
                 // made: this is on the path of every small message.
-                let lent = unsafe { self.lender.lend(start, size, writable) };
+                let lent = unsafe { self.foreign.span(start, size, writable) };
                 use_it(std::slice::from_ref(&lent))
             }
             // SAFETY: the caller's promise.
@@ -239,7 +239,7 @@ impl Describer {
             return Ok(memory);
         }
         // SAFETY: the caller's promise; C forms no Rust reference.
-        Ok(unsafe { self.lender.lend(start, size, writable) }.clone())
+        Ok(unsafe { self.foreign.span(start, size, writable) }.clone())
     }
 }
 

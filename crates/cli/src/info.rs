@@ -26,7 +26,7 @@ use crate::fs::session::{Session, Target, find};
   causeway info --config /etc/causeway.toml
   causeway info --json | jq '.capabilities[] | select(.works | not)'")]
 pub(crate) struct Arguments {
-    /// A running file system to look at too [default: the one found as `causeway fs` finds it]
+    /// A running file system to describe too [default: the one found as `causeway fs` finds it]
     #[arg(long, short = 'C', value_name = "FILE")]
     config: Option<PathBuf>,
     /// Print exactly one JSON object on standard output
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         arguments.config.is_some(),
         find(arguments.config.as_deref()),
     ) {
-        (_, Ok(file)) => look_at_servers(&output, &file)?,
+        (_, Ok(file)) => describe_servers(&output, &file)?,
         (true, Err(failure)) => return Err(failure),
         (false, Err(_)) => {
             output.line("");
@@ -124,8 +124,8 @@ fn probe_attach() -> Capability {
             "{why}; large transfers between processes are copied through shared memory"
         ),
     };
-    // A process of our own that waits: the kernel's answer for it is the answer for any peer of
-    // this user. Address 0 is never mapped, so a permitted call answers "bad address".
+    // A child process that waits: what the kernel permits for it, it permits for any peer of this user. Address
+    // 0 is never mapped, so a permitted call fails with "bad address".
     let child =
         causeway_command::workers::command::<Assignment>().and_then(|mut command| command.spawn());
     let mut child = match child {
@@ -183,7 +183,7 @@ fn probe_sockets() -> Capability {
         name: "shm between processes",
         works: pair.is_ok(),
         detail: match pair {
-            Ok(_) => "Unix sockets tell us who the peer is".to_owned(),
+            Ok(_) => "Unix sockets identify the peer".to_owned(),
             Err(error) => format!("{error}; tcp is used"),
         },
     }
@@ -205,7 +205,7 @@ fn probe_uring() -> Capability {
     let switched_off = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
         .ok()
         .and_then(|text| text.trim().parse::<u32>().ok());
-    // Set-up is known to be there from Linux 5.1 on; the switch exists from 6.6 on.
+    // The kernel has the set-up call from Linux 5.1 on; the switch exists from 6.6 on.
     let (works, detail) = match (switched_off, kernel_at_least(5, 1)) {
         (Some(2), _) => (false, "switched off (kernel.io_uring_disabled is 2)"),
         (Some(1), _) => (
@@ -260,8 +260,8 @@ fn limits() -> Vec<(&'static str, String, String)> {
     ]
 }
 
-/// Asks every server of a running file system over what it is reached.
-fn look_at_servers(output: &Output, file: &Path) -> Outcome<Vec<serde_json::Value>> {
+/// Prints over which method every server of a running file system is reached.
+fn describe_servers(output: &Output, file: &Path) -> Outcome<Vec<serde_json::Value>> {
     let session = Session::open(&Target {
         config: Some(file.to_owned()),
         via: None,

@@ -1,7 +1,7 @@
-//! `causeway log`: what a running process logs, and what it shall.
+//! `causeway log`: shows and changes what a running process logs.
 //!
-//! The process takes no part in being looked at: its latest events can be read even if it hangs. A
-//! change of its masks is a wish that it fulfils when it next makes progress.
+//! The process takes no part in being observed: its latest events can be read even if it hangs. A
+//! change of its masks is a request that it applies when it next makes progress.
 
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,17 @@ use causeway_command::output::Output;
 use causeway_report::style::{Style, paint};
 use causeway_report::table::Table;
 use causeway_watch::log::{self, Masks};
-use causeway_watch::onlooker::{LookError, Onlooker, look_around};
+use causeway_watch::observer::{ObserveError, Observer, observe_all};
 use causeway_watch::{process, text};
 use clap::Args;
 use serde_json::json;
 
 use crate::logging;
 
-/// How long to wait for a process to fulfil a wish.
+/// How long to wait for a process to apply a request.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Look at the log of a running process, or change what it logs
+/// Show the log of a running process, or change what it logs
 ///
 /// Without a process it lists those that there are. A mask is a level (off, error, warn, info, debug,
 /// trace) for everything, and others for parts of the program: warn,engine=debug,shm=trace. Only what it
@@ -60,9 +60,9 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         return list(&output);
     };
     let page = open(pid)?;
-    let wish = wish(&arguments, &page)?;
-    if let Some(wish) = &wish {
-        change(&output, &page, wish)?;
+    let request = requested(&arguments, &page)?;
+    if let Some(request) = &request {
+        change(&output, &page, request)?;
     }
     let last = arguments.last.unwrap_or(usize::MAX);
     let events = if arguments.dump {
@@ -70,7 +70,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     } else {
         Vec::new()
     };
-    if wish.is_none() && !arguments.dump {
+    if request.is_none() && !arguments.dump {
         describe(&output, &page);
     }
     output.object(&json!({
@@ -80,12 +80,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 }
 
 /// The page of a process, or what the user can do to see it.
-pub(crate) fn open(pid: u32) -> Outcome<Onlooker> {
-    Onlooker::new(pid).map_err(|error| {
-        let failure = Failure::new("looking at a process", &error);
+pub(crate) fn open(pid: u32) -> Outcome<Observer> {
+    Observer::new(pid).map_err(|error| {
+        let failure = Failure::new("observing a process", &error);
         match error {
-            LookError::NotAllowed(_) => failure.hint("try it as that user or as root"),
-            LookError::NoPage(_) => {
+            ObserveError::NotAllowed(_) => failure.hint("try it as that user or as root"),
+            ObserveError::NoPage(_) => {
                 failure.hint("`causeway log` lists the processes that there are")
             }
             _ => failure,
@@ -95,7 +95,7 @@ pub(crate) fn open(pid: u32) -> Outcome<Onlooker> {
 
 fn list(output: &Output) -> Outcome {
     let own = std::process::id();
-    let found = look_around(|pid| pid == own).doing(|| "looking for processes".to_owned())?;
+    let found = observe_all(|pid| pid == own).doing(|| "looking for processes".to_owned())?;
     let mut table = Table::new(&["pid", "state", "masks (printed/recorded)", "process"]);
     table.align_right(&[0]);
     for page in &found.processes {
@@ -128,7 +128,7 @@ fn list(output: &Output) -> Outcome {
 }
 
 /// The masks that the process shall use.
-fn wish(arguments: &Arguments, page: &Onlooker) -> Outcome<Option<Masks>> {
+fn requested(arguments: &Arguments, page: &Observer) -> Outcome<Option<Masks>> {
     if arguments.set.is_none() && arguments.record.is_none() {
         return Ok(None);
     }
@@ -148,22 +148,22 @@ fn wish(arguments: &Arguments, page: &Onlooker) -> Outcome<Option<Masks>> {
     Ok(Some(masks))
 }
 
-fn change(output: &Output, page: &Onlooker, wish: &Masks) -> Outcome {
+fn change(output: &Output, page: &Observer, request: &Masks) -> Outcome {
     let doing = || format!("changing what process {} logs", page.pid);
-    let asked = page.ask(&wish.to_string()).doing(doing)?;
+    let asked = page.ask(&request.to_string()).doing(doing)?;
     let until = Instant::now() + PATIENCE;
-    while !page.has_answered(asked) && Instant::now() < until {
+    while !page.has_applied(asked) && Instant::now() < until {
         // The page is memory of the other process, which does not know that it is read.
         std::thread::sleep(Duration::from_millis(10));
     }
     if !page.is_there() {
         return Err(Failure::new(doing(), "it has ended"));
     }
-    if page.has_answered(asked) {
+    if page.has_applied(asked) {
         output.line(&format!("process {} uses {}", page.pid, page.masks()));
     } else {
         output.line(&format!(
-            "process {} ({}) has not looked yet; it will use {wish} as soon as it makes progress",
+            "process {} ({}) has not applied them yet; it will use {request} as soon as it makes progress",
             page.pid,
             process::state(page.pid).text()
         ));
@@ -171,7 +171,7 @@ fn change(output: &Output, page: &Onlooker, wish: &Masks) -> Outcome {
     Ok(())
 }
 
-fn dump(output: &Output, page: &Onlooker, last: usize) -> Vec<serde_json::Value> {
+fn dump(output: &Output, page: &Observer, last: usize) -> Vec<serde_json::Value> {
     let events = page.events(last);
     for (_, event) in &events {
         let line = log::line(event);
@@ -194,7 +194,7 @@ fn dump(output: &Output, page: &Onlooker, last: usize) -> Vec<serde_json::Value>
     events.collect()
 }
 
-fn describe(output: &Output, page: &Onlooker) {
+fn describe(output: &Output, page: &Observer) {
     output.line(&format!(
         "process {}: {} ({})",
         page.pid,

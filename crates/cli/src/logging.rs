@@ -1,12 +1,11 @@
-//! The command's own log: which events it prints without being told, and the parts of the program
-//! that masks can name.
+//! The command's own log: which events it prints by default, and the parts of the program that masks can name.
 
 use causeway_command::failure::{Failure, Outcome};
 use causeway_watch::log::{self, Mask, Masks, StartError};
 
 /// What servers and workers print and record unless `$CAUSEWAY_LOG` says otherwise.
 const OF_SERVERS: &str = "warn,engine.stall=info/debug";
-/// What every other command prints: its own words say what went wrong.
+/// What every other command prints, whose own messages report what went wrong.
 const OF_COMMANDS: &str = "error,engine.stall=info/debug";
 
 /// Parts of the program, for people: a mask may name these, parts of their names (`shm`), and

@@ -3,7 +3,7 @@
 //! Exit codes: 0 success, 1 the thing asked for failed, 2 wrong use. `--json` prints exactly one JSON
 //! object on standard output. Progress is drawn on terminals only.
 //!
-//! Reading order: `causeway-command` (how a command speaks and ends, and what works for it), then the verbs: [`fs`],
+//! Reading order: `causeway-command` (a command's output and end, and its worker processes), then the verbs: [`fs`],
 //! [`info`], [`top`], [`log`] (with [`logging`], the command's own), [`demo`], [`sim`]; `bench` is a crate,
 //! `causeway-bench`, and figures, plots and pages are one, `causeway-report`.
 #![forbid(unsafe_code)]
@@ -58,7 +58,7 @@ enum Room {
 }
 
 impl Room {
-    /// Whether it is a process that works for others.
+    /// Whether it is a server or a worker process.
     fn serves(&self) -> bool {
         match self {
             Self::Fs(arguments) => arguments.serves(),

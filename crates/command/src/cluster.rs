@@ -1,5 +1,5 @@
-//! A file system on this machine that a command runs: what [`DevCluster`] offers, with a time-out and
-//! addresses of our choice. It is gone when the command ends, in whatever way.
+//! A file system on this machine that a command runs: what [`DevCluster`] offers, with a time-out and addresses of
+//! the command's choice. Its servers end when the command ends, even by SIGKILL.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

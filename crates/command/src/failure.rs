@@ -9,7 +9,7 @@ pub struct Failure {
     pub what: String,
     /// Why it failed.
     pub why: String,
-    /// What the user can do, where we know.
+    /// What the user can do, if that is known.
     pub hint: Option<String>,
     /// The process's exit code: 1 if the thing asked for failed, 2 for wrong use.
     pub code: u8,

@@ -1,4 +1,4 @@
-//! What the commands of Causeway share: how they speak, what must not outlive them, and the processes that work for
+//! What the commands of Causeway share: their output, what must not outlive them, and the processes that work for
 //! them.
 //!
 //! Reading order: [`failure`] (what went wrong, in three parts) and [`output`] (a terminal, a pipe or one JSON object),

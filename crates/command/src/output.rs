@@ -32,7 +32,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Looks at the surroundings.
+    /// Takes the presentation from the environment.
     pub fn new(json: bool) -> Self {
         Self {
             json,
@@ -135,7 +135,8 @@ pub fn report_object(what: &str, why: &str, hint: Option<&str>) {
     write_stdout(object.to_string().as_bytes(), b"\n");
 }
 
-/// Prints one item's failure on standard error, keeps it for the object of `--json`, and lets the command go on.
+/// Prints one item's failure on standard error, adds it to the object of `--json`, and returns so that the command
+/// goes on.
 pub fn report_item(failure: &Failure) {
     let mut errors = item_errors();
     if !failure.silent && errors.len() < MAX_ERRORS {
@@ -155,7 +156,7 @@ fn say(failure: &Failure) {
 }
 
 /// A name's bytes as text: what cannot be shown is escaped as `\xNN`, so that no name can drive a
-/// terminal and every name is told apart.
+/// terminal and all names stay distinct.
 pub fn printable(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {

@@ -56,7 +56,7 @@ impl Progress {
         Self::begin(output, label, total, style)
     }
 
-    /// The next step begins.
+    /// Starts the next step.
     pub fn step(&self, name: &str) {
         let done = self.items.fetch_add(1, Ordering::Relaxed);
         let total = self.total_bytes.load(Ordering::Relaxed);
@@ -80,7 +80,7 @@ impl Progress {
         due
     }
 
-    /// More work was found.
+    /// Adds to the total.
     pub fn add_total(&self, bytes: u64) {
         let total = self.total_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if let Some(bar) = &self.bar {
@@ -91,7 +91,7 @@ impl Progress {
         }
     }
 
-    /// Some of it is done.
+    /// Counts work that is done.
     pub fn advance(&self, bytes: u64, items: u64) {
         let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let items = self.items.fetch_add(items, Ordering::Relaxed) + items;
@@ -110,7 +110,7 @@ impl Progress {
         }
     }
 
-    /// Some of it must be done again.
+    /// Takes back work that must be done again.
     pub fn take_back(&self, bytes: u64) {
         let bytes = self.bytes.fetch_sub(bytes, Ordering::Relaxed) - bytes;
         if let Some(bar) = &self.bar {

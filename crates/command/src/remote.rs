@@ -31,15 +31,15 @@ pub fn is_fatal(errno: Errno) -> bool {
     )
 }
 
-/// What to do, where there is a next step that we know.
+/// What the user can do next, if that is known.
 pub fn hint(error: &Error) -> Option<String> {
     let text = match error.errno {
         Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ETIMEDOUT | Errno::ECONNRESET => {
-            "see which servers answer with `causeway fs ping`, start a missing one with \
+            "see which servers reply with `causeway fs ping`, start a missing one with \
              `causeway fs serve`"
         }
         Errno::EACCES | Errno::EPERM => {
-            "look at the permissions along the path with `causeway fs stat`"
+            "check the permissions along the path with `causeway fs stat`"
         }
         Errno::ENOSPC => "see how full each server is with `causeway fs df`",
         Errno::ENOTEMPTY => "remove a directory and what is in it with `causeway fs rm -r`",
@@ -50,7 +50,7 @@ pub fn hint(error: &Error) -> Option<String> {
         Errno::EKEYREJECTED => {
             "use the cluster's key (`key_file`), or for a shared-memory address the user that the servers run as"
         }
-        Errno::CORRUPT => "look for the damage with `causeway fs fsck`",
+        Errno::CORRUPT => "find the damage with `causeway fs fsck`",
         _ => return None,
     };
     Some(text.to_owned())

@@ -2,7 +2,7 @@
 //!
 //! An ordinary end, an error and a signal all pass through [`exit`] or a registration's `Drop`. A
 //! command that is itself killed with SIGKILL leaves no process behind either: children end when their
-//! standard input closes, which the kernel does for us.
+//! standard input closes, which the kernel does.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -78,8 +78,8 @@ pub fn is_ending() -> bool {
     ENDING.load(Ordering::Acquire)
 }
 
-/// From now on this process may have children that must not outlive it. Said before each is started;
-/// a command that has none does not look for them.
+/// Declares that this process may have children that must not outlive it. Call it before each is started; a command
+/// that has none does not search for them.
 pub fn expect_children() {
     HAS_CHILDREN.store(true, Ordering::Release);
 }
@@ -190,19 +190,19 @@ pub fn on_signals() -> Outcome {
     Ok(())
 }
 
-/// Calls `restore` when the command ends in whatever way but SIGKILL.
+/// Calls `restore` when the command ends, except by SIGKILL.
 pub fn before_exit(restore: fn()) {
     *RESTORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(restore);
 }
 
-/// Runs `cleanup` when the command ends in whatever way but SIGKILL.
+/// Runs `cleanup` when the command ends, except by SIGKILL.
 pub fn clean_up_with(cleanup: impl FnOnce() + Send + 'static) {
     *CLEANUP.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(cleanup));
 }
 
 /// Ends the process after its children and everything registered are gone.
 pub fn exit(code: u8) -> ! {
-    // Stays locked: nothing can be registered behind our back any more.
+    // Stays locked: nothing can be registered any more.
     let mut registry = registry();
     if let Some(restore) = *RESTORE.lock().unwrap_or_else(PoisonError::into_inner) {
         restore();
@@ -249,7 +249,7 @@ fn end_children(signal: Signal, within: Duration) {
             .values()
             .map(|child| PollFd::new(child, PollFlags::IN))
             .collect();
-        // The end of a child ends the wait. Children that another thread is just starting are looked for in between.
+        // The end of a child ends the wait. Children that another thread is just starting are searched for in between.
         let moment = Timespec {
             tv_sec: 0,
             tv_nsec: 10_000_000,
@@ -258,7 +258,7 @@ fn end_children(signal: Signal, within: Duration) {
     }
 }
 
-/// A handle for a child, if that process is still a child of ours once the handle stands for it.
+/// A handle for a child, if that process is still a child of this one once the handle is open.
 fn open_child(pid: i32) -> Option<OwnedFd> {
     let descriptor = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
     is_running_child(pid).then_some(descriptor)

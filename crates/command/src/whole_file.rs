@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all: written under another name beside their place, then renamed.
+//! Files that appear whole or not at all: written under another name in the same directory, then renamed.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use crate::failure::{Doing, Outcome};
 use crate::shutdown;
 
-/// How files are called until they are whole.
+/// Prefix of the names of files that are not whole yet.
 const PREFIX: &str = ".causeway-";
 const SUFFIX: &str = ".partial";
 
-/// What a file is called until it is whole; `distinct` tells writers apart.
+/// What a file is called until it is whole; `distinct` is different for each writer.
 pub fn partial_name(distinct: &str) -> String {
     format!("{PREFIX}{distinct}{SUFFIX}")
 }
 
-/// Whether a file of this name was begun and never came to its end.
+/// Whether a file of this name was begun and not completed.
 pub fn is_partial(name: &str) -> bool {
     name.starts_with(PREFIX) && name.ends_with(SUFFIX)
 }
@@ -64,7 +64,7 @@ fn directory_of(path: &Path) -> PathBuf {
     }
 }
 
-/// Temporary files are for their owner only; results are for whom the user's mask allows.
+/// Temporary files are for their owner only; results are readable as the user's mask allows.
 fn make_readable(file: &File) -> std::io::Result<()> {
     let mask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(mask);

@@ -2,7 +2,7 @@
 //!
 //! A worker is `causeway worker ROLE`, hidden from the help. It speaks lines of JSON: its task on standard
 //! input first, then messages both ways, as the task wants. It ends when its standard input closes,
-//! so nothing outlives the command. [`Pool`] is the command's side, [`Desk`] the worker's.
+//! so nothing outlives the command. [`Pool`] is the command's side, [`Channel`] the worker's.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -19,7 +19,7 @@ use crate::shutdown;
 /// The hidden subcommand.
 pub const SUBCOMMAND: &str = "worker";
 
-/// What a worker is told to do, in the first line on its standard input.
+/// A worker's task, the first line on its standard input.
 pub trait Task: Serialize + DeserializeOwned {
     /// The argument behind [`SUBCOMMAND`], by which the program finds the code for such tasks.
     const ROLE: &'static str;
@@ -35,15 +35,15 @@ pub fn command<T: Task>() -> std::io::Result<Command> {
     Ok(command)
 }
 
-/// Runs a worker: reads its task and carries it out. The command on the other side is told of a failure.
-pub fn serve<T: Task>(run: impl FnOnce(T, &mut Desk) -> Outcome) -> Outcome {
-    let mut desk = Desk::default();
-    let result = match desk.hear::<T>()? {
-        Some(task) => run(task, &mut desk),
+/// Runs a worker: reads its task and carries it out. Reports a failure to the command.
+pub fn serve<T: Task>(run: impl FnOnce(T, &mut Channel) -> Outcome) -> Outcome {
+    let mut channel = Channel::default();
+    let result = match channel.receive::<T>()? {
+        Some(task) => run(task, &mut channel),
         None => Ok(()),
     };
     result.map_err(|failure| {
-        Desk::fail(&failure);
+        Channel::fail(&failure);
         Failure {
             silent: true,
             ..failure
@@ -53,11 +53,11 @@ pub fn serve<T: Task>(run: impl FnOnce(T, &mut Desk) -> Outcome) -> Outcome {
 /// The longest line that either side accepts.
 const MAX_LINE_BYTES: u64 = 64 << 20;
 
-/// What a worker has to say.
+/// What a worker reports.
 #[derive(Debug)]
 pub enum Event<M> {
     /// A message.
-    Said(M),
+    Message(M),
     /// It has ended; with the reason if that was no success.
     Ended(Option<String>),
 }
@@ -134,7 +134,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         }
     }
 
-    /// The next event, waiting at most so long; `None` if there was none.
+    /// The next event, waiting at most this long; `None` if there was none.
     pub fn event(&self, wait: Duration) -> Option<(usize, Event<M>)> {
         self.events.recv_timeout(wait).ok()
     }
@@ -156,7 +156,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
                 ));
             };
             match event {
-                Event::Said(message) => {
+                Event::Message(message) => {
                     if let Some(slot) = answers.get_mut(number)
                         && slot.is_none()
                     {
@@ -208,7 +208,7 @@ fn ends_within(child: &mut Child, wait: Duration) -> bool {
 /// What a worker's line holds.
 #[derive(Debug, Serialize, Deserialize)]
 enum Line<M> {
-    Said(M),
+    Message(M),
     Failed(String),
 }
 
@@ -228,8 +228,8 @@ fn listen<M: DeserializeOwned>(
             break;
         }
         match serde_json::from_slice::<Line<M>>(&line) {
-            Ok(Line::Said(message)) => {
-                if sender.send((number, Event::Said(message))).is_err() {
+            Ok(Line::Message(message)) => {
+                if sender.send((number, Event::Message(message))).is_err() {
                     return;
                 }
             }
@@ -240,16 +240,16 @@ fn listen<M: DeserializeOwned>(
             }
         }
     }
-    // The command may have gone on without us.
+    // The command may have gone on without this worker.
     let _ = sender.send((number, Event::Ended(reason)));
 }
 
-/// A worker's side of the conversation, on standard input and output.
-pub struct Desk {
+/// A worker's channel to its command, on standard input and output.
+pub struct Channel {
     input: BufReader<std::io::Stdin>,
 }
 
-impl Default for Desk {
+impl Default for Channel {
     fn default() -> Self {
         Self {
             input: BufReader::new(std::io::stdin()),
@@ -257,9 +257,9 @@ impl Default for Desk {
     }
 }
 
-impl Desk {
+impl Channel {
     /// The next message; `None` when nothing more comes.
-    pub fn hear<T: DeserializeOwned>(&mut self) -> Outcome<Option<T>> {
+    pub fn receive<T: DeserializeOwned>(&mut self) -> Outcome<Option<T>> {
         let doing = || "reading the command's message".to_owned();
         let mut line = Vec::new();
         let count = (&mut self.input)
@@ -273,14 +273,14 @@ impl Desk {
     }
 
     /// Sends a message.
-    pub fn say(&self, message: &impl Serialize) -> Outcome {
-        write_line(&Line::Said(message))
+    pub fn send(&self, message: &impl Serialize) -> Outcome {
+        write_line(&Line::Message(message))
     }
 
     /// Reports that this worker is ready, waits until all are, and returns when that was.
     pub fn barrier(&mut self, ready: &impl Serialize) -> Outcome<u64> {
-        self.say(ready)?;
-        match self.hear::<Go>()? {
+        self.send(ready)?;
+        match self.receive::<Go>()? {
             Some(Go) => Ok(monotonic_ns()),
             None => Err(Failure::new("waiting for the start", "the command is gone")),
         }
@@ -308,7 +308,7 @@ fn write_line<M: Serialize>(line: &Line<M>) -> Outcome {
 pub struct Go;
 
 impl<M: DeserializeOwned + Send + 'static> Pool<M> {
-    /// Waits until every worker is ready, lets them go at once, and returns when that was.
+    /// Waits until every worker is ready, starts them at once, and returns when that was.
     pub fn start_together(&mut self, within: Duration) -> Outcome<(u64, Vec<M>)> {
         let ready = self.gather(within, "waiting for workers to be ready")?;
         let started = monotonic_ns();

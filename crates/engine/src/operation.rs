@@ -11,7 +11,7 @@
 //! Eager sends, and receives that find their message, skip all of it. `Finishing` stands before `Done`
 //! while exports of the operation's memory are being ended.
 
-use causeway_sys::memory::Kept;
+use causeway_sys::memory::HeldSpan;
 use causeway_transport::Direction;
 use causeway_wire::bmi::{Announcement, Clearance};
 use causeway_wire::region::Regions;
@@ -51,7 +51,7 @@ pub(crate) struct Op {
     pub(crate) fragments: Fragments,
     /// The one fragment of a receive whose message has not come, by a shared reference
     /// ([`Shared::references`](crate::shared::Shared::references)).
-    pub(crate) kept: Kept,
+    pub(crate) held: HeldSpan,
     /// Bytes of the memory; of a receive, its room.
     pub(crate) size: u64,
     pub(crate) state: State,
@@ -136,7 +136,7 @@ impl Op {
             user: 0,
             tag: 0,
             fragments: Fragments::None,
-            kept: Kept::default(),
+            held: HeldSpan::default(),
             error: None,
             size: 0,
             state: State::Finishing,

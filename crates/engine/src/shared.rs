@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use causeway_sys::memory::Keeper;
+use causeway_sys::memory::HeldSpans;
 use causeway_transport::PeerError;
 
 use crate::credit::Budget;
@@ -40,7 +40,7 @@ pub(crate) struct Shared<M> {
     pub(crate) ops: Slab<Op>,
     pub(crate) matcher: M,
     /// Has the memory of receives that wait: one reference for many of them.
-    pub(crate) references: Keeper,
+    pub(crate) references: HeldSpans,
     /// Messages that came before their receives.
     pub(crate) early: Slab<Early>,
     /// For the bytes of early messages, and for control packets.
@@ -166,7 +166,7 @@ impl<M: Matcher> Shared<M> {
             tuning,
             ops: Slab::default(),
             matcher: M::default(),
-            references: Keeper::default(),
+            references: HeldSpans::default(),
             early: Slab::default(),
             buffers: Buffers::default(),
             queues: Slab::default(),
@@ -229,17 +229,17 @@ impl<M: Matcher> Shared<M> {
     pub(crate) fn release_memory(&mut self, op: u32) {
         let entry = &mut self.ops[op];
         entry.fragments = Fragments::None;
-        if !entry.kept.is_empty() {
-            self.references.give_back(&mut entry.kept);
+        if !entry.held.is_empty() {
+            self.references.release(&mut entry.held);
         }
     }
 
     /// Gives a receive that waited a reference of its own to its memory: something slower than a copy happens to it.
     pub(crate) fn own_memory(&mut self, op: u32) {
         let entry = &mut self.ops[op];
-        if !entry.kept.is_empty() {
-            entry.fragments = Fragments::One(self.references.look(&entry.kept).clone());
-            self.references.give_back(&mut entry.kept);
+        if !entry.held.is_empty() {
+            entry.fragments = Fragments::One(self.references.get(&entry.held).clone());
+            self.references.release(&mut entry.held);
         }
     }
 

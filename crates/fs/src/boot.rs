@@ -1,4 +1,4 @@
-//! Which run of the host this is: what was in its memory is gone with the next one.
+//! The identity of the host's present run: what was in its memory is gone with the next one.
 
 use std::sync::LazyLock;
 
@@ -21,11 +21,10 @@ fn parse(text: &str) -> Option<u128> {
 }
 
 fn unlike_any_other() -> u128 {
-    let mut bytes = [0; 16];
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
-        Ok(16) => u128::from_le_bytes(bytes) | 1,
-        _ => {
+    match causeway_sys::random::bytes() {
+        Ok(bytes) => u128::from_le_bytes(bytes) | 1,
+        Err(_) => {
             let now = since.unwrap_or_default().as_nanos();
             now << 32 | u128::from(std::process::id()) | 1
         }

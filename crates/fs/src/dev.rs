@@ -17,13 +17,13 @@ use crate::client::{Client, ClientOptions};
 use crate::config::{Configuration, Durability};
 use crate::server::{self, PARENT_PIPE};
 
-/// How long a server may take from its start to its first answer.
+/// How long a server may take from its start to its first reply.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a server may take to stop in an orderly way before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a starting or stopping server is looked at: the standard library waits for a child without a limit or
-/// not at all, and a server that starts cannot be asked before it listens.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often a starting or stopping server is polled: the standard library waits for a child without a limit or not
+/// at all, and a server that starts cannot be asked before it listens.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Lines of a server's log that an error quotes.
 const QUOTED_LINES: usize = 5;
 
@@ -40,7 +40,7 @@ pub struct ServerCommand {
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
-    /// Environment variables that it gets beside ours.
+    /// Environment variables that it gets beside this process's.
     pub environment: Vec<(String, String)>,
 }
 
@@ -122,7 +122,7 @@ impl DevCluster {
         command: ServerCommand,
     ) -> Result<Self, DevError> {
         let text = configuration.to_toml();
-        // Whatever made it: what the servers will refuse is refused here.
+        // A configuration that the servers will refuse is refused here.
         let configuration = Configuration::parse(&text, &file.display().to_string())
             .map_err(|error| DevError(error.to_string()))?;
         match file.exists() {
@@ -182,7 +182,7 @@ impl DevCluster {
         Ok(())
     }
 
-    /// Starts a server that was killed or stopped, and waits until it answers.
+    /// Starts a server that was killed or stopped, and waits until it replies.
     pub fn restart(&mut self, server: usize) -> Result<(), DevError> {
         if self.servers.get(server).is_some_and(Option::is_some) {
             self.stop_server(server)?;
@@ -236,7 +236,7 @@ impl DevCluster {
         outcome
     }
 
-    /// The server that has ended without being told to, if there is one, and what it said last.
+    /// The server that has ended without being told to, if there is one, and the last lines of its log.
     pub fn ended(&mut self) -> Option<(usize, String)> {
         for index in 0..self.servers.len() {
             let status = match &mut self.servers[index] {
@@ -291,7 +291,7 @@ impl DevCluster {
         Ok(())
     }
 
-    /// Waits until servers answer a ping as those that were started here.
+    /// Waits until servers reply to a ping as those that were started here.
     fn await_ready(&mut self, servers: &[usize]) -> Result<(), DevError> {
         let mut client = self.impatient_client()?;
         let until = Instant::now() + START_TIMEOUT;
@@ -310,12 +310,12 @@ impl DevCluster {
                 }
                 if Instant::now() >= until {
                     return Err(DevError(format!(
-                        "server {} does not answer after {START_TIMEOUT:?}: {}",
+                        "server {} does not reply after {START_TIMEOUT:?}: {}",
                         self.name(server),
                         self.last_words(server)
                     )));
                 }
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
         }
         Ok(())
@@ -405,16 +405,11 @@ fn wait_until(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus
         if Instant::now() >= until {
             return Ok(None);
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
 /// An identity for a new file system: random, never zero.
 pub fn random_identity() -> io::Result<u128> {
-    let mut bytes = [0; 16];
-    let mut done = 0;
-    while done < bytes.len() {
-        done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    Ok(u128::from_le_bytes(bytes).max(1))
+    Ok(u128::from_le_bytes(causeway_sys::random::bytes()?).max(1))
 }

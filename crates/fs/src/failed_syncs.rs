@@ -1,7 +1,7 @@
 //! How often the disk below a directory has failed to sync, for clients to notice (what NFS calls a write verifier).
 //!
 //! The kernel reports a failed sync once for each open file, and what it could not write reads well until the
-//! memory is lost. So everybody who has not synced since must be told.
+//! memory is lost. So all clients that have not synced since must learn of it.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -43,10 +43,8 @@ impl FailureCount {
             Err(_) if bytes.is_empty() => FailedSyncs { count: 0, boot: 0 },
             Err(error) => {
                 tracing::warn!("{}: {error}; counting anew", path.display());
-                let mut count = [0; 8];
-                rustix::rand::getrandom(&mut count, rustix::rand::GetRandomFlags::empty())?;
                 FailedSyncs {
-                    count: u64::from_le_bytes(count),
+                    count: u64::from_le_bytes(causeway_sys::random::bytes()?),
                     boot: crate::boot::identity(),
                 }
             }
@@ -66,7 +64,7 @@ impl FailureCount {
         let mut now = self.now();
         now.count = now.count.wrapping_add(1);
         now.boot = crate::boot::identity();
-        // It need not be synced: it is asked for until the host is booted again.
+        // It need not be synced: it matters only until the host is booted again.
         if let Err(error) = self.put(&now) {
             tracing::error!(%error, "that cannot be noted: do not restart the server before clients have synced");
         }
@@ -77,7 +75,7 @@ impl FailureCount {
         self.now().count
     }
 
-    /// Whether one has failed since the host was booted, as far as that can be told.
+    /// Whether one has failed since the host was booted, as far as the boot is known.
     pub(crate) fn has_failed(&self) -> bool {
         let now = self.now();
         now.count > 0 && now.boot == crate::boot::identity()

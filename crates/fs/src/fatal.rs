@@ -1,9 +1,9 @@
-//! Defects that must not become silence.
+//! Panics of server threads, which must end the process.
 
 /// Ends the process if the thread that holds it panics.
 ///
-/// A server that has lost one of its threads would still answer a ping, while requests that need the
-/// thread wait for ever. Ended, it is restarted and loses nothing that it has acknowledged.
+/// A server that has lost one of its threads would still reply to a ping, while requests that need the thread wait
+/// for ever. A server that ends is restarted and loses nothing that it has acknowledged.
 pub(crate) struct AbortOnPanic(
     /// What the thread does, for the message.
     pub(crate) &'static str,

@@ -8,6 +8,7 @@
 
 mod boot;
 pub mod client;
+pub mod clock;
 pub mod config;
 pub mod data;
 pub mod dev;
@@ -15,6 +16,7 @@ pub mod distribution;
 pub mod error;
 mod failed_syncs;
 mod fatal;
+mod locks;
 pub mod meta;
 pub mod sabotage;
 pub mod server;

@@ -1,21 +1,21 @@
 //! Names and objects: what the metadata server does, without the server.
 //!
 //! [`Service`] executes batches of requests over a [`store::Store`]; [`Reader`]s answer requests that
-//! change nothing, at the same time, from other threads. There is no network, no clock and no thread
-//! of ours in here: a request comes with the caller's identity, a batch with the time.
+//! change nothing, at the same time, from other threads. This module has no network: a request comes with the
+//! caller's identity, a batch with the time.
 //!
 //! # How a server drives it
-//! - One thread owns the [`Service`]. It takes all requests that have come, hands them to
-//!   [`Service::apply`] as one batch, and sends the replies: that is the group commit. With
+//! - One thread owns the [`Service`]. It takes all requests that have come, passes them to [`Service::apply`] as one
+//!   batch, and sends the replies: that is the group commit. With
 //!   [`Durability::Synced`] the call ends with one `fdatasync`, during which the next batch gathers;
 //!   so it runs in a thread of its own. With [`Durability::Relaxed`] it takes some microseconds for
 //!   each request and may as well run in the event loop.
-//! - Requests for which [`Reader::answer`] has an answer can be served by any thread, at any time. A
+//! - Requests for which [`Reader::answer`] returns a reply can be served by any thread, at any time. A
 //!   reply of `apply` may be sent as soon as the call returns: readers see its effect from then on.
 //! - About once in a second, the owner asks for [`Service::removals`], has the datafiles removed, and
 //!   reports [`Service::removed`].
-//! - After a failure of the store (a full disk, say) `apply` opens it again by itself, settles what
-//!   became of the batch, and answers those requests that did not happen with an error.
+//! - After a failure of the store (a full disk, say) `apply` opens it again by itself, finds out which requests of
+//!   the batch have happened, and returns an error for the others.
 //!
 //! # Parts, in reading order
 //! [`store`] (ordered keys and values; the records are `causeway_wire::store`'s), `overlay` (a batch's
@@ -75,8 +75,8 @@ pub struct Settings {
     pub max_links: u32,
     /// Most slots that are remembered. Each takes some 150 bytes of memory.
     pub max_sessions: usize,
-    /// Requests that need space are refused while the disk has fewer free bytes than this, or than the
-    /// store needs to give space back; those that give space back are not.
+    /// Requests that need space are refused while the disk has fewer free bytes than this, or than the store needs to
+    /// free space; those that free space are not.
     pub reserve_bytes: u64,
     /// Whether an empty file system may be made where there is none.
     pub format: Format,

@@ -1,4 +1,4 @@
-//! Weaknesses that are built in on purpose: they prove that the tests notice.
+//! Faults that are built in on purpose: they prove that the tests detect them.
 //!
 //! Each switch takes away one thing that keeps data safe. They exist only where the feature `sabotage` was
 //! compiled in, which nothing but tests asks for; without it `is_on` is always false and leaves no code.
@@ -18,15 +18,15 @@ pub const FAIL_SYNCS: &str = "CAUSEWAY_FAIL_SYNCS";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Sabotage {
-    /// Blocks are returned without a look at their checksums.
+    /// Blocks are returned without comparing their checksums.
     SkipChecksum = 1,
-    /// A server's directory is taken for its own, whatever it holds.
+    /// A server accepts any directory as its own.
     AcceptDirectory,
     /// The flush of a datafile succeeds without flushing.
     DropFlush,
     /// A commit is acknowledged before it is durable.
     DropCommit,
-    /// Whatever a datafile lacks reads as zeros.
+    /// Bytes that a datafile lacks read as zeros.
     IgnoreLength,
     /// A repeated change is carried out again.
     ForgetReplies,
@@ -34,7 +34,7 @@ pub enum Sabotage {
     StaleWrites,
     /// A scrub takes every block for good.
     BlindScrub,
-    /// A repeated write is stored again, whatever was written there since.
+    /// A repeated write is stored again, even if it was overwritten since.
     RepeatWrites,
 }
 
@@ -126,7 +126,7 @@ mod switch {
 
     static BOOT: Mutex<Option<u128>> = Mutex::new(None);
 
-    /// From now on the host counts as booted anew if `boot` is another number: for simulated loss of power.
+    /// Makes the host count as booted anew if `boot` is another number: for simulated loss of power.
     pub fn pretend_boot(boot: Option<u128>) {
         *BOOT.lock().unwrap_or_else(PoisonError::into_inner) = boot;
     }
@@ -149,7 +149,7 @@ mod switch {
 
     static FAILING: AtomicU32 = AtomicU32::new(0);
 
-    /// The next so many syncs of datafiles fail in this process.
+    /// Makes the next `count` syncs of datafiles fail in this process.
     pub fn fail_next_syncs(count: u32) {
         FAILING.store(count, Ordering::Release);
     }
@@ -191,7 +191,7 @@ mod switch {
         ON.load(Ordering::Relaxed) == what as u8
     }
 
-    /// From now on this process leaves out `what`, or nothing.
+    /// Makes this process leave out `what`, or nothing.
     pub fn turn_on(what: Option<Sabotage>) {
         ON.store(what.map_or(0, |one| one as u8), Ordering::Relaxed);
     }

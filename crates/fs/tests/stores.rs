@@ -206,7 +206,7 @@ proptest! {
                 store.commit(batch, Persist::Process).expect("commits");
                 reference.commit(batch, Persist::Process).expect("commits");
                 if number % 4 == 3 {
-                    store.reclaim().expect("gives back");
+                    store.reclaim().expect("space is freed");
                 }
                 if number % 8 == 7 {
                     drop(store);
@@ -244,7 +244,7 @@ fn nothing_is_lost_behind_removals_that_were_forgotten() {
                 store.commit(&remove, Persist::Process).expect("commits");
             }
             store.sync().expect("syncs");
-            store.reclaim().expect("gives back");
+            store.reclaim().expect("space is freed");
             drop(store);
             let store = open(directory);
             let put = Batch::from([(vec![b'l', round], Some(vec![round; 10]))]);
@@ -268,14 +268,14 @@ fn views_keep_their_state_while_space_is_given_back() {
                 .collect()
         };
         store.commit(&put(1), Persist::Process).expect("commits");
-        store.reclaim().expect("gives back");
+        store.reclaim().expect("space is freed");
         let view = store.snapshot().expect("reads");
         let mut changes = put(2);
         changes.insert(vec![b'k', 0], None);
         store.commit(&changes, Persist::Process).expect("commits");
         std::thread::scope(|scope| {
             // This waits for the view, whose state it would have to keep otherwise.
-            let giving_back = scope.spawn(|| store.reclaim().expect("gives back"));
+            let freeing = scope.spawn(|| store.reclaim().expect("space is freed"));
             for _ in 0..20 {
                 let values: Vec<_> = view
                     .range(b"k", b"l")
@@ -284,7 +284,7 @@ fn views_keep_their_state_while_space_is_given_back() {
                 assert!(values == vec![vec![1; 100]; 200], "{}", store.name());
             }
             drop(view);
-            giving_back.join().expect("ends");
+            freeing.join().expect("ends");
         });
         let view = store.snapshot().expect("reads");
         assert_eq!(view.get(&[b'k', 0]).expect("reads"), None);

@@ -28,12 +28,12 @@ pub struct Machine {
     pub kernel: String,
     /// Hardware architecture.
     pub architecture: String,
-    /// Processes waiting to run when we looked, over the last minute.
+    /// The load average over the last minute.
     pub load: String,
 }
 
 impl Machine {
-    /// Looks around.
+    /// Describes this machine.
     pub fn here() -> Self {
         let system = rustix::system::uname();
         let processor = first_value("/proc/cpuinfo", "model name")

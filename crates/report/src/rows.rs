@@ -10,7 +10,8 @@ pub struct Row {
     /// What was measured, as a path: `latency/shm`, `create/many-dirs/4-clients`.
     pub case: String,
     /// `causeway`, `limit`, or a peer with its version.
-    pub who: String,
+    #[serde(rename = "who")]
+    pub participant: String,
     /// Bytes of a message, file or transfer; 0 where there is none.
     pub size_bytes: u64,
     /// `latency_us`, `bandwidth_mb_s`, `rate_per_s`, `ratio`, `memory_mib`, `cpu_share`.
@@ -29,7 +30,7 @@ impl Row {
     /// A row from the values of several runs; `None` without any.
     pub fn new(
         case: impl Into<String>,
-        who: &str,
+        participant: &str,
         size_bytes: u64,
         metric: &str,
         values: &[f64],
@@ -39,7 +40,7 @@ impl Row {
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         Some(Self {
             case: case.into(),
-            who: who.to_owned(),
+            participant: participant.to_owned(),
             size_bytes,
             metric: metric.to_owned(),
             median: median(&sorted),
@@ -87,7 +88,7 @@ pub fn rows_table(rows: &[Row]) -> Table {
         };
         table.row(vec![
             row.case.clone(),
-            row.who.clone(),
+            row.participant.clone(),
             size,
             figure_text(&row.metric, row.median),
             figure_text(&row.metric, row.min),

@@ -126,7 +126,7 @@ impl RemoteSpans {
     }
 }
 
-/// Copies from process `pid` into `local`; answers how many bytes, fewer than asked for if a later
+/// Copies from process `pid` into `local`. Returns how many bytes it copied: fewer than asked for if a later
 /// span cannot be reached.
 pub fn read(pid: i32, local: &LocalSpans<'_>, remote: &RemoteSpans) -> io::Result<usize> {
     if local.read_only {
@@ -151,7 +151,7 @@ pub fn read(pid: i32, local: &LocalSpans<'_>, remote: &RemoteSpans) -> io::Resul
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
 }
 
-/// Copies from `local` to process `pid`; answers as [`read`] does.
+/// Copies from `local` to process `pid`. Returns as [`read`] does.
 pub fn write(pid: i32, local: &LocalSpans<'_>, remote: &RemoteSpans) -> io::Result<usize> {
     let (near, far) = (local.spans.as_slice(), remote.spans.as_slice());
     // SAFETY: as in `read`; the local spans are only read.

@@ -1,5 +1,5 @@
-//! Datagram sockets: many datagrams per call, what the network says about those that found nobody, and
-//! which user owns a socket of this host.
+//! Datagram sockets: many datagrams per call, the network's reports on those that were not delivered, and which user
+//! owns a socket of this host.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -15,11 +15,11 @@ use crate::net::Owner;
 /// The most datagrams that one call sends or receives.
 pub const MAX_BATCH: usize = 32;
 
-/// What the kernel is asked to keep for us; it gives as much of it as its limits allow.
+/// The buffer that the kernel is asked for; it gives as much of it as its limits allow.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// A nonblocking socket bound to `address`, which reports datagrams that found nobody and never has
-/// them cut into fragments on the way.
+/// A nonblocking socket bound to `address`, which reports datagrams that were not delivered and never has them cut
+/// into fragments on the way.
 pub fn bind(address: &SocketAddr) -> io::Result<OwnedFd> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -48,8 +48,7 @@ pub fn bind(address: &SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// How many bytes of datagrams the kernel keeps for us, by its own way of counting, which is about
-/// twice theirs.
+/// How many bytes of datagrams the kernel keeps for the socket, as it counts them: about twice their length.
 pub fn receive_buffer_bytes(socket: impl AsFd) -> io::Result<usize> {
     Ok(sockopt::socket_recv_buffer_size(socket)?)
 }
@@ -183,7 +182,7 @@ fn no_messages() -> [libc::mmsghdr; MAX_BATCH] {
     unsafe { mem::zeroed() }
 }
 
-/// Sends datagrams, at most [`MAX_BATCH`] of them, in order; answers how many of the front were
+/// Sends datagrams, at most [`MAX_BATCH`] of them, in order. Returns how many, from the first on, the kernel has
 /// taken: `Ok(0)` means that the socket is full. An error concerns the first.
 pub fn send_many(socket: impl AsFd, datagrams: &[(SocketAddr, &[u8])]) -> io::Result<usize> {
     let count = datagrams.len().min(MAX_BATCH);
@@ -221,8 +220,8 @@ pub fn send_many(socket: impl AsFd, datagrams: &[(SocketAddr, &[u8])]) -> io::Re
     }
 }
 
-/// Receives what is there, each datagram into its own part of `room` of `slot_bytes`. What has come, and
-/// from whom, is appended to `into`. Answers how many there were.
+/// Receives what is there, each datagram into its own part of `room` of `slot_bytes`. Each one's sender and bytes are
+/// appended to `into`. Returns how many there were.
 pub fn receive_many(
     socket: impl AsFd,
     room: &mut [u8],
@@ -246,7 +245,7 @@ pub fn receive_many(
         count += 1;
     }
     // SAFETY: the first `count` messages point to names and vectors that live in this frame, and the
-    // vectors to parts of `room` that do not overlap and are ours alone.
+    // vectors to parts of `room` that do not overlap and are exclusively borrowed.
     let got = unsafe {
         libc::recvmmsg(
             socket.as_fd().as_raw_fd(),
@@ -280,11 +279,11 @@ fn is_lull(error: &io::Error) -> bool {
     )
 }
 
-/// What became of a datagram that was sent.
+/// Why a datagram was not delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mishap {
-    /// Its receiver's host says that nobody has a socket there.
-    NobodyThere,
+    /// The receiver's host reports that no socket is bound there.
+    PortUnreachable,
     /// It was too large for a part of the way.
     TooLarge,
     /// Anything else that may be over soon.
@@ -295,7 +294,7 @@ impl Mishap {
     /// What an error of sending or receiving means.
     pub fn of(error: &io::Error) -> Self {
         match Errno::from_io_error(error) {
-            Some(Errno::CONNREFUSED) => Self::NobodyThere,
+            Some(Errno::CONNREFUSED) => Self::PortUnreachable,
             Some(Errno::MSGSIZE) => Self::TooLarge,
             _ => Self::Other,
         }
@@ -312,12 +311,12 @@ const CONTROL_BYTES: usize = 256;
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
-/// A report on a datagram of ours.
+/// A report on a datagram that this socket sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
     /// Where it was sent; the kernel does not say it of those that it refused itself.
     pub to: Option<SocketAddr>,
-    /// What became of it.
+    /// Why it was not delivered.
     pub mishap: Mishap,
     /// Its first bytes.
     front: [u8; FRONT_BYTES],
@@ -325,13 +324,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// What is known of the beginning of the datagram: whoever makes such reports up does not know it.
+    /// The beginning of the datagram, as far as it is known; a forged report cannot have it.
     pub fn front(&self) -> &[u8] {
         self.front.get(..self.front_len).unwrap_or_default()
     }
 }
 
-/// Takes the oldest report on a datagram of ours.
+/// Takes the oldest report on a datagram that this socket sent.
 pub fn take_report(socket: impl AsFd) -> io::Result<Option<Report>> {
     let mut name = Name::room();
     let mut front = [0_u8; FRONT_BYTES];
@@ -403,7 +402,7 @@ pub fn owner(address: SocketAddr) -> io::Result<Option<Owner>> {
         SocketAddr::V6(_) => "/proc/net/udp6",
     };
     // The kernel writes the table in parts. One that changes meanwhile may lack an entry or have it
-    // twice, so a socket that was not found is looked for again.
+    // twice, so a socket that was not found is searched for again.
     for _ in 1..TABLE_READINGS {
         if let Some(owner) = find_owner(&std::fs::read_to_string(path)?, address) {
             return Ok(Some(owner));
@@ -465,15 +464,18 @@ mod tests {
     }
 
     #[test]
-    fn whose_datagrams_found_nobody_is_told() {
+    fn undelivered_datagrams_are_reported() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
             let (one, _, other, b) = pair(address);
             assert_eq!(take_report(&one).unwrap(), None);
             drop(other);
-            assert_eq!(send_many(&one, &[(b, b"anybody?")]).unwrap(), 1);
+            assert_eq!(send_many(&one, &[(b, b"undelivered")]).unwrap(), 1);
             let report = take_report(&one).unwrap().unwrap();
-            assert_eq!((report.to, report.mishap), (Some(b), Mishap::NobodyThere));
-            assert_eq!(report.front(), b"anybody?");
+            assert_eq!(
+                (report.to, report.mishap),
+                (Some(b), Mishap::PortUnreachable)
+            );
+            assert_eq!(report.front(), b"undelivered");
             assert_eq!(take_report(&one).unwrap(), None);
         }
     }

@@ -49,10 +49,10 @@ pub(crate) fn find(
 ) -> io::Result<Option<Found>> {
     let request = request(protocol, source, destination);
     rustix::net::send(socket, &request, SendFlags::empty())?;
-    let mut answer = [0_u8; 1024];
-    // The kernel answers before `send` returns.
-    let (_, len) = rustix::net::recv(socket, &mut answer[..], RecvFlags::empty())?;
-    parse(answer.get(..len).unwrap_or_default())
+    let mut reply = [0_u8; 1024];
+    // The kernel has replied before `send` returns.
+    let (_, len) = rustix::net::recv(socket, &mut reply[..], RecvFlags::empty())?;
+    parse(reply.get(..len).unwrap_or_default())
 }
 
 /// `nlmsghdr` and `inet_diag_req_v2`, which are in the machine's byte order except for the
@@ -86,9 +86,9 @@ fn request(protocol: Protocol, source: SocketAddr, destination: SocketAddr) -> [
 
 /// `nlmsghdr` and either `nlmsgerr` or `inet_diag_msg`, whose user id and inode are its last
 /// two words.
-fn parse(answer: &[u8]) -> io::Result<Option<Found>> {
+fn parse(reply: &[u8]) -> io::Result<Option<Found>> {
     let word = |at: usize| {
-        answer
+        reply
             .get(at..at + 4)
             .and_then(|bytes| bytes.try_into().ok())
             .map(u32::from_ne_bytes)
@@ -110,15 +110,15 @@ fn parse(answer: &[u8]) -> io::Result<Option<Found>> {
         uid,
         inode: inode.into(),
     };
-    let local = local(answer).ok_or(io::ErrorKind::UnexpectedEof)?;
+    let local = local(reply).ok_or(io::ErrorKind::UnexpectedEof)?;
     Ok((inode != 0).then_some(Found { local, owner }))
 }
 
 /// The socket's own address in an `inet_diag_msg`: its family, its port in the network's byte order, its address.
-fn local(answer: &[u8]) -> Option<SocketAddr> {
-    let family = *answer.get(16)?;
-    let port = u16::from_be_bytes(*answer.get(20..)?.first_chunk()?);
-    let address = answer.get(24..)?;
+fn local(reply: &[u8]) -> Option<SocketAddr> {
+    let family = *reply.get(16)?;
+    let port = u16::from_be_bytes(*reply.get(20..)?.first_chunk()?);
+    let address = reply.get(24..)?;
     let ip: IpAddr = match family {
         2 => address.first_chunk::<4>().copied()?.into(),
         _ => address.first_chunk::<16>().copied()?.into(),

@@ -25,7 +25,7 @@ pub struct Epoll {
 /// Flags of descriptors that are reported once.
 const ONCE: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::ONESHOT);
 
-/// The most events that one call answers.
+/// The most events that one call returns.
 const EVENTS: usize = 64;
 
 impl Epoll {
@@ -86,7 +86,7 @@ impl Epoll {
         self.collect(ready, Some(&now))
     }
 
-    /// Sleeps until something is ready, and appends it as [`Epoll::check`] does. Also returns for no reason.
+    /// Sleeps until something is ready, and appends it as [`Epoll::check`] does. May return with nothing ready.
     pub fn wait(&self, ready: &mut Vec<Ready>) -> io::Result<()> {
         self.collect(ready, None)
     }

@@ -1,8 +1,8 @@
 //! Which process something belongs to: the one that made it, not a child that was forked off later.
 //!
 //! A child of `fork` has copies of all that its parent's memory holds, among them the names of descriptors and of
-//! shared memory through which the parent talks to others. What acts on those has an [`Owner`], and asks it
-//! first: that is one load of a word that no process writes twice.
+//! shared memory through which the parent talks to other processes. Code that acts on those has an [`Owner`], and
+//! asks it first: that is one load of a word that no process writes twice.
 //!
 //! The word lies in a page that the kernel clears in children, however they are forked off. Kernels that cannot do this
 //! leave it to a handler that the C library calls in children of its `fork`.
@@ -17,8 +17,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 /// Bytes of the mapping that the word lies in; the kernel gives whole pages.
 const PAGE_BYTES: usize = 4096;
 
-/// The word, once there is one. Not behind a lock or a cell of the library's: a child may have to open it in whose
-/// parent another thread held it.
+/// The word, once there is one. Not behind a lock or a `OnceLock`: another thread of the parent may have held it when
+/// the child was forked.
 static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
 /// The last number that was drawn for a process, by this one or one that it descends from.
@@ -50,7 +50,7 @@ impl Owner {
         Ok(Self { word, number })
     }
 
-    /// Whether the calling process is it. A forked child is not. Usable in signal handlers.
+    /// Whether the calling process is the owner. A forked child is not. Usable in signal handlers.
     #[inline(always)]
     pub fn is_this_process(&self) -> bool {
         self.word.load(Relaxed) == self.number
@@ -73,10 +73,10 @@ fn word() -> io::Result<&'static AtomicU64> {
         Ok(_) => Ok(unsafe { &*made }),
         Err(other) => {
             if is_page {
-                // SAFETY: the page that was just made, which nothing else knows of.
+                // SAFETY: the page that was just made, which no other thread has seen.
                 let _ = unsafe { munmap(made.cast(), PAGE_BYTES) };
             }
-            // SAFETY: as above: another thread was faster.
+            // SAFETY: as above: another thread was first.
             Ok(unsafe { &*other })
         }
     }
@@ -89,7 +89,7 @@ fn cleared_in_children() -> io::Result<*mut AtomicU64> {
     let page = unsafe { mmap_anonymous(ptr::null_mut(), PAGE_BYTES, access, MapFlags::PRIVATE)? };
     // SAFETY: the whole mapping, whose contents stay as they are in this process.
     if let Err(error) = unsafe { madvise(page, PAGE_BYTES, Advice::LinuxWipeOnFork) } {
-        // SAFETY: as above; nothing else knows of it.
+        // SAFETY: as above; no other thread has seen it.
         let _ = unsafe { munmap(page, PAGE_BYTES) };
         return Err(error.into());
     }
@@ -146,7 +146,7 @@ fn own_thread() -> i32 {
 mod tests {
     use super::*;
 
-    /// The exit status of a child that only looks at atomics, as is allowed beside other threads.
+    /// The exit status of a child that only reads atomics, as is allowed beside other threads.
     fn status_of(child: impl Fn() -> i32) -> i32 {
         // SAFETY: the child touches atomics and makes system calls only.
         let pid = unsafe { libc::fork() };
@@ -155,7 +155,7 @@ mod tests {
             unsafe { libc::_exit(child()) };
         }
         let mut status = 0;
-        // SAFETY: a place to write to, and a child of our own.
+        // SAFETY: a valid address to write to, and a child of this process.
         assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
         assert!(libc::WIFEXITED(status));
         libc::WEXITSTATUS(status)

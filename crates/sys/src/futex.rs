@@ -1,4 +1,4 @@
-//! Sleeping on a word in memory, and waking whoever does: the cheapest sleep between processes that
+//! Sleeping on a word in memory, and waking the threads that do: the cheapest sleep between processes that
 //! share a page, about half of what a descriptor costs.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -16,8 +16,8 @@ fn low_half(word: &AtomicU64) -> &AtomicU32 {
 }
 
 /// Sleeps while the low half of `word` is that of `value`, at most `limit`. Returns `false` if the time is up.
-/// Also returns `true` for no reason: the caller looks for itself. Processes that share the memory may wake
-/// one another.
+/// May return `true` without a wake-up: the caller checks its condition again. Processes that share the memory may
+/// wake one another.
 pub fn wait(word: &AtomicU64, value: u64, limit: Option<Duration>) -> bool {
     // A limit that the kernel cannot express is none.
     let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
@@ -25,7 +25,7 @@ pub fn wait(word: &AtomicU64, value: u64, limit: Option<Duration>) -> bool {
     outcome != Err(rustix::io::Errno::TIMEDOUT)
 }
 
-/// Wakes everybody who sleeps on `word`. Change it first.
+/// Wakes all threads that sleep on `word`. Change it first.
 pub fn wake(word: &AtomicU64) {
     // There is nothing to wake if the kernel knows no such address.
     let _ = futex::wake(low_half(word), Flags::empty(), i32::MAX as u32);

@@ -6,7 +6,8 @@
 //! credentials), [`memfd`] and [`mapping`] (memory that both see), [`epoll`] (sleeping on all of
 //! them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow
 //! side pays for) and [`attach`] (copying from and to another process's memory). [`net`] and
-//! [`datagram`] are the sockets between hosts. What of all this a forked child must not touch asks [`fork`]; [`limits`], [`pin`], [`process`], [`shared`], [`small`],
+//! [`datagram`] are the sockets between hosts. Resources that a forked child must not touch check [`fork`];
+//! [`limits`], [`pin`], [`process`], [`random`], [`shared`], [`small`],
 //! [`thread`] and [`waits`] stand alone.
 //!
 //! This room knows no protocol. It is one of the two rooms that may use `unsafe` (the other is
@@ -28,6 +29,7 @@ pub mod nowait;
 mod pages;
 pub mod pin;
 pub mod process;
+pub mod random;
 pub mod runnable;
 pub mod shared;
 pub mod small;

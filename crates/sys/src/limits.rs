@@ -12,7 +12,7 @@ pub fn open_files() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// What has run out, if an error says that something has.
+/// The resource that has run out, if an error reports that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortage {
     /// The process has as many open files as it may have.
@@ -24,7 +24,7 @@ pub enum Shortage {
 }
 
 impl Shortage {
-    /// What an error of the operating system says has run out.
+    /// The resource that an error of the operating system reports to have run out.
     pub fn of(error: &io::Error) -> Option<Self> {
         match Errno::from_io_error(error)? {
             Errno::MFILE => Some(Self::OfDescriptors),
@@ -40,8 +40,8 @@ impl Shortage {
     }
 }
 
-/// A descriptor that is given up for a moment when there are no others: to accept a connection and say why it
-/// ends, where it would otherwise wait in vain, and keep the listening socket readable for ever.
+/// A descriptor that is given up for a moment when there are no others: to accept a connection and say why it ends.
+/// Left in the queue, the connection would wait in vain and keep the listening socket readable for ever.
 #[derive(Debug)]
 pub struct Reserve(Option<OwnedFd>);
 

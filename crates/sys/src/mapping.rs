@@ -75,8 +75,8 @@ impl Mapping {
     pub fn word(&self, offset: usize) -> &AtomicU64 {
         assert!(offset.is_multiple_of(8) && offset < self.len && self.len - offset >= 8);
         // SAFETY: inside the mapping, aligned (mappings start at a page), and alive as long as
-        // `self`; whoever else writes it does so as an atomic or is another process, for which
-        // atomics are exactly what is needed.
+        // `self`; other threads write it as an atomic, and so do other processes, for which atomics are exactly what
+        // is needed.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
@@ -94,7 +94,7 @@ impl Mapping {
 }
 
 /// Keeps a mapping out of forked children: what they wrote there would reach this process and its peers. Without
-/// effect where the kernel cannot; children do not touch it all the same.
+/// effect where the kernel cannot; children of this library do not touch it in any case.
 pub(crate) fn keep_from_children(base: NonNull<u8>, len: usize) {
     // SAFETY: callers give a whole mapping of their own; it stays as it is in this process.
     let _ = unsafe { madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork) };
@@ -103,7 +103,7 @@ pub(crate) fn keep_from_children(base: NonNull<u8>, len: usize) {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if !self.owner.is_this_process() {
-            // Something else may be mapped here.
+            // A forked child does not have the mapping: other memory may be mapped here.
             return;
         }
         // SAFETY: the mapping made in `new`; references into it borrow `self`. An error could only
@@ -112,7 +112,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Words that can be read, whoever writes them.
+/// Words that can be read while other processes write them.
 pub trait Words {
     /// The word at byte `offset`, as it is now.
     ///

@@ -10,7 +10,7 @@ use std::sync::atomic::{Ordering, compiler_fence, fence};
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
-/// Registers this process to take part; answers whether the kernel lets it. Both processes of a pair
+/// Registers this process to take part. Returns whether the kernel lets it. Both processes of a pair
 /// must be registered before either leaves its fences out.
 pub fn register() -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();

@@ -23,8 +23,8 @@ pub fn create_fixed(name: &str, len: usize) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// The length of a file that somebody else created, if it is one that can be mapped without fear:
-/// an error unless it is sealed against shrinking. Nor may it be of huge pages, which a hole is given
+/// The length of another process's file, if it can be mapped safely: an error unless it is sealed against shrinking.
+/// Nor may it be of huge pages, which a hole is given
 /// only if there are any left: touching one could fault all the same.
 pub fn checked_len(file: impl AsFd) -> io::Result<u64> {
     let seals = rustix::fs::fcntl_get_seals(file.as_fd())
@@ -52,7 +52,7 @@ fn refused(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// A memory file of another process, which can be opened without fear.
+/// A memory file of another process, which can be opened safely.
 #[derive(Debug)]
 pub struct Foreign {
     /// Names the file, and allows nothing else.
@@ -60,18 +60,18 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// Looks at what a descriptor of another process, `/proc/PID/fd/N`, is open on. Anything but a memory
+    /// Finds out what a descriptor of another process, `/proc/PID/fd/N`, is open on. Anything but a memory
     /// file of ordinary pages is refused, without opening it, which could block (a FIFO) or have effects
-    /// (a device), and without asking its file system, which may be a process that never answers.
+    /// (a device), and without asking its file system, which may be a process that never replies.
     pub fn find(path: &Path) -> io::Result<Self> {
         let name = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        let look = |file: &OwnedFd| {
+        let status = |file: &OwnedFd| {
             let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
             rustix::fs::statx(file, "", flags, StatxFlags::BASIC_STATS)
         };
-        let found = look(&name)?;
-        // All memory files lie in one file system, which nobody can mount.
-        let own = look(&rustix::fs::memfd_create("", MemfdFlags::CLOEXEC)?)?;
+        let found = status(&name)?;
+        // All memory files lie in one file system, which no user can mount.
+        let own = status(&rustix::fs::memfd_create("", MemfdFlags::CLOEXEC)?)?;
         let device = |stat: &rustix::fs::Statx| (stat.stx_dev_major, stat.stx_dev_minor);
         let is_file = FileType::from_raw_mode(found.stx_mode.into()) == FileType::RegularFile;
         if !is_file || found.stx_nlink != 0 || device(&found) != device(&own) {
@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// Opening the FIFO would wait for somebody who writes to it.
+    /// Opening the FIFO would wait for a writer.
     #[test]
     fn what_is_no_memory_file_is_not_even_opened() {
         let dir = std::env::temp_dir().join(format!("causeway-foreign-{}", std::process::id()));

@@ -16,23 +16,23 @@ use std::sync::{Arc, Weak};
 use crate::fork::Owner;
 use crate::mapping::keep_from_children;
 
-mod keeper;
-mod lender;
+mod foreign;
+mod held;
 
-pub use keeper::{Keeper, Kept};
-pub use lender::{Lender, Lent};
+pub use foreign::{BorrowedSpan, ForeignMemory};
+pub use held::{HeldSpan, HeldSpans};
 
 /// A counted reference to a span of bytes. Cloning and slicing are cheap and share the bytes.
 #[derive(Clone)]
 pub struct Memory {
     backing: Arc<Backing>,
-    /// First byte of the span, inside the backing or lent by its [`Lender`].
+    /// First byte of the span, inside the backing, or foreign ([`ForeignMemory`]).
     base: NonNull<u8>,
     len: usize,
     writable: bool,
 }
 
-// SAFETY: as for `Backing`; `base` leads into bytes that the backing keeps, or whose lender does.
+// SAFETY: as for `Backing`; `base` points into bytes that the backing owns, or into foreign memory that outlives it.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -50,7 +50,8 @@ impl MemoryWatch {
     }
 }
 
-/// Which bytes a [`Memory`] consists of, apart from where in them its span lies. What is known of the bytes as a whole,
+/// The allocation that the bytes of a [`Memory`] belong to, wherever in it its span lies. What is known of the bytes
+/// as a whole,
 /// such as a registration with a network adapter, can be kept under it while a [`MemoryWatch`] of them is kept too: it
 /// is no other memory's as long as that exists, even after the bytes are gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -78,12 +79,12 @@ enum Kind {
     },
     /// A shared mapping of a file that another process owns. The mapping is undone on drop.
     Import { owner: Owner },
-    /// Lent by someone who outlives every clone; see [`lend`] and [`Memory::from_raw`].
+    /// Lent by an owner that outlives every clone; see [`lend`] and [`Memory::from_raw`].
     Lent,
 }
 
-// SAFETY: the bytes behind `base` are only touched through raw copies and the kernel; whoever
-// shares a `Memory` between threads or processes orders the accesses by the protocol's messages.
+// SAFETY: the bytes behind `base` are only touched through raw copies and the kernel; threads or processes that share
+// a `Memory` order their accesses by the protocol's messages.
 unsafe impl Send for Backing {}
 // SAFETY: as above; no reference to the bytes is ever formed.
 unsafe impl Sync for Backing {}
@@ -106,7 +107,7 @@ impl Memory {
         Self::from_vec(vec![0; len])
     }
 
-    /// `len` zero bytes, for a length that somebody else has chosen: an error where there is not so much memory.
+    /// `len` zero bytes, for a length from outside, such as a request: an error if there is not so much memory.
     pub fn try_zeroed(len: usize) -> std::io::Result<Self> {
         let none = || {
             let text = format!("there are no {len} bytes of memory");
@@ -128,11 +129,11 @@ impl Memory {
         }))
     }
 
-    /// Describes bytes that belong to somebody else.
+    /// Describes bytes that the caller owns.
     ///
     /// # Safety
-    /// `base..base + len` must stay valid for reads and writes until the last clone is dropped,
-    /// and nobody may form a Rust reference to it meanwhile.
+    /// `base..base + len` must stay valid for reads and writes until the last clone is dropped, and no Rust reference
+    /// to it may exist meanwhile.
     pub unsafe fn from_raw(base: NonNull<u8>, len: usize) -> Self {
         Self::whole(Backing {
             base,
@@ -191,7 +192,8 @@ impl Memory {
         Ok((base, owner))
     }
 
-    /// Gives this process every page of a shared mapping at once, those that the file lacks too if the file is our own:
+    /// Gives this process every page of a shared mapping at once, those that the file lacks too if this process owns
+    /// the file:
     /// the first touch of each would cost several times as much, and could end the process where no memory is left.
     /// Nothing happens for other memory, nor if the kernel cannot (before Linux 5.14).
     pub fn make_present(&self) -> std::io::Result<()> {
@@ -199,12 +201,12 @@ impl Memory {
         use rustix::mm::{Advice, madvise};
         let advice = match self.backing.kind {
             Kind::Mapping { .. } => Advice::LinuxPopulateWrite,
-            // May be written as well once mapped: nobody wants to hear of pages of memory files getting dirty.
+            // May be written as well once mapped: no file system tracks dirty pages of memory files.
             Kind::Import { .. } => Advice::LinuxPopulateRead,
             Kind::Heap { .. } | Kind::Lent => return Ok(()),
         };
         let Backing { base, len, .. } = *self.backing;
-        // SAFETY: a mapping of our own, whole, whose bytes stay as they are.
+        // SAFETY: a mapping of this process, whole, whose bytes stay as they are.
         match unsafe { madvise(base.as_ptr().cast(), len, advice) } {
             Ok(()) | Err(Errno::INVAL) => Ok(()),
             Err(error) => Err(error.into()),
@@ -299,8 +301,8 @@ impl Memory {
         }
     }
 
-    /// Address of the first byte. Valid while `self` or a clone lives. Whoever writes through it
-    /// asks [`Memory::is_writable`] first.
+    /// Address of the first byte. Valid while `self` or a clone lives. Check [`Memory::is_writable`] before writing
+    /// through it.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.base.as_ptr()
@@ -340,9 +342,9 @@ impl Memory {
     }
 
     /// Takes the whole shareable object that the span lies in away from processes that have mapped it: the same bytes are
-    /// at the same addresses afterwards, but nobody else's accesses reach them, and they are no shareable
-    /// object any more. For memory that a process may still access which was given up. Nothing happens
-    /// for memory of other kinds, or twice.
+    /// at the same addresses afterwards, but accesses of other processes no longer reach them, and they are no
+    /// shareable object any more. For memory that a failed process may still access. Has no effect on memory of other
+    /// kinds, or twice.
     ///
     /// What other threads write to the bytes meanwhile may be lost.
     pub fn detach(&self) -> std::io::Result<()> {
@@ -366,12 +368,12 @@ impl Memory {
             keep_from_children(NonNull::new_unchecked(copy.cast()), *len);
             copy
         };
-        // SAFETY: the copy moves to where the object was mapped, in one step: whoever reads there finds the same
-        // bytes before and after. Both are whole mappings of our own.
+        // SAFETY: the copy moves to where the object was mapped, in one step: a thread that reads there finds the
+        // same bytes before and after. Both are whole mappings of this process.
         let moved =
             unsafe { mremap_fixed(copy, *len, *len, MremapFlags::MAYMOVE, base.as_ptr().cast()) };
         if let Err(error) = moved {
-            // SAFETY: the mapping that was made above, which nobody knows of.
+            // SAFETY: the mapping that was made above, which no other thread has seen.
             let _ = unsafe { munmap(copy, *len) };
             return Err(error.into());
         }
@@ -395,8 +397,8 @@ impl Memory {
                 .checked_add(into.len())
                 .is_some_and(|end| end <= self.len)
         );
-        // SAFETY: the range is inside the span; `into` is ours alone, so they do not overlap
-        // unless the lender broke `from_raw`'s contract.
+        // SAFETY: the range is inside the span; `into` is exclusively borrowed, so they do not overlap
+        // unless a caller broke `from_raw`'s contract.
         unsafe {
             std::ptr::copy_nonoverlapping(self.as_ptr().add(offset), into.as_mut_ptr(), into.len());
         }
@@ -538,7 +540,7 @@ impl Drop for Backing {
             }
             Kind::Mapping { owner, .. } | Kind::Import { owner } => {
                 if !owner.is_this_process() {
-                    // Something else may be mapped here.
+                    // A forked child does not have the mapping: other memory may be mapped here.
                     return;
                 }
                 // SAFETY: the mapping that `map` made; the last clone is gone. An error
@@ -609,8 +611,8 @@ fn lend_raw<R>(memory: Memory, use_it: impl FnOnce(&Memory) -> R) -> R {
 
 /// Positioned file I/O straight from and into the span.
 impl Memory {
-    /// Reads from `file` at byte `position` into the span; answers how many bytes were read,
-    /// fewer than the span's length only at the end of the file.
+    /// Reads from `file` at byte `position` into the span. Returns how many bytes were read: fewer than the span's
+    /// length only at the end of the file.
     ///
     /// # Panics
     /// If the memory is for reading only.

@@ -1,5 +1,5 @@
-//! Stream sockets: made nonblocking, written from and read into [`Memory`] without a detour, and
-//! the question which user owns the other end of a connection on this host.
+//! Stream sockets: made nonblocking, written from and read into [`Memory`] without a detour, and which user owns the
+//! other end of a connection on this host.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -181,7 +181,7 @@ pub fn tune(socket: impl AsFd, vanished: Duration) -> io::Result<()> {
     let socket = socket.as_fd();
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, true)?;
-    // Half of the time until the first question, then three questions in the other half.
+    // Half of the time until the first probe, then three probes in the other half.
     let second = Duration::from_secs(1);
     sockopt::set_tcp_keepidle(socket, (vanished / 2).max(second))?;
     sockopt::set_tcp_keepintvl(socket, (vanished / 6).max(second))?;
@@ -202,7 +202,7 @@ pub fn stays_on_this_host(socket: impl AsFd) -> io::Result<bool> {
     ))
 }
 
-/// Whether a connection between these two addresses, the first of which is ours, stays on this host.
+/// Whether a connection between these two addresses, the first of which is this process's, stays on this host.
 pub fn is_same_host(ours: SocketAddr, theirs: SocketAddr) -> bool {
     let (ours, theirs) = (ours.ip().to_canonical(), theirs.ip().to_canonical());
     ours.is_loopback() || ours == theirs
@@ -215,7 +215,7 @@ fn tune_for_loopback(socket: BorrowedFd<'_>) -> io::Result<()> {
     sockopt::set_socket_send_buffer_size(socket, LOOPBACK_SEND_BYTES)?;
     // The receiver's window must never be what holds the sender back. Asking to be woken only when so
     // much is there makes the kernel enlarge the window, beyond what SO_RCVBUF allows and without
-    // fixing it; then the question is taken back.
+    // fixing it; then the request is withdrawn.
     for bytes in [LOOPBACK_WINDOW_BYTES, 1] {
         set_receive_low_water(socket, bytes)?;
     }
@@ -255,7 +255,7 @@ pub fn peer_address(socket: impl AsFd) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(address)?)
 }
 
-/// Who owns a socket.
+/// The owner of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// The user who made it.
@@ -274,7 +274,7 @@ pub struct Holder {
 }
 
 /// Whether process `pid` holds the socket of this inode under this descriptor number, and with
-/// which user and group it runs. `None` if not, or if the kernel does not show us.
+/// which user and group it runs. `None` if not, or if the kernel does not let this process see it.
 pub fn holder_of(inode: u64, pid: u32, descriptor: u32) -> Option<Holder> {
     use std::os::unix::fs::MetadataExt;
     let link = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
@@ -308,7 +308,7 @@ impl Owners {
         match self.ask(theirs, ours) {
             Ok(owner) => Ok(owner),
             Err(error) if Shortage::of(&error).is_some() => Err(error),
-            // Where the kernel has no such question to answer, its table in /proc says the same.
+            // A kernel without this query has the same in its table in /proc.
             Err(_) => proc_table::owner(theirs, ours),
         }
     }
@@ -327,10 +327,10 @@ impl Owners {
         if self.knows_datagrams == Some(false) {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // In the words of the kernel's lookup: a datagram from our socket to theirs.
+        // In the words of the kernel's lookup: a datagram from `ours` to `theirs`.
         let found = self.ask_about(Protocol::Udp, ours, theirs)?;
         if found.is_none() && self.knows_datagrams.is_none() {
-            // A kernel without this question says the same as one that finds nothing. Our own socket exists.
+            // A kernel without this query returns the same as one that finds nothing. Our own socket exists.
             let own = self.ask_about(Protocol::Udp, theirs, ours)?;
             self.knows_datagrams = Some(own.is_some());
             own.ok_or(io::ErrorKind::Unsupported)?;
@@ -356,7 +356,7 @@ impl Owners {
             None => diag::socket()?,
         };
         let found = diag::find(&socket, protocol, source, destination)?;
-        // After an error an answer may be left there that would be taken for another question's.
+        // After an error, the socket may still hold a reply that would be taken for the next query's.
         self.diag = Some(socket);
         Ok(found)
     }
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_nobody_has_accepted_has_no_owner() {
+    fn a_connection_that_was_not_accepted_has_no_owner() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (ours, theirs) = (one.local_addr().unwrap(), one.peer_addr().unwrap());

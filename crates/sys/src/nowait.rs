@@ -1,4 +1,4 @@
-//! File reads that answer "would block" instead of waiting for a device.
+//! File reads that return "would block" instead of waiting for a device.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::AsFd;
@@ -9,8 +9,8 @@ use crate::memory::Memory;
 
 /// Reads once from `file` at `position` into the span, as far as the page cache holds it.
 ///
-/// Fails with [`io::ErrorKind::WouldBlock`] if nothing can be had without waiting, and if the file
-/// system does not know the question. A short answer is the end of the file or of what is cached.
+/// Fails with [`io::ErrorKind::WouldBlock`] if nothing can be had without waiting, and if the file system does not
+/// support such reads. A short read ends at the end of the file or of what is cached.
 pub fn read(into: &Memory, file: impl AsFd, position: u64) -> io::Result<usize> {
     assert!(
         into.is_writable(),

@@ -9,7 +9,7 @@
 const PAGE: usize = 4096;
 /// Pages that are read side by side.
 const STREAMS: usize = 8;
-/// Bytes that are taken from one page before the next one's turn.
+/// Bytes that are copied from one page before the next.
 const STEP: usize = 256;
 /// Bytes that one prefetch brings.
 const LINE: usize = 64;

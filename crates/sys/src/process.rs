@@ -1,6 +1,6 @@
 //! What the operating system says about other processes.
 
-/// Whether the process does not run because somebody has stopped it (SIGSTOP, a debugger). `false` also if
+/// Whether the process has been stopped (SIGSTOP, a debugger). `false` also if
 /// that cannot be found out.
 pub fn is_stopped(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {

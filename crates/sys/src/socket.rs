@@ -22,7 +22,7 @@ pub const MAX_DESCRIPTORS: usize = 4;
 /// The longest path that fits a socket address directly.
 const MAX_DIRECT_PATH: usize = 107;
 
-/// Who is at the other end of a socket, as the kernel says.
+/// The process at the other end of a socket, as the kernel reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Credentials {
     /// Process id, as seen from here; 0 if that process is not visible here.
@@ -125,7 +125,7 @@ impl RecordSocket {
         Ok((Self { socket: one }, Self { socket: two }))
     }
 
-    /// Who is at the other end. For a connecting socket: who called `listen`.
+    /// The process at the other end: for a connecting socket, the one that called `listen`.
     pub fn peer(&self) -> io::Result<Credentials> {
         // Not through rustix: its type for a process id cannot hold the 0 that the kernel gives
         // for a process outside of our pid namespace.
@@ -217,7 +217,7 @@ impl RecordSocket {
         if message.flags.contains(ReturnFlags::TRUNC) || too_many {
             return Ok(Received::Oversized);
         }
-        // A record of no bytes cannot be told from the end; nobody who keeps the protocol sends one.
+        // A record of no bytes cannot be distinguished from the end; a peer that keeps the protocol sends none.
         if message.bytes == 0 {
             return Ok(Received::Closed);
         }
@@ -227,7 +227,7 @@ impl RecordSocket {
         Ok(Received::Record(message.bytes, descriptors))
     }
 
-    /// Whether the other end has closed or died, whatever may still be unread.
+    /// Whether the other end has closed or died, even if bytes are still unread.
     pub fn is_hung_up(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut polled = [PollFd::new(&self.socket, PollFlags::empty())];
@@ -339,7 +339,7 @@ impl Drop for RecordListener {
         let ours =
             rustix::fs::lstat(&self.path).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == self.file);
         if ours {
-            // Best effort: whoever binds next replaces a stale file anyway.
+            // Best effort: the next listener replaces a stale file anyway.
             let _ = rustix::fs::unlink(&self.path);
         }
     }

@@ -1,4 +1,4 @@
-//! Threads that a library starts inside of somebody else's program.
+//! Threads that a library starts inside an application.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -26,11 +26,12 @@ pub fn spawn_without_signals(
     thread
 }
 
-/// How often the calling thread has given the processor to another one, by parking or by being preempted. A yield that
+/// How often another thread has replaced the calling one on its processor, because it parked or was preempted. A
+/// yield that
 /// changes nothing here has run no other thread. About 0.4 µs. `None` where the system does not count.
 pub fn switches() -> Option<u64> {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: the call fills the structure in, unless it fails, and then it is not looked at.
+    // SAFETY: the call fills the structure in, unless it fails, and then it is not read.
     let usage = unsafe {
         match libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) {
             0 => usage.assume_init(),

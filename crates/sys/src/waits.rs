@@ -1,11 +1,11 @@
 //! A setting for tests in which nothing but events and real deadlines ends a wait.
 //!
-//! Some waits have a limit for the sake of tidiness: a thread that has had nothing to do for long ends, a buffer that
-//! nobody wants any more is freed. When such a limit is over, the loop around the wait looks at everything
-//! anew, and finds what it should have been woken for: a wake-up that was lost shows as a delay that nobody
-//! notices. With the environment variable `CAUSEWAY_WAITS=events`, waits have no such limits, so that a
-//! wake-up that is lost once the message layer has stopped spinning is a hang. Limits that stay are those that mean
-//! something to others: what a caller asked for, retransmission, liveness and connection deadlines.
+//! Some waits have a limit for the sake of tidiness: a thread that has been idle for long ends, a buffer that is no
+//! longer used is freed. When such a limit is over, the loop around the wait checks all its conditions again, and
+//! finds what it should have been woken for: a lost wake-up shows as a short delay only. With the environment
+//! variable `CAUSEWAY_WAITS=events`, waits have no such limits, so that a
+//! wake-up that is lost once the message layer has stopped spinning is a hang. Limits that stay are part of an
+//! interface: what a caller asked for, retransmission, liveness and connection deadlines.
 
 use std::sync::OnceLock;
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! What the operating system says about other processes. Apart from the other tests: a child has its parent's descriptors until
-//! it runs its own program, and what others have just closed is open so long.
+//! it runs its own program, and what other tests have just closed stays open so long.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use causeway_bmi::{Addr, Bmi, Config, Context, InfoOption, Memory, Posted, RendezvousPolicy, log};
 use causeway_testkit::patience::eventually;
 use causeway_testkit::process::{self, Child, Part};
-use causeway_watch::onlooker::{LookError, Onlooker};
+use causeway_watch::observer::{ObserveError, Observer};
 use causeway_wire::watch::{PeerRow, Row, Why};
 
 const STALL_AFTER: Duration = Duration::from_millis(200);
@@ -185,9 +185,9 @@ impl Pair {
         std::fs::write(self.dir.path().join(what), b"").expect("a file");
     }
 
-    fn page(&self) -> Onlooker {
+    fn page(&self) -> Observer {
         let pid = self.waiter.pid().cast_unsigned();
-        Onlooker::new(pid).expect("the waiter can be looked at")
+        Observer::new(pid).expect("the waiter can be looked at")
     }
 
     /// Waits until a stall was told of twice; answers what is shown and what was logged first.
@@ -204,7 +204,7 @@ impl Pair {
     }
 }
 
-fn rows(page: &Onlooker) -> Vec<PeerRow> {
+fn rows(page: &Observer) -> Vec<PeerRow> {
     let rows = page.rows().into_iter().filter_map(|row| match row {
         Row::Peer(row) => Some(row),
         Row::Instance(_) => None,
@@ -212,7 +212,7 @@ fn rows(page: &Onlooker) -> Vec<PeerRow> {
     rows.collect()
 }
 
-fn lines(page: &Onlooker) -> Vec<String> {
+fn lines(page: &Observer) -> Vec<String> {
     let events = page.events(usize::MAX).into_iter();
     let told = events.filter(|(_, event)| event.target == "engine.stall");
     told.map(|(_, event)| event.text).collect()
@@ -324,7 +324,7 @@ fn a_transfer_that_a_stopped_process_does_not_take() {
     }
     let test = "a_transfer_that_a_stopped_process_does_not_take";
     let pair = Pair::new(test, "tcp", "receive", "send, then rest", false);
-    let peer = Onlooker::new(pair.peer.pid().cast_unsigned()).expect("the peer shows itself");
+    let peer = Observer::new(pair.peer.pid().cast_unsigned()).expect("the peer shows itself");
     eventually("the peer is ready to be written to", || {
         let rows = rows(&peer).into_iter();
         let mut reasons = rows.filter_map(|row| row.waiting.map(|waiting| waiting.why));
@@ -374,15 +374,18 @@ fn a_process_can_be_looked_at_while_it_is_stopped_and_leaves_nothing() {
     let page = pair.page();
     let asked = page
         .ask("off,engine=error/trace")
-        .expect("a wish can be left");
-    assert!(page.is_there() && !page.has_answered(asked));
+        .expect("a request can be left");
+    assert!(page.is_there() && !page.has_applied(asked));
     pair.waiter.resume();
-    eventually("the wish is fulfilled", || {
-        page.has_answered(asked).then_some(())
+    eventually("the request is applied", || {
+        page.has_applied(asked).then_some(())
     });
     assert_eq!(page.masks(), "off,engine=error/trace");
     let pid = pair.waiter.pid().cast_unsigned();
     pair.waiter.kill();
     assert!(!page.is_there());
-    assert!(matches!(Onlooker::new(pid), Err(LookError::NoProcess(_))));
+    assert!(matches!(
+        Observer::new(pid),
+        Err(ObserveError::NoProcess(_))
+    ));
 }

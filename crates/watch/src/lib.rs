@@ -1,10 +1,10 @@
-//! What a process shows of itself to an onlooker: what its message layer is doing, and its latest log
+//! What a process shows of itself to an observer: what its message layer is doing, and its latest log
 //! events.
 //!
-//! Both lie in one page, a memory file that the process maps and writes ([`page`]). An onlooker finds
-//! it through `/proc` and maps it for reading ([`onlooker`]): the process does not take part, so that
-//! one that hangs, or is stopped, can be looked at like any other, nothing is left behind by one that
-//! is killed, and who may look is the kernel's decision (the same user, or root). The layout is
+//! Both lie in one page, a memory file that the process maps and writes ([`page`]). An observer finds
+//! it through `/proc` and maps it for reading ([`observer`]): the process does not take part, so that
+//! one that hangs, or is stopped, can be observed like any other, nothing is left behind by one that is killed, and
+//! the kernel decides which users may observe it (the same one, and root). The layout is
 //! `causeway_wire::watch`.
 //!
 //! [`log`] is the thesis's gossip (Carns §3.11.3): events by level and part of the program, masks
@@ -12,13 +12,13 @@
 //! events, which lies in the page. [`process`] asks the kernel about processes, and [`text`] writes
 //! sizes and ages for people.
 //!
-//! Read [`page`], then [`onlooker`], then [`log`].
+//! Read [`page`], then [`observer`], then [`log`].
 //!
 //! What this room does not do: know what a message is, or start threads.
 #![forbid(unsafe_code)]
 
 pub mod log;
-pub mod onlooker;
+pub mod observer;
 pub mod page;
 pub mod process;
 pub mod text;

@@ -7,8 +7,8 @@
 //! that neither lets through costs a load and a comparison.
 //!
 //! The masks come from the caller, from `$CAUSEWAY_LOG` in their place, from [`set`], or from another
-//! process, which writes a wish into the page: [`look`], called now and then by whoever makes
-//! progress, fulfils it.
+//! process, which writes a request into the page: [`apply_request`], called now and then by threads that make
+//! progress, applies it.
 //!
 //! A program that has a subscriber of its own does not call [`start`] and loses nothing but the ring.
 
@@ -62,10 +62,10 @@ struct Logger {
     /// `None` if the system has refused it.
     page: Option<Arc<Page>>,
     sink: Sink,
-    /// The version of the wish that was looked at last.
+    /// The version of the request that was read last.
     seen: AtomicU64,
-    /// Held while masks are changed and the page is told: its text has one writer at a time, and an older
-    /// wish does not come after a newer.
+    /// Held while masks are changed and written to the page: its text has one writer at a time, and an older request
+    /// does not replace a newer.
     changing: Mutex<()>,
 }
 
@@ -124,37 +124,37 @@ pub fn set(masks: Masks) {
     }
 }
 
-/// Fulfils the wish of another process for other masks, if there is a new one. Costs a load.
+/// Applies the request of another process for other masks, if there is a new one. Costs a load.
 #[inline]
-pub fn look() {
+pub fn apply_request() {
     if let Some(logger) = LOGGER.get()
         && let Some(page) = logger.page()
         && page.asked_version() != logger.seen.load(Ordering::Relaxed)
     {
-        obey(logger, page);
+        apply(logger, page);
     }
 }
 
 #[cold]
-fn obey(logger: &Logger, page: &Page) {
-    // While somebody else changes the masks, or writes the wish, there is no need to wait: we come again.
-    // So do events in here.
+fn apply(logger: &Logger, page: &Page) {
+    // While another thread changes the masks, or a process writes the request, there is no need to wait: the next
+    // call applies it. This function's own events take the same way out.
     let _changing = match logger.changing.try_lock() {
         Err(TryLockError::WouldBlock) => return,
         held => held,
     };
-    let Some((version, wish)) = page.asked() else {
+    let Some((version, request)) = page.asked() else {
         return;
     };
     if logger.seen.swap(version, Ordering::Relaxed) == version {
         return;
     }
-    let wish = String::from_utf8_lossy(&wish).into_owned();
-    match wish.parse() {
+    let request = String::from_utf8_lossy(&request).into_owned();
+    match request.parse() {
         Ok(masks) => logger.change(masks),
         Err(error) => tracing::warn!(%error, "log masks from outside are not understood"),
     }
-    page.answer(version);
+    page.acknowledge(version);
 }
 
 /// The latest events that were recorded, at most `most`, oldest first.
@@ -210,7 +210,7 @@ impl Logger {
     /// With `changing` held; likewise the next.
     fn change(&self, masks: Masks) {
         *self.masks.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(masks);
-        // Each place in the program that logs remembers whether anybody listens.
+        // Each callsite has cached whether a mask lets it through.
         tracing::callsite::rebuild_interest_cache();
         self.publish();
     }
@@ -229,7 +229,7 @@ impl Logger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::onlooker::Onlooker;
+    use crate::observer::Observer;
 
     fn texts(events: &[LogEvent]) -> Vec<&str> {
         events.iter().map(|event| event.text.as_str()).collect()
@@ -272,20 +272,20 @@ mod tests {
             texts(&recent(3)),
             ["a?warning size=7", "information", "detail"]
         );
-        // From outside, while nobody looks and then does.
-        let outside = Onlooker::new(std::process::id()).unwrap();
+        // From outside, before and after the request is applied.
+        let outside = Observer::new(std::process::id()).unwrap();
         assert_eq!(outside.masks(), "off/trace");
         let asked = outside.ask("off,watch=debug/off").unwrap();
-        assert!(!outside.has_answered(asked));
-        look();
-        assert!(outside.has_answered(asked));
+        assert!(!outside.has_applied(asked));
+        apply_request();
+        assert!(outside.has_applied(asked));
         assert_eq!(outside.masks(), "off,watch=debug/off");
         say();
         assert_eq!(outside.events(99).len(), 5, "nothing is recorded any more");
         // Nonsense from outside changes nothing.
         let asked = outside.ask("loud").unwrap();
-        look();
-        assert!(outside.has_answered(asked));
+        apply_request();
+        assert!(outside.has_applied(asked));
         assert_eq!(masks().unwrap().to_string(), "off,watch=debug/off");
 
         last_words();
@@ -301,27 +301,31 @@ mod tests {
         assert_eq!(lines[5], "the latest 5 log events were:");
         assert_eq!(lines.len(), 11, "{file}");
 
-        // From inside and outside at once: what is shown is what is in force, and the latest wish is the
-        // one that is answered.
-        let wishes = std::thread::scope(|scope| {
+        // From inside and outside at once: what is shown is what is in force, and the latest request is the one that
+        // is acknowledged.
+        let requests = std::thread::scope(|scope| {
             let setters = [1, 2, 3].map(|thread| {
                 scope.spawn(move || {
                     for n in 0..200 {
                         set(format!("off,a{thread}=info,b{n}=warn/off").parse().unwrap());
-                        look();
+                        apply_request();
                     }
                 })
             });
             let mut asked = Vec::new();
             while setters.iter().any(|setter| !setter.is_finished()) {
-                let wish = format!("off,wish{}=info/off", asked.len());
-                asked.push(outside.ask(&wish).unwrap());
-                look();
+                let request = format!("off,request{}=info/off", asked.len());
+                asked.push(outside.ask(&request).unwrap());
+                apply_request();
             }
             asked
         });
-        look();
-        assert!(wishes.last().is_none_or(|last| outside.has_answered(*last)));
+        apply_request();
+        assert!(
+            requests
+                .last()
+                .is_none_or(|last| outside.has_applied(*last))
+        );
         assert_eq!(outside.masks(), masks().unwrap().to_string());
 
         // The ring keeps the latest of more events than it has room for, from many threads.

@@ -19,7 +19,7 @@ use crate::process;
 #[derive(Debug)]
 pub struct Page {
     mapping: Mapping,
-    /// Others find the page by this descriptor.
+    /// Observers find the page by this descriptor.
     _file: OwnedFd,
     owner: Owner,
     rows: Mutex<Rows>,
@@ -101,20 +101,20 @@ impl Page {
         self.write(offset, &body);
     }
 
-    /// The version of what others ask for; it changes when they ask.
+    /// The version of the observers' request; it changes with each request.
     pub(crate) fn asked_version(&self) -> u64 {
         self.mapping.word(area::ASKED).load(Ordering::Relaxed)
     }
 
-    /// What others ask for, with its version; `None` while it is being written.
+    /// The observers' latest request, with its version; `None` while it is being written.
     pub(crate) fn asked(&self) -> Option<(u64, Vec<u8>)> {
-        crate::onlooker::read_text(&self.mapping, area::ASKED)
+        crate::observer::read_text(&self.mapping, area::ASKED)
     }
 
-    /// Says that what was asked for in this version has been done or refused.
-    pub(crate) fn answer(&self, version: u64) {
+    /// Notes that the request of this version has been applied or refused.
+    pub(crate) fn acknowledge(&self, version: u64) {
         self.mapping
-            .word(word::ANSWERED)
+            .word(word::APPLIED)
             .store(version, Ordering::Release);
     }
 
@@ -126,7 +126,7 @@ impl Page {
         let version = self.mapping.word(offset);
         let before = version.load(Ordering::Relaxed);
         let done = wire::event_version(number);
-        // A writer that was overtaken by a whole lap of others, or is being overtaken, gives way.
+        // Drop the event if other writers have lapped this one, or are doing so.
         if before % 2 == 1
             || before >= done
             || version
@@ -145,7 +145,7 @@ impl Page {
 
     /// The latest events in the ring, at most `most`, oldest first.
     pub fn events(&self, most: usize) -> Vec<(u64, LogEvent)> {
-        crate::onlooker::read_events(&self.mapping, most)
+        crate::observer::read_events(&self.mapping, most)
     }
 
     fn claim(&self) -> Option<u32> {
@@ -166,7 +166,7 @@ impl Page {
     }
 }
 
-/// A place in the table of rows, given back when dropped.
+/// A place in the table of rows, freed when dropped.
 #[derive(Debug)]
 pub struct RowSlot {
     page: Arc<Page>,

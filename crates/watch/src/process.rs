@@ -18,7 +18,7 @@ fn ns(clock: ClockId) -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// How a process is.
+/// The state of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// On a processor, or waiting for one.
@@ -29,7 +29,7 @@ pub enum State {
     Stopped,
     /// It has ended.
     Ended,
-    /// The kernel does not say.
+    /// The kernel does not tell.
     Unknown,
 }
 
@@ -46,7 +46,7 @@ impl State {
     }
 }
 
-/// How a process is at this moment.
+/// The state of a process at this moment.
 pub fn state(pid: u32) -> State {
     let stat = match std::fs::read(format!("/proc/{pid}/stat")) {
         Ok(stat) => String::from_utf8_lossy(&stat).into_owned(),
@@ -84,7 +84,7 @@ pub(crate) fn own_name() -> String {
     crate::text::plain(&name)
 }
 
-/// The process id that the process `pid` knows itself by: another one than ours for it if it lives in
+/// The process id that the process `pid` knows itself by: another one than this process sees if it lives in
 /// a name space of its own.
 pub(crate) fn own_pid_of(pid: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;

@@ -1,12 +1,12 @@
 //! Sizes, ages, times of day and other processes' text for people.
 
 /// Whether a character can make a terminal show something else than what is there: it drives the
-/// terminal, or turns the direction of what follows.
+/// terminal, or changes the direction of what follows.
 pub fn is_deceptive(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Text of somebody else's that a terminal may show.
+/// Text from another process, as a terminal may show it.
 pub fn plain(text: &str) -> String {
     text.replace(is_deceptive, "?")
 }

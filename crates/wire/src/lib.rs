@@ -7,7 +7,7 @@
 //! system), [`store`] (records of the metadata store), [`datafile`] (what an I/O server
 //! keeps of a file), [`home`] (what a server's directory says of itself),
 //! [`watch`] (what a process shows of itself to
-//! onlookers) and [`vi`] (descriptors and frames of virtual interfaces). `docs/formats/`
+//! observers) and [`vi`] (descriptors and frames of virtual interfaces). `docs/formats/`
 //! draws them.
 //!
 //! There is no I/O here, no clock and no allocation policy: decoders borrow from or copy out of

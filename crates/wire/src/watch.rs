@@ -47,7 +47,7 @@ pub mod word {
     /// Rows that are wanted and have no place.
     pub const ROWS_MISSING: usize = 48;
     /// Version of the text at [`area::ASKED`](super::area::ASKED) that the process acted upon last.
-    pub const ANSWERED: usize = 56;
+    pub const APPLIED: usize = 56;
 }
 
 /// The short texts: a version word, a length word and [`area::TEXT_BYTES`] bytes each.
@@ -85,7 +85,7 @@ pub const ROW_BODY_BYTES: usize = ROW_BYTES - 8;
 
 const _: () = {
     assert!(EVENTS_OFFSET == 4096 && ROWS_OFFSET == 528_384 && PAGE_BYTES == 4_722_688);
-    assert!(word::ANSWERED + 8 <= area::NAME);
+    assert!(word::APPLIED + 8 <= area::NAME);
     assert!(area::NAME + area::HEAD_BYTES + area::TEXT_BYTES <= area::ASKED);
     assert!(area::ASKED + area::HEAD_BYTES + area::TEXT_BYTES <= area::IN_FORCE);
     assert!(area::IN_FORCE + area::HEAD_BYTES + area::TEXT_BYTES <= EVENTS_OFFSET);

@@ -10,7 +10,7 @@ use super::trial::{Figure, Gap, LIMIT, OURS};
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
     pub(crate) case: String,
-    pub(crate) who: String,
+    pub(crate) participant: String,
     pub(crate) size: u64,
     pub(crate) metric: &'static str,
     /// Number of the run, and the figure.
@@ -41,10 +41,10 @@ impl Series {
     }
 }
 
-/// What stands for a figure that a participant has not got.
-pub(crate) fn gap(gaps: &[Gap], who: &str, case: &str) -> Option<&'static str> {
+/// What is shown in place of a figure that a participant lacks.
+pub(crate) fn gap(gaps: &[Gap], participant: &str, case: &str) -> Option<&'static str> {
     let mut gaps = gaps.iter();
-    let gap = gaps.find(|gap| gap.who == who && gap.trial.yields(case))?;
+    let gap = gaps.find(|gap| gap.participant == participant && gap.trial.yields(case))?;
     Some(gap.how)
 }
 
@@ -55,16 +55,18 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Takes a figure of a run.
-    pub(crate) fn add(&mut self, run: u32, who: &str, figure: Figure) {
+    /// Adds a figure of a run.
+    pub(crate) fn add(&mut self, run: u32, participant: &str, figure: Figure) {
         let same = |known: &&mut Series| {
-            known.case == figure.case && known.who == who && known.size == figure.size
+            known.case == figure.case
+                && known.participant == participant
+                && known.size == figure.size
         };
         match self.series.iter_mut().find(same) {
             Some(known) => known.values.push((run, figure.value)),
             None => self.series.push(Series {
                 case: figure.case,
-                who: who.to_owned(),
+                participant: participant.to_owned(),
                 size: figure.size,
                 metric: figure.metric,
                 values: vec![(run, figure.value)],
@@ -73,15 +75,18 @@ impl Findings {
     }
 
     /// One participant's figures of a case and size.
-    pub(crate) fn series(&self, case: &str, who: &str, size: u64) -> Option<&Series> {
+    pub(crate) fn series(&self, case: &str, participant: &str, size: u64) -> Option<&Series> {
         let mut all = self.series.iter();
-        all.find(|one| one.case == case && one.who == who && one.size == size)
+        all.find(|one| one.case == case && one.participant == participant && one.size == size)
     }
 
     /// The peers' figures of a case and size.
     pub(crate) fn peers(&self, case: &str, size: u64) -> impl Iterator<Item = &Series> {
         self.series.iter().filter(move |one| {
-            one.case == case && one.size == size && one.who != OURS && one.who != LIMIT
+            one.case == case
+                && one.size == size
+                && one.participant != OURS
+                && one.participant != LIMIT
         })
     }
 
@@ -94,7 +99,7 @@ impl Findings {
             .filter_map(|one| {
                 Row::new(
                     one.case.clone(),
-                    &one.who,
+                    &one.participant,
                     one.size,
                     one.metric,
                     &one.values(),
@@ -107,11 +112,10 @@ impl Findings {
     }
 }
 
-/// Medians with a column for each participant; where one has none because a trial came to nothing,
-/// the cell says so.
-pub(crate) fn medians(rows: &[Row], whos: &[String], gaps: &[Gap]) -> Table {
+/// Medians with a column for each participant; where one has none because a trial failed, the cell says so.
+pub(crate) fn medians(rows: &[Row], participants: &[String], gaps: &[Gap]) -> Table {
     let mut head = vec!["case", "size"];
-    head.extend(whos.iter().map(String::as_str));
+    head.extend(participants.iter().map(String::as_str));
     let mut table = Table::new(&head);
     table.align_right(&(1..head.len()).collect::<Vec<_>>());
     for same in rows.chunk_by(|a, b| (&a.case, a.size_bytes) == (&b.case, b.size_bytes)) {
@@ -121,10 +125,14 @@ pub(crate) fn medians(rows: &[Row], whos: &[String], gaps: &[Gap]) -> Table {
             size => bytes_text(size),
         };
         let mut cells = vec![first.case.clone(), size];
-        cells.extend(whos.iter().map(|who| {
-            let row = same.iter().find(|row| row.who == *who);
+        cells.extend(participants.iter().map(|participant| {
+            let row = same.iter().find(|row| row.participant == *participant);
             let figure = row.map(|row| figure_text(&row.metric, row.median));
-            let why_not = || gap(gaps, who, &first.case).unwrap_or_default().to_owned();
+            let why_not = || {
+                gap(gaps, participant, &first.case)
+                    .unwrap_or_default()
+                    .to_owned()
+            };
             figure.unwrap_or_else(why_not)
         }));
         table.row(cells);
@@ -141,7 +149,7 @@ mod tests {
     #[test]
     fn ratios_need_figures_of_the_same_run() {
         let mut findings = Findings::default();
-        for (run, who, value) in [
+        for (run, participant, value) in [
             (0, OURS, 1.0),
             (1, OURS, 4.0),
             (1, "x-1", 2.0),
@@ -149,7 +157,7 @@ mod tests {
         ] {
             findings.add(
                 run,
-                who,
+                participant,
                 Figure::new("rate/shm", 8, "rate_per_s", value).unwrap(),
             );
         }
@@ -176,7 +184,7 @@ mod tests {
             (Pattern::Bandwidth, "shm", "failed"),
         ]
         .map(|(pattern, method, how)| Gap {
-            who: "x-1".to_owned(),
+            participant: "x-1".to_owned(),
             trial: trial(pattern, method),
             how,
             why: String::new(),
@@ -191,17 +199,17 @@ mod tests {
         for figure in Figure::of_load(&load(2), 10_000, &latencies) {
             findings.add(0, OURS, figure);
         }
-        for (who, case) in [
+        for (participant, case) in [
             (OURS, "load/tcp/64-clients/mean"),
             (OURS, "rate/shm"),
             (OURS, "rate/tcp"),
             (OURS, "ring/tcp/2-processes/hop"),
             ("x-1", "bandwidth/shm"),
         ] {
-            findings.add(0, who, Figure::new(case, 8, "ratio", 1.0).unwrap());
+            findings.add(0, participant, Figure::new(case, 8, "ratio", 1.0).unwrap());
         }
-        let whos = [OURS.to_owned(), "x-1".to_owned()];
-        let table = medians(&findings.rows(), &whos, &gaps);
+        let participants = [OURS.to_owned(), "x-1".to_owned()];
+        let table = medians(&findings.rows(), &participants, &gaps);
         let cell = |case: &str| {
             let mut rows = table.rows().iter();
             rows.find(|row| row[0] == case).unwrap()[3].clone()

@@ -1,4 +1,4 @@
-//! What is to be reached, and whether it was: ratios within a run, their medians, the verdict.
+//! Goals, and whether they were reached: ratios within a run, their medians, the verdict.
 
 use causeway_report::rows::{Row, figure_text};
 use causeway_report::table::Table;
@@ -7,14 +7,14 @@ use super::findings::{Findings, Series};
 use super::trial::{ANSWER_BYTES, LIMIT, OURS, RINGS};
 use crate::outcome::Verdict;
 
-/// What a figure of ours is held against.
+/// What a figure of Causeway's is compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Against {
     /// The best of the peers in this case.
     BestPeer(String),
     /// A limit of the machine.
     Limit(String),
-    /// Another case of ours.
+    /// Another case of Causeway's.
     Ourselves(String),
     /// Nothing: the figure is a ratio already.
     Nothing,
@@ -211,7 +211,9 @@ fn verdict(findings: &Findings, goal: &Goal) -> Option<Verdict> {
         runs: row.runs,
         ours: text(ours),
         other: other.map(text).unwrap_or_default(),
-        who: other.map(|other| other.who.clone()).unwrap_or_default(),
+        participant: other
+            .map(|other| other.participant.clone())
+            .unwrap_or_default(),
         reached,
     })
 }
@@ -246,7 +248,7 @@ pub(crate) fn table(verdicts: &[Verdict]) -> Table {
             format!("{:.2} to {:.2}", verdict.min, verdict.max),
             verdict.ours.clone(),
             verdict.other.clone(),
-            verdict.who.clone(),
+            verdict.participant.clone(),
             if verdict.reached { "yes" } else { "NO" }.to_owned(),
         ]);
     }
@@ -260,8 +262,12 @@ mod tests {
 
     fn findings(figures: &[(u32, &str, &str, u64, &'static str, f64)]) -> Findings {
         let mut findings = Findings::default();
-        for &(round, who, case, size, metric, value) in figures {
-            findings.add(round, who, Figure::new(case, size, metric, value).unwrap());
+        for &(round, participant, case, size, metric, value) in figures {
+            findings.add(
+                round,
+                participant,
+                Figure::new(case, size, metric, value).unwrap(),
+            );
         }
         findings
     }
@@ -286,7 +292,7 @@ mod tests {
             (peer.ratio, peer.min, peer.max, peer.runs),
             (0.5, 0.5, 0.5, 2)
         );
-        assert!(peer.reached && peer.who == "fast-1");
+        assert!(peer.reached && peer.participant == "fast-1");
     }
 
     #[test]
@@ -297,7 +303,10 @@ mod tests {
             (0, "two", "rate/shm", 8, "rate_per_s", 20.0),
         ]);
         let verdicts = verdicts(&findings, &[]);
-        assert_eq!((verdicts[0].ratio, verdicts[0].who.as_str()), (1.5, "two"));
+        assert_eq!(
+            (verdicts[0].ratio, verdicts[0].participant.as_str()),
+            (1.5, "two")
+        );
         assert!(verdicts[0].reached);
     }
 

@@ -1,9 +1,9 @@
-//! `causeway bench compare`: our messages beside those of the libraries that one can install.
+//! `causeway bench compare`: Causeway's messages beside those of the libraries that one can install.
 //!
-//! Every participant runs the same patterns ([`trial`]) on the same two processors in turn: in each run, each
+//! Every participant runs the same patterns ([`trial`]) on the same two processors: in each run, each
 //! pattern is run by each participant once, so that a slow hour of the machine hits all alike.
-//! [`ours`] is Causeway ([`multi_process`] are its processes where there are more than two), [`peers`] the
-//! others, [`findings`] what came of it, [`goals`] what was to be reached, `page` the report.
+//! [`ours`] is Causeway ([`multi_process`] are its processes where there are more than two), [`peers`] the others,
+//! [`findings`] the figures, [`goals`] what was to be reached, `page` the report.
 
 pub(crate) mod findings;
 pub(crate) mod goals;
@@ -33,7 +33,8 @@ use trial::{Figure, Gap, LIMIT, OURS, Pattern, Trial};
 
 /// Measure messages beside UCX, libfabric, Open MPI and MPICH
 ///
-/// Runs the same patterns on the same two processors by turns: latency, bandwidth and rate by size, a
+/// Runs the same patterns on the same two processors, one participant after another: latency, bandwidth and rate by
+/// size, a
 /// server that many clients ask, a token passed round more processes than processors, latency with
 /// thousands of idle peers. Prints medians, and ratios within a run beside what is to be reached.
 /// `make peers` installs the libraries; those that are missing are left out and named.
@@ -46,8 +47,8 @@ use trial::{Figure, Gap, LIMIT, OURS, Pattern, Trial};
   causeway bench compare --json | jq '.goals[] | {goal, ratio, wanted, reached}'")]
 pub(crate) struct Arguments {
     /// Participants, by the beginnings of their names: causeway, openmpi, mpich-5, ucx, libfabric
-    #[arg(long, value_name = "LIST", value_delimiter = ',')]
-    who: Vec<String>,
+    #[arg(long = "who", value_name = "LIST", value_delimiter = ',')]
+    participants: Vec<String>,
     /// Patterns to run
     #[arg(long, value_name = "LIST", value_delimiter = ',',
           default_values = ["latency", "bandwidth", "load", "ring", "idle"],
@@ -73,7 +74,7 @@ pub(crate) struct Arguments {
     /// One run with fewer repetitions: an impression, not a measurement
     #[arg(long)]
     quick: bool,
-    /// Say who takes part and which patterns there are, and measure nothing
+    /// List the participants and the patterns, and measure nothing
     #[arg(long)]
     list: bool,
     /// Where `make peers` has put its libraries
@@ -91,7 +92,7 @@ pub(crate) struct Arguments {
 struct Participants {
     ours: Option<Ours>,
     peers: Vec<Box<dyn Peer>>,
-    /// Who could not run what, by name and trial: asked once, not in every run.
+    /// Participants and the trials that they could not run, which are not tried again in later runs.
     unable: BTreeSet<(String, String)>,
     our_failures: usize,
 }
@@ -151,9 +152,9 @@ fn gather(
     scratch: &ScratchDirectory,
 ) -> Outcome<Participants> {
     let takes_part = |name: &str| {
-        arguments.who.is_empty()
+        arguments.participants.is_empty()
             || arguments
-                .who
+                .participants
                 .iter()
                 .any(|wanted| name.starts_with(wanted.as_str()))
     };
@@ -169,10 +170,10 @@ fn gather(
         scratch: scratch.path().to_owned(),
     };
     let only_us = arguments
-        .who
+        .participants
         .iter()
         .all(|wanted| OURS.starts_with(wanted.as_str()));
-    let (found, missing) = match only_us && !arguments.who.is_empty() {
+    let (found, missing) = match only_us && !arguments.participants.is_empty() {
         true => Default::default(),
         false => peers::find(&places),
     };
@@ -181,21 +182,21 @@ fn gather(
     }
     let peers: Vec<_> = found
         .into_iter()
-        .filter(|peer| takes_part(peer.who()))
+        .filter(|peer| takes_part(peer.name()))
         .collect();
     let known = |wanted: &String| {
         OURS.starts_with(wanted.as_str())
             || peers
                 .iter()
-                .any(|peer| peer.who().starts_with(wanted.as_str()))
+                .any(|peer| peer.name().starts_with(wanted.as_str()))
     };
-    if let Some(unknown) = arguments.who.iter().find(|wanted| !known(wanted)) {
+    if let Some(unknown) = arguments.participants.iter().find(|wanted| !known(wanted)) {
         return Err(Failure::usage(
             "reading --who",
-            format!("nobody's name begins with {unknown:?}"),
+            format!("no participant's name begins with {unknown:?}"),
         )
         .hint(format!(
-            "`causeway bench compare --list` names who is here; `{}` installs the others",
+            "`causeway bench compare --list` lists the participants found; `{}` installs the others",
             peers::INSTALL
         )));
     }
@@ -299,25 +300,27 @@ fn measure(
 ) -> (Findings, Vec<Gap>) {
     let mut gaps = Vec::new();
     let mut findings = Findings::default();
-    let turns = trials.len() * participants.names().len() * runs as usize;
-    let progress = Progress::steps(&benchmark.output, "comparing", turns as u64);
+    let steps = trials.len() * participants.names().len() * runs as usize;
+    let progress = Progress::steps(&benchmark.output, "comparing", steps as u64);
     for run in 0..runs {
         for trial in trials {
-            for who in participants.names() {
-                progress.step(&format!("{who}: {}", trial.name()));
+            for participant in participants.names() {
+                progress.step(&format!("{participant}: {}", trial.name()));
                 let mut figures = Vec::new();
-                if let Err(Failed { why, timed_out }) = participants.turn(&who, trial, &mut figures)
+                if let Err(Failed { why, timed_out }) =
+                    participants.run_trial(&participant, trial, &mut figures)
                 {
-                    progress.say(|| benchmark.note(format!("{who}, {}: {why}", trial.name())));
+                    progress
+                        .say(|| benchmark.note(format!("{participant}, {}: {why}", trial.name())));
                     gaps.push(Gap {
-                        who: who.clone(),
+                        participant: participant.clone(),
                         trial: trial.clone(),
                         how: if timed_out { "timed out" } else { "failed" },
                         why,
                     });
                 }
                 for figure in figures {
-                    findings.add(run, &who, figure);
+                    findings.add(run, &participant, figure);
                 }
             }
         }
@@ -326,35 +329,44 @@ fn measure(
 }
 
 impl Participants {
-    /// The names of all, in the order of turns. The limits of the machine are measured next to us.
+    /// The names of all, in the order in which they run. The limits of the machine are measured next to Causeway.
     fn names(&self) -> Vec<String> {
         let ours = self
             .ours
             .iter()
             .flat_map(|_| [OURS.to_owned(), LIMIT.to_owned()]);
-        ours.chain(self.peers.iter().map(|peer| peer.who().to_owned()))
+        ours.chain(self.peers.iter().map(|peer| peer.name().to_owned()))
             .collect()
     }
 
-    /// One participant's turn; adds its figures, as far as it comes, and says why if that is not to the
-    /// end.
-    fn turn(&mut self, who: &str, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), Failed> {
-        let key = (who.to_owned(), trial.name());
+    /// Runs a trial with one participant, and adds its figures. Fails if it did not come to the end; figures up to
+    /// there are added.
+    fn run_trial(
+        &mut self,
+        participant: &str,
+        trial: &Trial,
+        figures: &mut Vec<Figure>,
+    ) -> Result<(), Failed> {
+        let key = (participant.to_owned(), trial.name());
         if self.unable.contains(&key) {
             return Ok(());
         }
         let ours =
             |found: Outcome<Vec<Figure>>| found.map_err(|failure| failure.to_string().into());
-        let done = match (who, &mut self.ours) {
+        let done = match (participant, &mut self.ours) {
             (OURS, Some(us)) => ours(us.run(trial)).map(|found| figures.extend(found)),
             (LIMIT, Some(us)) => ours(us.limits(trial)).map(|found| figures.extend(found)),
-            _ => match self.peers.iter_mut().find(|peer| peer.who() == who) {
+            _ => match self
+                .peers
+                .iter_mut()
+                .find(|peer| peer.name() == participant)
+            {
                 Some(peer) if peer.can(trial) => peer.run(trial, figures),
                 _ => Ok(()),
             },
         };
         if done.is_err() {
-            self.our_failures += usize::from(who == OURS);
+            self.our_failures += usize::from(participant == OURS);
             self.unable.insert(key);
         }
         done

@@ -1,14 +1,14 @@
 //! Our own processes for the patterns of more than two: a server and its clients, the links of a ring,
 //! and holders of connections that are not used.
 //!
-//! A server, a client and a link do what `peers/mpi.c` does, over our message layer.
+//! A server, a client and a link do what `peers/mpi.c` does, over Causeway's message layer.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Completion, Memory, Posted, Tag, Unexpected};
 use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::workers::{Desk, Go};
+use causeway_command::workers::{Channel, Go};
 use serde::{Deserialize, Serialize};
 
 use super::trial::RingFigures;
@@ -37,13 +37,13 @@ pub(crate) enum Role {
         clients: usize,
         size: usize,
     },
-    /// Asks, one request at a time, for so long.
+    /// Sends requests, one at a time, for so long.
     Client {
         address: String,
         size: usize,
         milliseconds: u64,
     },
-    /// Passes a token on. The first link of the ring says for how long.
+    /// Passes a token on. The first link of the ring decides for how long.
     Link {
         listen: String,
         first: bool,
@@ -54,7 +54,7 @@ pub(crate) enum Role {
     Holder { address: String, count: usize },
 }
 
-/// What a process is told after its assignment.
+/// The command's messages after the assignment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// The next link of the ring.
@@ -63,7 +63,7 @@ pub(crate) enum Order {
     BeActive { milliseconds: u64 },
 }
 
-/// What a process says.
+/// What a process reports.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Report {
     Listening(String),
@@ -99,7 +99,7 @@ impl Passed {
 }
 
 /// Runs a process.
-pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
+pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
     if !assignment.processors.is_empty() {
         causeway_sys::pin::pin_to_cpus(&assignment.processors)
             .doing(|| "choosing processors".to_owned())?;
@@ -109,19 +109,19 @@ pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
             listen,
             clients,
             size,
-        } => serve(listen, *clients, *size, desk),
+        } => serve(listen, *clients, *size, channel),
         Role::Client {
             address,
             size,
             milliseconds,
-        } => ask(address, *size, *milliseconds, desk),
+        } => ask(address, *size, *milliseconds, channel),
         Role::Link {
             listen,
             first,
             milliseconds,
             pause_ms,
-        } => link(listen, *first, *milliseconds, *pause_ms, desk),
-        Role::Holder { address, count } => hold(address, *count, desk),
+        } => link(listen, *first, *milliseconds, *pause_ms, channel),
+        Role::Holder { address, count } => hold(address, *count, channel),
     }
 }
 
@@ -160,9 +160,9 @@ struct Reply {
     on_its_way: bool,
 }
 
-fn serve(listen: &str, clients: usize, size: usize, desk: &mut Desk) -> Outcome {
+fn serve(listen: &str, clients: usize, size: usize, channel: &mut Channel) -> Outcome {
     let mut layer = Layer::start(listen)?;
-    desk.say(&Report::Listening(layer.address()))?;
+    channel.send(&Report::Listening(layer.address()))?;
     let met = layer.meet(clients)?;
     let places: BTreeMap<Addr, u64> = met.into_iter().zip(0..).collect();
     let mut replies = Vec::with_capacity(clients);
@@ -174,7 +174,7 @@ fn serve(listen: &str, clients: usize, size: usize, desk: &mut Desk) -> Outcome 
             on_its_way: false,
         });
     }
-    desk.say(&Report::Ready)?;
+    channel.send(&Report::Ready)?;
     let mut left = clients;
     let mut silent_since = Instant::now();
     let mut asks: Vec<Unexpected> = Vec::new();
@@ -188,14 +188,14 @@ fn serve(listen: &str, clients: usize, size: usize, desk: &mut Desk) -> Outcome 
                 .doing(serving)?;
             let place = places
                 .get(&ask.from)
-                .ok_or("a stranger asks")
+                .ok_or("an unknown peer sent a request")
                 .doing(serving)?;
             left -= usize::from(head.last);
             answer(&mut layer, &mut replies, (ask.from, *place), head)?;
             layer.bmi.release(ask.from);
         }
     }
-    desk.say(&Report::Done)
+    channel.send(&Report::Done)
 }
 
 fn serving() -> String {
@@ -240,7 +240,7 @@ fn answer(layer: &mut Layer, replies: &mut [Reply], to: (Addr, u64), head: Head)
     let place = usize::try_from(user).unwrap_or(usize::MAX);
     let is_busy = |replies: &[Reply]| replies.get(place).is_some_and(|reply| reply.on_its_way);
     let mut silent_since = Instant::now();
-    // The client has its last answer, but our side of it may not have been told yet.
+    // The client has its last answer, but the send may not have completed on this side yet.
     while is_busy(replies) {
         reap(layer, replies)?;
         if silent_since.elapsed() > PATIENCE {
@@ -252,7 +252,7 @@ fn answer(layer: &mut Layer, replies: &mut [Reply], to: (Addr, u64), head: Head)
     }
     let reply = replies
         .get_mut(place)
-        .ok_or("a stranger asks")
+        .ok_or("an unknown peer sent a request")
         .doing(serving)?;
     reply.memory.write_at(0, &head.bytes());
     let parts = std::slice::from_ref(&reply.memory);
@@ -268,14 +268,14 @@ fn answer(layer: &mut Layer, replies: &mut [Reply], to: (Addr, u64), head: Head)
     }
 }
 
-fn ask(address: &str, size: usize, milliseconds: u64, desk: &mut Desk) -> Outcome {
+fn ask(address: &str, size: usize, milliseconds: u64, channel: &mut Channel) -> Outcome {
     let doing = || "asking the server".to_owned();
     let mut layer = Layer::start("")?;
     let server = layer.greet(address)?;
     let answer = Memory::zeroed(size);
     let request = Memory::zeroed(Head::BYTES);
     let wanted = content(size);
-    desk.barrier(&Report::Ready)?;
+    channel.barrier(&Report::Ready)?;
     let began = Instant::now();
     let time = Duration::from_millis(milliseconds);
     let mut head = Head {
@@ -308,7 +308,7 @@ fn ask(address: &str, size: usize, milliseconds: u64, desk: &mut Desk) -> Outcom
         ));
     }
     let mean_us = elapsed.as_secs_f64() * 1e6 / head.number as f64;
-    desk.say(&Report::Asked(mean_us))
+    channel.send(&Report::Asked(mean_us))
 }
 
 /// One link of a ring, between two others.
@@ -322,15 +322,21 @@ struct Link {
     passed: u64,
 }
 
-fn link(listen: &str, first: bool, milliseconds: u64, pause_ms: u64, desk: &mut Desk) -> Outcome {
+fn link(
+    listen: &str,
+    first: bool,
+    milliseconds: u64,
+    pause_ms: u64,
+    channel: &mut Channel,
+) -> Outcome {
     let doing = || "joining the ring".to_owned();
     let mut layer = Layer::start(listen)?;
-    desk.say(&Report::Listening(layer.address()))?;
-    let Some(Order::Next(address)) = desk.hear()? else {
+    channel.send(&Report::Listening(layer.address()))?;
+    let Some(Order::Next(address)) = channel.receive()? else {
         return Err(Failure::new(doing(), "there is no next link"));
     };
     let next = layer.greet(&address)?;
-    let before = layer.meet(1)?.pop().ok_or("nobody came").doing(doing)?;
+    let before = layer.meet(1)?.pop().ok_or("no peer came").doing(doing)?;
     let mut link = Link {
         layer,
         next,
@@ -339,7 +345,7 @@ fn link(listen: &str, first: bool, milliseconds: u64, pause_ms: u64, desk: &mut 
         token: Memory::zeroed(Head::BYTES),
         passed: 0,
     };
-    desk.barrier(&Report::Ready)?;
+    channel.barrier(&Report::Ready)?;
     let time = Duration::from_millis(milliseconds);
     link.pass_for(time / 10)?;
     let (began, used) = (Instant::now(), cpu_seconds());
@@ -351,14 +357,14 @@ fn link(listen: &str, first: bool, milliseconds: u64, pause_ms: u64, desk: &mut 
         std::thread::sleep(Duration::from_millis(pause_ms));
     }
     link.pass(true)?;
-    desk.say(&Report::Passed(Passed {
+    channel.send(&Report::Passed(Passed {
         rounds,
         elapsed_s,
         cpu_s,
         waiting_cpu_s: cpu_seconds() - used,
     }))?;
     // A link that left early would be missed by those that still pass on.
-    desk.hear::<Go>().map(drop)
+    channel.receive::<Go>().map(drop)
 }
 
 impl Link {
@@ -386,7 +392,7 @@ impl Link {
             if came.number <= sent.number {
                 return Err(Failure::new(
                     "passing the token",
-                    "nobody else has passed it on",
+                    "it has not come back from the other links",
                 ));
             }
             self.passed = came.number;
@@ -422,16 +428,16 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-fn hold(address: &str, count: usize, desk: &mut Desk) -> Outcome {
+fn hold(address: &str, count: usize, channel: &mut Channel) -> Outcome {
     let mut held = Vec::with_capacity(count);
     for _ in 0..count {
         let mut layer = Layer::start("")?;
         let peer = layer.greet(address)?;
         held.push((layer, peer));
     }
-    desk.say(&Report::Ready)?;
+    channel.send(&Report::Ready)?;
     let message = Memory::zeroed(8);
-    while let Some(Order::BeActive { milliseconds }) = desk.hear()? {
+    while let Some(Order::BeActive { milliseconds }) = channel.receive()? {
         let deadline = Instant::now() + Duration::from_millis(milliseconds);
         while Instant::now() < deadline {
             for (layer, peer) in &mut held {
@@ -440,7 +446,7 @@ fn hold(address: &str, count: usize, desk: &mut Desk) -> Outcome {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        desk.say(&Report::Done)?;
+        channel.send(&Report::Done)?;
     }
     Ok(())
 }

@@ -14,13 +14,13 @@ use crate::messages::pair::Pair;
 use crate::messages::worker;
 use crate::task::Task;
 
-/// How long many processes may take for one thing.
+/// How long many processes may take for one step.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How many others are connected, besides the one that is talked to.
+/// How many idle peers are connected, besides the one that is measured.
 const IDLE_PEERS: [usize; 5] = [1, 4, 64, 512, 4096];
 /// Connections that one process holds.
 const HELD: usize = 512;
-/// How many others are active.
+/// How many of the other peers are active.
 const ACTIVE_PEERS: usize = 64;
 
 /// Our processes.
@@ -63,7 +63,7 @@ impl Ours {
         self.after(figures)
     }
 
-    /// After a failure the pair may not be of one mind any more: the next trial starts a new one.
+    /// After a failure the two processes may be at different steps: the next trial starts a new pair.
     fn after(&mut self, figures: Outcome<Vec<Figure>>) -> Outcome<Vec<Figure>> {
         if figures.is_err() {
             self.pair = None;
@@ -226,8 +226,8 @@ impl Ours {
             let mut pool: Pool<Report> = Pool::default();
             let mut addresses = Vec::new();
             for index in 0..processes {
-                let apart = trial.processors.get(index).map(std::slice::from_ref);
-                let processors = match apart {
+                let own = trial.processors.get(index).map(std::slice::from_ref);
+                let processors = match own {
                     Some(own) if processes == 2 => own,
                     _ => &trial.processors,
                 };
@@ -256,13 +256,14 @@ impl Ours {
                 })
                 .collect();
             let ring = Passed::together(&links, trial.pause_ms());
-            let ring = ring.ok_or_else(|| Failure::new("passing the token", "nobody did"))?;
+            let ring =
+                ring.ok_or_else(|| Failure::new("passing the token", "no link reported it"))?;
             figures.extend(Figure::of_ring(&trial.method, processes, &ring));
         }
         Ok(figures)
     }
 
-    /// Latency with more and more others connected, then with some of them active.
+    /// Latency with more and more other peers connected, then with some of them active.
     fn idle(&mut self, trial: &Trial) -> Outcome<Vec<Figure>> {
         let pair = self.pair(trial)?;
         let address = pair.open(&trial.method)?;
@@ -288,7 +289,7 @@ impl Ours {
                 known += count;
             }
             pair.measure(&worker::Order::Meet { count: known })?;
-            // Their first words have been heard; they fall silent for good before we go on.
+            // Drain the holders' last events before measuring goes on.
             while let Some((_, event)) = holders.event(Duration::from_millis(50)) {
                 if let Event::Ended(why) = event {
                     return Err(gone(why));
@@ -307,7 +308,7 @@ impl Ours {
     }
 }
 
-/// Latency while others send, each a message every millisecond.
+/// Latency while other peers send, each a message every millisecond.
 fn active(pair: &mut Pair, trial: &Trial) -> Outcome<f64> {
     let address = pair.open(&trial.method)?;
     let mut holders: Pool<Report> = Pool::default();
@@ -323,11 +324,11 @@ fn active(pair: &mut Pair, trial: &Trial) -> Outcome<f64> {
     let milliseconds = trial.milliseconds();
     holders.send(0, &Order::BeActive { milliseconds })?;
     let rounds = trial.effort.echoes(&trial.method, 8);
-    let order = worker::Order::LatencyInCompany { rounds };
+    let order = worker::Order::LatencyBesidePeers { rounds };
     let latency = pair.one_way(&order, rounds)?;
-    // What is still on its way is taken until the others are done.
+    // Messages on their way are received until the other peers are done.
     while holders.event(Duration::ZERO).is_none() {
-        pair.measure(&worker::Order::LatencyInCompany { rounds: 100 })?;
+        pair.measure(&worker::Order::LatencyBesidePeers { rounds: 100 })?;
     }
     Ok(latency)
 }
@@ -342,7 +343,7 @@ fn start(pool: &mut Pool<Report>, processors: &[usize], role: Role) -> Outcome<u
 /// Where the process that was started last listens.
 fn listening(pool: &mut Pool<Report>) -> Outcome<String> {
     match pool.event(PATIENCE) {
-        Some((_, Event::Said(Report::Listening(address)))) => Ok(address),
+        Some((_, Event::Message(Report::Listening(address)))) => Ok(address),
         Some((_, Event::Ended(why))) => Err(gone(why)),
         other => Err(Failure::new(
             "starting a process",

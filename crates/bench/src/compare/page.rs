@@ -12,7 +12,7 @@ use crate::outcome::Benchmark;
 
 /// Colour of what is a limit and no participant.
 const GREY: usize = 6;
-/// Colours of participants, in their order; ours first.
+/// Colours of participants, in their order; Causeway's first.
 const COLOURS: [usize; 10] = [0, 1, 2, 3, 4, 8, 9, 7, 5, 10];
 
 /// Fills the report.
@@ -50,11 +50,11 @@ pub(super) fn draw(benchmark: &Benchmark, page: &mut Page) {
     drawing.loads(page);
     drawing.rings(page);
     drawing.idle(page);
-    let whos: Vec<String> = drawing.everybody().map(str::to_owned).collect();
+    let participants: Vec<String> = drawing.with_limit().map(str::to_owned).collect();
     page.table(
         "Side by side",
         "Medians of the runs.",
-        &findings::medians(&benchmark.rows, &whos, &benchmark.gaps),
+        &findings::medians(&benchmark.rows, &participants, &benchmark.gaps),
     );
     if !benchmark.verdicts.is_empty() {
         page.table(
@@ -94,41 +94,51 @@ fn cards(benchmark: &Benchmark) -> Vec<(String, String, Option<bool>)> {
 struct Drawing<'a> {
     rows: &'a [Row],
     /// Participants that are no limits, in order.
-    whos: Vec<&'a str>,
+    participants: Vec<&'a str>,
     gaps: &'a [Gap],
 }
 
 impl<'a> Drawing<'a> {
     fn new(benchmark: &'a Benchmark) -> Self {
-        let mut whos: Vec<&str> = benchmark.rows.iter().map(|row| row.who.as_str()).collect();
-        whos.extend(benchmark.gaps.iter().map(|gap| gap.who.as_str()));
-        whos.retain(|who| *who != LIMIT);
-        whos.sort_by_key(|who| (*who != OURS, who.to_owned()));
-        whos.dedup();
+        let mut participants: Vec<&str> = benchmark
+            .rows
+            .iter()
+            .map(|row| row.participant.as_str())
+            .collect();
+        participants.extend(benchmark.gaps.iter().map(|gap| gap.participant.as_str()));
+        participants.retain(|participant| *participant != LIMIT);
+        participants.sort_by_key(|participant| (*participant != OURS, participant.to_owned()));
+        participants.dedup();
         Self {
             rows: &benchmark.rows,
-            whos,
+            participants,
             gaps: &benchmark.gaps,
         }
     }
 
     /// Participants in their order, then the limits.
-    fn everybody(&self) -> impl Iterator<Item = &'a str> {
-        self.whos.iter().copied().chain([LIMIT])
+    fn with_limit(&self) -> impl Iterator<Item = &'a str> {
+        self.participants.iter().copied().chain([LIMIT])
     }
 
-    /// Who is not in a plot because a trial came to nothing, in words behind its caption.
+    /// The participants that a plot lacks because a trial failed, in words behind its caption.
     fn absent(&self, case: &str, is_there: impl Fn(&str) -> bool) -> String {
-        let absent = self.whos.iter().filter(|who| !is_there(who));
-        let words = absent.filter_map(|who| {
-            let how = findings::gap(self.gaps, who, case)?;
-            Some(format!(" {who} {how}."))
+        let absent = self
+            .participants
+            .iter()
+            .filter(|participant| !is_there(participant));
+        let words = absent.filter_map(|participant| {
+            let how = findings::gap(self.gaps, participant, case)?;
+            Some(format!(" {participant} {how}."))
         });
         words.collect()
     }
 
-    fn colour(&self, who: &str) -> usize {
-        let place = self.whos.iter().position(|known| *known == who);
+    fn colour(&self, participant: &str) -> usize {
+        let place = self
+            .participants
+            .iter()
+            .position(|known| *known == participant);
         place.map_or(GREY, |place| {
             COLOURS.get(place % COLOURS.len()).copied().unwrap_or(GREY)
         })
@@ -163,9 +173,9 @@ impl<'a> Drawing<'a> {
                 plots::add_point(&mut lines, &name, point, |_| {
                     let colour = match name.contains("memalloc") {
                         true => 5,
-                        false => self.colour(&row.who),
+                        false => self.colour(&row.participant),
                     };
-                    (colour, row.who == LIMIT)
+                    (colour, row.participant == LIMIT)
                 });
             }
         }
@@ -176,7 +186,7 @@ impl<'a> Drawing<'a> {
         lines.sort_by_key(|line| line.name.starts_with(OURS));
         let legend = lines.iter().rev().map(Line::key);
         let case = format!("{}/{method}", kinds.first().unwrap_or(&""));
-        let has = |who: &str| lines.iter().any(|line| line.name == who);
+        let has = |participant: &str| lines.iter().any(|line| line.name == participant);
         let figure = Figure {
             title: &format!("{title}, {method}"),
             caption: &format!("{caption}{}", self.absent(&case, has)),
@@ -209,28 +219,30 @@ impl<'a> Drawing<'a> {
             }
         }
         for (case, size) in cases {
-            let figure = |who: &str, which: &str| {
+            let figure = |participant: &str, which: &str| {
                 let case = format!("{case}/{which}");
                 let mut rows = self.rows.iter();
-                rows.find(|row| row.case == case && row.who == who && row.size_bytes == size)
-                    .map(|row| row.median)
+                rows.find(|row| {
+                    row.case == case && row.participant == participant && row.size_bytes == size
+                })
+                .map(|row| row.median)
             };
             let ranges: Vec<Range> = self
-                .whos
+                .participants
                 .iter()
-                .filter_map(|who| {
+                .filter_map(|participant| {
                     Some(Range {
-                        name: (*who).to_owned(),
-                        colour: self.colour(who),
-                        low: figure(who, "min")?,
-                        middle: figure(who, "mean")?,
-                        high: figure(who, "max")?,
+                        name: (*participant).to_owned(),
+                        colour: self.colour(participant),
+                        low: figure(participant, "min")?,
+                        middle: figure(participant, "mean")?,
+                        high: figure(participant, "max")?,
                     })
                 })
                 .collect();
             let mut words = case.split('/').skip(1);
             let (method, clients) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-            let absent = self.absent(case, |who| figure(who, "mean").is_some());
+            let absent = self.absent(case, |participant| figure(participant, "mean").is_some());
             self.ranges(
                 page,
                 &ranges,
@@ -262,15 +274,15 @@ impl<'a> Drawing<'a> {
                 let mut absent = String::new();
                 for processes in super::trial::RINGS {
                     let case = format!("{prefix}{processes}-processes/{which}");
-                    let has = |who: &str| {
+                    let has = |participant: &str| {
                         let mut rows = self.rows.iter();
-                        rows.any(|row| row.case == case && row.who == who)
+                        rows.any(|row| row.case == case && row.participant == participant)
                     };
                     absent = self.absent(&case, has);
                     for row in self.rows.iter().filter(|row| row.case == case) {
                         ranges.push(Range {
-                            name: format!("{} · {processes}", row.who),
-                            colour: self.colour(&row.who),
+                            name: format!("{} · {processes}", row.participant),
+                            colour: self.colour(&row.participant),
                             low: row.min,
                             middle: row.median,
                             high: row.max,
@@ -330,7 +342,7 @@ impl<'a> Drawing<'a> {
 
 /// The name of the line that a row belongs to, if it belongs to a plot.
 fn line_name(row: &Row, case: &str, method: &str) -> Option<String> {
-    if row.who == LIMIT {
+    if row.participant == LIMIT {
         let wanted = match (case.split('/').next(), method) {
             (Some("latency"), "shm") => "latency/cache-line",
             (Some("latency"), _) => "latency/bare-tcp-polling",
@@ -341,8 +353,8 @@ fn line_name(row: &Row, case: &str, method: &str) -> Option<String> {
     }
     let rest = row.case.strip_prefix(case)?;
     match rest {
-        "" => Some(row.who.clone()),
-        "/shared-buffers" => Some(format!("{}, memalloc", row.who)),
+        "" => Some(row.participant.clone()),
+        "/shared-buffers" => Some(format!("{}, memalloc", row.participant)),
         _ => None,
     }
 }

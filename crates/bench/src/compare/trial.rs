@@ -1,4 +1,4 @@
-//! What is run once by each participant in turn, and the figures that come of it.
+//! What each participant runs once in a run, and the figures that result.
 
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ pub(crate) enum Pattern {
     Load,
     /// A token goes round more processes than there are processors.
     Ring,
-    /// Half round trips while others are connected and idle, or active.
+    /// Half round trips while other peers are connected and idle, or active.
     Idle,
 }
 
@@ -102,7 +102,7 @@ impl Trial {
         format!("{}{by} over {}", self.pattern.name(), self.method)
     }
 
-    /// Whether figures of this case come of it.
+    /// Whether it yields figures of this case.
     pub(crate) fn yields(&self, case: &str) -> bool {
         let method = &self.method;
         let kinds = match self.pattern {
@@ -146,7 +146,7 @@ impl Figure {
         })
     }
 
-    /// What a stream of `rate` messages a second comes to: its bandwidth, and of small ones the rate.
+    /// The figures of a stream of `rate` messages a second: its bandwidth, and of small ones the rate.
     pub(crate) fn of_stream(case: &str, method: &str, size: u64, rate: f64) -> Vec<Self> {
         let bandwidth = Self::new(case, size, "bandwidth_mb_s", rate * size as f64 / 1e6);
         let counts =
@@ -204,7 +204,8 @@ pub(crate) struct RingFigures {
 /// A participant did not come to the end of a trial.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Gap {
-    pub(crate) who: String,
+    #[serde(rename = "who")]
+    pub(crate) participant: String,
     /// What it has no figures of; written as its name.
     #[serde(serialize_with = "by_name")]
     pub(crate) trial: Trial,

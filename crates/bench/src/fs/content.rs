@@ -2,7 +2,7 @@
 //! while writing.
 //!
 //! A piece is filled once; before each write only the first eight bytes of every page are stamped
-//! with their place in the file, so that a piece at the wrong place, a stale or a torn one shows.
+//! with their place in the file, so that a misplaced, stale or torn piece is detected.
 
 /// Bytes between stamps.
 const PAGE: usize = 4096;

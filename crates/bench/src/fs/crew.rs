@@ -17,7 +17,7 @@ pub(crate) struct Crew {
     pool: Pool<Report>,
 }
 
-/// What a measurement came to.
+/// The result of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Took {
     /// From the common start to the last end.
@@ -57,7 +57,7 @@ impl Crew {
         self.pool.count()
     }
 
-    /// Lets every process carry out its own order, all at once.
+    /// Has every process carry out its own order, all at once.
     pub(crate) fn measure(&mut self, order: impl Fn(usize) -> Order) -> Outcome<Took> {
         for number in 0..self.pool.count() {
             self.pool.send(number, &order(number))?;

@@ -155,11 +155,11 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 }
 
 fn choose_storage(given: Option<&Path>, size: u64) -> Outcome<PathBuf> {
-    // The source of dd, its copy, and ours, which may still be on its way out.
+    // The source of dd, its copy, and Causeway's file, which may still be on its way out.
     let needed = size.saturating_mul(4).saturating_add(512 << 20);
     let room = |path: &Path| free_space(path).map(|(free, _)| free);
     if let Some(path) = given {
-        let free = room(path).doing(|| format!("looking at {}", path.display()))?;
+        let free = room(path).doing(|| format!("reading the free space at {}", path.display()))?;
         if free < needed {
             return Err(Failure::new(
                 format!("making room in {}", path.display()),

@@ -85,7 +85,7 @@ fn sequential(benchmark: &Benchmark, page: &mut Page) {
         let bars: Vec<Bar> = rows
             .iter()
             .map(|row| {
-                let limit = row.who == "limit";
+                let limit = row.participant == "limit";
                 Bar {
                     name: in_words(row.case.strip_prefix(&prefix).unwrap_or(&row.case)),
                     parts: vec![(if limit { 6 } else { 0 }, row.median)],

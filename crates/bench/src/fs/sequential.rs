@@ -33,7 +33,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     bench.benchmark.note(
         "the memory is warmed before each run: the first touch of a page that the host has not \
          backed yet is slow, so a file of the same size is written and removed first; dd and \
-         causeway take turns"
+         causeway alternate"
             .to_owned(),
     );
     let mut stages = [
@@ -158,16 +158,20 @@ fn megabytes(size: u64, seconds: f64) -> f64 {
 fn show(bench: &mut Bench, values: &Values) {
     let size = bench.size;
     for (case, values) in &values.0 {
-        let (who, metric) = match case {
+        let (participant, metric) = match case {
             case if case.ends_with("/to-dd") || case.ends_with("/to-without-checksums") => {
                 ("causeway", "ratio")
             }
             case if case.ends_with("/dd") => ("limit", "bandwidth_mb_s"),
             _ => ("causeway", "bandwidth_mb_s"),
         };
-        bench
-            .benchmark
-            .add(&format!("sequential/{case}"), who, size, metric, values);
+        bench.benchmark.add(
+            &format!("sequential/{case}"),
+            participant,
+            size,
+            metric,
+            values,
+        );
     }
 }
 
@@ -202,7 +206,7 @@ fn write_source(path: &Path, size: u64) -> Outcome {
 }
 
 /// Touches as many pages as are needed in a moment, and frees them: twice as many, because dd's copy
-/// is gone before ours is written.
+/// is gone before Causeway's is written.
 fn warm(path: &Path, size: u64) -> Outcome {
     write_source(path, size)?;
     remove(path)

@@ -39,10 +39,10 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Says where and how it is measured.
+    /// Notes where and how it is measured.
     pub(crate) fn introduce(&mut self, quick: bool) -> Outcome {
-        let (_, memory) =
-            free_space(&self.storage).doing(|| format!("looking at {}", self.storage.display()))?;
+        let (_, memory) = free_space(&self.storage)
+            .doing(|| format!("reading the free space at {}", self.storage.display()))?;
         let kind = if memory { "memory (tmpfs)" } else { "a disk" };
         self.benchmark.note(format!(
             "storage: {}, which is {kind}; {SERVERS} I/O servers and a metadata server, each a \

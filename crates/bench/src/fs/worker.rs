@@ -7,7 +7,7 @@ use std::time::Duration;
 use causeway_bmi::Memory;
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::remote::{PIECE_BYTES, join};
-use causeway_command::workers::Desk;
+use causeway_command::workers::Channel;
 use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
 use causeway_fs::config::Configuration;
 use causeway_watch::process::monotonic_ns;
@@ -61,7 +61,7 @@ pub(crate) enum Order {
     Connect { server: usize, count: usize },
     /// Opens so many clients, each of which makes a file, and keeps them.
     Join { directory: String, count: usize },
-    /// Lets so many of these clients make so many files each, in turn.
+    /// Has so many of these clients make so many files each, one client after the other.
     Change {
         directory: String,
         clients: usize,
@@ -97,7 +97,7 @@ pub(crate) struct Tile {
     pub(crate) list: bool,
 }
 
-/// What a worker says.
+/// What a worker reports.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// It is connected, or ready to begin an order.
@@ -116,7 +116,7 @@ struct Worker {
 }
 
 /// Runs a worker until the command closes its input.
-pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
+pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
     let configuration =
         Configuration::load(&assignment.config).doing(|| "reading the configuration".to_owned())?;
     let mut client = Client::connect(&configuration, ClientOptions::default())?;
@@ -133,13 +133,13 @@ pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
         private: vec![0; PIECE_BYTES],
         open: Vec::new(),
     };
-    desk.say(&Report::Ready)?;
-    while let Some(order) = desk.hear::<Order>()? {
+    channel.send(&Report::Ready)?;
+    while let Some(order) = channel.receive::<Order>()? {
         let prepared = worker.prepare(order)?;
-        desk.barrier(&Report::Ready)?;
+        channel.barrier(&Report::Ready)?;
         let operations = worker.obey(prepared)?;
         let at_ns = monotonic_ns();
-        desk.say(&Report::Done { at_ns, operations })?;
+        channel.send(&Report::Done { at_ns, operations })?;
     }
     Ok(())
 }
@@ -424,7 +424,7 @@ impl Worker {
         Ok(count as u64)
     }
 
-    /// A client that waits for its turn among many.
+    /// One client of many, which are used one after the other.
     fn another(&self) -> Outcome<Client> {
         let patient = Configuration {
             timeout: Duration::from_secs(60),

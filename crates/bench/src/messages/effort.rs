@@ -1,7 +1,7 @@
 //! How often something is measured, and which sizes of messages are measured in which way.
 
-/// Smallest message whose bandwidth is held against copying: smaller copies stay in the innermost cache
-/// and say nothing about messages.
+/// Smallest message whose bandwidth is compared with copying: smaller copies stay in the innermost cache and are no
+/// measure for messages.
 pub(crate) const COPY_BYTES: u64 = 64 << 10;
 /// Largest message whose rate is shown beside its bandwidth.
 pub(crate) const RATE_BYTES: u64 = 4096;

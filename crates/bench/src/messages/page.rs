@@ -80,7 +80,7 @@ fn lines(benchmark: &Benchmark, metric: &str, prefix: &str) -> Vec<Line> {
         let is_known =
             |line: &Line| line.name == name && line.points.iter().any(|known| known.0 == point.0);
         if !lines.iter().any(is_known) {
-            let style = |lines: usize| (lines % 8, row.who != "causeway");
+            let style = |lines: usize| (lines % 8, row.participant != "causeway");
             plots::add_point(&mut lines, name, point, style);
         }
     }

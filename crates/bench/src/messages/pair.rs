@@ -80,13 +80,13 @@ impl Pair {
         }
     }
 
-    /// Gives an order first to the end that listens, then, with where that is, to the other one.
+    /// Gives an order first to the end that listens, then, with its address, to the other one.
     fn introduce(&mut self, order: impl Fn(&str) -> Order) -> Outcome<String> {
         let what = "introducing the two processes";
         self.pool.send(FOLLOW, &order(""))?;
         let place = loop {
             match self.pool.event(PATIENCE) {
-                Some((FOLLOW, Event::Said(Report::Listening(place)))) => break place,
+                Some((FOLLOW, Event::Message(Report::Listening(place)))) => break place,
                 Some((_, Event::Ended(reason))) => {
                     return Err(Failure::new(
                         what,
@@ -94,7 +94,7 @@ impl Pair {
                     ));
                 }
                 Some(_) => {}
-                None => return Err(Failure::new(what, "the listening one does not answer")),
+                None => return Err(Failure::new(what, "the listening end does not reply")),
             }
         };
         self.pool.send(LEAD, &order(&place))?;
@@ -102,7 +102,7 @@ impl Pair {
         Ok(place)
     }
 
-    /// Lets both ends meet over a method, and returns where; what they had open before is closed.
+    /// Connects both ends over a method, and returns the address; what they had open before is closed.
     pub(crate) fn open(&mut self, method: &str) -> Outcome<String> {
         let listen = match method {
             "tcp" => "tcp://127.0.0.1:0".to_owned(),
@@ -116,7 +116,7 @@ impl Pair {
         })
     }
 
-    /// Lets both ends do something; returns the seconds that it took.
+    /// Has both ends carry out an order. Returns the seconds that it took.
     pub(crate) fn measure(&mut self, order: &Order) -> Outcome<f64> {
         self.pool.send(FOLLOW, order)?;
         self.pool.send(LEAD, order)?;

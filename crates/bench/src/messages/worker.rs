@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use causeway_bmi::{Addr, Config, Memory};
 use causeway_command::failure::{Doing, Failure, Outcome};
-use causeway_command::workers::Desk;
+use causeway_command::workers::Channel;
 use causeway_sys::shared::SharedWords;
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ const ECHO: u64 = 1;
 const WINDOW: u64 = 2;
 const ACK: u64 = 3;
 
-/// What goes before each measurement, with the same memory: both ends come to the place where they wait for each
+/// Rounds before each measurement, with the same memory: both ends come to the point where they wait for each
 /// other, and pages and mappings are there. The peers of `bench compare` do as much.
 const WARM_UP_ROUNDS: u64 = 50;
 const WARM_UP_WINDOWS: u64 = 2;
@@ -42,9 +42,9 @@ pub(crate) struct Assignment {
 /// What both ends do next.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Opens a bare socket pair: the second end listens and tells the port, which the first one gets.
+    /// Opens a bare socket pair: the second end listens and reports the port, which the first one gets.
     Socket { port: u16 },
-    /// Starts the message layer: the second end listens and tells the address, which the first one gets.
+    /// Starts the message layer: the second end listens and reports the address, which the first one gets.
     Layer {
         listen: String,
         address: String,
@@ -67,10 +67,10 @@ pub(crate) enum Order {
         rounds: u64,
         allocate: bool,
     },
-    /// The second end awaits so many others that connect to it.
+    /// The second end awaits so many other peers that connect to it.
     Meet { count: usize },
-    /// Bounces eight bytes while the second end takes what those others send.
-    LatencyInCompany { rounds: u64 },
+    /// Bounces eight bytes while the second end receives what those other peers send.
+    LatencyBesidePeers { rounds: u64 },
     /// Sends windows of messages, each window acknowledged, after warming up.
     Stream {
         size: usize,
@@ -82,7 +82,7 @@ pub(crate) enum Order {
     Check { size: usize, allocate: bool },
 }
 
-/// What an end says.
+/// What an end reports.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// It has begun and pinned itself.
@@ -101,7 +101,7 @@ struct End {
 }
 
 /// Runs an end until the command closes its input.
-pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
+pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
     if let Some(processor) = assignment.processor {
         causeway_sys::pin::pin_to_cpu(processor).doing(|| "choosing a processor".to_owned())?;
     }
@@ -112,18 +112,18 @@ pub(crate) fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
         socket: None,
         layer: None,
     };
-    desk.say(&Report::Ready)?;
-    while let Some(order) = desk.hear::<Order>()? {
-        let report = end.obey(&order, desk)?;
-        desk.say(&report)?;
+    channel.send(&Report::Ready)?;
+    while let Some(order) = channel.receive::<Order>()? {
+        let report = end.carry_out(&order, channel)?;
+        channel.send(&report)?;
     }
     Ok(())
 }
 
 impl End {
-    fn obey(&mut self, order: &Order, desk: &mut Desk) -> Outcome<Report> {
+    fn carry_out(&mut self, order: &Order, channel: &mut Channel) -> Outcome<Report> {
         let took = match order {
-            Order::Socket { port } => return self.open_socket(*port, desk),
+            Order::Socket { port } => return self.open_socket(*port, channel),
             Order::Layer {
                 listen,
                 address,
@@ -133,7 +133,7 @@ impl End {
                     tcp_connections: *tcp_connections,
                     ..Config::default()
                 };
-                return self.open_layer(listen, address, settings, desk);
+                return self.open_layer(listen, address, settings, channel);
             }
             Order::CacheLine { rounds } => self.cache_line(*rounds)?,
             Order::Bare {
@@ -151,7 +151,7 @@ impl End {
                 allocate,
             } => self.layer()?.latency(*size, *rounds, *allocate)?,
             Order::Meet { count } => self.layer()?.meet(*count)?,
-            Order::LatencyInCompany { rounds } => self.layer()?.latency_in_company(*rounds)?,
+            Order::LatencyBesidePeers { rounds } => self.layer()?.latency_beside_peers(*rounds)?,
             Order::Stream {
                 size,
                 window,
@@ -163,14 +163,14 @@ impl End {
         Ok(Report::Took(if self.leads { took } else { 0.0 }))
     }
 
-    fn open_socket(&mut self, port: u16, desk: &mut Desk) -> Outcome<Report> {
+    fn open_socket(&mut self, port: u16, channel: &mut Channel) -> Outcome<Report> {
         let doing = || "opening a bare socket".to_owned();
         let stream = if self.leads {
             TcpStream::connect(("127.0.0.1", port)).doing(doing)?
         } else {
             let listener = TcpListener::bind(("127.0.0.1", 0)).doing(doing)?;
             let port = listener.local_addr().doing(doing)?.port();
-            desk.say(&Report::Listening(port.to_string()))?;
+            channel.send(&Report::Listening(port.to_string()))?;
             listener.accept().doing(doing)?.0
         };
         stream.set_nodelay(true).doing(doing)?;
@@ -184,7 +184,7 @@ impl End {
         listen: &str,
         address: &str,
         settings: Config,
-        desk: &mut Desk,
+        channel: &mut Channel,
     ) -> Outcome<Report> {
         let doing = || "opening the message layer".to_owned();
         // The old layer goes first: it may hold the same address.
@@ -193,17 +193,17 @@ impl End {
         let peer = if self.leads {
             layer.greet(address)?
         } else {
-            desk.say(&Report::Listening(layer.address()))?;
-            layer.meet(1)?.pop().ok_or("nobody came").doing(doing)?
+            channel.send(&Report::Listening(layer.address()))?;
+            layer.meet(1)?.pop().ok_or("no peer came").doing(doing)?
         };
         self.layer = Some((layer, peer));
         Ok(Report::Ready)
     }
 
-    fn layer(&mut self) -> Outcome<Turn<'_>> {
+    fn layer(&mut self) -> Outcome<Measurement<'_>> {
         let leads = self.leads;
         match &mut self.layer {
-            Some((layer, peer)) => Ok(Turn {
+            Some((layer, peer)) => Ok(Measurement {
                 layer,
                 peer: *peer,
                 leads,
@@ -275,7 +275,7 @@ fn await_word(word: &AtomicU64, wanted: u64) -> Outcome {
     while word.load(Ordering::Acquire) != wanted {
         std::hint::spin_loop();
         spins += 1;
-        // On one processor only the scheduler lets the other end run; and if it is gone, so are we.
+        // On one processor only the scheduler lets the other end run; and if it is gone, this end ends too.
         if spins.is_multiple_of(1 << 20) {
             std::thread::yield_now();
             if spins > 1 << 36 {
@@ -329,14 +329,14 @@ fn copy(size: usize, rounds: u64) -> f64 {
 }
 
 /// One measurement over the message layer.
-struct Turn<'a> {
+struct Measurement<'a> {
     layer: &'a mut Layer,
     peer: Addr,
     leads: bool,
 }
 
-impl Turn<'_> {
-    /// Awaits others, which stay connected.
+impl Measurement<'_> {
+    /// Awaits other peers, which stay connected.
     fn meet(self, count: usize) -> Outcome<f64> {
         if !self.leads {
             self.layer.meet(count)?;
@@ -348,7 +348,7 @@ impl Turn<'_> {
         self.echo(size, rounds, allocate, |_| Ok(()))
     }
 
-    fn latency_in_company(mut self, rounds: u64) -> Outcome<f64> {
+    fn latency_beside_peers(mut self, rounds: u64) -> Outcome<f64> {
         let mut taken = Vec::new();
         self.echo(8, rounds, false, |layer| {
             layer

@@ -1,5 +1,5 @@
-//! The failure drill: one I/O server is killed in the middle of a phase, stays away until clients have
-//! felt it, and comes back.
+//! The failure drill: one I/O server is killed in the middle of a phase, stays down until clients have met an error,
+//! and comes back.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) struct Drill<'a> {
     pub(crate) killed_ns: Option<u64>,
     /// When its restart began.
     pub(crate) restarted_ns: Option<u64>,
-    /// When it answered again.
+    /// When it replied again.
     pub(crate) answered_ns: Option<u64>,
 }
 

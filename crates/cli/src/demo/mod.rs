@@ -140,7 +140,8 @@ fn choose_tree(arguments: &Arguments, scratch: &Path, output: &Output) -> Outcom
 }
 
 fn check_space(tree: &Tree, place: &Path) -> Outcome {
-    let (free, _) = free_space(place).doing(|| format!("looking at {}", place.display()))?;
+    let (free, _) =
+        free_space(place).doing(|| format!("reading the free space at {}", place.display()))?;
     let needed = tree.bytes + tree.bytes / 2 + (256 << 20);
     if free >= needed {
         return Ok(());
@@ -310,7 +311,7 @@ fn store(
             [] => TREE.as_bytes().to_vec(),
             path => join(TREE.as_bytes(), path),
         };
-        // Writable for us until everything is in it; the comparison of names allows for that.
+        // Writable for its owner until everything is in it; the comparison of names allows for that.
         client.make_directory(&path, directory.mode | 0o700, None)?;
     }
     let work = tree.leaves.iter().enumerate().map(|(number, leaf)| {
@@ -337,7 +338,7 @@ fn note_lost(phase: &Phase, result: &mut Findings) {
     }
 }
 
-/// Holds what was read against what the source held.
+/// Compares what was read with the source.
 fn compare(
     result: &mut Findings,
     phase: &str,
@@ -402,8 +403,8 @@ fn verify(
     Ok(())
 }
 
-/// The second pass: everything is read again and every fourth file stored again, while a server dies
-/// and comes back. Answers the files whose copies were acknowledged.
+/// The second pass: everything is read again and every fourth file stored again, while a server dies and comes back.
+/// Returns the files whose copies were acknowledged.
 fn fail_and_recover(
     show: &mut Show<'_>,
     cluster: &mut Cluster,
@@ -480,7 +481,7 @@ fn interleave(work: &mut Vec<Work>) {
     }
 }
 
-/// Walks the stored tree and holds every name, kind, size and mode against the source.
+/// Walks the stored tree and compares every name, kind, size and mode with the source.
 fn compare_names(
     cluster: &Cluster,
     tree: &Tree,

@@ -19,7 +19,7 @@ const BATCH_FILES: usize = 32;
 const OUTSTANDING: usize = 2;
 /// How often an item that met a server out of reach is given out again.
 const ATTEMPTS: u32 = 5;
-/// How long nothing may be heard from any worker.
+/// How long all workers may send no message.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An item and its bytes.
@@ -131,9 +131,9 @@ pub(crate) fn run(
             .map_or(usize::MAX, |drill| drill.most_items(running.total));
         running.give_out(all_up, most)?;
         match running.pool.event(Duration::from_millis(20)) {
-            Some((number, Event::Said(report))) => {
+            Some((number, Event::Message(report))) => {
                 last_heard = Instant::now();
-                running.hear(number, report, each);
+                running.take_report(number, report, each);
             }
             Some((number, Event::Ended(reason))) => {
                 let reason = reason.unwrap_or_else(|| "it ended early".to_owned());
@@ -207,7 +207,7 @@ impl Running<'_> {
         batch
     }
 
-    fn hear(&mut self, number: usize, report: Report, each: &mut dyn FnMut(&Done)) {
+    fn take_report(&mut self, number: usize, report: Report, each: &mut dyn FnMut(&Done)) {
         let Report::Batch {
             results,
             slots,
@@ -254,7 +254,7 @@ impl Running<'_> {
         }
     }
 
-    /// Lets the workers go and collects what they measured.
+    /// Ends the workers and collects what they measured.
     fn collect(mut self) -> Outcome<Phase> {
         for number in 0..self.pool.count() {
             self.pool.close(number);

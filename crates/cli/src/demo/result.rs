@@ -1,4 +1,4 @@
-//! What a demonstration has found.
+//! The results of a demonstration.
 
 use std::time::Duration;
 

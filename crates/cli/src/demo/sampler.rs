@@ -10,7 +10,7 @@ use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::Configuration;
 use causeway_wire::fs::Answer;
 
-/// Time between two looks at a server.
+/// Time between two samples of a server.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// What one I/O server moved.
@@ -30,7 +30,7 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Starts looking.
+    /// Starts sampling.
     pub(crate) fn start(configuration: &Configuration) -> Outcome<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let brief = Configuration {
@@ -49,7 +49,7 @@ impl Sampler {
         Ok(Self { stop, threads })
     }
 
-    /// Stops looking.
+    /// Stops sampling.
     pub(crate) fn finish(self) -> Vec<History> {
         self.stop.store(true, Ordering::Relaxed);
         self.threads
@@ -75,7 +75,7 @@ fn watch(configuration: &Configuration, server: usize, stop: &AtomicBool) -> His
     let (mut last_written, mut last_read) = (0, 0);
     loop {
         let last_look = stop.load(Ordering::Relaxed);
-        // A server that does not answer is looked at again; that is the point of the drill.
+        // A server that does not reply is asked again: in the drill one is down for a while.
         if let Ok(Answer::StorageStatus { written, read, .. }) = client.storage_status(server) {
             // Counters start again with the process.
             history.written += if written >= last_written {

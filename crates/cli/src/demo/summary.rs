@@ -1,4 +1,4 @@
-//! What the demonstration has to say at its end: rows, tables, the story of the failure, the JSON.
+//! The demonstration's summary: rows, tables, the course of the failure, the JSON.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,7 +43,7 @@ pub(super) fn rows(result: &Findings) -> Vec<Row> {
     for (name, histogram) in latencies(result) {
         rows.push(Row {
             case: format!("latency/{}", name.replace(' ', "-")),
-            who: "causeway".to_owned(),
+            participant: "causeway".to_owned(),
             size_bytes: 0,
             metric: "latency_us".to_owned(),
             median: histogram.quantile_us(0.5),

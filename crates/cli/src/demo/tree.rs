@@ -69,7 +69,7 @@ pub(crate) struct Tree {
     pub(crate) skipped: u64,
 }
 
-/// Looks through a tree.
+/// Lists a tree.
 pub(crate) fn scan(top: &Path) -> Outcome<Tree> {
     let mut tree = Tree {
         top: top.to_owned(),

@@ -1,4 +1,4 @@
-//! One client process of the demonstration: stores files, or reads them and says what it found.
+//! One client process of the demonstration: stores files, or reads them and reports their content.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use std::time::Instant;
 use causeway_bmi::Memory;
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::remote::{PIECE_BYTES, exists_already, join};
-use causeway_command::workers::{self, Desk};
+use causeway_command::workers::{self, Channel};
 use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
 use causeway_fs::config::Configuration;
 use causeway_report::histogram::Histogram;
@@ -29,7 +29,7 @@ use crate::fs::tree::link_target;
 /// Length of a slot in which moved bytes are added up.
 pub(crate) const SLOT_NS: u64 = 100_000_000;
 
-/// What the worker is for.
+/// The worker's task.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Assignment {
     /// The file system's configuration.
@@ -42,7 +42,7 @@ impl workers::Task for Assignment {
     const ROLE: &'static str = WORKER;
 }
 
-/// What the command says.
+/// The command's messages.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Do these.
@@ -58,13 +58,13 @@ pub(crate) struct Item {
     pub(crate) path: Name,
     /// A symbolic link.
     pub(crate) link: bool,
-    /// Read it from under this directory of the file system and say what it holds.
+    /// Read it from under this directory of the file system and report its content.
     pub(crate) check: Option<String>,
     /// Store it under this directory of the file system.
     pub(crate) store: Option<String>,
 }
 
-/// What the worker says.
+/// The worker's messages.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// It is connected.
@@ -75,7 +75,7 @@ pub(crate) enum Report {
         results: Vec<Done>,
         /// Bytes read and written, by slot of the common clock.
         slots: Vec<Slot>,
-        /// These were the last items of a batch. Errors are told at once, before the batch's end.
+        /// These were the last items of a batch. Errors are reported at once, before the batch's end.
         complete: bool,
     },
     /// Everything is done; what was measured.
@@ -144,10 +144,10 @@ pub(crate) const WORKER: &str = "demo";
 
 /// Runs a client process of the demonstration, with its task from standard input.
 pub(crate) fn work() -> Outcome {
-    workers::serve(|assignment, desk| run(&assignment, desk))
+    workers::serve(|assignment, channel| run(&assignment, channel))
 }
 
-fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
+fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
     let configuration =
         Configuration::load(&assignment.config).doing(|| "reading the configuration".to_owned())?;
     let options = ClientOptions {
@@ -165,24 +165,24 @@ fn run(assignment: &Assignment, desk: &mut Desk) -> Outcome {
         latencies: BTreeMap::new(),
         stages: BTreeMap::new(),
     };
-    desk.say(&Report::Ready)?;
-    while let Some(Order::Batch(items)) = desk.hear()? {
+    channel.send(&Report::Ready)?;
+    while let Some(Order::Batch(items)) = channel.receive()? {
         let mut results = Vec::new();
         for item in &items {
             let done = worker.item(item);
             let failed = done.error.is_some();
             results.push(done);
             if failed {
-                desk.say(&worker.report(std::mem::take(&mut results), false))?;
+                channel.send(&worker.report(std::mem::take(&mut results), false))?;
             }
         }
-        desk.say(&worker.report(results, true))?;
+        channel.send(&worker.report(results, true))?;
     }
     for stage in worker.client.take_stages() {
         worker.add_stage(stage.name, stage.total_us, stage.count);
     }
     let owned = |name: &'static str| name.to_owned();
-    desk.say(&Report::Finished {
+    channel.send(&Report::Finished {
         latencies: worker
             .latencies
             .into_iter()
@@ -386,7 +386,7 @@ impl Worker {
         result
     }
 
-    /// Does something of our own and records how long it took.
+    /// Does something outside the file system and records how long it took.
     fn stage<T>(&mut self, name: &'static str, work: impl FnOnce(&mut Self) -> T) -> T {
         let started = Instant::now();
         let result = work(self);
@@ -456,7 +456,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// Makes a file with this content, or replaces the content of the file that an interrupted attempt has
-/// left: whether that comes through is what the demonstration looks at.
+/// left: whether that succeeds is what the demonstration checks.
 fn create_or_replace(
     client: &mut Client,
     path: &[u8],

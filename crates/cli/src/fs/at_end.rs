@@ -12,10 +12,10 @@ use causeway_fs::client::Client;
 use causeway_wire::fs::{Node, ObjectId};
 
 use crate::fs::engine::Lost;
-use crate::fs::store::{Original, dress, is_foreign, store_hard_link};
+use crate::fs::store::{Original, is_foreign, set_copy_attributes, store_hard_link};
 use crate::fs::tree::RemoteName;
 
-/// What is left for the end. Files are told apart by `Key`; `First` is what becomes of a file's first name, `Name` how
+/// What is left for the end. Files are identified by `Key`; `First` is the result for a file's first name, `Name` how
 /// copies are named, `Directory` what is known of a directory.
 pub(crate) struct AtEnd<Key, First, Name, Directory> {
     /// Each before those in it.
@@ -35,13 +35,13 @@ impl<Key, First, Name, Directory> Default for AtEnd<Key, First, Name, Directory>
 }
 
 impl<Key: Eq + Hash, First, Name, Directory> AtEnd<Key, First, Name, Directory> {
-    /// A directory has been made, and gets its attributes at the end.
+    /// Notes a directory that has been made, and gets its attributes at the end.
     pub(crate) fn directory(&mut self, directory: Directory) {
         self.directories.push(directory);
     }
 
-    /// Meets a file that has several names, under this one. Returns the name, and where the caller leaves what became of it,
-    /// if it is the first; a further one becomes a link to the copy at the end.
+    /// Notes a name of a file that has several. Returns the name, and where the caller leaves the result for it, if
+    /// it is the first; a further one becomes a link to the copy at the end.
     pub(crate) fn name(
         &mut self,
         key: Key,
@@ -57,7 +57,7 @@ impl<Key: Eq + Hash, First, Name, Directory> AtEnd<Key, First, Name, Directory> 
         Some((name, first))
     }
 
-    /// Does what is left, and reports what fails of it. Returns how much that is.
+    /// Does what is left, and reports what fails of it. Returns the number of failures.
     pub(crate) fn conclude(
         self,
         progress: &Progress,
@@ -78,7 +78,7 @@ impl<Key: Eq + Hash, First, Name, Directory> AtEnd<Key, First, Name, Directory> 
     }
 }
 
-/// Reports a failure; returns how many that are.
+/// Reports a failure. Returns the number of failures, 0 or 1.
 pub(crate) fn count(progress: &Progress, result: Outcome) -> u64 {
     match result {
         Ok(()) => 0,
@@ -89,7 +89,7 @@ pub(crate) fn count(progress: &Progress, result: Outcome) -> u64 {
     }
 }
 
-/// The first name of a file was to become `shown`'s file, and is not there.
+/// The failure of a further name, `shown`, of a file whose first name was not copied.
 pub(crate) fn first_name_failed(shown: &str) -> Failure {
     Failure::new(
         format!("linking {shown}"),
@@ -98,14 +98,14 @@ pub(crate) fn first_name_failed(shown: &str) -> Failure {
     .hint("see the failure above, and copy again")
 }
 
-/// What becomes of a file's first name in the file system: the copy, once it is stored.
+/// The result for a file's first name in the file system: the copy, once it is stored.
 pub(crate) type Stored = OnceLock<ObjectId>;
 
 /// What is left for the end of copying into the file system; `Known` are a directory's attributes.
 pub(crate) type StoredAtEnd<Key, Known> = AtEnd<Key, Stored, RemoteName, (Node, Known, Vec<u8>)>;
 
-/// Does what is left after copying into the file system, and makes metadata durable if `sync`. Returns how much of it
-/// failed.
+/// Does what is left after copying into the file system, and makes metadata durable if `sync`. Returns how many of
+/// these steps failed.
 pub(crate) fn conclude_stored<Key: Eq + Hash, Known>(
     client: &mut Client,
     at_end: StoredAtEnd<Key, Known>,
@@ -125,7 +125,7 @@ pub(crate) fn conclude_stored<Key: Eq + Hash, Known>(
                 Lost::add(&lost.attributes);
                 return Ok(());
             }
-            dress(&mut shared.borrow_mut(), (&node, &path), &original(&known))
+            set_copy_attributes(&mut shared.borrow_mut(), (&node, &path), &original(&known))
         },
     );
     if sync {

@@ -184,7 +184,7 @@ impl Copy<'_> {
     ) -> Outcome {
         match met.attributes.kind {
             Kind::Directory => {
-                // Writable for us until its entries are there.
+                // Writable for its owner until its entries are there.
                 let mode = met.attributes.mode & 0o777 | 0o700;
                 let node = to.make_directory(client, mode, None)?;
                 targets.push((node.object, to.path.clone()));
@@ -264,7 +264,7 @@ impl Copy<'_> {
 
     /// Refuses to copy a file onto one of its own names, also by way of a link.
     fn refuse_same(&self, client: &mut Client, job: &Job, from: ObjectId) -> Outcome {
-        let mut there = job.to.look(client)?;
+        let mut there = job.to.lookup(client)?;
         let is_link = |node: &Node| node.attributes.kind == Kind::SymbolicLink;
         if there.as_ref().is_some_and(is_link) && self.writing.inplace {
             there = client.stat(job.to.place(), true).ok();
@@ -338,10 +338,10 @@ fn read_piece(
         .min(buffer.len()))
 }
 
-/// Refuses to copy a directory to somewhere below itself, whatever the paths look like.
+/// Refuses to copy a directory to somewhere below itself, also if their paths do not show that.
 fn refuse_inside(client: &mut Client, source: &Node, to: &RemoteName, what: &str) -> Outcome {
     let mut directory = to.directory;
-    let there = to.look(client)?;
+    let there = to.lookup(client)?;
     if there.is_some_and(|node| node.object == source.object) {
         return Err(
             Failure::new(what, "source and destination are the same directory")

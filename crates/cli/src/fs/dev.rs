@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     /// Listen on TCP ports of the loopback interface too (only for a new file system)
     #[arg(long)]
     tcp: bool,
-    /// Print exactly one JSON object on standard output, once all servers answer
+    /// Print exactly one JSON object on standard output, once all servers reply
     #[arg(long)]
     json: bool,
 }
@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     output.line("Ctrl-C ends it; what is stored stays");
     output.object(&json!({ "config": file, "servers": names, "pids": pids }));
     loop {
-        // For people: that a server has ended is told soon enough, and nothing else is waited for.
+        // For people: this is often enough to report that a server has ended, and nothing else is waited for.
         std::thread::sleep(Duration::from_millis(200));
         while let Some((index, words)) = cluster.ended() {
             let name = cluster.name(index);

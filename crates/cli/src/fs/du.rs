@@ -100,7 +100,7 @@ fn measure(
         show(path, sum);
         return Ok(());
     }
-    // One sum for each directory that we are inside of.
+    // One sum for each directory that the walk is inside of.
     let mut open: Vec<Sum> = Vec::new();
     walk(client, path, &node, &mut |_, met| {
         match (met.attributes.kind, met.leaving) {

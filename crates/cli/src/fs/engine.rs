@@ -48,7 +48,7 @@ impl Part<'_> {
         }
     }
 
-    /// Hands the bytes on, those of a hole in pieces. `bytes` is room that may be used.
+    /// Passes the bytes to `write`, those of a hole in pieces. `bytes` is a scratch buffer.
     pub(crate) fn write_out(
         &self,
         bytes: &mut Vec<u8>,
@@ -78,7 +78,7 @@ impl Part<'_> {
 pub(crate) struct Worker {
     /// The thread's own client.
     pub(crate) client: Client,
-    /// What has failed of a job that consists of several items, to be reported.
+    /// Failures of a job that consists of several items, to be reported.
     pub(crate) failed: Vec<Failure>,
     buffer: Option<Memory>,
 }
@@ -198,8 +198,8 @@ impl Worker {
         read
     }
 
-    /// Reads `file`, which has this path, from byte `from` up to `to` or its end and hands it on, in order. After a piece
-    /// of zeros the servers are asked where data go on.
+    /// Reads `file`, which has this path, from byte `from` up to `to` or its end and passes it on, in order. After a
+    /// piece of zeros the servers are asked where data go on.
     pub(crate) fn read_pieces(
         &mut self,
         (file, path): (&mut File, &[u8]),
@@ -252,7 +252,7 @@ pub(crate) fn piece_len(file: &File, offset: u64) -> usize {
         .min(PIECE_BYTES)
 }
 
-/// Counts the parts of a large file down. Of those that fail, one says why.
+/// Counts the parts of a large file down. Of several failures, one is reported.
 pub(crate) struct Countdown {
     remaining: AtomicU64,
     failure: Mutex<Option<Failure>>,
@@ -273,13 +273,13 @@ impl Countdown {
 
     fn fail(&self, failure: Failure) {
         let mut first = self.failure();
-        // Another failure than that the file is gone says more.
+        // A failure other than a removed file is more informative.
         if first.as_ref().is_none_or(|first| first.gone) {
             *first = Some(failure);
         }
     }
 
-    /// Does one part with `work`, unless another one has failed. Returns after the last part what became of all of
+    /// Does one part with `work`, unless another one has failed. After the last part, returns the result of all of
     /// them.
     pub(crate) fn part(&self, work: impl FnOnce() -> Outcome) -> Option<Outcome> {
         let has_failed = self.failure().is_some();
@@ -298,14 +298,14 @@ pub(crate) struct Queue<'a, J> {
 }
 
 impl<J> Queue<'_, J> {
-    /// Hands a job to the workers, waiting for room; `false` if the work has been given up.
+    /// Queues a job for the workers, waiting for room. Returns `false` if the work has been given up.
     pub(crate) fn push(&self, job: J) -> bool {
         !self.state.given_up() && self.sender.send(job).is_ok()
     }
 
-    /// Hands the parts of something of `size` bytes that hold data to the workers, from where to where each, and at last
-    /// an empty part, until the work has been given up. `data` finds the first data from a byte on: from where to
-    /// where. `left_out` gets to know how many bytes of holes are in no part, before the last one.
+    /// Queues the parts of something of `size` bytes that hold data, from where to where each, and at last an empty
+    /// part, until the work has been given up. `data` finds the first data from a byte on: from where to where.
+    /// `left_out` is called with the bytes of holes that are in no part, before the last one.
     pub(crate) fn push_parts(
         &self,
         size: u64,
@@ -394,7 +394,7 @@ impl State {
 
     fn fail(&self, failure: &Failure, progress: &Progress) {
         if failure.silent {
-            // What it stands for has been counted.
+            // The item that it belongs to has been counted.
             return;
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
@@ -501,7 +501,7 @@ pub(crate) fn conclude(failures: u64) -> Outcome {
     }
 }
 
-/// The same after copying since `started`: first says how much it was, and what was not kept.
+/// The same after copying since `started`: first prints how much was copied, and what was not kept.
 pub(crate) fn conclude_copy(
     session: &Session,
     progress: &Progress,
@@ -529,7 +529,7 @@ pub(crate) fn conclude_copy(
     conclude(failures)
 }
 
-/// What a copy lacks: counted, and said once.
+/// What a copy lacks: counted, and reported once.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
     /// Devices, sockets and pipes in trees, which are also named one by one.
@@ -587,7 +587,7 @@ pub(crate) fn jobs() -> impl clap::builder::TypedValueParser<Value = usize> {
     clap::builder::RangedU64ValueParser::<usize>::new().range(1..=MAX_JOBS)
 }
 
-/// How many threads to use unless told: enough to keep servers busy, more than cores because
+/// How many threads to use by default: enough to keep servers busy, more than cores because
 /// threads wait for servers.
 pub(crate) fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(4, |cores| cores.get().clamp(2, 8))

@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         return Ok(());
     }
     if session.output.json {
-        // The one object has told it.
+        // The one JSON object has reported it.
         return Err(Failure::reported());
     }
     let failure = Failure::new(
@@ -111,7 +111,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             "lost data cannot be mended: bring the server's disk or directory back, or remove the files \
              or write them anew",
         ),
-        true => failure.hint("run it again; what stays needs a look at the servers' messages"),
+        true => failure.hint("run it again; if findings stay, read the logs of the servers"),
         false => failure.hint("mend them with `causeway fs fsck --repair`"),
     })
 }
@@ -186,7 +186,7 @@ fn check_datafiles(
     Ok(())
 }
 
-/// Looks for datafiles of files that are absent, short, another one's or damaged.
+/// Finds datafiles of files that are absent, short, another one's or damaged.
 fn check_striped(
     session: &Session,
     client: &mut Client,
@@ -246,7 +246,7 @@ fn await_removals(client: &mut Client) -> Outcome {
         && removals > 0
         && Instant::now() < deadline
     {
-        // The server tells how many are left when it is asked, and does not call.
+        // The server sends no event when the last one is removed: it has to be asked.
         std::thread::sleep(Duration::from_millis(50));
     }
     Ok(())

@@ -22,7 +22,9 @@ use crate::fs::at_end::{AtEnd, first_name_failed};
 use crate::fs::engine::{
     Countdown, Lost, PART_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel_over,
 };
-use crate::fs::local::{Dress, Known, PendingFile, Tree, make_hard_link, make_link, safe_mode};
+use crate::fs::local::{
+    CopyAttributes, Known, PendingFile, Tree, make_hard_link, make_link, safe_mode,
+};
 use crate::fs::partial;
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::source::Source;
@@ -220,7 +222,7 @@ fn to_special(session: &Session, arguments: &Arguments) -> Outcome {
     conclude_copy(session, &progress, started, 0, &Lost::default())
 }
 
-/// Hands a file's content to `write`, in order: that of one version of the file, though others may replace it.
+/// Passes a file's content to `write`, in order: that of one version of the file, though other clients may replace it.
 pub(crate) fn write_out(
     worker: &mut Worker,
     path: &[u8],
@@ -253,14 +255,14 @@ fn effective_ids() -> (u32, u32) {
 }
 
 impl Get<'_> {
-    fn dress(&self, attributes: &Attributes) -> Dress {
+    fn wanted(&self, attributes: &Attributes) -> CopyAttributes {
         let original = (attributes.uid, attributes.gid);
         if !self.keep_owner
             && safe_mode(attributes.mode, original, effective_ids()) != attributes.mode
         {
             Lost::add(&self.lost.identity_bits);
         }
-        Dress {
+        CopyAttributes {
             attributes: *attributes,
             times: self.keep_times,
             owner: self.keep_owner,
@@ -320,7 +322,7 @@ impl Get<'_> {
                 let target = link_target(&node)
                     .ok_or("the server sent no target")
                     .doing(|| format!("reading the link {}", printable(met.path)))?;
-                make_link(&self.tree, below, target, &self.dress(&node.attributes))?;
+                make_link(&self.tree, below, target, &self.wanted(&node.attributes))?;
                 self.progress.advance(0, 1);
                 Ok(())
             }
@@ -458,7 +460,7 @@ impl Get<'_> {
     }
 
     fn complete(&self, pending: &PendingFile, file: &File, first: Option<&FirstName>) -> Outcome {
-        pending.complete(&self.dress(&file.node.attributes))?;
+        pending.complete(&self.wanted(&file.node.attributes))?;
         if let Some(first) = first {
             first.complete.store(true, Ordering::Release);
         }
@@ -466,8 +468,8 @@ impl Get<'_> {
         Ok(())
     }
 
-    /// What comes after all files: further names, and attributes of directories, the deepest first. Returns
-    /// how much of it failed.
+    /// What comes after all files: further names, and attributes of directories, the deepest first. Returns how many
+    /// of these steps failed.
     fn conclude(&self, later: Later) -> u64 {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         later.conclude(
@@ -477,15 +479,15 @@ impl Get<'_> {
                 false => Err(first_name_failed(&self.tree.shown(below))),
             },
             |(below, attributes)| {
-                let dressed = self.tree.open_below(&below, flags).and_then(|directory| {
+                let finished = self.tree.open_below(&below, flags).and_then(|directory| {
                     let owner = Known::of(&directory)?.uid;
                     if !self.keep_owner && owner != rustix::process::geteuid().as_raw() {
                         Lost::add(&self.lost.attributes);
                         return Ok(());
                     }
-                    self.dress(&attributes).put_on(&directory)
+                    self.wanted(&attributes).apply_to(&directory)
                 });
-                dressed.doing(|| format!("finishing {}", self.tree.shown(&below)))
+                finished.doing(|| format!("finishing {}", self.tree.shown(&below)))
             },
         )
     }

@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         move_metadata(&mut configuration, host, &arguments.hosts);
     }
     let text = configuration.to_toml();
-    // What we write must be what we read: a host name that slips through shows here.
+    // The text must be read as it was written: a bad host name that was not noticed before is an error here.
     Configuration::parse(&text, &arguments.output.display().to_string())
         .map_err(|error| wrong(error.message))?;
     let key: [u8; 32] = random()?;
@@ -133,7 +133,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     Ok(())
 }
 
-/// Puts the metadata server on `host`, beside or apart from its I/O server.
+/// Puts the metadata server on `host`, beside its I/O server or on another host.
 fn move_metadata(configuration: &mut Configuration, host: &Host, io_hosts: &[Host]) {
     let mut port = host.port;
     while io_hosts
@@ -157,13 +157,7 @@ fn move_metadata(configuration: &mut Configuration, host: &Host, io_hosts: &[Hos
 
 /// Unpredictable bytes.
 fn random<const N: usize>() -> Outcome<[u8; N]> {
-    let mut bytes = [0; N];
-    let mut done = 0;
-    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        done += rustix::rand::getrandom(&mut *rest, rustix::rand::GetRandomFlags::empty())
-            .doing(|| "making a random key".to_owned())?;
-    }
-    Ok(bytes)
+    causeway_sys::random::bytes().doing(|| "making a random key".to_owned())
 }
 
 fn in_the_way(path: &Path) -> Failure {
@@ -196,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metadata_moves_beside_or_apart() {
+    fn metadata_moves_beside_or_elsewhere() {
         let hosts: Vec<Host> = ["a", "b"]
             .iter()
             .map(|text| text.parse().unwrap())
@@ -215,9 +209,9 @@ mod tests {
                 .unwrap()
                 .clone()
         };
-        let mut apart = make();
-        move_metadata(&mut apart, &"m:9000".parse().unwrap(), &hosts);
-        assert_eq!(address(&apart), "tcp://m:9000");
+        let mut elsewhere = make();
+        move_metadata(&mut elsewhere, &"m:9000".parse().unwrap(), &hosts);
+        assert_eq!(address(&elsewhere), "tcp://m:9000");
         let mut beside = make();
         move_metadata(&mut beside, &hosts[1], &hosts);
         assert_eq!(address(&beside), format!("tcp://b:{}", hosts[1].port + 1));

@@ -26,7 +26,7 @@ const PIECE_OF_PATH_BYTES: usize = 2048;
 /// How often a walk begins again that a renaming above it has disturbed.
 const ATTEMPTS: usize = 64;
 
-/// What is known of a local file.
+/// Attributes of a local file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known {
     /// What kind of file.
@@ -279,7 +279,7 @@ fn beneath(directory: impl AsFd, path: &[u8], flags: OFlags) -> Result<OwnedFd, 
 
 /// What a copy on this machine shall have.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Dress {
+pub(crate) struct CopyAttributes {
     /// Mode, owner, group and times.
     pub(crate) attributes: causeway_wire::fs::Attributes,
     /// Give it the times.
@@ -288,7 +288,7 @@ pub(crate) struct Dress {
     pub(crate) owner: bool,
 }
 
-impl Dress {
+impl CopyAttributes {
     fn timestamps(&self) -> Timestamps {
         let time = |time: Timestamp| Timespec {
             tv_sec: time.seconds,
@@ -310,7 +310,7 @@ impl Dress {
 
     /// Gives an open file or directory its attributes: the owner first, since a change of owner takes
     /// bits of the mode away.
-    pub(crate) fn put_on(&self, file: impl AsFd) -> std::io::Result<()> {
+    pub(crate) fn apply_to(&self, file: impl AsFd) -> std::io::Result<()> {
         if self.owner {
             let (uid, gid) = self.ids();
             rustix::fs::fchown(&file, uid, gid)?;
@@ -329,7 +329,7 @@ impl Dress {
     }
 
     /// The same for a symbolic link, which has no mode.
-    fn put_on_link(&self, directory: impl AsFd, name: &OsStr) -> std::io::Result<()> {
+    fn apply_to_link(&self, directory: impl AsFd, name: &OsStr) -> std::io::Result<()> {
         if self.owner {
             let (uid, gid) = self.ids();
             rustix::fs::chownat(&directory, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -401,9 +401,9 @@ impl PendingFile {
     }
 
     /// Gives the file its attributes and its name.
-    pub(crate) fn complete(&self, dress: &Dress) -> Outcome {
+    pub(crate) fn complete(&self, wanted: &CopyAttributes) -> Outcome {
         let doing = || format!("finishing {}", self.shown);
-        dress.put_on(&self.file).doing(doing)?;
+        wanted.apply_to(&self.file).doing(doing)?;
         let (from, to) = (
             OsStr::from_bytes(&self.temporary_name),
             OsStr::from_bytes(&self.name),
@@ -451,16 +451,21 @@ fn make_and_rename(
             name,
         )?)
     });
-    // Two names of one file are left alone by a renaming; otherwise nothing is there any more.
+    // Two names of one file are left alone by a renaming; otherwise the temporary name is gone.
     let _ = rustix::fs::unlinkat(&*directory, temporary, AtFlags::empty());
     made.doing(doing)
 }
 
 /// Makes a symbolic link, in the place of a file or link that is there.
-pub(crate) fn make_link(tree: &Tree, below: &[u8], target: &[u8], dress: &Dress) -> Outcome {
+pub(crate) fn make_link(
+    tree: &Tree,
+    below: &[u8],
+    target: &[u8],
+    wanted: &CopyAttributes,
+) -> Outcome {
     make_and_rename(tree, below, |directory, name| {
         rustix::fs::symlinkat(OsStr::from_bytes(target), directory, name)?;
-        dress.put_on_link(directory, name)
+        wanted.apply_to_link(directory, name)
     })
 }
 
@@ -490,7 +495,7 @@ pub(crate) fn has_extended_attributes(file: impl AsFd) -> bool {
             .any(|name| !name.is_empty() && name != b"security.selinux"),
         // The file system has none at all.
         Err(Errno::OPNOTSUPP) => false,
-        // There are more names than fit, or they cannot be told: the copy may lack some.
+        // There are more names than fit, or they cannot be listed: the copy may lack some.
         Err(_) => true,
     }
 }
@@ -543,7 +548,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let mine = Known::of(&file).unwrap();
         let time = Timestamp::default();
-        let dressed = |uid| {
+        let mode_as = |uid| {
             let attributes = causeway_wire::fs::Attributes {
                 kind: causeway_wire::fs::Kind::File,
                 mode: 0o4755,
@@ -555,16 +560,16 @@ mod tests {
                 modified: time,
                 changed: time,
             };
-            let dress = Dress {
+            let wanted = CopyAttributes {
                 attributes,
                 times: true,
                 owner: false,
             };
-            dress.put_on(&file).unwrap();
+            wanted.apply_to(&file).unwrap();
             Known::of(&file).unwrap().mode
         };
-        assert_eq!(dressed(mine.uid + 1), 0o755);
-        assert_eq!(dressed(mine.uid), 0o4755);
+        assert_eq!(mode_as(mine.uid + 1), 0o755);
+        assert_eq!(mode_as(mine.uid), 0o4755);
     }
 
     #[test]

@@ -109,7 +109,7 @@ fn list(
     match unknown {
         0 => Ok(()),
         count => Err(Failure::new(
-            format!("looking at what is in {}", printable(&path)),
+            format!("reading attributes in {}", printable(&path)),
             format!("{count} entries: the directory may be read but not searched"),
         )
         .hint("ask its owner for the right to search it")),

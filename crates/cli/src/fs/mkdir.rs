@@ -98,7 +98,7 @@ pub(crate) fn make_with_parents(
             false => (0o755, None),
         };
         let place = || Place::from((directory, name));
-        // What is there is only looked at: a change that fails would have to be committed as well.
+        // What exists is only looked up: a change that fails would have to be committed as well.
         let found = match client.stat(place(), true) {
             Err(error) if is_missing(&error) => client.make_directory(place(), mode, distribution),
             found => found,

@@ -3,7 +3,7 @@
 //! [`session`] finds the configuration and connects; [`engine`] is the driver of every verb that works on trees (walking,
 //! workers, progress, failures), and [`at_end`] what copies leave for the end;
 //! [`tree`] walks directories there and [`local`] here, each held by what it is and not by its path;
-//! [`mod@source`] has files that others may replace while they are read;
+//! [`mod@source`] has files that other clients may replace while they are read;
 //! [`partial`] has what is not whole yet, [`store`] makes it whole, [`small`] many small files at once; [`sparse`] finds holes; then one
 //! module per verb.
 

@@ -1,8 +1,8 @@
 //! Files on their way: written under a temporary name, renamed when they are whole.
 //!
 //! The name is `.causeway-<16 hexadecimal digits>.partial`, chosen at random by each writer. What a
-//! writer leaves is removed when the command ends in whatever way but SIGKILL; what a killed one leaves is
-//! found by its name (`causeway fs rm --partial`).
+//! writer leaves is removed when the command ends, except by SIGKILL; what a killed one leaves is found by its name
+//! (`causeway fs rm --partial`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
@@ -15,7 +15,6 @@ use causeway_command::{shutdown, whole_file};
 use causeway_fs::client::{Client, ClientOptions, CreateOptions, File};
 use causeway_fs::config::Configuration;
 use causeway_wire::fs::{Errno, ObjectId, Place};
-use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::fs::session::Session;
 use crate::fs::tree::RemoteName;
@@ -29,9 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A fresh temporary name.
 pub(crate) fn new_name() -> Outcome<Vec<u8>> {
-    let mut chance = [0_u8; CHANCE_BYTES];
-    // So few bytes come all at once or not at all.
-    getrandom(&mut chance, GetRandomFlags::empty())
+    let chance = causeway_sys::random::bytes::<CHANCE_BYTES>()
         .doing(|| "choosing a temporary name".to_owned())?;
     let digits: String = chance.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(whole_file::partial_name(&digits).into_bytes())
@@ -134,7 +131,7 @@ impl Partial {
 
     /// The failure of making it.
     fn not_made(&self, beside: &RemoteName, error: causeway_fs::Error) -> Failure {
-        // Unless the server has said so, it may have been made all the same.
+        // After a fatal error, such as a server out of reach, it may have been made all the same.
         if !causeway_command::remote::is_fatal(error.errno) {
             self.forget();
         }
@@ -195,9 +192,9 @@ pub(crate) fn clean_up_at_end(session: &Session) -> Outcome {
 }
 
 fn clean_up(configuration: &Configuration, only_scheme: Option<String>) {
-    // What is being made now is known by its name, and is there or not when this has been locked.
+    // Names that are being made now are registered; once this is locked, each is made or not.
     let making = MAKING.write().unwrap_or_else(PoisonError::into_inner);
-    // The process ends: nothing is to be made any more.
+    // The process ends: nothing may be made any more.
     std::mem::forget(making);
     let names = std::mem::take(&mut unfinished().names);
     if names.is_empty() {

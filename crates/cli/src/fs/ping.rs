@@ -1,4 +1,4 @@
-//! `causeway fs ping`: which servers answer, how soon, and over what.
+//! `causeway fs ping`: which servers reply, how soon, and over what.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 }
 
 /// What one server answered.
-struct Heard {
+struct PingReply {
     version: String,
     pid: u32,
     uptime: Duration,
@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let indices = server_indices(&session, arguments.server.as_deref())?;
     // One thread for each server: one that is down costs one timeout, not one after another.
-    let answers: Vec<(usize, Outcome<Heard>)> = std::thread::scope(|scope| {
+    let answers: Vec<(usize, Outcome<PingReply>)> = std::thread::scope(|scope| {
         let asked: Vec<_> = indices
             .into_iter()
             .map(|index| {
@@ -89,7 +89,7 @@ pub(crate) fn server_indices(session: &Session, name: Option<&str>) -> Outcome<V
     }
 }
 
-fn ask(session: &Session, index: usize, count: u32) -> Outcome<Heard> {
+fn ask(session: &Session, index: usize, count: u32) -> Outcome<PingReply> {
     let mut client = session.client()?;
     let mut times = Vec::new();
     let mut answer = None;
@@ -107,7 +107,7 @@ fn ask(session: &Session, index: usize, count: u32) -> Outcome<Heard> {
         return Err(Failure::new("asking a server", "it was asked no time"));
     };
     check(session, index, &greeting.identity)?;
-    Ok(Heard {
+    Ok(PingReply {
         version: greeting.version,
         pid: greeting.pid,
         uptime: Duration::from_millis(greeting.uptime_ms),
@@ -137,7 +137,7 @@ fn check(session: &Session, index: usize, found: &ServerIdentity) -> Outcome {
     .hint("correct the `id`, the names or the addresses in the configuration"))
 }
 
-fn show(session: &Session, answers: Vec<(usize, Outcome<Heard>)>) -> Outcome {
+fn show(session: &Session, answers: Vec<(usize, Outcome<PingReply>)>) -> Outcome {
     let mut table = Table::new(&[
         "server",
         "answers in",
@@ -154,18 +154,18 @@ fn show(session: &Session, answers: Vec<(usize, Outcome<Heard>)>) -> Outcome {
             continue;
         };
         match answer {
-            Ok(heard) => {
-                let method = method_of(&heard.facts);
+            Ok(reply) => {
+                let method = method_of(&reply.facts);
                 objects.push(json!({
-                    "server": server.name, "ok": true, "median_us": heard.median_us,
-                    "uptime_ms": heard.uptime.as_millis() as u64, "pid": heard.pid,
-                    "version": heard.version, "facts": facts_json(&heard.facts) }));
+                    "server": server.name, "ok": true, "median_us": reply.median_us,
+                    "uptime_ms": reply.uptime.as_millis() as u64, "pid": reply.pid,
+                    "version": reply.version, "facts": facts_json(&reply.facts) }));
                 table.row(vec![
                     server.name.clone(),
-                    microseconds_text(heard.median_us),
-                    duration_text(heard.uptime),
-                    heard.pid.to_string(),
-                    heard.version,
+                    microseconds_text(reply.median_us),
+                    duration_text(reply.uptime),
+                    reply.pid.to_string(),
+                    reply.version,
                     method,
                 ]);
             }
@@ -185,7 +185,7 @@ fn show(session: &Session, answers: Vec<(usize, Outcome<Heard>)>) -> Outcome {
     conclude(failures.len() as u64)
 }
 
-/// What the table says of a server that gave no proper answer.
+/// The table's cell for a server that gave no proper answer.
 fn failure_cell(failure: &Failure) -> String {
     match failure.what.starts_with("asking server") {
         true => "another one".to_owned(),

@@ -160,7 +160,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         &session,
         arguments.jobs,
         &progress,
-        // Behind the last one, small files are left that wait for more of them.
+        // After the last one, small files that wait for more of them are left.
         operands.chain([None]),
         |queue, source| match source {
             Some(source) => put.operand(&mut client, queue, source, &destination, &mut later),
@@ -336,7 +336,7 @@ impl Put<'_> {
     ) -> Outcome {
         let doing = || format!("reading {}", tree.shown(below));
         let mode = tree.known(below).doing(doing)?.mode;
-        // Writable for us until its entries are there.
+        // Writable for its owner until its entries are there.
         let node = to.make_directory(client, mode & 0o777 | 0o700, self.distribution)?;
         self.progress.advance(0, 1);
         let (known, extended) = tree.each_name(below, |name| {
@@ -490,7 +490,7 @@ impl Put<'_> {
         Ok(())
     }
 
-    /// Stores small files together. What fails of them is left with the worker.
+    /// Stores small files together. Failures are left with the worker.
     fn small_files(&self, worker: &mut Worker, files: Vec<Small>) {
         let (mut small, mut their) = (Vec::new(), Vec::new());
         for file in files {
@@ -613,7 +613,7 @@ impl Put<'_> {
                 );
             }
             match self.sync() {
-                // What this thread has written, it must see through.
+                // Each thread syncs what its own client has written.
                 true => worker
                     .client
                     .fsync(&mut file)

@@ -20,8 +20,8 @@ use crate::fs::tree::{RemoteName, is_directory, walk};
 
 /// Remove files, links and directories
 ///
-/// Everything named is looked at before anything is removed; if one of it cannot be removed, nothing is.
-/// A directory is held by what it is: one that is renamed meanwhile leads to nothing else being removed.
+/// Everything named is checked before anything is removed; if one of it cannot be removed, nothing is. Directories
+/// are identified by number, not by path: if one is renamed meanwhile, nothing else is removed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs rm /runs/42/core
@@ -62,7 +62,7 @@ struct Victim {
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let mut client = session.client()?;
-    let (operands, refused) = look(&mut client, &arguments);
+    let (operands, refused) = check_operands(&mut client, &arguments);
     if refused > 0 {
         session
             .output
@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             false => find(&mut client, queue, name, &node, &mut directories),
         },
         |worker: &mut Worker, victim: Victim| {
-            // What others have put in the place of something unfinished is theirs.
+            // What another client has put in the place of something unfinished stays.
             let removed = match arguments.partial {
                 true => worker
                     .client
@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     )?;
     for victim in directories {
         let removed = client.remove_directory_object(victim.name.place(), victim.object);
-        // What holds something that could not be removed has been told of with that.
+        // A directory that is left because an entry could not be removed was reported with that entry.
         if failures > 0 && matches!(&removed, Err(error) if error.errno == Errno::ENOTEMPTY) {
             continue;
         }
@@ -109,7 +109,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     conclude(failures)
 }
 
-/// Removes the name of a file or link, also if other clients keep giving it to other ones.
+/// Removes the name of a file or link, also if other clients keep giving it to other files.
 fn remove_name(client: &mut Client, victim: &Victim) -> Outcome<Result<(), causeway_fs::Error>> {
     let mut object = victim.object;
     for _ in 0..MAX_LOOKUPS {
@@ -118,7 +118,7 @@ fn remove_name(client: &mut Client, victim: &Victim) -> Outcome<Result<(), cause
             Err(error) if is_gone(error) => {}
             _ => return Ok(removed),
         }
-        match victim.name.look(client)? {
+        match victim.name.lookup(client)? {
             Some(node) => object = node.object,
             None => return Ok(client.unlink(victim.name.place())),
         }
@@ -142,12 +142,13 @@ fn count_removed(
     Ok(())
 }
 
-/// Looks at everything that is named, and reports what cannot be removed: how much that is.
-fn look(client: &mut Client, arguments: &Arguments) -> (Vec<(RemoteName, Node)>, u64) {
+/// Checks everything that is named, and reports what cannot be removed. Returns what can be removed, and the number
+/// of failures.
+fn check_operands(client: &mut Client, arguments: &Arguments) -> (Vec<(RemoteName, Node)>, u64) {
     let mut operands = Vec::new();
     let mut refused = 0;
     for path in &arguments.paths {
-        match look_at(client, path, arguments) {
+        match check_operand(client, path, arguments) {
             Ok(Some(operand)) => operands.push(operand),
             Ok(None) => {}
             Err(failure) => {
@@ -159,7 +160,7 @@ fn look(client: &mut Client, arguments: &Arguments) -> (Vec<(RemoteName, Node)>,
     (operands, refused)
 }
 
-fn look_at(
+fn check_operand(
     client: &mut Client,
     path: &RemotePath,
     arguments: &Arguments,
@@ -175,7 +176,7 @@ fn look_at(
         Err(_) if arguments.force && is_missing_path(client, &trimmed) => return Ok(None),
         Err(failure) => return Err(failure),
     };
-    let Some(node) = name.look(client)? else {
+    let Some(node) = name.lookup(client)? else {
         return match arguments.force {
             true => Ok(None),
             false => Err(Failure::new(what(), "there is no such name")

@@ -75,7 +75,7 @@ impl Findings {
     }
 }
 
-/// Something wrong with a datafile, and whose it is.
+/// Something wrong with a datafile, and its file.
 pub(crate) struct Named {
     /// Index of the server.
     pub(crate) server: usize,
@@ -149,13 +149,13 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     outcomes.into_iter().collect::<Outcome>()?;
     match result.damaged {
         0 => Ok(()),
-        // The one object has told it.
+        // The one JSON object has reported it.
         _ if session.output.json => Err(Failure::reported()),
         count => Err(Failure::new(
             "verifying stored data",
             format!("{} places are damaged", count_text(count)),
         )
-        .hint("write the files anew from a good copy, or remove them; then look at the disk")),
+        .hint("write the files anew from a good copy, or remove them; then check the disk")),
     }
 }
 

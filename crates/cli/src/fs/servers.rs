@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::fs::session::{Session, Target};
 
-/// How often the layout is looked at while the metadata server is about to meet a server.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often the layout is polled while the metadata server is about to meet a server.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Show or change which I/O servers the file system consists of
 #[derive(Debug, Args)]
@@ -197,7 +197,7 @@ fn finish(session: &Session, client: &mut Client, name: &str, generation: Genera
             )
             .hint("see what the metadata server's log says of it"));
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -211,7 +211,7 @@ fn is_met(session: &Session, client: &mut Client, layout: &Layout, name: &str) -
     })
 }
 
-/// How a server stands to the file system.
+/// A server's state in the file system.
 fn state(session: &Session, client: &mut Client, layout: &Layout, name: &str) -> (bool, String) {
     let known = layout.named(name);
     let Some((index, _)) = session.configuration.server(name) else {

@@ -13,7 +13,7 @@ use causeway_fs::config::Configuration;
 use clap::Args;
 use clap::builder::TypedValueParser;
 
-/// Where a configuration is looked for when none is named.
+/// Where a configuration is searched for when none is named.
 const PLACES: [&str; 2] = ["causeway.toml", "causeway-dev/causeway.toml"];
 /// The environment variable that names a configuration.
 const VARIABLE: &str = "CAUSEWAY_CONFIG";
@@ -160,7 +160,7 @@ impl RemotePath {
     }
 }
 
-/// A parser for [`RemotePath`] arguments of verbs that only look: any bytes, but absolute.
+/// A parser for [`RemotePath`] arguments of verbs that change nothing: any bytes, but absolute.
 pub(crate) fn remote_path() -> impl clap::builder::TypedValueParser<Value = RemotePath> {
     clap::builder::OsStringValueParser::new().try_map(absolute)
 }

@@ -17,13 +17,13 @@ use crate::fs::tree::RemoteName;
 pub(crate) struct SmallFile {
     /// Its name.
     pub(crate) to: RemoteName,
-    /// What it shall be like.
+    /// Attributes of the copy.
     pub(crate) original: Original,
     /// At most [`causeway_wire::fs::MAX_STUFFED_BYTES`].
     pub(crate) content: Vec<u8>,
 }
 
-/// One that is there with its content.
+/// A file that was made with its content.
 struct Made<'a> {
     /// Its place among the files.
     place: usize,
@@ -33,7 +33,7 @@ struct Made<'a> {
     partial: Option<Partial>,
 }
 
-/// Stores files, in the place of what has their names. Returns what became of each, in order.
+/// Stores files, in the place of what has their names. Returns the result of each, in order.
 pub(crate) fn store_many(
     client: &mut Client,
     files: &[SmallFile],
@@ -41,13 +41,13 @@ pub(crate) fn store_many(
 ) -> Vec<Outcome<Node>> {
     let mut results = Results::with_capacity(files.len());
     let made = make(client, files, distribution, &mut results);
-    let made = dress(client, made, &mut results);
+    let made = set_attributes(client, made, &mut results);
     name(client, made, &mut results);
     results.sort_by_key(|(place, _)| *place);
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// What became of files, by their places.
+/// The results of files, by their places.
 type Results = Vec<(usize, Outcome<Node>)>;
 
 fn options(file: &SmallFile, distribution: Option<DistributionHint>) -> CreateOptions {
@@ -113,19 +113,23 @@ fn make<'a>(
 }
 
 /// Sets what they lack of their originals. Returns those that have it all.
-fn dress<'a>(client: &mut Client, made: Vec<Made<'a>>, results: &mut Results) -> Vec<Made<'a>> {
-    let (mut dressed, mut undressed, mut sets) = (Vec::new(), Vec::new(), Vec::new());
+fn set_attributes<'a>(
+    client: &mut Client,
+    made: Vec<Made<'a>>,
+    results: &mut Results,
+) -> Vec<Made<'a>> {
+    let (mut complete, mut incomplete, mut sets) = (Vec::new(), Vec::new(), Vec::new());
     for made in made {
         match missing_attributes(&made.file.original, &made.node) {
-            None => dressed.push(made),
+            None => complete.push(made),
             Some(set) => {
                 sets.push((made.node.object, set));
-                undressed.push(made);
+                incomplete.push(made);
             }
         }
     }
     let set = client.set_attributes_many(sets);
-    for (made, set) in undressed.into_iter().zip(set) {
+    for (made, set) in incomplete.into_iter().zip(set) {
         match set {
             Err(error) if !is_gone(&error) => {
                 if let Some(partial) = &made.partial {
@@ -134,10 +138,10 @@ fn dress<'a>(client: &mut Client, made: Vec<Made<'a>>, results: &mut Results) ->
                 results.push((made.place, Err(made.file.to.failure(error))));
             }
             // One that another client has replaced already needs nothing more.
-            _ => dressed.push(made),
+            _ => complete.push(made),
         }
     }
-    dressed
+    complete
 }
 
 /// Gives those with temporary names their own.

@@ -37,8 +37,8 @@ pub(crate) fn kept_changing(path: &[u8]) -> Failure {
     .hint("try again when other clients replace it less often")
 }
 
-/// Calls `attempt`, which looks the path up and does something with what it leads to, as long as that has been removed
-/// in between: at most [`MAX_LOOKUPS`] times.
+/// Calls `attempt`, which looks the path up and does something with what it leads to, and repeats it while that has
+/// been removed in between: at most [`MAX_LOOKUPS`] times.
 pub(crate) fn with_current<T>(
     path: &[u8],
     mut attempt: impl FnMut() -> Result<T, Error>,

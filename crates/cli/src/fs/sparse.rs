@@ -1,4 +1,4 @@
-//! Holes: found in local files and in files of the file system by asking, small ones of the latter by looking.
+//! Holes: found in local files and in files of the file system by asking, small ones of the latter by reading.
 
 use std::fs::File as LocalFile;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 /// Holes of files consist of blocks of this size.
 const BLOCK_BYTES: usize = 4096;
-/// Bytes at the front of a block that are looked at first: hardly any data begins with so many zeros.
+/// Bytes at the front of a block that are compared first: hardly any data begins with so many zeros.
 const PROBE_BYTES: usize = 64;
 
 /// The next bytes at or behind `from`, and before `to`, that are stored: from where to where. `None` if

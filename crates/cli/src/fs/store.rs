@@ -1,5 +1,5 @@
 //! Storing a file in the file system so that its name leads to the old content or to all of the new one,
-//! never to a mixture: written beside, made durable, dressed, renamed.
+//! never to a mixture: written beside, made durable, given its attributes, renamed.
 
 use causeway_command::failure::{Failure, Outcome};
 use causeway_command::output::printable;
@@ -89,7 +89,7 @@ pub(crate) fn missing_attributes(
 }
 
 /// Sets what a copy with this path lacks of its original.
-pub(crate) fn dress(
+pub(crate) fn set_copy_attributes(
     client: &mut Client,
     (copy, path): (&causeway_wire::fs::Node, &[u8]),
     original: &Original,
@@ -108,21 +108,21 @@ fn dress_current(
     (copy, path): (&causeway_wire::fs::Node, &[u8]),
     original: &Original,
 ) -> Outcome {
-    match dress(client, (copy, path), original) {
+    match set_copy_attributes(client, (copy, path), original) {
         Err(failure) if failure.gone => Ok(()),
-        dressed => dressed,
+        result => result,
     }
 }
 
 /// A file on its way into the file system.
 #[derive(Debug)]
 pub(crate) struct Storing {
-    /// What is written to.
+    /// The file that is written to.
     pub(crate) file: File,
     to: RemoteName,
     /// Its temporary name, unless it has its own already.
     partial: Option<Partial>,
-    /// It was there, and another user's: mode and times are that user's.
+    /// It existed, and is another user's: mode and times stay as they are.
     pub(crate) foreign: bool,
 }
 
@@ -194,7 +194,7 @@ impl Writing {
 }
 
 fn beside(client: &mut Client, to: &RemoteName, options: &CreateOptions) -> Outcome<Storing> {
-    let there = to.look(client)?;
+    let there = to.lookup(client)?;
     let kind = there.map(|node| node.attributes.kind);
     if kind == Some(Kind::Directory) {
         return Err(is_a_directory(to));
@@ -332,8 +332,8 @@ pub(crate) fn store_link(
     let (partial, node) = Partial::make(client, to, |client, place| {
         client.symbolic_link(target, place)
     })?;
-    let finished =
-        dress(client, (&node, &to.path), original).and_then(|()| partial.finish(client, to));
+    let finished = set_copy_attributes(client, (&node, &to.path), original)
+        .and_then(|()| partial.finish(client, to));
     if finished.is_err() {
         partial.discard(client);
     }
@@ -351,7 +351,7 @@ pub(crate) fn store_hard_link(
         Err(error) if error.errno == Errno::EEXIST => {}
         Err(error) => return Err(to.failure(error)),
     }
-    if to.look(client)?.is_some_and(|node| node.object == object) {
+    if to.lookup(client)?.is_some_and(|node| node.object == object) {
         return Ok(());
     }
     let (partial, _) = Partial::make(client, to, |client, place| {

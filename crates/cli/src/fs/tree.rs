@@ -15,8 +15,8 @@ use crate::fs::session::RemotePath;
 /// Directories nested deeper than this are refused rather than followed for ever.
 const MAX_DEPTH: usize = 20_000;
 
-/// A name in a directory that is known by its number: it stays the same place whatever happens to the path
-/// that led there. An empty name is the directory itself.
+/// A name in a directory that is known by its number: it stays the same place if the path that led there changes. An
+/// empty name is the directory itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RemoteName {
     /// The directory.
@@ -66,7 +66,7 @@ impl RemoteName {
     }
 
     /// What it names, a link itself; nothing if there is no such name.
-    pub(crate) fn look(&self, client: &mut Client) -> Outcome<Option<Node>> {
+    pub(crate) fn lookup(&self, client: &mut Client) -> Outcome<Option<Node>> {
         match client.stat(self.place(), false) {
             Ok(node) => Ok(Some(node)),
             // Nothing is in a directory that has been removed.
@@ -139,7 +139,7 @@ impl Met<'_> {
 /// How a walk goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Onward {
-    /// As it would.
+    /// Goes on.
     Go,
     /// Not into this directory, which is not left either.
     Skip,
@@ -228,7 +228,7 @@ pub(crate) fn walk_choosing(
     }
 }
 
-/// Meets the entries of a directory that are none themselves, and returns those that are.
+/// Calls `each` for the entries of a directory that are no directories, and returns those that are.
 fn enter(
     client: &mut Client,
     path: &[u8],
@@ -239,7 +239,7 @@ fn enter(
     each_entry(client, (directory, path), |client, entry| {
         let path = join(path, &entry.name);
         let Some(attributes) = entry.attributes else {
-            let what = format!("looking at {}", printable(&path));
+            let what = format!("reading the attributes of {}", printable(&path));
             return Err(
                 Failure::new(what, "its directory may be read but not searched")
                     .hint("give yourself the right with `causeway fs chmod u+x`, or ask its owner"),

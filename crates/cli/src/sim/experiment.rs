@@ -1,4 +1,4 @@
-//! What the runs of a scenario have found: put together over replications, as rows, as JSON and for spreadsheets.
+//! Results of a scenario's runs: put together over replications, as rows, as JSON and for spreadsheets.
 
 use causeway_report::rows::figure_text;
 use causeway_report::table::Table;
@@ -78,7 +78,8 @@ pub(super) struct RunRow {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) sweep: Option<String>,
     pub(super) case: String,
-    pub(super) who: &'static str,
+    #[serde(rename = "who")]
+    pub(super) participant: &'static str,
     pub(super) size_bytes: u64,
     pub(super) metric: String,
     /// Of messages, instances (of a processor, an engine, a link) or runs: their median, smallest and largest value, and
@@ -117,7 +118,7 @@ fn row(of: &Experiment, summary: &Summary) -> RunRow {
     RunRow {
         sweep: of.value.clone(),
         case: summary.case.clone(),
-        who: "causeway",
+        participant: "causeway",
         size_bytes: u64::from(summary.size_bytes),
         metric: summary.metric.clone(),
         median: summary.median,

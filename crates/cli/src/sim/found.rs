@@ -1,4 +1,4 @@
-//! What was found: held against the thesis, and as rows and files.
+//! Results: compared with the thesis, and as rows and files.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,12 +13,12 @@ use causeway_sim::figures::table::{Cell, otherwise};
 use causeway_sim::figures::{self, About, Row as Point, Verdict};
 use serde::Serialize;
 
-/// Who has simulated a value.
+/// The participant of simulated values.
 const OURS: &str = "causeway";
-/// Who has printed one.
+/// The participant of printed values.
 const PAPER: &str = "paper";
 
-/// Something that the thesis says, and whether it is so here.
+/// A statement of the thesis, and whether it holds here.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Claim {
     /// `figure 4.12`.
@@ -50,7 +50,7 @@ impl Claim {
     }
 }
 
-/// A figure or table with what was found.
+/// A figure or table with its results.
 pub(super) enum Finding {
     /// A figure: all its points.
     Figure(About, Vec<Point>),
@@ -90,7 +90,7 @@ impl Finding {
         }
     }
 
-    /// What the thesis says of it. Of a table, that each printed value is met.
+    /// The thesis's statements on it. Of a table, that each printed value is met.
     pub(super) fn claims(&self) -> Vec<Claim> {
         let of = self.name();
         match self {
@@ -140,7 +140,7 @@ impl Finding {
                     "µs" => "us",
                     other => other,
                 };
-                let [ours, paper] = ["causeway", "paper"].map(|who| format!("{who}_{unit}"));
+                let [ours, paper] = ["causeway", "paper"].map(|name| format!("{name}_{unit}"));
                 line(&mut text, &["case", "size_bytes", &ours, &paper, "agrees"]);
                 for cell in cells {
                     let paper = cell.paper.map(|value| value.to_string());
@@ -182,11 +182,11 @@ pub(super) fn within(table: &Table) -> String {
 
 fn table_verdict(table: &Table, cells: &[Cell]) -> Verdict {
     let printed: Vec<&Cell> = cells.iter().filter(|cell| cell.paper.is_some()).collect();
-    let apart: Vec<&&Cell> = printed.iter().filter(|cell| !table.agrees(cell)).collect();
-    let (all, met) = (printed.len(), printed.len() - apart.len());
+    let missed: Vec<&&Cell> = printed.iter().filter(|cell| !table.agrees(cell)).collect();
+    let (all, met) = (printed.len(), printed.len() - missed.len());
     let unit = table.unit.name;
     let mut evidence = format!("{met} of {all}");
-    for (place, cell) in apart.iter().take(8).enumerate() {
+    for (place, cell) in missed.iter().take(8).enumerate() {
         let before = if place == 0 { "; not " } else { ", " };
         let paper = cell.paper.unwrap_or(f64::NAN);
         let Cell { case, causeway, .. } = cell;
@@ -204,7 +204,7 @@ fn table_verdict(table: &Table, cells: &[Cell]) -> Verdict {
     }
     Verdict {
         claim: format!("each printed value is met within {}", within(table)),
-        holds: apart.is_empty() && all > 0,
+        holds: missed.is_empty() && all > 0,
         evidence,
         otherwise: Vec::new(),
     }
@@ -214,14 +214,14 @@ fn cell_rows(table: &Table, cell: &Cell) -> Vec<Row> {
     let values = [(OURS, Some(cell.causeway)), (PAPER, cell.paper)];
     values
         .into_iter()
-        .filter_map(|(who, value)| {
+        .filter_map(|(participant, value)| {
             let size = u64::from(cell.size_bytes);
             let metric = match cell.case.ends_with("/variation") {
                 true => "ratio",
                 false => table.unit.metric,
             };
             let case = cell.case.to_lowercase();
-            Row::new(case, who, size, metric, &[value?])
+            Row::new(case, participant, size, metric, &[value?])
         })
         .collect()
 }
@@ -329,10 +329,10 @@ mod tests {
         };
         let claim = |cells: &[Cell]| table_verdict(table, cells);
         assert!(claim(&[cell(Some(100.0), 109.0), cell(None, 7.0)]).holds);
-        let apart = claim(&[cell(Some(100.0), 111.0), cell(Some(3.0), 4.9)]);
+        let missed = claim(&[cell(Some(100.0), 111.0), cell(Some(3.0), 4.9)]);
         assert!(
-            !apart.holds && apart.evidence.contains("1 of 2"),
-            "{apart:?}"
+            !missed.holds && missed.evidence.contains("1 of 2"),
+            "{missed:?}"
         );
         assert!(!claim(&[]).holds);
     }

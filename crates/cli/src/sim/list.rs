@@ -9,7 +9,7 @@ use causeway_sim::scenario::{KEYS, WORKLOADS};
 use clap::Args;
 use serde_json::{Value, json};
 
-/// Say which figures, tables, profiles, workloads and keys of scenarios there are
+/// List figures, tables, profiles, workloads and keys of scenarios
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway sim list

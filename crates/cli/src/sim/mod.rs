@@ -1,16 +1,16 @@
-//! `causeway sim …`: the firmware in virtual time, and the thesis's figures and tables beside what comes of it.
+//! `causeway sim …`: the firmware in virtual time, and the thesis's figures and tables beside the results.
 //!
 //! | part | what it does |
 //! |---|---|
-//! | [`list`] | says what there is |
+//! | [`list`] | lists what there is |
 //! | [`options`] | where results go, and how they are computed |
 //! | [`scenario`] | runs an experiment of the user's own |
 //! | [`paper`] | runs figures, tables, or all of them |
 //! | [`pool`] | independent runs in parallel threads |
 //! | [`store`] | finished runs on disk, so that an interrupted command goes on |
-//! | [`found`] | what was found: verdicts, rows for JSON, files for spreadsheets |
+//! | [`found`] | results: verdicts, rows for JSON, files for spreadsheets |
 //! | [`page`] | the report of figures and tables |
-//! | [`experiment`] | what the runs of a scenario have found |
+//! | [`experiment`] | results of a scenario's runs |
 //! | [`run_page`] | the report of an experiment of the user's own |
 //!
 //! What is printed and written depends on the program and its input only, not on the machine, the time, or how many threads
@@ -30,7 +30,7 @@ mod store;
 use causeway_command::failure::Outcome;
 use clap::{Args, Subcommand};
 
-/// Simulate network interfaces, and hold the result against the thesis
+/// Simulate network interfaces, and compare the result with the thesis
 #[derive(Debug, Args)]
 #[command(
     subcommand_required = true,

@@ -7,7 +7,7 @@ use clap::Args;
 /// Where results go, and how they are computed.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Independent runs at a time; what is found does not depend on it [default: one for each processor]
+    /// Independent runs at a time; results do not depend on it [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) jobs: Option<u16>,
     /// Write the values as CSV files into this directory

@@ -160,12 +160,12 @@ pub(super) fn style(place: usize) -> (usize, bool) {
     (colour(place), place >= COLOURS.len())
 }
 
-/// `(C1,NI1) am_poll` taken apart.
+/// Splits `(C1,NI1) am_poll`.
 fn parts(point: &Point) -> (&str, &str) {
     point.series.split_once(' ').unwrap_or((&point.series, ""))
 }
 
-/// A drawing that says itself what it is.
+/// A drawing that needs no title.
 fn panel<'a>(legend: Vec<Key>, draw: impl Fn(f64) -> String + 'a) -> Panel<'a> {
     Panel {
         title: String::new(),
@@ -264,7 +264,7 @@ fn accounts<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
                 let milliseconds = value(name, kind, x)? / 1e3;
                 Some((colour(place), milliseconds))
             });
-            // What is said after a comma explains the axis.
+            // Text after a comma explains the axis.
             let (unit, _) = about.x.split_once(',').unwrap_or((about.x, ""));
             bars.push(Bar {
                 name: format!("{name}, {} {unit}", count_text(x as u64)),
@@ -368,7 +368,7 @@ fn draw_table(page: &mut Page, paper: &PaperTable, cells: &[Cell], claims: &[Cla
             bytes => plots::size_name(f64::from(*bytes)),
         });
         head.push("printed".to_owned());
-        head.push("apart".to_owned());
+        head.push("difference".to_owned());
     }
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let mut table = Table::new(&head);
@@ -388,7 +388,7 @@ fn draw_table(page: &mut Page, paper: &PaperTable, cells: &[Cell], claims: &[Cla
     page.judged_table(&title, caption, &table, claims);
 }
 
-/// Simulated, printed, apart.
+/// Simulated, printed, difference.
 fn entry(paper: &PaperTable, cell: &Cell) -> [String; 3] {
     let ours = match cell.causeway.abs() < 2.0 && paper.unit.slack == 0.0 {
         // Coefficients of variation.
@@ -399,8 +399,12 @@ fn entry(paper: &PaperTable, cell: &Cell) -> [String; 3] {
         None => [ours, "–".to_owned(), String::new()],
         Some(printed) => {
             let mark = if paper.agrees(cell) { "" } else { " ✗" };
-            let apart = cell.causeway - printed;
-            [ours, number_text(printed), format!("{apart:+.1}{mark}")]
+            let difference = cell.causeway - printed;
+            [
+                ours,
+                number_text(printed),
+                format!("{difference:+.1}{mark}"),
+            ]
         }
     }
 }

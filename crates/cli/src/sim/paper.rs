@@ -66,7 +66,7 @@ struct Named {
     shown: Shown,
 }
 
-/// Run figures, and hold them against what the thesis says of them
+/// Run figures, and compare them with the thesis's statements
 ///
 /// Each claim is printed with whether it holds, and the values that decided.
 #[derive(Debug, Args)]
@@ -81,7 +81,7 @@ pub(crate) struct FigureArguments {
     named: Named,
 }
 
-/// Run tables, and hold them against what is printed
+/// Run tables, and compare them with the printed values
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway sim table 5.1
@@ -92,9 +92,9 @@ pub(crate) struct TableArguments {
     named: Named,
 }
 
-/// Run all figures and tables, and hold them against the thesis
+/// Run all figures and tables, and compare them with the thesis
 ///
-/// Finished runs are kept in causeway-paper.unfinished, or where --results says, until everything is through:
+/// Finished runs are kept in causeway-paper.unfinished, or in the directory of --results, until everything is done:
 /// when interrupted, give the same command again, and it goes on. Runs of another build or with other
 /// parameters are not used.
 #[derive(Debug, Args)]
@@ -201,7 +201,7 @@ fn unknown(kind: &str, number: &str) -> Failure {
     }
 }
 
-/// Fails if the user wants it and a claim does not hold that is not known to be open, or holds that is. With few points and
+/// With --check, fails if a claim does not hold that is not known to be open, or holds that is. With few points and
 /// rounds an open claim may seem to hold.
 fn verify(shown: &Shown, claims: &[Claim]) -> Outcome {
     if !shown.check {
@@ -222,7 +222,7 @@ fn verify(shown: &Shown, claims: &[Claim]) -> Outcome {
         return Ok(());
     }
     Err(Failure::new(
-        "holding the results against the thesis",
+        "comparing the results with the thesis",
         format!(
             "{} of {} claims are not as expected: {}",
             unexpected.len(),
@@ -247,7 +247,7 @@ fn tasks(entries: &[Entry], effort: Effort) -> Outcome<Vec<Run>> {
     Ok(tasks)
 }
 
-/// Runs entries and shows what came of them.
+/// Runs entries and shows the results.
 fn run(
     name: &str,
     entries: &[Entry],

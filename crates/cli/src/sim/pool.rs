@@ -1,12 +1,12 @@
-//! Independent runs in parallel threads; what comes back is in the order of what was asked.
+//! Independent runs in parallel threads; results are in the order of the items.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use causeway_command::failure::{Failure, Outcome};
 
-/// Runs `work` for each of `items` on `jobs` threads. After a failure nothing new is begun, and of several failures that of the
-/// first item is answered.
+/// Runs `work` for each of `items` on `jobs` threads. After a failure nothing new is begun, and of several failures
+/// that of the first item is returned.
 pub(super) fn map<T: Sync, R: Send>(
     items: &[T],
     jobs: usize,
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failure_is_answered() {
+    fn the_first_failure_is_returned() {
         let items: Vec<u32> = (0..100).collect();
         let failure = map(&items, 4, |item| match item {
             3 | 50 => Err(Failure::new(format!("item {item}"), "no")),

@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
     options: Options,
 }
 
-/// What a run has found.
+/// The results of a run.
 type Found = (Vec<Measure>, Option<Box<Statistics>>);
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
@@ -92,7 +92,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-/// Where finished runs are kept: where the user says, or beside if there are several. Native time is another in each run.
+/// Where finished runs are kept: where the user wants them, or beside the scenario if there are several. Native time
+/// is another in each run.
 fn store(arguments: &Arguments, scenario: &Scenario, steps: usize) -> Outcome<Option<Store>> {
     if !scenario.is_reproducible() {
         return Ok(None);
@@ -102,7 +103,7 @@ fn store(arguments: &Arguments, scenario: &Scenario, steps: usize) -> Outcome<Op
     }
     let directory = named_after(&arguments.file, "unfinished");
     match steps {
-        // Nothing could be taken up again; and a user that cannot write here can still run.
+        // A single run cannot be resumed, and a user that cannot write here can still run it.
         0 | 1 => Ok(None),
         _ => Ok(Store::open(&directory).ok()),
     }

@@ -1,7 +1,8 @@
 //! Finished runs on disk: an interrupted command goes on where it was.
 //!
 //! Each is a file of its own, named after a digest of the simulator's source and of everything that decides the run, so
-//! that runs of another program or with other parameters are never taken for it. Files come to their names whole.
+//! that runs of another program or with other parameters are never taken for it. Files get their names only when they
+//! are whole.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ pub(super) const SIMULATOR: &str = env!("CAUSEWAY_SIMULATOR");
 /// Characters of a digest in hexadecimal.
 const DIGEST: usize = 64;
 
-/// A run with what it found. Numbers are kept as their bits, so that none is rounded.
+/// A run with its results. Numbers are kept as their bits, so that none is rounded.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept<T> {
     parameters: String,
@@ -120,7 +121,7 @@ impl Store {
         self.directory.join(format!("{name}.json"))
     }
 
-    /// What a run with these parameters has found when it was run before. A file that is no such thing counts as none.
+    /// The results of a run with these parameters, if it was run before. A file that is no such thing counts as none.
     fn read<T: DeserializeOwned>(&self, parameters: &str) -> Option<T> {
         let bytes = std::fs::read(self.path(parameters)).ok()?;
         let kept: Kept<T> = serde_json::from_slice(&bytes).ok()?;
@@ -134,22 +135,22 @@ impl Store {
         whole_file::write(&path, &bytes)
     }
 
-    /// What this run has found when it was run before.
+    /// The results of this run, if it was run before.
     pub(super) fn find(&self, task: &Task) -> Option<Found> {
         self.read(&task.parameters()).map(KeptFound::found)
     }
 
-    /// Keeps what this run has found.
+    /// Keeps the results of this run.
     pub(super) fn keep(&self, task: &Task, found: &Found) -> Outcome {
         self.write(task.parameters(), KeptFound::new(found))
     }
 
-    /// What this run of a scenario has found when it was run before.
+    /// The results of this run of a scenario, if it was run before.
     pub(super) fn find_run<T: DeserializeOwned>(&self, step: &Step<'_>) -> Option<T> {
         self.read(&run_parameters(step))
     }
 
-    /// Keeps what this run of a scenario has found.
+    /// Keeps the results of this run of a scenario.
     pub(super) fn keep_run<T: Serialize>(&self, step: &Step<'_>, found: &T) -> Outcome {
         self.write(run_parameters(step), found)
     }

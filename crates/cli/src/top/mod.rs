@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// Only this process
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Seconds between two looks
+    /// Seconds between two samples
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
     interval: Duration,
     /// Print the table once, after one interval
@@ -55,21 +55,21 @@ fn seconds(text: &str) -> Result<Duration, String> {
 pub(crate) fn run(arguments: Arguments) -> Outcome {
     let output = Output::new(arguments.json);
     let mut watcher = Watcher::new(arguments.pid);
-    let first = watcher.look()?;
+    let first = watcher.sample()?;
     if let Some(pid) = arguments.pid
         && first.processes.is_empty()
     {
-        // It is there, or we would have been told.
+        // The process exists: opening its page would have failed otherwise.
         return Err(Failure::new(
-            "looking at a process",
-            format!("process {pid} does not use the message layer, or is told not to show it"),
+            "observing a process",
+            format!("process {pid} does not use the message layer, or was told not to show it"),
         ));
     }
     if output.terminal && !arguments.once && !arguments.json {
         return screen::run(&mut watcher, arguments.interval);
     }
     std::thread::sleep(arguments.interval);
-    let sample = watcher.look()?;
+    let sample = watcher.sample()?;
     check(&sample)?;
     for line in table::lines(&sample) {
         output.line(&line.painted());
@@ -88,12 +88,12 @@ fn check(sample: &Sample) -> Outcome {
     }
     let failure = Failure::new(
         "looking for processes",
-        "none that may be looked at uses the message layer",
+        "none that this user may observe uses the message layer",
     );
     Err(match sample.not_allowed {
         0 => failure,
         count => failure.hint(format!(
-            "{count} processes belong to others: only their user and root may look at them"
+            "{count} processes belong to other users: only their owners and root may observe them"
         )),
     })
 }

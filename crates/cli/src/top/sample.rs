@@ -4,29 +4,29 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use causeway_command::failure::{Doing, Outcome};
-use causeway_watch::onlooker::{Onlooker, look_around};
+use causeway_watch::observer::{Observer, observe_all};
 use causeway_watch::process;
 use causeway_wire::watch::{Count, InstanceRow, PeerRow, Row};
 
-/// How often to look for new processes: that reads all of `/proc`.
+/// How often to search for new processes: that reads all of `/proc`.
 const SEARCH: Duration = Duration::from_secs(2);
 
-/// Looks at processes again and again.
+/// Samples processes repeatedly.
 pub(super) struct Watcher {
     only: Option<u32>,
-    pages: Vec<Onlooker>,
+    pages: Vec<Observer>,
     searched: Option<Instant>,
     not_allowed: usize,
     troubles: Vec<String>,
     last: Option<Instant>,
-    /// What was counted at the last look.
+    /// What was counted at the last sample.
     counted: HashMap<Key, Counts>,
 }
 
 /// The number of the peer in the key of a process itself.
 const NO_PEER: u32 = u32::MAX;
 
-/// A peer, over all processes: process, when it began, instance, number, and whether we connected.
+/// A peer, over all processes: process, when it began, instance, number, and whether this side connected.
 type Key = (u32, u64, u32, u32, String);
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -35,7 +35,7 @@ struct Counts {
     sent: Count,
 }
 
-/// One look at everything.
+/// One sample of everything.
 #[derive(Debug)]
 pub(super) struct Sample {
     pub(super) processes: Vec<Process>,
@@ -54,14 +54,14 @@ pub(super) struct Process {
     pub(super) state: process::State,
     pub(super) started_ns: u64,
     pub(super) missing_rows: u64,
-    /// All its instances' rates since the last look, also with peers that are gone.
+    /// All its instances' rates since the last sample, also with peers that are gone.
     pub(super) received: Rate,
     pub(super) sent: Rate,
     pub(super) instances: Vec<InstanceRow>,
     pub(super) peers: Vec<Peer>,
 }
 
-/// A peer of a process, with its rates since the last look.
+/// A peer of a process, with its rates since the last sample.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) row: PeerRow,
@@ -101,9 +101,9 @@ impl Watcher {
         }
     }
 
-    /// Looks at all processes once.
-    pub(super) fn look(&mut self) -> Outcome<Sample> {
-        self.pages.retain(Onlooker::is_there);
+    /// Samples all processes once.
+    pub(super) fn sample(&mut self) -> Outcome<Sample> {
+        self.pages.retain(Observer::is_there);
         self.search()?;
         let now = Instant::now();
         let seconds = self
@@ -160,9 +160,9 @@ impl Watcher {
         })
     }
 
-    /// The rates since the last look, received and sent.
+    /// The rates since the last sample, received and sent.
     fn rates(&self, key: &Key, now: Counts, seconds: Option<f64>) -> (Rate, Rate) {
-        // At the first look there is nothing to compare with.
+        // At the first sample there is nothing to compare with.
         let Some(seconds) = seconds else {
             return Default::default();
         };
@@ -185,7 +185,7 @@ impl Watcher {
         }
         let own = std::process::id();
         let pages = &self.pages;
-        let found = look_around(|pid| pid == own || pages.iter().any(|page| page.pid == pid))
+        let found = observe_all(|pid| pid == own || pages.iter().any(|page| page.pid == pid))
             .doing(|| "looking for processes".to_owned())?;
         self.searched = Some(Instant::now());
         self.not_allowed = found.not_allowed;

@@ -67,7 +67,7 @@ pub(super) fn run(watcher: &mut Watcher, interval: Duration) -> Outcome {
         if !wait_until(next)? {
             return Ok(());
         }
-        let sample = watcher.look()?;
+        let sample = watcher.sample()?;
         draw(&sample, interval);
         next = Instant::now() + interval;
     }
@@ -125,10 +125,10 @@ fn draw(sample: &Sample, interval: Duration) {
     let cut = |text: &str| text.chars().take(columns).collect::<String>();
     let mut lines = vec![paint(&cut(&head), Style::Bold), String::new()];
     if sample.processes.is_empty() {
-        lines.push("no process that may be looked at uses the message layer".to_owned());
+        lines.push("no process that this user may observe uses the message layer".to_owned());
         if sample.not_allowed > 0 {
             lines.push(format!(
-                "({} processes belong to others)",
+                "({} processes belong to other users)",
                 sample.not_allowed
             ));
         }

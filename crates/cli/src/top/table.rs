@@ -1,4 +1,4 @@
-//! A look at all processes, as lines for people and as JSON.
+//! A sample of all processes, as lines for people and as JSON.
 
 use causeway_report::style::{Style, paint};
 use causeway_watch::text::{age, bytes};
@@ -10,13 +10,13 @@ use super::sample::{Peer, Process, Rate, Sample};
 /// Widest name of a process and of a peer.
 const MOST_NAME: usize = 36;
 const MOST_ADDRESS: usize = 40;
-/// Shorter waits are usual and say nothing.
+/// Shorter waits are usual and not shown.
 const SHORTEST_WAIT_NS: u64 = 100_000_000;
 /// Columns that keep their width while their figures change.
 const STEADY_PROCESS: [usize; 12] = [5, 8, 5, 5, 10, 5, 10, 4, 8, 5, 7, 0];
 const STEADY: [usize; 12] = [5, 0, 0, 5, 10, 9, 5, 10, 9, 9, 0, 0];
 
-/// A line and how it looks.
+/// A line and its style.
 pub(super) struct Line {
     pub(super) text: String,
     pub(super) style: Option<Style>,
@@ -216,7 +216,7 @@ fn phase(row: &PeerRow) -> &'static str {
     }
 }
 
-/// What is queued, without what is not.
+/// The queues that are not empty.
 fn queued(row: &PeerRow) -> String {
     let depths = [
         (row.sends, "send"),

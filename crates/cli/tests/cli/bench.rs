@@ -18,11 +18,11 @@ fn measured(here: &Path, name: &str, arguments: &str) -> Value {
 }
 
 /// Whether there is such a row, of any size if none is named.
-fn has_row(said: &Value, case: &str, who: Option<&str>, size: Option<u64>) -> bool {
+fn has_row(said: &Value, case: &str, participant: Option<&str>, size: Option<u64>) -> bool {
     let rows = said["rows"].as_array().unwrap();
     rows.iter().any(|row| {
         row["case"] == case
-            && who.is_none_or(|who| row["who"] == who)
+            && participant.is_none_or(|name| row["who"] == name)
             && size.is_none_or(|size| row["size_bytes"] == size)
     })
 }
@@ -36,8 +36,11 @@ fn the_file_system_is_measured() {
         "fs",
         "--quick --runs 1 --clients 1,2 --size 6MiB --files 40 --tile-widths 4 --dir . --disk . --html fs.html",
     );
-    let has = |case: &str, who: &str| {
-        assert!(has_row(&said, case, Some(who), None), "{case} {who}");
+    let has = |case: &str, participant: &str| {
+        assert!(
+            has_row(&said, case, Some(participant), None),
+            "{case} {participant}"
+        );
     };
     for what in ["write", "read"] {
         has(&format!("sequential/{what}/dd"), "limit");
@@ -102,7 +105,7 @@ fn messages_are_measured() {
 }
 
 #[test]
-fn comparing_measures_every_pattern_of_ours_without_anybody_else() {
+fn comparing_measures_every_pattern_of_ours_without_peers() {
     let directory = tempfile::tempdir().unwrap();
     let here = directory.path();
     let said = measured(
@@ -110,7 +113,7 @@ fn comparing_measures_every_pattern_of_ours_without_anybody_else() {
         "compare",
         "--quick --who causeway --methods shm --sizes 0,8,1MiB --clients 4 --html c.html",
     );
-    for (case, who, size) in [
+    for (case, participant, size) in [
         ("latency/shm", "causeway", 0),
         ("latency/cache-line", "limit", 8),
         ("bandwidth/shm", "causeway", 1 << 20),
@@ -123,8 +126,8 @@ fn comparing_measures_every_pattern_of_ours_without_anybody_else() {
         ("idle/shm/4096-peers", "causeway", 8),
         ("idle/shm/64-active", "causeway", 8),
     ] {
-        let found = has_row(&said, case, Some(who), Some(size));
-        assert!(found, "{case} {who} {size}");
+        let found = has_row(&said, case, Some(participant), Some(size));
+        assert!(found, "{case} {participant} {size}");
     }
     let goals = said["goals"].as_array().unwrap();
     assert!(!goals.is_empty());

@@ -35,19 +35,19 @@ fn make_tree(top: &Path) {
     symlink("deep/file-1", top.join("link")).unwrap();
     symlink("/no/where", top.join("deep/dangling")).unwrap();
     symlink("..", top.join("deep/up")).unwrap();
-    let dressed = top.join("deep/file-4095");
-    fs::set_permissions(&dressed, fs::Permissions::from_mode(0o4750)).unwrap();
+    let special = top.join("deep/file-4095");
+    fs::set_permissions(&special, fs::Permissions::from_mode(0o4750)).unwrap();
     let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
     fs::File::options()
         .write(true)
-        .open(&dressed)
+        .open(&special)
         .unwrap()
         .set_modified(old)
         .unwrap();
     fs::set_permissions(top.join("deep/er"), fs::Permissions::from_mode(0o510)).unwrap();
 }
 
-/// Holds two trees against each other: names, kinds, modes, times, contents, targets.
+/// Compares two trees: names, kinds, modes, times, contents, targets.
 fn compare(one: &Path, other: &Path) -> usize {
     let (a, b) = (
         fs::symlink_metadata(one).unwrap(),

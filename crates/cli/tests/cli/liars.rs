@@ -1,4 +1,4 @@
-//! Servers that lie: whatever a server says, the command ends with an error that says so, writes nothing outside
+//! Servers that lie: the command ends with an error that reports the lie, writes nothing outside
 //! the destination, and prints nothing that it was not told.
 
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::stand::{Left, Run};
 /// A lie and what it is called.
 type Lie<Change> = (&'static str, Change);
 
-/// A directory with a destination for `get`, and things beside it that nobody may touch.
+/// A directory with a destination for `get`, and things beside it that must stay untouched.
 struct Place {
     directory: tempfile::TempDir,
     server: ScriptedServer,

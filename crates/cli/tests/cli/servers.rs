@@ -244,5 +244,5 @@ fn a_drained_server_gets_no_new_files_until_it_is_added_again() {
     stand.fs(&["servers", "add", "io1"]).ok();
     stand.fs(&["put", "file", "/again"]).ok();
     assert!(free("io1") > io1);
-    stand.fs(&["servers", "drain", "nobody"]).fails(1);
+    stand.fs(&["servers", "drain", "unknown"]).fails(1);
 }

@@ -1,4 +1,4 @@
-//! `causeway sim`: what it finds, what it writes, and what becomes of it when interrupted or out of room.
+//! `causeway sim`: its results, its files, and how it ends when interrupted or out of room.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,10 +29,10 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 /// The value of a row.
-fn median(said: &Value, case: &str, who: &str, size: u64) -> Option<f64> {
+fn median(said: &Value, case: &str, participant: &str, size: u64) -> Option<f64> {
     let rows = said["rows"].as_array().unwrap();
     let row = rows.iter().find(|row| {
-        row["case"] == case && row["who"] == who && row["size_bytes"].as_u64() == Some(size)
+        row["case"] == case && row["who"] == participant && row["size_bytes"].as_u64() == Some(size)
     });
     row.and_then(|row| row["median"].as_f64())
 }
@@ -68,11 +68,11 @@ fn table_5_1_has_the_papers_coordinates() {
             for row in 0..rows {
                 for size in [4, 1024, 4096, 16384] {
                     let case = format!("{program}/{side}/{row}");
-                    for who in ["causeway", "paper"] {
-                        let value = median(&said, &case, who, size);
+                    for participant in ["causeway", "paper"] {
+                        let value = median(&said, &case, participant, size);
                         assert!(
                             value.is_some_and(|value| value >= 0.0),
-                            "{case} {who} {size}"
+                            "{case} {participant} {size}"
                         );
                     }
                     count += 2;
@@ -589,7 +589,7 @@ fn a_full_disk_leaves_no_half_a_result() {
     assert!(names(&here.join("csv")).is_empty() && names(&here.join("kept")).is_empty());
 }
 
-/// Files as somebody writes them who wants to see what happens.
+/// Files with mistakes as users make them.
 #[test]
 fn hostile_scenarios_are_refused_where_they_are_wrong() {
     let directory = tempfile::tempdir().unwrap();

@@ -144,7 +144,7 @@ impl Run {
             left.err
         );
         assert!(!left.err.contains('\x1b'), "{:?}", self.arguments);
-        // Contents of files are theirs; everything else is ours.
+        // Contents of files may be anything; all other output is the command's.
         let is_content = self
             .arguments
             .iter()
@@ -157,7 +157,7 @@ impl Run {
         left
     }
 
-    /// Runs it; it must succeed. Answers its standard output.
+    /// Runs it; it must succeed. Returns its standard output.
     pub(crate) fn ok(&self) -> Vec<u8> {
         let left = self.left();
         assert_eq!(left.code, Some(0), "{:?}: {}", self.arguments, left.err);
@@ -169,7 +169,7 @@ impl Run {
         one_object(&self.ok())
     }
 
-    /// Runs it; it must fail with this code and say why in our form. Answers what it said.
+    /// Runs it; it must fail with this code and report why in the usual form. Returns what it printed.
     pub(crate) fn fails(&self, code: i32) -> String {
         let left = self.left();
         assert_eq!(left.code, Some(code), "{:?}: {}", self.arguments, left.err);

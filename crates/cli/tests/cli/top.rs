@@ -1,4 +1,4 @@
-//! Looking at running processes: `causeway top` and `causeway log`.
+//! Observing running processes: `causeway top` and `causeway log`.
 
 use std::path::Path;
 
@@ -66,7 +66,7 @@ fn servers_and_what_they_do_can_be_seen_without_their_help() {
         table.contains("STATE") && table.contains("WAITS"),
         "{table}"
     );
-    // Its log, too, and it can be left a wish.
+    // Its log, too, and it can be left a request.
     assert!(texts(server).iter().any(|text| text.starts_with("called")));
     let set = [
         "log",
@@ -77,10 +77,13 @@ fn servers_and_what_they_do_can_be_seen_without_their_help() {
         "trace",
     ];
     let said = String::from_utf8(Run::new(here(), &set).ok()).unwrap();
-    assert!(said.contains("(stopped) has not looked yet"), "{said}");
+    assert!(
+        said.contains("(stopped) has not applied them yet"),
+        "{said}"
+    );
     super::stand::send(server, Signal::CONT);
     stand.fs(&["ping"]).ok();
-    until("the wish is fulfilled", || {
+    until("the request is applied", || {
         let log = Run::new(here(), &["log", &server.to_string(), "--json"]).json();
         log["masks"] == "warn,engine.stall=info,engine=debug/trace"
     });

@@ -1,11 +1,11 @@
-//! A file system of a normal user: what is whose, and what others may do with it.
+//! A file system of a normal user: owners, and what other users may do.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use crate::stand::{Left, Run, Stand};
 
-/// A user without rights, if these tests may become one; else whoever runs them.
+/// A user without rights, if these tests may become one; else the user that runs them.
 fn user() -> (Option<u32>, u32) {
     const NOBODY: u32 = 65_534;
     match rustix::process::geteuid() {
@@ -41,7 +41,7 @@ fn a_normal_user_runs_and_uses_a_file_system() {
         assert_eq!(left.code, Some(0), "{arguments:?}: {left:?}");
         left
     };
-    // Whatever the servers have made is the user's, and closed to others.
+    // All files of the servers are the user's, and closed to others.
     let servers = stand.config.parent().unwrap();
     for name in ["meta", "io0", "io1"] {
         let there = std::fs::metadata(servers.join(name)).unwrap();
@@ -106,7 +106,7 @@ fn owners_are_kept_apart_and_what_is_not_restored_is_said() {
         .user(Some(user))
         .fails(1);
     assert!(said.contains("key"), "{said}");
-    // The root directory is the user's, who may therefore remove names from it.
+    // The root directory is the user's, which allows the user to remove names from it.
     stand.fs(&["rm", "/key"]).user(Some(user)).ok();
     // A third user gets in nowhere, even with the configuration in hand.
     set_mode(at, 0o755);
@@ -118,7 +118,7 @@ fn owners_are_kept_apart_and_what_is_not_restored_is_said() {
         .user(Some(third))
         .fails(1);
     assert!(said.contains("user"), "{said}");
-    // One that may not be looked at is not one that does not exist.
+    // One that may not be read is not one that does not exist.
     set_mode(at, 0o700);
     let said = Run::new(Path::new("/"), &["fs", "ls", "/"])
         .config(&stand.config)

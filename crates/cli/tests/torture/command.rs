@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::conditions::{Conditions, Excuse};
 use crate::content::Content;
 use crate::library::{Actor, bytes};
 use crate::names::Id;
 use crate::plan::{Spread, Verb};
-use crate::weather::{Excuse, Weather};
 use crate::world::PROGRAM;
 
 /// Seconds after which a command counts as hanging.
@@ -99,8 +99,8 @@ impl Commander {
         }
     }
 
-    fn run(&mut self, arguments: &[&str], weather: &Weather) -> Result<Left, String> {
-        let config = match weather.patient(Some(ANYWHERE)) {
+    fn run(&mut self, arguments: &[&str], conditions: &Conditions) -> Result<Left, String> {
+        let config = match conditions.patient(Some(ANYWHERE)) {
             true => &self.places.patient,
             false => &self.places.impatient,
         };
@@ -110,37 +110,37 @@ impl Commander {
             left.code,
             left.err.trim()
         ));
-        if left.code != 0 && !weather.admitted && !weather.excuses_verb(Some(ANYWHERE)) {
+        if left.code != 0 && !conditions.admitted && !conditions.excuses_verb(Some(ANYWHERE)) {
             return Err(format!("nothing excuses this: {arguments:?}: {}", left.err));
         }
         Ok(left)
     }
 
     /// Does one verb.
-    pub(crate) fn step(&mut self, verb: Verb, weather: &Weather) -> Result<(), String> {
+    pub(crate) fn step(&mut self, verb: Verb, conditions: &Conditions) -> Result<(), String> {
         self.actor.note(format!("{verb:?}"));
         let name = |slot: usize| format!("n{slot}");
-        let changes = weather.may_change(Some(ANYWHERE));
+        let changes = conditions.may_change(Some(ANYWHERE));
         match verb {
-            Verb::Put { slot, len } if changes => self.put(&name(slot), len, weather),
+            Verb::Put { slot, len } if changes => self.put(&name(slot), len, conditions),
             Verb::Cp { from, to } if changes && from != to => {
-                self.copy(&name(from), &name(to), weather)
+                self.copy(&name(from), &name(to), conditions)
             }
             Verb::Mv { from, to } if changes && from != to => {
-                self.rename(&name(from), &name(to), weather)
+                self.rename(&name(from), &name(to), conditions)
             }
-            Verb::Rm { slot } if changes => self.remove(&name(slot), weather),
-            Verb::PutTree { files } if changes => self.put_tree(files, weather),
-            Verb::RmTree if changes => self.remove_tree(weather),
-            Verb::Get { slot } => self.get(&name(slot), weather),
-            Verb::Ls => self.list(weather),
-            Verb::Fsck => self.check(weather),
-            Verb::Scrub => self.scrub(weather),
+            Verb::Rm { slot } if changes => self.remove(&name(slot), conditions),
+            Verb::PutTree { files } if changes => self.put_tree(files, conditions),
+            Verb::RmTree if changes => self.remove_tree(conditions),
+            Verb::Get { slot } => self.get(&name(slot), conditions),
+            Verb::Ls => self.list(conditions),
+            Verb::Fsck => self.check(conditions),
+            Verb::Scrub => self.scrub(conditions),
             Verb::Cat { slot } | Verb::Put { slot, .. } | Verb::Rm { slot } => {
-                self.cat(&name(slot), weather)
+                self.cat(&name(slot), conditions)
             }
-            Verb::Cp { from, .. } | Verb::Mv { from, .. } => self.cat(&name(from), weather),
-            Verb::PutTree { .. } | Verb::RmTree => self.list(weather),
+            Verb::Cp { from, .. } | Verb::Mv { from, .. } => self.cat(&name(from), conditions),
+            Verb::PutTree { .. } | Verb::RmTree => self.list(conditions),
         }
     }
 
@@ -148,7 +148,7 @@ impl Commander {
         self.places.local.join(name)
     }
 
-    /// A copy over a name leaves the old file or the new one, whatever happens.
+    /// A copy over a name leaves the old file or the new one, in every case.
     fn replaced(&mut self, name: &str, id: Id, code: i32) {
         match code {
             0 => self.actor.names.set(name, Some(id)),
@@ -156,57 +156,57 @@ impl Commander {
         }
     }
 
-    fn put(&mut self, name: &str, len: usize, weather: &Weather) -> Result<(), String> {
+    fn put(&mut self, name: &str, len: usize, conditions: &Conditions) -> Result<(), String> {
         if self.actor.names.certain(name).is_none() {
-            return self.cat(name, weather);
+            return self.cat(name, conditions);
         }
         let content = bytes(&mut self.actor.dice, len);
         let local = self.local("source");
         std::fs::write(&local, &content).map_err(|error| error.to_string())?;
         let path = self.actor.path(name);
-        let left = self.run(&["put", &local.display().to_string(), &path], weather)?;
+        let left = self.run(&["put", &local.display().to_string(), &path], conditions)?;
         let id = self.actor.names.file(Content::of(content), ANYWHERE, None);
         self.replaced(name, id, left.code);
         Ok(())
     }
 
-    fn copy(&mut self, from: &str, to: &str, weather: &Weather) -> Result<(), String> {
+    fn copy(&mut self, from: &str, to: &str, conditions: &Conditions) -> Result<(), String> {
         let names = &mut self.actor.names;
         let (Some(Some(id)), Some(_)) = (names.certain(from), names.certain(to)) else {
-            return self.cat(from, weather);
+            return self.cat(from, conditions);
         };
         let content = names.files[&id].content.clone();
         let paths = (self.actor.path(from), self.actor.path(to));
-        let left = self.run(&["cp", &paths.0, &paths.1], weather)?;
+        let left = self.run(&["cp", &paths.0, &paths.1], conditions)?;
         let id = self.actor.names.file(content, ANYWHERE, None);
         self.replaced(to, id, left.code);
         Ok(())
     }
 
-    fn rename(&mut self, from: &str, to: &str, weather: &Weather) -> Result<(), String> {
+    fn rename(&mut self, from: &str, to: &str, conditions: &Conditions) -> Result<(), String> {
         let names = &self.actor.names;
         let (Some(Some(id)), Some(_)) = (names.certain(from), names.certain(to)) else {
-            return self.cat(from, weather);
+            return self.cat(from, conditions);
         };
         let paths = (self.actor.path(from), self.actor.path(to));
-        let left = self.run(&["mv", &paths.0, &paths.1], weather)?;
+        let left = self.run(&["mv", &paths.0, &paths.1], conditions)?;
         self.actor.names.rename(from, to, id, left.code == 0);
         Ok(())
     }
 
-    fn remove(&mut self, name: &str, weather: &Weather) -> Result<(), String> {
+    fn remove(&mut self, name: &str, conditions: &Conditions) -> Result<(), String> {
         let Some(Some(_)) = self.actor.names.certain(name) else {
-            return self.cat(name, weather);
+            return self.cat(name, conditions);
         };
         let path = self.actor.path(name);
-        match self.run(&["rm", &path], weather)?.code {
+        match self.run(&["rm", &path], conditions)?.code {
             0 => self.actor.names.set(name, None),
             _ => self.actor.names.maybe(name, None),
         }
         Ok(())
     }
 
-    fn put_tree(&mut self, files: usize, weather: &Weather) -> Result<(), String> {
+    fn put_tree(&mut self, files: usize, conditions: &Conditions) -> Result<(), String> {
         let names = (0..files).map(|number| format!("{TREE}/f{number}"));
         let names: Vec<String> = names.collect();
         if self.has_tree
@@ -214,7 +214,7 @@ impl Commander {
                 .iter()
                 .any(|n| self.actor.names.certain(n) != Some(None))
         {
-            return self.list(weather);
+            return self.list(conditions);
         }
         let local = self.local(TREE);
         // There is none the first time.
@@ -229,7 +229,7 @@ impl Commander {
             ids.push(file);
         }
         let path = self.actor.directory();
-        let left = self.run(&["put", &local.display().to_string(), &path], weather)?;
+        let left = self.run(&["put", &local.display().to_string(), &path], conditions)?;
         self.has_tree = true;
         for (name, id) in names.iter().zip(ids) {
             self.replaced(name, id, left.code);
@@ -237,12 +237,12 @@ impl Commander {
         Ok(())
     }
 
-    fn remove_tree(&mut self, weather: &Weather) -> Result<(), String> {
+    fn remove_tree(&mut self, conditions: &Conditions) -> Result<(), String> {
         if !self.has_tree {
-            return self.list(weather);
+            return self.list(conditions);
         }
         let path = self.actor.path(TREE);
-        let left = self.run(&["rm", "-r", "-f", &path], weather);
+        let left = self.run(&["rm", "-r", "-f", &path], conditions);
         // Part of a tree that was not stored whole may be missing altogether.
         let gone = matches!(&left, Ok(left) if left.code == 0);
         let names = self.actor.names.all();
@@ -256,16 +256,16 @@ impl Commander {
         left.map(drop)
     }
 
-    fn cat(&mut self, name: &str, weather: &Weather) -> Result<(), String> {
-        self.fetch(name, weather, |places, path, config| {
+    fn cat(&mut self, name: &str, conditions: &Conditions) -> Result<(), String> {
+        self.fetch(name, conditions, |places, path, config| {
             let _ = places;
             let left = run(config, &["cat", path])?;
             Ok((left.code, left.out, left.err))
         })
     }
 
-    fn get(&mut self, name: &str, weather: &Weather) -> Result<(), String> {
-        self.fetch(name, weather, |places, path, config| {
+    fn get(&mut self, name: &str, conditions: &Conditions) -> Result<(), String> {
+        self.fetch(name, conditions, |places, path, config| {
             let into = places.local.join("fetched");
             // There is none the first time.
             let _ = std::fs::remove_file(&into);
@@ -283,23 +283,23 @@ impl Commander {
     fn fetch(
         &mut self,
         name: &str,
-        weather: &Weather,
+        conditions: &Conditions,
         way: impl FnOnce(&Places, &str, &Path) -> Result<(i32, Vec<u8>, String), String>,
     ) -> Result<(), String> {
         let Some(Some(id)) = self.actor.names.certain(name) else {
             return Ok(());
         };
-        if weather.older.is_some() {
+        if conditions.older.is_some() {
             return Ok(());
         }
         let path = self.actor.path(name);
-        let config = match weather.patient(Some(ANYWHERE)) {
+        let config = match conditions.patient(Some(ANYWHERE)) {
             true => &self.places.patient,
             false => &self.places.impatient,
         };
         let (code, found, err) = way(&self.places, &path, config)?;
         self.actor.note(format!("  {path}: {code} {}", err.trim()));
-        if weather.admitted {
+        if conditions.admitted {
             return Ok(());
         }
         let content = &self.actor.names.files[&id].content;
@@ -309,7 +309,7 @@ impl Commander {
                 .check(0, asked.max(found.len() as u64), &found, None, |_| true)
                 .map_err(|wrong| format!("{path}: {}", wrong.0));
         }
-        if !weather.excuses_verb(Some(ANYWHERE)) || err.contains("there is no \"") {
+        if !conditions.excuses_verb(Some(ANYWHERE)) || err.contains("there is no \"") {
             return Err(format!("nothing excuses this: {path}: {err}"));
         }
         content
@@ -317,10 +317,10 @@ impl Commander {
             .map_err(|wrong| format!("the beginning of {path}: {}", wrong.0))
     }
 
-    fn list(&mut self, weather: &Weather) -> Result<(), String> {
+    fn list(&mut self, conditions: &Conditions) -> Result<(), String> {
         let path = self.actor.directory();
-        let left = self.run(&["ls", &path], weather)?;
-        if left.code != 0 || weather.admitted || weather.older.is_some() {
+        let left = self.run(&["ls", &path], conditions)?;
+        if left.code != 0 || conditions.admitted || conditions.older.is_some() {
             return Ok(());
         }
         let out = String::from_utf8_lossy(&left.out);
@@ -335,26 +335,26 @@ impl Commander {
     }
 
     /// Where nothing is damaged, a scrub finds nothing, whatever is written meanwhile.
-    fn scrub(&mut self, weather: &Weather) -> Result<(), String> {
-        let config = match weather.patient(Some(ANYWHERE)) {
+    fn scrub(&mut self, conditions: &Conditions) -> Result<(), String> {
+        let config = match conditions.patient(Some(ANYWHERE)) {
             true => &self.places.patient,
             false => &self.places.impatient,
         };
         let scrubbed = scrub(config)?;
         self.actor.note(format!("  {scrubbed:?}"));
-        if matches!(weather.excuse, Excuse::Wrong | Excuse::Restored) {
+        if matches!(conditions.excuse, Excuse::Wrong | Excuse::Restored) {
             return Ok(());
         }
         match (scrubbed.code, &scrubbed.damaged[..]) {
             (0, []) => Ok(()),
-            (_, []) if weather.excuses_verb(Some(ANYWHERE)) => Ok(()),
+            (_, []) if conditions.excuses_verb(Some(ANYWHERE)) => Ok(()),
             _ => Err(format!("nothing is damaged, and a scrub says {scrubbed:?}")),
         }
     }
 
     /// A check that changes nothing may find what faults have left, but must come to an end.
-    fn check(&mut self, weather: &Weather) -> Result<(), String> {
-        let config = match weather.patient(Some(ANYWHERE)) {
+    fn check(&mut self, conditions: &Conditions) -> Result<(), String> {
+        let config = match conditions.patient(Some(ANYWHERE)) {
             true => &self.places.patient,
             false => &self.places.impatient,
         };
@@ -363,7 +363,7 @@ impl Commander {
         self.actor
             .note(format!("  fsck: {} {out} {}", left.code, left.err));
         let ended = out.contains("records of the name space");
-        if !ended && !weather.admitted && !weather.excuses_verb(Some(ANYWHERE)) {
+        if !ended && !conditions.admitted && !conditions.excuses_verb(Some(ANYWHERE)) {
             return Err(format!("fsck does not get through: {out} {}", left.err));
         }
         Ok(())

@@ -76,7 +76,7 @@ impl Content {
         self.sizes.iter().map(|(_, most)| *most).max().unwrap_or(0)
     }
 
-    /// Takes in a write, which was acknowledged or not.
+    /// Records a write, which was acknowledged or not.
     pub(crate) fn write(&mut self, offset: u64, data: &[u8], acknowledged: bool) {
         let end = offset + data.len() as u64;
         if data.is_empty() {
@@ -104,7 +104,7 @@ impl Content {
         }
     }
 
-    /// Takes in a truncation, which was acknowledged or not.
+    /// Records a truncation, which was acknowledged or not.
     pub(crate) fn truncate(&mut self, size: u64, acknowledged: bool) {
         if acknowledged {
             self.settle(size, u64::MAX);
@@ -148,9 +148,9 @@ impl Content {
         sizes.any(|&(least, most)| (least..=most).contains(&size))
     }
 
-    /// Holds what a read from `offset` on has returned against the model. `asked` is how many bytes it
+    /// Compares what a read from `offset` on has returned with the model. `asked` is how many bytes it
     /// wanted: fewer mean that the file ends there. `older` is another state that is as good, byte for byte;
-    /// `concerns` says which bytes to look at.
+    /// `concerns` selects the bytes to compare.
     pub(crate) fn check(
         &self,
         offset: u64,

@@ -1,4 +1,4 @@
-//! A client of the library: does operations and holds every result against the model.
+//! A client of the library: does operations and compares every result with the model.
 
 use causeway_bmi::Memory;
 use causeway_fs::Error;
@@ -6,10 +6,10 @@ use causeway_fs::client::{Client, CreateOptions, File as Handle};
 use causeway_testkit::random::Random;
 use causeway_wire::fs::{DistributionHint, Errno, Region};
 
+use crate::conditions::{Conditions, Excuse};
 use crate::content::Content;
 use crate::names::{Id, Names};
 use crate::plan::{Op, Spread};
-use crate::weather::{Excuse, Weather};
 
 /// The file that all clients write to, each its own cells.
 pub(crate) const SHARED: &str = "/shared";
@@ -20,7 +20,7 @@ pub(crate) const CELLS: u64 = 240;
 /// How many clients deal the cells out.
 const SHARERS: u64 = 2;
 
-/// What a client did and met, for whom has to find out why.
+/// What a client did and met, for the reader of a failure.
 pub(crate) type Trace = Vec<String>;
 
 /// A client with a directory of its own.
@@ -107,8 +107,8 @@ impl Actor {
         format!("/c{}/{name}", self.number)
     }
 
-    fn client(&mut self, weather: &Weather, spread: Option<Spread>) -> &mut Client {
-        match weather.patient(spread) {
+    fn client(&mut self, conditions: &Conditions, spread: Option<Spread>) -> &mut Client {
+        match conditions.patient(spread) {
             true => &mut self.patient,
             false => &mut self.impatient,
         }
@@ -118,42 +118,42 @@ impl Actor {
         self.trace.push(format!("client {}: {text}", self.number));
     }
 
-    /// Takes a failure in: excused, or a violation.
+    /// Judges a failure: excused, or a violation.
     fn excused(
         &mut self,
-        weather: &Weather,
+        conditions: &Conditions,
         spread: Option<Spread>,
         error: &causeway_fs::Error,
     ) -> Result<(), String> {
         self.note(format!("  failed: {error}"));
-        if weather.admitted || weather.excuses(spread, error.errno) {
+        if conditions.admitted || conditions.excuses(spread, error.errno) {
             return Ok(());
         }
         Err(format!("nothing excuses this: {error} [{:?}]", error.errno))
     }
 
     /// Does one operation.
-    pub(crate) fn step(&mut self, op: Op, weather: &Weather) -> Result<(), String> {
+    pub(crate) fn step(&mut self, op: Op, conditions: &Conditions) -> Result<(), String> {
         self.note(format!("{op:?}"));
         let name = |slot: usize| format!("n{slot}");
         match op {
-            Op::Fill { slot, len, spread } => self.fill(&name(slot), len, spread, weather),
+            Op::Fill { slot, len, spread } => self.fill(&name(slot), len, spread, conditions),
             Op::Write { slot, offset, len } => {
-                self.change(&name(slot), weather, Change::Write { offset, len })
+                self.change(&name(slot), conditions, Change::Write { offset, len })
             }
             Op::Truncate { slot, size } => {
-                self.change(&name(slot), weather, Change::Truncate { size })
+                self.change(&name(slot), conditions, Change::Truncate { size })
             }
-            Op::Sync { slot } => self.change(&name(slot), weather, Change::Sync),
-            Op::Read { slot } => self.read(&name(slot), None, weather),
+            Op::Sync { slot } => self.change(&name(slot), conditions, Change::Sync),
+            Op::Read { slot } => self.read(&name(slot), None, conditions),
             Op::ReadPart { slot, offset, len } => {
-                self.read(&name(slot), Some((offset, len)), weather)
+                self.read(&name(slot), Some((offset, len)), conditions)
             }
-            Op::Rename { from, to } => self.rename(&name(from), &name(to), weather),
-            Op::Link { from, to } => self.link(&name(from), &name(to), weather),
-            Op::Unlink { slot } => self.unlink(&name(slot), weather),
-            Op::WriteShared { cell } => self.write_shared(cell as u64, weather),
-            Op::ReadShared => self.read_shared(weather),
+            Op::Rename { from, to } => self.rename(&name(from), &name(to), conditions),
+            Op::Link { from, to } => self.link(&name(from), &name(to), conditions),
+            Op::Unlink { slot } => self.unlink(&name(slot), conditions),
+            Op::WriteShared { cell } => self.write_shared(cell as u64, conditions),
+            Op::ReadShared => self.read_shared(conditions),
         }
     }
 
@@ -163,18 +163,18 @@ impl Actor {
         name: &str,
         len: usize,
         spread: Spread,
-        weather: &Weather,
+        conditions: &Conditions,
     ) -> Result<(), String> {
         match self.names.certain(name) {
             Some(None) => {}
             Some(Some(_)) => {
-                self.change(name, weather, Change::Truncate { size: 0 })?;
-                return self.change(name, weather, Change::Write { offset: 0, len });
+                self.change(name, conditions, Change::Truncate { size: 0 })?;
+                return self.change(name, conditions, Change::Write { offset: 0, len });
             }
-            None => return self.read(name, None, weather),
+            None => return self.read(name, None, conditions),
         }
-        if !weather.may_change(Some(spread)) {
-            return self.read(name, None, weather);
+        if !conditions.may_change(Some(spread)) {
+            return self.read(name, None, conditions);
         }
         let small = len < 3000;
         let content = bytes(&mut self.dice, if small { len } else { 0 });
@@ -185,48 +185,55 @@ impl Actor {
             ..CreateOptions::default()
         };
         let path = self.path(name);
-        let made = self.client(weather, None).create(path.as_bytes(), &options);
+        let made = self
+            .client(conditions, None)
+            .create(path.as_bytes(), &options);
         let object = made.as_ref().ok().map(|file| file.node.object.0);
         let id = self.names.file(Content::of(content), spread, object);
         match made {
             Ok(_) => self.names.set(name, Some(id)),
             Err(error) => {
                 self.names.maybe(name, Some(id));
-                return self.excused(weather, None, &error);
+                return self.excused(conditions, None, &error);
             }
         }
         match small {
             true => Ok(()),
-            false => self.change(name, weather, Change::Write { offset: 0, len }),
+            false => self.change(name, conditions, Change::Write { offset: 0, len }),
         }
     }
 
     /// Opens a name that certainly stands for a file. `None` after an excused failure.
-    fn open(&mut self, name: &str, weather: &Weather) -> Result<Option<Handle>, String> {
+    fn open(&mut self, name: &str, conditions: &Conditions) -> Result<Option<Handle>, String> {
         let path = self.path(name);
-        match self.client(weather, None).open(path.as_bytes()) {
+        match self.client(conditions, None).open(path.as_bytes()) {
             Ok(file) => Ok(Some(file)),
-            Err(error) => self.excused(weather, None, &error).map(|()| None),
+            Err(error) => self.excused(conditions, None, &error).map(|()| None),
         }
     }
 
     /// Changes a file's content, if its name certainly stands for one.
-    fn change(&mut self, name: &str, weather: &Weather, change: Change) -> Result<(), String> {
+    fn change(
+        &mut self,
+        name: &str,
+        conditions: &Conditions,
+        change: Change,
+    ) -> Result<(), String> {
         let Some(Some(id)) = self.names.certain(name) else {
-            return self.read(name, None, weather);
+            return self.read(name, None, conditions);
         };
         let spread = self.names.files[&id].spread;
-        if !weather.may_change(Some(spread)) {
-            return self.read(name, None, weather);
+        if !conditions.may_change(Some(spread)) {
+            return self.read(name, None, conditions);
         }
-        let Some(mut file) = self.open(name, weather)? else {
+        let Some(mut file) = self.open(name, conditions)? else {
             return Ok(());
         };
         let data = match change {
             Change::Write { len, .. } => bytes(&mut self.dice, len),
             Change::Truncate { .. } | Change::Sync => Vec::new(),
         };
-        let client = self.client(weather, Some(spread));
+        let client = self.client(conditions, Some(spread));
         let result = match change {
             Change::Write { offset, .. } => client.write_at(&mut file, offset as u64, &data),
             Change::Truncate { size } => client.truncate(&mut file, size as u64),
@@ -242,7 +249,7 @@ impl Actor {
         }
         match result {
             Ok(()) => Ok(()),
-            Err(error) => self.excused(weather, Some(spread), &error),
+            Err(error) => self.excused(conditions, Some(spread), &error),
         }
     }
 
@@ -251,13 +258,16 @@ impl Actor {
         &mut self,
         name: &str,
         part: Option<(usize, usize)>,
-        weather: &Weather,
+        conditions: &Conditions,
     ) -> Result<(), String> {
         let mut candidates = self.names.candidates(name).to_vec();
-        let older = weather.older.as_ref().map(|all| all[self.number].clone());
+        let older = conditions
+            .older
+            .as_ref()
+            .map(|all| all[self.number].clone());
         if let Some(older) = &older
-            && weather.server == 0
-            && weather.excuse == Excuse::Wrong
+            && conditions.server == 0
+            && conditions.excuse == Excuse::Wrong
         {
             candidates.extend(older.candidates(name));
         }
@@ -269,16 +279,16 @@ impl Actor {
         let spread = files
             .iter()
             .filter_map(|(file, _)| file.as_ref().map(|file| file.spread))
-            .find(|spread| weather.concerns(Some(*spread)));
+            .find(|spread| conditions.concerns(Some(*spread)));
         let path = self.path(name);
-        let mut handle = match self.client(weather, None).open(path.as_bytes()) {
+        let mut handle = match self.client(conditions, None).open(path.as_bytes()) {
             Ok(handle) => handle,
             Err(error) if error.errno == Errno::ENOENT && candidates.contains(&None) => {
                 return Ok(());
             }
-            Err(error) => return self.excused(weather, None, &error),
+            Err(error) => return self.excused(conditions, None, &error),
         };
-        if files.is_empty() && !weather.admitted {
+        if files.is_empty() && !conditions.admitted {
             return Err(format!("{path} is there, but must not be"));
         }
         let most = files
@@ -286,14 +296,14 @@ impl Actor {
             .filter_map(|(file, _)| Some(file.as_ref()?.content.most()));
         let most = most.max().unwrap_or(0) as usize;
         let (offset, len) = part.unwrap_or((0, most + 700));
-        let client = self.client(weather, spread);
+        let client = self.client(conditions, spread);
         let found = match read_some(client, &mut handle, offset as u64, len) {
             Ok(found) => found,
             Err(error) => {
                 if matches!(error.errno, Errno::EIO | Errno::MISSING) {
                     self.losses.push(handle.node.object.0);
                 }
-                return self.excused(weather, spread, &error);
+                return self.excused(conditions, spread, &error);
             }
         };
         let mut wrong = String::new();
@@ -308,95 +318,95 @@ impl Actor {
                 Err(why) => wrong = why.0,
             }
         }
-        match weather.admitted {
+        match conditions.admitted {
             true => Ok(()),
             false => Err(format!("{path} (object {}): {wrong}", handle.node.object.0)),
         }
     }
 
-    fn rename(&mut self, from: &str, to: &str, weather: &Weather) -> Result<(), String> {
+    fn rename(&mut self, from: &str, to: &str, conditions: &Conditions) -> Result<(), String> {
         let certain = (self.names.certain(from), self.names.certain(to));
         let (Some(Some(id)), Some(_)) = certain else {
-            return self.read(from, None, weather);
+            return self.read(from, None, conditions);
         };
-        if from == to || !weather.may_change(None) {
-            return self.read(from, None, weather);
+        if from == to || !conditions.may_change(None) {
+            return self.read(from, None, conditions);
         }
         let paths = (self.path(from), self.path(to));
         let result =
-            self.client(weather, None)
+            self.client(conditions, None)
                 .rename(paths.0.as_bytes(), paths.1.as_bytes(), false);
         self.names.rename(from, to, id, result.is_ok());
-        result.or_else(|error| self.excused(weather, None, &error))
+        result.or_else(|error| self.excused(conditions, None, &error))
     }
 
-    fn link(&mut self, from: &str, to: &str, weather: &Weather) -> Result<(), String> {
+    fn link(&mut self, from: &str, to: &str, conditions: &Conditions) -> Result<(), String> {
         let certain = (self.names.certain(from), self.names.certain(to));
         let (Some(Some(id)), Some(None)) = certain else {
-            return self.read(from, None, weather);
+            return self.read(from, None, conditions);
         };
-        if !weather.may_change(None) {
-            return self.read(from, None, weather);
+        if !conditions.may_change(None) {
+            return self.read(from, None, conditions);
         }
         let paths = (self.path(from), self.path(to));
-        let client = self.client(weather, None);
+        let client = self.client(conditions, None);
         match client.hard_link(paths.0.as_bytes(), paths.1.as_bytes()) {
             Ok(_) => self.names.set(to, Some(id)),
             Err(error) => {
                 self.names.maybe(to, Some(id));
-                return self.excused(weather, None, &error);
+                return self.excused(conditions, None, &error);
             }
         }
         Ok(())
     }
 
-    fn unlink(&mut self, name: &str, weather: &Weather) -> Result<(), String> {
+    fn unlink(&mut self, name: &str, conditions: &Conditions) -> Result<(), String> {
         let Some(Some(_)) = self.names.certain(name) else {
-            return self.read(name, None, weather);
+            return self.read(name, None, conditions);
         };
-        if !weather.may_change(None) {
-            return self.read(name, None, weather);
+        if !conditions.may_change(None) {
+            return self.read(name, None, conditions);
         }
         let path = self.path(name);
-        match self.client(weather, None).unlink(path.as_bytes()) {
+        match self.client(conditions, None).unlink(path.as_bytes()) {
             Ok(()) => self.names.set(name, None),
             Err(error) => {
                 self.names.maybe(name, None);
-                return self.excused(weather, None, &error);
+                return self.excused(conditions, None, &error);
             }
         }
         Ok(())
     }
 
     /// The file that all share lies on both servers.
-    fn write_shared(&mut self, cell: u64, weather: &Weather) -> Result<(), String> {
+    fn write_shared(&mut self, cell: u64, conditions: &Conditions) -> Result<(), String> {
         let spread = Some(Spread::Both);
-        if !weather.may_change(spread) {
-            return self.read_shared(weather);
+        if !conditions.may_change(spread) {
+            return self.read_shared(conditions);
         }
         let offset = (cell * SHARERS + self.number as u64) % CELLS * CELL;
         let data = bytes(&mut self.dice, CELL as usize);
-        let client = self.client(weather, spread);
+        let client = self.client(conditions, spread);
         let result = client
             .open(SHARED.as_bytes())
             .and_then(|mut file| client.write_at(&mut file, offset, &data));
         self.shared.write(offset, &data, result.is_ok());
-        result.or_else(|error| self.excused(weather, spread, &error))
+        result.or_else(|error| self.excused(conditions, spread, &error))
     }
 
-    /// Reads the shared file, and looks at this client's cells.
-    pub(crate) fn read_shared(&mut self, weather: &Weather) -> Result<(), String> {
-        if weather.older.is_some() || weather.admitted {
+    /// Reads the shared file, and checks this client's cells.
+    pub(crate) fn read_shared(&mut self, conditions: &Conditions) -> Result<(), String> {
+        if conditions.older.is_some() || conditions.admitted {
             return Ok(());
         }
         let spread = Some(Spread::Both);
-        let client = self.client(weather, spread);
+        let client = self.client(conditions, spread);
         let result = client
             .open(SHARED.as_bytes())
             .and_then(|mut file| read_some(client, &mut file, 0, (CELL * CELLS) as usize));
         let found = match result {
             Ok(found) => found,
-            Err(error) => return self.excused(weather, spread, &error),
+            Err(error) => return self.excused(conditions, spread, &error),
         };
         let number = self.number as u64;
         self.shared
@@ -407,22 +417,22 @@ impl Actor {
     }
 
     /// Reads every name.
-    pub(crate) fn read_all(&mut self, weather: &Weather) -> Result<(), String> {
+    pub(crate) fn read_all(&mut self, conditions: &Conditions) -> Result<(), String> {
         let mut names = self.names.all().into_iter();
-        names.try_for_each(|name| self.read(&name, None, weather))
+        names.try_for_each(|name| self.read(&name, None, conditions))
     }
 
     /// When all is well again: what every name stands for, and that everything is as it should be.
     pub(crate) fn verify(&mut self) -> Result<(), String> {
-        let weather = Weather::fair();
+        let conditions = Conditions::no_fault();
         self.note("verify".to_owned());
         for name in self.names.all() {
             self.resolve(&name)?;
-            self.read(&name, None, &weather)?;
+            self.read(&name, None, &conditions)?;
         }
         self.names.end_doubts()?;
         self.check_listing()?;
-        self.read_shared(&weather)
+        self.read_shared(&conditions)
     }
 
     /// Looks up what a name stands for, if that is in doubt.

@@ -1,25 +1,24 @@
-//! A model of the whole: real servers, real clients, real faults, and every read held against what it may
-//! return.
+//! A model of the whole: real servers, real clients, real faults, and every read compared with what it may return.
 //!
 //! A run is drawn from its seed ([`plan`]): phases in which several clients work, two with the library
 //! ([`library`]) and one with the command ([`command`]), while servers are killed, stopped, full, or started on
 //! directories that are not theirs or not as they were ([`world`]). Reads return bytes that were written
 //! ([`content`]) to files that there are ([`names`]), or an error that the fault of the moment excuses
-//! ([`weather`]). Three more clients of the library overwrite each other in a file each block of which is a
+//! ([`conditions`]). Three more clients of the library overwrite each other in a file each block of which is a
 //! linearizable register, and give up and go on where storage stalls ([`registers`]). After each phase all is well again, and everything that was ever acknowledged must be there.
 //!
-//! `CAUSEWAY_SEED=n` runs one seed, `CAUSEWAY_SEEDS=n` that many (`make torture`). How threads and processes
-//! take turns is not drawn from the seed: a failure that needs a certain order may need several tries.
+//! `CAUSEWAY_SEED=n` runs one seed, `CAUSEWAY_SEEDS=n` that many (`make torture`). How threads and processes are
+//! scheduled is not drawn from the seed: a failure that needs a certain order may need several tries.
 #![forbid(unsafe_code)]
 
 mod command;
+mod conditions;
 mod content;
 mod library;
 mod names;
 mod plan;
 mod registers;
 mod run;
-mod weather;
 mod world;
 
 use std::sync::Mutex;

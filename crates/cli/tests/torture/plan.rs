@@ -255,7 +255,7 @@ fn damage(dice: &mut Random) -> Damage {
 }
 
 fn phase(dice: &mut Random, fault: Fault) -> Phase {
-    // Whatever asks a server that is away costs a time-out.
+    // Every request to a server that is away costs a time-out.
     let is_slow = matches!(
         fault,
         Fault::Down { .. } | Fault::Halt { .. } | Fault::Frozen { .. } | Fault::Wrong { .. }

@@ -1,6 +1,6 @@
 //! A file whose blocks are registers: several clients write and read whole blocks of it at the same time, give up
 //! where storage stalls, and go on with the same memory. The history of each block must have an order, and a block
-//! never holds bytes that nobody wrote.
+//! never holds bytes that were never written.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,9 +11,9 @@ use causeway_testkit::linear::register::{self, Access, Event};
 use causeway_testkit::random::Random;
 use causeway_wire::fs::Region;
 
+use crate::conditions::Conditions;
 use crate::library::{Trace, hint};
 use crate::plan::Spread;
-use crate::weather::Weather;
 
 /// The file.
 pub(crate) const PATH: &str = "/registers";
@@ -76,7 +76,7 @@ pub(crate) fn make(client: &mut Client) -> Result<(), causeway_fs::Error> {
     client.truncate(&mut file, (BLOCKS * BLOCK) as u64)
 }
 
-/// Holds the histories of all blocks against what registers do.
+/// Checks that the histories of all blocks are those of registers.
 pub(crate) fn check(sharers: &[Sharer]) -> Result<(), String> {
     let mut histories: HashMap<usize, Vec<Event>> = HashMap::new();
     for step in sharers.iter().flat_map(|sharer| &sharer.steps) {
@@ -122,26 +122,26 @@ impl Sharer {
     }
 
     /// Does some operations.
-    pub(crate) fn work(&mut self, count: usize, weather: &Weather) -> Result<(), String> {
+    pub(crate) fn work(&mut self, count: usize, conditions: &Conditions) -> Result<(), String> {
         // What a server has mapped is taken away from it when a call is given up: each phase has memory of its own.
         self.memory = None;
         for _ in 0..count {
-            self.step(weather)?;
+            self.step(conditions)?;
         }
-        self.look_at_memory()
+        self.check_memory()
     }
 
     /// All of the file, when all is well.
     pub(crate) fn verify(&mut self) -> Result<(), String> {
         self.memory = None;
-        self.read(&(0..BLOCKS).collect::<Vec<_>>(), &Weather::fair())
+        self.read(&(0..BLOCKS).collect::<Vec<_>>(), &Conditions::no_fault())
     }
 
-    fn step(&mut self, weather: &Weather) -> Result<(), String> {
+    fn step(&mut self, conditions: &Conditions) -> Result<(), String> {
         let blocks = self.blocks();
         match self.dice.one_in(3) {
-            true => self.read(&blocks, weather),
-            false => self.write(&blocks, weather),
+            true => self.read(&blocks, conditions),
+            false => self.write(&blocks, conditions),
         }
     }
 
@@ -149,17 +149,17 @@ impl Sharer {
     fn blocks(&mut self) -> Vec<usize> {
         let dice = &mut self.dice;
         let count = (1 << dice.below(10)).min(BLOCKS);
-        let apart = if dice.one_in(4) { 2 + dice.below(4) } else { 1 };
+        let step = if dice.one_in(4) { 2 + dice.below(4) } else { 1 };
         let first = match dice.one_in(2) {
             true => 0,
             false => dice.below(BLOCKS),
         };
-        (first..BLOCKS).step_by(apart).take(count).collect()
+        (first..BLOCKS).step_by(step).take(count).collect()
     }
 
     /// Memory for so many blocks: what servers may map, or what they may not.
     fn memory(&mut self, blocks: usize) -> Result<Memory, String> {
-        self.look_at_memory()?;
+        self.check_memory()?;
         let memory = match self.memory.take() {
             Some(memory) => memory,
             None if self.dice.one_in(3) => Memory::zeroed(BLOCKS * BLOCK),
@@ -173,7 +173,7 @@ impl Sharer {
     }
 
     /// A read that was given up must not have written to memory since.
-    fn look_at_memory(&mut self) -> Result<(), String> {
+    fn check_memory(&mut self) -> Result<(), String> {
         let (Some(len), Some(memory)) = (self.left_alone.take(), &self.memory) else {
             return Ok(());
         };
@@ -185,14 +185,14 @@ impl Sharer {
         }
     }
 
-    /// The client for the weather: where storage stalls for a moment only, patience is a matter of chance.
-    fn open(&mut self, weather: &Weather) -> Result<Option<(File, bool)>, String> {
+    /// The client for the conditions: where storage stalls for a moment only, chance decides whether it is a patient one.
+    fn open(&mut self, conditions: &Conditions) -> Result<Option<(File, bool)>, String> {
         let spread = Some(Spread::Both);
-        let patient = weather.patient(spread) || (weather.passes && self.dice.one_in(3));
+        let patient = conditions.patient(spread) || (conditions.passes && self.dice.one_in(3));
         let opened = self.client(patient).open(PATH.as_bytes());
         match opened {
             Ok(file) => Ok(Some((file, patient))),
-            Err(error) => self.excused(weather, &error).map(|()| None),
+            Err(error) => self.excused(conditions, &error).map(|()| None),
         }
     }
 
@@ -203,16 +203,20 @@ impl Sharer {
         }
     }
 
-    fn excused(&mut self, weather: &Weather, error: &causeway_fs::Error) -> Result<(), String> {
+    fn excused(
+        &mut self,
+        conditions: &Conditions,
+        error: &causeway_fs::Error,
+    ) -> Result<(), String> {
         self.note(format!("  failed: {error}"));
-        match weather.excuses(Some(Spread::Both), error.errno) {
+        match conditions.excuses(Some(Spread::Both), error.errno) {
             true => Ok(()),
             false => Err(format!("nothing excuses this: {error} [{:?}]", error.errno)),
         }
     }
 
-    fn write(&mut self, blocks: &[usize], weather: &Weather) -> Result<(), String> {
-        let Some((mut file, patient)) = self.open(weather)? else {
+    fn write(&mut self, blocks: &[usize], conditions: &Conditions) -> Result<(), String> {
+        let Some((mut file, patient)) = self.open(conditions)? else {
             return Ok(());
         };
         let memory = self.memory(blocks.len())?;
@@ -240,11 +244,11 @@ impl Sharer {
             returned,
         });
         memory.write_at(0, &JUNK.to_le_bytes().repeat(memory.len() / 8));
-        result.or_else(|error| self.excused(weather, &error))
+        result.or_else(|error| self.excused(conditions, &error))
     }
 
-    fn read(&mut self, blocks: &[usize], weather: &Weather) -> Result<(), String> {
-        let Some((mut file, patient)) = self.open(weather)? else {
+    fn read(&mut self, blocks: &[usize], conditions: &Conditions) -> Result<(), String> {
+        let Some((mut file, patient)) = self.open(conditions)? else {
             return Ok(());
         };
         let memory = self.memory(blocks.len())?;
@@ -262,7 +266,7 @@ impl Sharer {
             Err(error) => {
                 memory.write_at(0, &JUNK.to_le_bytes().repeat(memory.len() / 8));
                 self.left_alone = Some(memory.len());
-                return self.excused(weather, &error);
+                return self.excused(conditions, &error);
             }
         };
         if count != memory.len() as u64 {
@@ -318,7 +322,7 @@ fn value(bytes: &Memory, block: usize) -> Result<u64, String> {
     match first == word(value, block) {
         true => Ok(value),
         false => Err(format!(
-            "block {block} of {PATH} holds what nobody wrote there: {first:#x}"
+            "block {block} of {PATH} holds what was never written there: {first:#x}"
         )),
     }
 }

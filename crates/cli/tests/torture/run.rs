@@ -7,11 +7,11 @@ use causeway_testkit::random::Random;
 use rustix::io::Errno;
 
 use crate::command::{self, Commander, Places};
+use crate::conditions::{Conditions, Excuse};
 use crate::library::{Actor, CELL, CELLS, SHARED, Trace, hint};
 use crate::names::Names;
 use crate::plan::{Damage, Fault, LIBRARY_CLIENTS, Phase, Plan, Spread, pick};
 use crate::registers::{self, SHARERS, Sharer};
-use crate::weather::{Excuse, Weather};
 use crate::world::{Start, World, copy_tree, files_below, flip};
 
 /// What was found, and what led to it.
@@ -115,16 +115,16 @@ impl Run {
 
     fn phase(&mut self, phase: &Phase) -> Result<(), String> {
         match phase.fault {
-            Fault::None => self.work(phase, &Weather::fair(), |_| Ok(()))?,
+            Fault::None => self.work(phase, &Conditions::no_fault(), |_| Ok(()))?,
             Fault::Restart { server, after_us } => {
-                self.work(phase, &Weather::fair(), |world| {
+                self.work(phase, &Conditions::no_fault(), |world| {
                     pause(after_us);
                     world.kill(server);
                     world.must_start(server)
                 })?;
             }
             Fault::Pause { server, after_us } => {
-                self.work(phase, &Weather::fair(), |world| {
+                self.work(phase, &Conditions::no_fault(), |world| {
                     pause(after_us);
                     world.halt(server)?;
                     pause(after_us);
@@ -132,8 +132,8 @@ impl Run {
                 })?;
             }
             Fault::Down { server, after_us } => {
-                let weather = bad(Excuse::Away, server);
-                self.work(phase, &weather, |world| {
+                let conditions = bad(Excuse::Away, server);
+                self.work(phase, &conditions, |world| {
                     pause(after_us);
                     world.kill(server);
                     Ok(())
@@ -141,8 +141,8 @@ impl Run {
                 self.world.must_start(server)?;
             }
             Fault::Halt { server, after_us } => {
-                let weather = bad(Excuse::Away, server);
-                self.work(phase, &weather, |world| {
+                let conditions = bad(Excuse::Away, server);
+                self.work(phase, &conditions, |world| {
                     pause(after_us);
                     world.halt(server)
                 })?;
@@ -154,11 +154,11 @@ impl Run {
                 for_ms,
                 killed,
             } => {
-                let weather = Weather {
+                let conditions = Conditions {
                     passes: true,
                     ..bad(Excuse::Away, server)
                 };
-                self.work(phase, &weather, |world| {
+                self.work(phase, &conditions, |world| {
                     pause(after_us);
                     world.freeze(server)?;
                     pause(1000 * for_ms);
@@ -179,12 +179,12 @@ impl Run {
                 no_room,
                 killed,
             } => {
-                let weather = Weather {
+                let conditions = Conditions {
                     passes: true,
                     ..bad(Excuse::Away, server)
                 };
                 let errno = if no_room { Errno::NOSPC } else { Errno::IO };
-                self.work(phase, &weather, |world| {
+                self.work(phase, &conditions, |world| {
                     pause(after_us);
                     world.fail_syncs(server, errno)?;
                     pause(1000 * for_ms);
@@ -203,21 +203,21 @@ impl Run {
                 worked?;
             }
             Fault::Keep { server } => {
-                self.work(phase, &Weather::fair(), |_| Ok(()))?;
+                self.work(phase, &Conditions::no_fault(), |_| Ok(()))?;
                 self.keep(server)?;
             }
             Fault::Wrong { server, how } => self.wrong(phase, server, how)?,
             Fault::Restored => return self.restored(phase),
         }
-        self.world.look_after()?;
+        self.world.check_servers()?;
         self.verify()
     }
 
-    /// Lets all clients work, while `meanwhile` happens to the servers.
+    /// Has all clients work, while `meanwhile` happens to the servers.
     fn work(
         &mut self,
         phase: &Phase,
-        weather: &Weather,
+        conditions: &Conditions,
         meanwhile: impl FnOnce(&mut World) -> Result<(), String>,
     ) -> Result<(), String> {
         let (actors, commander) = (&mut self.actors, &mut self.commander);
@@ -227,16 +227,16 @@ impl Run {
             for (actor, operations) in actors.iter_mut().zip(&phase.operations) {
                 workers.push(scope.spawn(move || {
                     let mut operations = operations.iter();
-                    operations.try_for_each(|operation| actor.step(*operation, weather))
+                    operations.try_for_each(|operation| actor.step(*operation, conditions))
                 }));
             }
             workers.push(scope.spawn(move || {
                 let mut verbs = phase.verbs.iter();
-                verbs.try_for_each(|verb| commander.step(*verb, weather))
+                verbs.try_for_each(|verb| commander.step(*verb, conditions))
             }));
             if phase.registers > 0 {
                 for sharer in sharers {
-                    workers.push(scope.spawn(move || sharer.work(phase.registers, weather)));
+                    workers.push(scope.spawn(move || sharer.work(phase.registers, conditions)));
                 }
             }
             let mut outcome = meanwhile(&mut self.world);
@@ -265,7 +265,7 @@ impl Run {
         Ok(())
     }
 
-    /// Puts an older copy of the metadata back for good, and lets clients go on. Files show what they held at some
+    /// Puts an older copy of the metadata back for good, and has clients go on. Files show what they held at some
     /// moment since the copy was made, or cannot be read; new files show what was written to them.
     fn restored(&mut self, phase: &Phase) -> Result<(), String> {
         let Some(kept) = self.kept.take() else {
@@ -286,25 +286,25 @@ impl Run {
             let restored = actor.names.restored(kept);
             std::mem::replace(&mut actor.names, restored)
         });
-        let weather = Weather {
+        let conditions = Conditions {
             older: Some(latest.collect()),
             ..bad(Excuse::Restored, 0)
         };
-        self.work(phase, &weather, |_| Ok(()))?;
+        self.work(phase, &conditions, |_| Ok(()))?;
         for actor in self.actors.iter_mut().chain([&mut self.commander.actor]) {
-            actor.read_all(&weather)?;
+            actor.read_all(&conditions)?;
         }
-        self.world.look_after()
+        self.world.check_servers()
     }
 
-    /// Starts a server on something wrong, lets clients find out, and brings the right directory back.
+    /// Starts a server on something wrong, has clients detect it, and brings the right directory back.
     fn wrong(&mut self, phase: &Phase, server: usize, how: Damage) -> Result<(), String> {
         self.world.kill(server);
         self.world.put_aside(server)?;
         let made = self.damage(server, how);
-        let mut weather = bad(Excuse::Wrong, server);
+        let mut conditions = bad(Excuse::Wrong, server);
         if how == Damage::Older {
-            weather.older.clone_from(&self.kept);
+            conditions.older.clone_from(&self.kept);
         }
         let warnings = self.world.warnings(server);
         let worked = made.and_then(|()| {
@@ -317,14 +317,14 @@ impl Run {
                 }
                 Start::Serves => {
                     self.trace.push("it serves".to_owned());
-                    // Loss that is said aloud may happen to damaged names.
-                    weather.admitted = server == 0
+                    // A loss that is reported may concern damaged names.
+                    conditions.admitted = server == 0
                         && matches!(how, Damage::Flipped)
                         && self.world.warnings(server) > warnings;
                 }
             }
-            self.work(phase, &weather, |_| Ok(()))?;
-            self.check_wrong(server, how, &weather, serves)
+            self.work(phase, &conditions, |_| Ok(()))?;
+            self.check_wrong(server, how, &conditions, serves)
         });
         self.world.kill(server);
         self.world.bring_back(server)?;
@@ -332,21 +332,21 @@ impl Run {
         worked
     }
 
-    /// Lets the checks loose on a file system with a wrong server: they may repair what they want of what will
-    /// be replaced, but nothing that the right directory needs.
+    /// Runs the checks on a file system with a wrong server: they may repair anything that will be replaced, but
+    /// nothing that the right directory needs.
     fn check_wrong(
         &mut self,
         server: usize,
         how: Damage,
-        weather: &Weather,
+        conditions: &Conditions,
         serves: bool,
     ) -> Result<(), String> {
         let losses = match serves {
-            true => self.losses(weather)?,
+            true => self.losses(conditions)?,
             false => Vec::new(),
         };
         if serves && server != 0 {
-            // All servers answer: what a scrub does not hear of in time would be the test's own haste.
+            // All servers reply: a scrub that times out would be the test's own fault.
             let config = self.world.file(true);
             let scrubbed = command::scrub(&config)?;
             self.trace.push(format!("lost: {losses:?}, {scrubbed:?}"));
@@ -368,11 +368,11 @@ impl Run {
     }
 
     /// Objects that cannot be read now for a loss.
-    fn losses(&mut self, weather: &Weather) -> Result<Vec<u64>, String> {
+    fn losses(&mut self, conditions: &Conditions) -> Result<Vec<u64>, String> {
         let mut losses = Vec::new();
         for actor in self.actors.iter_mut().chain([&mut self.commander.actor]) {
             actor.losses.clear();
-            actor.read_all(weather)?;
+            actor.read_all(conditions)?;
             losses.append(&mut actor.losses);
         }
         Ok(losses)
@@ -444,7 +444,7 @@ impl Run {
         registers::check(&self.sharers)
     }
 
-    /// Removes what faults have left over, and looks whether it was nothing that is needed.
+    /// Removes what faults have left over, and checks that nothing of it was needed.
     fn end(&mut self) -> Result<(), String> {
         if self.restored {
             return Ok(());
@@ -466,11 +466,11 @@ fn is_refused(how: Damage) -> bool {
     matches!(how, Damage::Empty | Damage::Gutted | Damage::Foreign)
 }
 
-fn bad(excuse: Excuse, server: usize) -> Weather {
-    Weather {
+fn bad(excuse: Excuse, server: usize) -> Conditions {
+    Conditions {
         excuse,
         server,
-        ..Weather::fair()
+        ..Conditions::no_fault()
     }
 }
 

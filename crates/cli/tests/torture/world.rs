@@ -58,11 +58,11 @@ impl Drop for Mount {
     }
 }
 
-/// How a server took a start.
+/// The result of starting a server.
 pub(crate) enum Start {
     /// It serves.
     Serves,
-    /// It said why not, and ended.
+    /// It reported why not, and ended.
     Refuses(String),
 }
 
@@ -215,16 +215,16 @@ impl World {
         self.directory.path().join(name)
     }
 
-    /// Lets all syncs of a server fail.
+    /// Makes all syncs of a server fail.
     pub(crate) fn fail_syncs(&self, server: usize, errno: Errno) -> Result<(), String> {
-        // Appears with its content: a server may look at any moment.
+        // Appears with its content: a server may read it at any moment.
         let draft = self.failing(server).with_extension("draft");
         std::fs::write(&draft, errno.raw_os_error().to_string())
             .and_then(|()| std::fs::rename(&draft, self.failing(server)))
             .map_err(|error| format!("letting syncs fail: {error}"))
     }
 
-    /// Lets a server's syncs succeed again.
+    /// Makes a server's syncs succeed again.
     pub(crate) fn mend_syncs(&self, server: usize) -> Result<(), String> {
         std::fs::remove_file(self.failing(server))
             .map_err(|error| format!("letting syncs succeed: {error}"))
@@ -235,7 +235,7 @@ impl World {
         std::fs::write(self.stall(server), "").map_err(|error| format!("freezing: {error}"))
     }
 
-    /// Lets storage go on that [`World::freeze`] has stalled.
+    /// Resumes storage that [`World::freeze`] has stalled.
     pub(crate) fn thaw(&self, server: usize) -> Result<(), String> {
         std::fs::remove_file(self.stall(server)).map_err(|error| format!("thawing: {error}"))
     }
@@ -292,7 +292,7 @@ impl World {
         self.servers[server] = None;
     }
 
-    /// Starts a server on whatever lies in its directory.
+    /// Starts a server on what lies in its directory.
     pub(crate) fn start(&mut self, server: usize) -> Result<Start, String> {
         self.spawn(server, false)
     }
@@ -318,7 +318,7 @@ impl World {
         kill_process(pid, Signal::STOP).map_err(|error| error.to_string())
     }
 
-    /// Lets a stopped server go on.
+    /// Resumes a stopped server.
     pub(crate) fn go_on(&self, server: usize) -> Result<(), String> {
         let pid = self.pid(server).ok_or("the server is not there")?;
         kill_process(pid, Signal::CONT).map_err(|error| error.to_string())
@@ -371,7 +371,7 @@ impl World {
     }
 
     /// Servers that have ended without being told to, and those that have panicked.
-    pub(crate) fn look_after(&mut self) -> Result<(), String> {
+    pub(crate) fn check_servers(&mut self) -> Result<(), String> {
         for server in 0..self.servers.len() {
             let log = std::fs::read(self.log(server)).unwrap_or_default();
             let log = String::from_utf8_lossy(&log);
@@ -388,7 +388,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until a server answers a patient client.
+    /// Waits until a server replies to a patient client.
     pub(crate) fn await_server(&self, server: usize) -> Result<(), String> {
         let mut client = self.client(true)?;
         let mut last = String::new();

@@ -1,7 +1,7 @@
 //! Receives, and whole messages that find one.
 //!
 //! The memory of a receive that waits is held by a reference that many of them share
-//! ([`Keeper`](causeway_sys::memory::Keeper)); an operation that something slower than a copy happens to has a
+//! ([`HeldSpans`](causeway_sys::memory::HeldSpans)); an operation that something slower than a copy happens to has a
 //! reference of its own.
 
 use causeway_sys::memory::Memory;
@@ -111,12 +111,12 @@ impl Conversation {
         self.release_if_unused(shared);
         let entry = &mut shared.ops[op];
         let size = len as u64;
-        if entry.kept.is_empty() || size > entry.size {
+        if entry.held.is_empty() || size > entry.size {
             return scatter_eager(shared, op, packet);
         }
-        let into = shared.references.look(&entry.kept);
+        let into = shared.references.get(&entry.held);
         packet.copy_part_to(wire::HEADER_BYTES, len, &into);
-        shared.references.give_back(&mut entry.kept);
+        shared.references.release(&mut entry.held);
         shared.set_done(op, size);
     }
 

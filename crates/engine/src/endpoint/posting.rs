@@ -112,8 +112,8 @@ impl<M: Matcher> Endpoint<M> {
             return None;
         }
         let op = all.add_receive((queue, user), pattern, memory.len() as u64);
-        let kept = &mut all.shared.ops[op].kept;
-        all.shared.references.keep(memory, kept);
+        let held = &mut all.shared.ops[op].held;
+        all.shared.references.hold(memory, held);
         Some(all.id(op))
     }
 

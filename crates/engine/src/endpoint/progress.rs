@@ -275,7 +275,7 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Sleeps as was prepared; returns whether a deadline has ended that. A look at what the operations do, for
-    /// onlookers and for the log, does not end the sleep: polling then would hide that a wake-up was lost.
+    /// observers and for the log, does not end the sleep: polling then would hide that a wake-up was lost.
     fn sleep(&mut self, on: SleepOn, until: Option<Instant>) -> bool {
         loop {
             let deadline = self.methods.deadline().into_iter().chain(until).min();

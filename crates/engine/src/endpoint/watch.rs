@@ -132,7 +132,7 @@ impl Watch {
             return;
         }
         self.last = now;
-        causeway_watch::log::look();
+        causeway_watch::log::apply_request();
         let now_ns = process::monotonic_ns();
         if self.round == 0 {
             self.round = all.shared.touched.standing();

@@ -1,14 +1,15 @@
 //! Whether what was written may have been lost with a server's power before an fsync came.
 //!
 //! A write is acknowledged from the server's page cache. If the server's host then loses power and comes
-//! back, a later fsync finds nothing left to flush and would succeed. So a client remembers each
-//! server's boot identity from before its first write there, and looks again after a flush (what
-//! NFS does with a write verifier). A server process that was merely restarted keeps its host's page
+//! back, a later fsync finds nothing left to flush and would succeed. So a client remembers each server's boot
+//! identity from before its first write there, and asks for it again after a flush (as NFS does with a write
+//! verifier). A server process that was merely restarted keeps its host's page
 //! cache, and the identity. That goes for the metadata server as well, which keeps small files.
 
 //!
-//! A failed sync is the same from another cause: the kernel reports it once, and what it was to write is gone for
-//! everybody who wrote since the last sync. Servers count them, and the count is looked at like the boot.
+//! A failed sync is the same from another cause: the kernel reports it once, and what it was to write is gone for all
+//! clients that wrote since the last sync. Servers count failed syncs, and a client compares the count as it does the
+//! boot.
 
 use std::fmt;
 
@@ -21,7 +22,7 @@ use super::{Client, File};
 /// What keeps a server's unsynced writes: while it stays the same, they are there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Keeping {
-    /// The boot of the server's host; 0 if that cannot be told.
+    /// The boot of the server's host; 0 if it is not known.
     boot: u128,
     /// The directory that the server has there.
     generation: Generation,
@@ -44,7 +45,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// What is known of the servers' hosts and disks.
+/// What the client knows of the servers' hosts and disks.
 #[derive(Debug, Default)]
 pub(super) struct Boots {
     /// By server, as the configuration counts them.
@@ -60,7 +61,7 @@ impl Boots {
         self.losses
     }
 
-    /// Takes in what a server says of its host and disk.
+    /// Records what a server reports of its host and disk.
     fn observe(&mut self, server: usize, found: Keeping) {
         if self.known.len() <= server {
             self.known.resize(server + 1, None);
@@ -121,7 +122,7 @@ impl Client {
             return Ok(());
         };
         let asked: Vec<usize> = servers.iter().copied().chain([self.metadata]).collect();
-        self.look_at_boots(&asked)?;
+        self.refresh_boots(&asked)?;
         if losses == self.boots.losses() {
             return Ok(());
         }
@@ -138,17 +139,17 @@ impl Client {
         ))
     }
 
-    /// After a sync that a server has failed itself: that is told once.
-    pub(super) fn loss_is_told(&mut self, file: &mut File, servers: &[usize]) {
+    /// After a sync that the server itself reported as failed: the failure is reported once.
+    pub(super) fn report_loss(&mut self, file: &mut File, servers: &[usize]) {
         let losses = self.boots.losses();
-        // If a server cannot be asked now, it is told again.
-        if self.look_at_boots(servers).is_ok() && self.boots.losses() != losses {
+        // If a server cannot be asked now, the failure is reported again.
+        if self.refresh_boots(servers).is_ok() && self.boots.losses() != losses {
             (file.unsynced_since, file.written) = (None, None);
         }
     }
 
     /// Asks servers for their boots.
-    fn look_at_boots(&mut self, servers: &[usize]) -> Result<(), Trouble> {
+    fn refresh_boots(&mut self, servers: &[usize]) -> Result<(), Trouble> {
         for (server, greeting) in servers.iter().zip(self.rpc.greet(servers)) {
             let greeting = greeting?;
             let found = Keeping {

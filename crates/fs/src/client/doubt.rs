@@ -1,5 +1,5 @@
 //! Whether an earlier sending of a write may have been stored, and since when: the server must know before it stores a
-//! repeated one, or it would undo what others have written since.
+//! repeated one, or it would undo what other clients have written since.
 
 use std::time::{Duration, Instant};
 
@@ -84,10 +84,13 @@ mod tests {
             at: 9_000_000_000,
         };
         let mut doubt = Doubt::default();
-        doubt.note(start, &ended(PeerError::Refused("nobody".to_owned())));
+        doubt.note(start, &ended(PeerError::Refused("a stranger".to_owned())));
         assert!(!doubt.wants_clock());
         doubt.note(after(5), &ended(PeerError::Broken("reset".to_owned())));
-        doubt.note(after(7), &ended(PeerError::Refused("nobody".to_owned())));
+        doubt.note(
+            after(7),
+            &ended(PeerError::Refused("a stranger".to_owned())),
+        );
         assert!(doubt.wants_clock());
         doubt.set_clock(clock, after(15));
         let since = Moment {

@@ -9,7 +9,7 @@ use causeway_wire::fs::{Answer, Errno, Reply, Target};
 use super::doubt::Doubt;
 use super::rpc::{Body, Call, Trouble};
 
-/// First pause before a request is repeated, since nothing tells when a server is there again; it doubles up to
+/// First pause before a request is repeated, since there is no event when a server is there again; it doubles up to
 /// [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 /// Longest pause before a request is repeated.
@@ -73,8 +73,7 @@ impl Flight {
         }
     }
 
-    /// Takes memory that a server has mapped away from it, if it may still access it for an attempt that was given
-    /// up.
+    /// Detaches memory that a server has mapped, if the server may still access it for an attempt that was given up.
     pub(super) fn take_memory_back(&mut self) {
         let Body::Data(_, piece) = &self.call.body else {
             return;
@@ -137,7 +136,7 @@ impl Attempt {
         }
     }
 
-    /// What the server said, or why it said nothing.
+    /// The server's reply, or why there is none.
     pub(super) fn outcome(&self) -> Result<Result<Answer, causeway_wire::fs::Failure>, OpError> {
         if let Some(len) = self.received {
             let mut bytes = vec![0; (len as usize).min(self.reply.len())];

@@ -1,4 +1,4 @@
-//! Where the data of files lie between holes, as I/O servers tell it.
+//! Where the data of files lie between holes, as I/O servers report them.
 
 use causeway_wire::fs::{Answer, Body, Distribution, Errno, Operation, Region};
 
@@ -11,7 +11,8 @@ use crate::distribution::Layout;
 
 impl Client {
     /// The first bytes of a file from `offset` on that may be anything else than zeros, in front of the file's end as
-    /// `file` has it. `None` if there is only a hole. Data are told in units of some MiB, so that the region may begin
+    /// `file` has it. `None` if there is only a hole. Servers report data in units of some MiB, so that the region
+    /// may begin
     /// and end in a hole, and what follows it may be data as well.
     pub fn next_data(&mut self, file: &mut File, offset: u64) -> Result<Option<Region>, Error> {
         self.try_next_data(file, offset)
@@ -50,7 +51,7 @@ impl Client {
     }
 
     /// For each datafile that has some, from where to where in the file its first data at or behind the offset reach.
-    /// `None` if the file was cut meanwhile, which `file` then says.
+    /// `None` if the file was cut meanwhile, which `file` then shows.
     fn find_striped(
         &mut self,
         file: &mut File,

@@ -4,7 +4,7 @@ use causeway_wire::fs::{Errno, Greeting, Incarnation, LayoutServer, ServerIdenti
 
 use super::rpc::Trouble;
 
-/// The I/O servers of a file system, as its metadata server says.
+/// The I/O servers of a file system, as its metadata server reports them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// The file system's identity.
@@ -46,7 +46,7 @@ fn mismatch(message: String) -> Trouble {
 }
 
 impl Expected<'_> {
-    /// Whether this is the right server of the right file system, whatever it keeps.
+    /// Whether this is the right server of the right file system, in either role.
     fn check_name(&self, found: &ServerIdentity) -> Result<(), Trouble> {
         if found.file_system != self.file_system {
             return Err(mismatch(format!(

@@ -1,7 +1,7 @@
-//! Getting to know servers before anything is asked of them.
+//! Learning servers' identities before any other request goes to them.
 //!
-//! The metadata server comes first: it says which I/O servers there are, by which numbers, and which
-//! directories are theirs. Each I/O server is held against that once. Every request names the server that
+//! The metadata server comes first: its layout lists the I/O servers, their numbers, and the directories that are
+//! theirs. Each I/O server's greeting is compared with that once. Every request names the server that
 //! it is meant for, so a server that is replaced later refuses it, and the introduction begins again.
 
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use super::rpc::{Call, Rpc, Trouble, unfit};
 const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// What is known of a server that was met.
+/// A server's identity as its last greeting had it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Known {
     /// What requests to it carry.
@@ -41,8 +41,7 @@ impl Known {
 }
 
 impl Rpc {
-    /// Sees to it that every flight's server is known; flights to those that are not those that they should be
-    /// are done, with an error.
+    /// Makes every flight's server known; flights to servers that are not the expected ones end with an error.
     pub(super) fn introduce_all(&mut self, flights: &mut [Flight], deadline: Instant) {
         let mut unknown: Vec<usize> = Vec::new();
         for flight in flights.iter().filter(|flight| flight.is_open()) {
@@ -55,7 +54,7 @@ impl Rpc {
             return;
         }
         let failed = self.introduce(&unknown, deadline);
-        // A server that cannot be met may have used up the time of the others: then it is the one to name.
+        // A server that cannot be met may have used up the time of the others: then the error names that one.
         let late = Instant::now() >= deadline;
         for flight in flights.iter_mut().filter(|flight| flight.is_open()) {
             let own = failed
@@ -80,7 +79,7 @@ impl Rpc {
             .map_or(Ok(()), |(_, trouble)| Err(trouble))
     }
 
-    /// Takes in what a server that was met says of itself now: its host may have been started again since, or
+    /// Records the present greeting of a server that was met: its host may have been started again since, or
     /// another server may have come in its place.
     pub(crate) fn note(&mut self, server: usize, greeting: &Greeting) {
         let now = Known::of(greeting);
@@ -146,7 +145,7 @@ impl Rpc {
         )
     }
 
-    /// Holds an I/O server's greeting against the layout; `false` if the metadata server has not met it.
+    /// Compares an I/O server's greeting with the layout. Returns `false` if the metadata server has not met it.
     fn take_in(&mut self, server: usize, greeting: &Greeting) -> Result<bool, Trouble> {
         let Some(layout) = &self.layout else {
             return Ok(false);

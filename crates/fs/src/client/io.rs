@@ -1,15 +1,15 @@
 //! Reading, writing, resizing and syncing files.
 //!
-//! A file's content lies beside its metadata (stuffed) or in datafiles (striped), and may move from the
-//! one to the other, or be cut, while we look: every call tells from the server's answer and goes on with
-//! what the file has become.
+//! A file's content lies beside its metadata (stuffed) or in datafiles (striped), and may move from the one to the
+//! other, or be cut, during a call: every call learns it from the server's reply and goes on with what the file has
+//! become.
 
 use std::time::{Duration, Instant};
 
 use causeway_bmi::Memory;
 use causeway_sys::memory::{lend, lend_read};
 use causeway_wire::fs::{
-    Answer, Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region, Timestamp,
+    Answer, Body, Distribution, Errno, MAX_STUFFED_BYTES, Node, Operation, Reach, Region,
 };
 
 use super::cutter::Cutter;
@@ -24,15 +24,16 @@ use crate::distribution::{Layout, MAX_FILE_BYTES};
 /// Bytes that one round of requests moves at most, over all servers: bounds how long a round takes, and
 /// with it what the time-out means.
 const ROUND_BYTES: u64 = 64 << 20;
-/// How often it is looked whether memory is free that a stopped server may be writing: nothing tells when that goes on.
+/// How often to check whether memory is free that a stopped server may be writing: there is no event when the server
+/// goes on.
 const HELD_INTERVAL: Duration = Duration::from_millis(10);
-/// When that is worth a warning.
+/// How long that may take before a warning is logged.
 const LONG_HELD: Duration = Duration::from_secs(1);
 
-/// How often a call looks again at a file that keeps changing its form under it.
+/// How often a call asks for the node again of a file that keeps changing its form meanwhile.
 pub(super) const FORM_CHANGES: usize = 16;
 
-/// Makes progress until nobody but the caller has the memory.
+/// Makes progress until the caller is the memory's only holder.
 fn wait_until_free(memory: &Memory, mut progress: impl FnMut()) {
     let mut since = None;
     let mut is_told = false;
@@ -54,7 +55,7 @@ impl Client {
     /// Reads from `offset` on; fewer bytes than asked only at the end of the file.
     ///
     /// A server on this host that is stopped (SIGSTOP, a debugger) in the middle of writing `into` would go on with
-    /// that later. So a call that gives up does not return before that server goes on or ends, whatever the time-out.
+    /// that later. So a call that gives up does not return before that server goes on or ends, even after the time-out.
     pub fn read_at(
         &mut self,
         file: &mut File,
@@ -150,17 +151,17 @@ impl Client {
 
     fn make_durable(&mut self, file: &mut File) -> Result<(), Trouble> {
         let object = file.node.object;
-        // Somebody else may have made it grow into datafiles, or cut it.
-        self.look_again(file)?;
+        // Another client may have made it grow into datafiles, or cut it.
+        self.refresh_node(file)?;
         if let Err(trouble) = self.flush_datafiles(file) {
             if trouble.errno == Errno::EIO {
                 let servers = self.servers_of(file)?;
-                self.loss_is_told(file, &servers);
+                self.report_loss(file, &servers);
             }
             return Err(trouble);
         }
-        // The size was acknowledged before it was durable, so it is told again, in case power was
-        // lost since; unless a truncation came, which was durable and took the size along.
+        // The size was acknowledged before it was durable, so it is sent again, in case power was lost since; unless
+        // a truncation came, which was durable and took the size along.
         if let Some(written) = file
             .written
             .as_ref()
@@ -254,7 +255,7 @@ impl Client {
         Err(restless())
     }
 
-    /// Writes beside the metadata; `false` if the file is not stuffed any more, which `file` then says.
+    /// Writes beside the metadata. Returns `false` if the file is not stuffed any more, which `file` then shows.
     fn write_stuffed(
         &mut self,
         file: &mut File,
@@ -278,7 +279,7 @@ impl Client {
             match self.mutate(operation).and_then(node) {
                 Ok(node) => file.see(node)?,
                 Err(t) if t.errno == Errno::NOT_STUFFED || t.errno == Errno::MOVING => {
-                    self.look_again(file)?;
+                    self.refresh_node(file)?;
                     return Ok(false);
                 }
                 Err(trouble) => return Err(trouble),
@@ -288,9 +289,9 @@ impl Client {
     }
 
     /// Writes to the datafiles, then tells the metadata server how far the file reaches: always,
-    /// because another client may have cut the file since we saw its size. `false` if a truncation
-    /// that we did not know of has begun meanwhile, which `file` then says: it may cut what was
-    /// written, so the writing must be repeated behind it.
+    /// because another client may have cut the file since this one saw its size. Returns `false` if another
+    /// truncation has begun meanwhile, which `file` then shows: it may cut what was written, so the write must be
+    /// repeated after it.
     fn write_striped(
         &mut self,
         file: &mut File,
@@ -321,7 +322,7 @@ impl Client {
         let extend = Operation::Extend {
             object,
             end,
-            modified: now(),
+            modified: crate::clock::now(),
             version: known.map_or(0, |(version, _)| version),
             reached: reached.clone(),
         };
@@ -390,7 +391,7 @@ impl Client {
         self.rpc.server_of(number)
     }
 
-    /// Moves a stuffed file's content to its first server, or helps whoever began that.
+    /// Moves a stuffed file's content to its first server, or completes a move that another client has begun.
     fn unstuff(&mut self, file: &mut File) -> Result<(), Trouble> {
         let object = file.node.object;
         file.see(
@@ -465,11 +466,11 @@ impl Client {
         {
             Ok(node) => file.see(node)?,
             Err(trouble) if trouble.errno == Errno::STALE_VERSION => {
-                self.look_again(file)?;
+                self.refresh_node(file)?;
             }
             Err(trouble) if trouble.errno == Errno::EACCES => {
-                // A reader has helped a truncation that its beginner did not finish: the datafiles
-                // are cut, and noting it is left to somebody who may write.
+                // A reader has completed a truncation that another client began: the datafiles are cut, and noting it
+                // in the metadata is left to a client that may write.
                 if let Body::Striped { truncating, .. } = &mut file.node.body {
                     *truncating = None;
                 }
@@ -508,8 +509,7 @@ impl Client {
 pub(super) type WaitStages = [&'static str; 3];
 const WRITING: WaitStages = ["write: messages", "write: copy", "write: storage"];
 
-/// Microseconds of copying and of storage at the server that had most to do: the others worked at the
-/// same time.
+/// Microseconds of copying and of storage at the server with the longest times: the others worked at the same time.
 pub(super) fn busiest(answers: &[Result<Answer, Trouble>]) -> (u32, u32) {
     answers
         .iter()
@@ -592,7 +592,7 @@ impl File {
         }
     }
 
-    /// Takes a newer node in, which must be this file's.
+    /// Replaces the node by a newer one, which must be this file's.
     pub(super) fn see(&mut self, node: Node) -> Result<(), Trouble> {
         self.node = node_of(self.node.object, node)?;
         self.opened_content = None;
@@ -652,16 +652,6 @@ pub(super) fn restless() -> Trouble {
     )
 }
 
-fn now() -> Timestamp {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp {
-        seconds: since.as_secs() as i64,
-        nanoseconds: since.subsec_nanos(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -670,13 +660,13 @@ mod tests {
     fn a_buffer_that_is_still_held_is_waited_for() {
         let memory = Memory::zeroed(8);
         let mut held = Some(memory.clone());
-        let mut looks = 0;
+        let mut polls = 0;
         wait_until_free(&memory, || {
-            looks += 1;
-            if looks == 3 {
+            polls += 1;
+            if polls == 3 {
                 held.take();
             }
         });
-        assert_eq!((looks, memory.sharers()), (3, 1));
+        assert_eq!((polls, memory.sharers()), (3, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! What operators ask: who is there, how full it is, is everything consistent.
+//! Requests of operators: which servers run, how full they are, whether everything is consistent.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -15,9 +15,9 @@ use super::names::node;
 use super::rpc::{Call, Trouble, done, unfit};
 use crate::Error;
 
-/// Datafiles that one step of [`Client::orphans`] looks at.
+/// Datafiles that one step of [`Client::orphans`] checks.
 const ORPHAN_BATCH: u32 = 512;
-/// Striped files that one step of [`Client::check_striped`] looks at.
+/// Striped files that one step of [`Client::check_striped`] checks.
 const STRIPED_BATCH: u32 = 512;
 
 /// A batch of the name space that was checked.
@@ -25,7 +25,7 @@ const STRIPED_BATCH: u32 = 512;
 pub struct Checked {
     /// Where to go on; `None` at the end. Always behind where the batch began.
     pub next: Option<CheckCursor>,
-    /// Records that were looked at.
+    /// Records that were checked.
     pub records: u64,
     /// What was found wrong, in words.
     pub findings: Vec<String>,
@@ -33,18 +33,18 @@ pub struct Checked {
     pub mended: u64,
 }
 
-/// A batch of an I/O server's datafiles that was held against the metadata.
+/// A batch of an I/O server's datafiles that was compared with the metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Orphans {
     /// Where to go on; `None` at the end.
     pub next: Option<ObjectId>,
-    /// Datafiles that were looked at.
+    /// Datafiles that were checked.
     pub datafiles: u64,
     /// Those without a file, with their sizes in bytes.
     pub found: Vec<(ObjectId, u64)>,
 }
 
-/// What became of orphans.
+/// How many orphans were deleted and moved aside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OrphansGone {
     /// How many were deleted.
@@ -62,12 +62,12 @@ pub struct ServerFault {
     pub fault: DataFault,
 }
 
-/// A batch of striped files whose datafiles were looked at.
+/// A batch of striped files whose datafiles were checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckedFiles {
     /// Where to go on; `None` at the end.
     pub next: Option<ObjectId>,
-    /// Files that were looked at.
+    /// Files that were checked.
     pub files: u64,
     /// What is absent, short, foreign or damaged.
     pub found: Vec<ServerFault>,
@@ -86,7 +86,7 @@ pub struct Scrubbed {
     pub faults: Vec<DataFault>,
 }
 
-/// Whether a listing goes on behind `after`, each object once: only then does it end.
+/// Whether a listing's objects ascend from behind `after`: only then does it end.
 fn goes_up(after: ObjectId, listed: impl Iterator<Item = ObjectId>) -> bool {
     let mut last = after;
     listed
@@ -123,7 +123,7 @@ impl Client {
             .map_err(|trouble| trouble.during("meet", &self.server_name(server)))
     }
 
-    /// The file system's I/O servers, as the metadata server says now.
+    /// The file system's I/O servers, as the metadata server reports them now.
     pub fn layout(&mut self) -> Result<Layout, Error> {
         let subject = self.server_name(self.metadata);
         self.rpc
@@ -175,7 +175,7 @@ impl Client {
         Ok((using.count() as u64, next))
     }
 
-    /// Lets the directory of this generation take the place of the one that an I/O server had.
+    /// Accepts the directory of this generation in place of the one that an I/O server had.
     pub fn accept_server(&mut self, name: &str, generation: Generation) -> Result<(), Error> {
         let operation = Operation::AcceptServer {
             name: name.to_owned(),
@@ -211,7 +211,7 @@ impl Client {
         }
     }
 
-    /// Takes the layout for granted: for the metadata server, which need not ask itself.
+    /// Sets the layout without asking for it: for the metadata server, which need not ask itself.
     pub(crate) fn trust_layout(&mut self, metadata: Target, layout: Layout) {
         self.rpc.trust_layout(metadata, layout);
     }
@@ -284,7 +284,7 @@ impl Client {
         }
     }
 
-    /// Holds a batch of an I/O server's datafiles, from `after` on, against the metadata.
+    /// Compares a batch of an I/O server's datafiles, from `after` on, with the metadata.
     ///
     /// Safe while the file system is in use: object numbers are never used again, and a datafile is only
     /// ever made after its file, so a datafile without a file is an orphan for good.
@@ -342,8 +342,8 @@ impl Client {
         }
     }
 
-    /// Holds the datafiles of a batch of striped files, from `after` on, against what the metadata say that they
-    /// hold at least. Safe while the file system is in use.
+    /// Compares the datafiles of a batch of striped files, from `after` on, with what they hold at least by the
+    /// metadata. Safe while the file system is in use.
     pub fn check_striped(&mut self, after: ObjectId) -> Result<CheckedFiles, Error> {
         let subject = self.server_name(self.metadata);
         self.try_check_striped(after)
@@ -410,7 +410,7 @@ impl Client {
         }
     }
 
-    /// Looks again at a datafile with a fault, as long as truncations come in between.
+    /// Checks a datafile with a fault again, as long as truncations come in between.
     fn confirm(
         &mut self,
         number: u16,
@@ -451,11 +451,11 @@ impl Client {
                 None => return Ok(None),
             }
         }
-        // A file that is cut all the time is looked at by the next check.
+        // A file that is cut all the time is left to the next check.
         Ok(None)
     }
 
-    /// Has an I/O server take datafiles that something else has put in the place of others for the right ones.
+    /// Has an I/O server accept datafiles that were put in the place of others from outside.
     pub fn accept_data(&mut self, server: usize, objects: Vec<ObjectId>) -> Result<(), Error> {
         let subject = self.server_name(server);
         self.rpc

@@ -46,7 +46,7 @@ pub struct Client {
     rpc: Rpc,
     /// Index of the metadata server in the configuration.
     metadata: usize,
-    /// Index of an I/O server in the configuration, whichever.
+    /// Index of any one I/O server in the configuration.
     any_io: Option<usize>,
     /// Names of all servers.
     names: Vec<String>,

@@ -11,10 +11,10 @@ use crate::Error;
 use crate::distribution::MAX_FILE_BYTES;
 
 /// Changes that [`Client::create_many`] and its likes keep in flight, each in a session slot of its own: the metadata
-/// server commits what comes together with one sync.
+/// server commits changes that come together with one sync.
 pub const MANY: usize = 32;
 
-/// The answer to an operation that answers a node.
+/// The node in the answer to an operation that returns one.
 pub(super) fn node(answer: Answer) -> Result<Node, Trouble> {
     match answer {
         Answer::Node(node) => consistent(*node),
@@ -144,7 +144,7 @@ impl Client {
     }
 
     /// As [`Client::open_once`]; a link in the last component is followed only if `follow`, and otherwise opened itself,
-    /// which [`File::node`] then says.
+    /// which [`File::node`] then shows.
     pub fn open_name(&mut self, at: impl Into<Place>, follow: bool) -> Result<File, Error> {
         self.look_up_file(at.into(), follow, true)
             .map(File::with_content)
@@ -162,7 +162,8 @@ impl Client {
             .map_err(|trouble| trouble.during("open", &subject))
     }
 
-    /// As [`Client::open_once`], by the file's number: what a walk has met, whatever has become of its name since.
+    /// As [`Client::open_once`], by the file's number: for an object that a walk has found, whose name may have
+    /// changed since.
     pub fn open_object(&mut self, object: ObjectId) -> Result<File, Error> {
         self.query(Operation::GetNode {
             object,

@@ -1,4 +1,4 @@
-//! Whether stored data that a server does not have is lost, or only not meant to be there any more.
+//! Whether stored data that a server does not have is lost, or was removed on purpose.
 
 use causeway_wire::fs::{Answer, Body, Errno, Operation};
 
@@ -8,8 +8,8 @@ use super::rpc::Trouble;
 use super::{Client, File};
 
 impl Client {
-    /// The servers' answers. Where one of them misses data, the file's node decides: if the file is gone, that
-    /// is the error; `None` if it was cut meanwhile, which `file` then says; otherwise the data is lost.
+    /// Returns the servers' answers. Where one of them misses data, the file's node decides: if the file is gone,
+    /// that is the error; `None` if it was cut meanwhile, which `file` then shows; otherwise the data is lost.
     pub(super) fn unless_missing(
         &mut self,
         file: &mut File,
@@ -30,7 +30,7 @@ impl Client {
             return Ok(Some(answers));
         };
         let known = version(&file.node);
-        self.look_again(file)?;
+        self.refresh_node(file)?;
         match version(&file.node) == known {
             true => Err(lost(missing)),
             false => Ok(None),
@@ -44,14 +44,14 @@ impl Client {
         file: &mut File,
         trouble: Trouble,
     ) -> Result<(), Trouble> {
-        self.look_again(file)?;
+        self.refresh_node(file)?;
         match file.node.body {
             Body::Stuffed { .. } => Err(lost(trouble)),
             _ => Ok(()),
         }
     }
 
-    pub(super) fn look_again(&mut self, file: &mut File) -> Result<(), Trouble> {
+    pub(super) fn refresh_node(&mut self, file: &mut File) -> Result<(), Trouble> {
         let operation = Operation::GetNode {
             object: file.node.object,
             content: false,
@@ -61,7 +61,7 @@ impl Client {
     }
 }
 
-/// As programs are told it.
+/// The failure as programs see it.
 fn lost(trouble: Trouble) -> Trouble {
     Trouble {
         errno: Errno::EIO,

@@ -14,7 +14,7 @@ use super::{Client, File};
 /// The stages of the wait for I/O servers.
 const READING: WaitStages = ["read: messages", "read: copy", "read: storage"];
 
-/// What came of reading datafiles.
+/// The result of reading datafiles.
 struct Fetched {
     /// Some of the bytes lay behind a datafile's end.
     behind_end: bool,
@@ -40,11 +40,11 @@ impl Client {
                     truncating: Some(_),
                     ..
                 } => self.finish_truncation(file)?,
-                // The size comes first: what is written after it was looked up may be read in part.
+                // The size is asked for first: what is written after that may be read in part.
                 Body::Striped { .. }
                     if !is_fresh && bytes_before(regions, file.node.attributes.size) < total =>
                 {
-                    self.look_again(file)?;
+                    self.refresh_node(file)?;
                     is_fresh = true;
                 }
                 Body::Striped { distribution, .. } => {
@@ -66,8 +66,8 @@ impl Client {
         Err(restless())
     }
 
-    /// The content of a stuffed file: what came with the opening once, then what the server has. `None`
-    /// if the file is not stuffed any more, which `file` then says.
+    /// The content of a stuffed file: what came with the opening once, then what the server has. `None` if the file
+    /// is not stuffed any more, which `file` then shows.
     fn stuffed_content(&mut self, file: &mut File) -> Result<Option<Vec<u8>>, Trouble> {
         if let Some(content) = file.opened_content.take() {
             return Ok(Some(content));
@@ -83,8 +83,8 @@ impl Client {
         }
     }
 
-    /// Reads what lies before the end of the file as it is known, and zeros for the rest. `None` if the file was
-    /// cut meanwhile, which `file` then says.
+    /// Reads what lies before the end of the file as it is known, and zeros for the rest. `None` if the file was cut
+    /// meanwhile, which `file` then shows.
     fn read_striped(
         &mut self,
         file: &mut File,
@@ -109,7 +109,7 @@ impl Client {
         if behind_end {
             // Behind a datafile's end there is a hole of the file, or it was cut: only the size tells.
             let known = file.node.attributes.size;
-            self.look_again(file)?;
+            self.refresh_node(file)?;
             let size = known.min(file.node.attributes.size);
             before_end(regions, memory, size);
             return Ok(Some(bytes_before(regions, size)));
@@ -118,7 +118,7 @@ impl Client {
     }
 
     /// Reads from the datafiles. Returns whether any byte lay behind a datafile's end, or `None` if the file was cut
-    /// meanwhile, which `file` then says.
+    /// meanwhile, which `file` then shows.
     fn read_round(
         &mut self,
         file: &mut File,
@@ -127,8 +127,9 @@ impl Client {
         memory: &[Memory],
     ) -> Result<Option<bool>, Trouble> {
         let mut altered = None;
-        // Blocks that are written while they are read do not match the stored sums, and a datafile that is cut may have
-        // fewer bytes than its size said just before. What happens again and again has changed on the way.
+        // Blocks that are written while they are read do not match the stored sums, and a datafile that is cut may
+        // have fewer bytes than its size just before. A mismatch that persists comes from the way between server and
+        // client.
         for sums in [WantedSums::Stored, WantedSums::Sent, WantedSums::Sent] {
             let Some(fetched) = self.fetch(file, distribution, regions, memory, sums)? else {
                 return Ok(None);
@@ -143,8 +144,8 @@ impl Client {
         altered.map_or(Ok(None), Err)
     }
 
-    /// Reads from the datafiles into the memory, and verifies there what comes with sums. `None` if the file was
-    /// cut meanwhile, which `file` then says.
+    /// Reads from the datafiles into the memory, and verifies there what comes with sums. `None` if the file was cut
+    /// meanwhile, which `file` then shows.
     fn fetch(
         &mut self,
         file: &mut File,

@@ -1,4 +1,4 @@
-//! What comes back of calls: replies, failures that are worth another attempt, and the end of all patience.
+//! The outcomes of calls: replies, failures that are worth another attempt, and the time-out.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use super::link::Link;
 use super::rpc::{BATCH, DRAIN, Rpc, SPARE_REPLIES, Trouble};
 
 impl Rpc {
-    /// Takes one completion in.
+    /// Handles one completion.
     pub(super) fn completed(&mut self, flights: &mut [Flight], completion: Completion) {
         let (index, is_send) = ((completion.user >> 1) as usize, completion.user & 1 == 1);
         let Some(flight) = flights.get_mut(index) else {
@@ -73,7 +73,7 @@ impl Rpc {
             Err(error) => {
                 flight.note_lost(&attempt, &error);
                 let repeat = match &error {
-                    // No patience makes a key or a user another one.
+                    // A wrong key or user stays wrong, however often the call is repeated.
                     OpError::Peer { cause, .. } => !matches!(cause, PeerError::Unauthorised(_)),
                     error => matches!(error, OpError::Cancelled),
                 };
@@ -100,7 +100,7 @@ impl Rpc {
         }
     }
 
-    /// The time-out has passed: ends what is in flight, whatever the servers do, and says why.
+    /// The time-out has passed: ends what is in flight, in any case, with the reason.
     pub(super) fn give_up(&mut self, flights: &mut [Flight]) {
         let waited = self.timeout.as_secs_f64();
         let mut silent = Vec::new();
@@ -139,7 +139,7 @@ impl Rpc {
             }
             flight.unfinished |= matches!(flight.state, State::Flying(_));
             let server = self.links.get(flight.call.server).map(Link::describe);
-            // That we ended its connection ourselves just now says nothing of the server.
+            // This function has just ended the connection itself: that error does not concern the server.
             let message = match flight.last.take().filter(|_| !flight.silent) {
                 Some(last) => format!(
                     "{} (after {waited} s); is the server running?",

@@ -4,7 +4,7 @@
 //! message; its reply is received under a tag of its own. When a server's connection breaks, the
 //! request is sent again with the same session slot and sequence number, so that a mutation is carried
 //! out once (see [`Request`]), until the time-out of the whole call has passed. A server that is
-//! connected but silent is disconnected at that moment, which also ends its access to our memory.
+//! connected but silent is disconnected at that moment, which also ends its access to the client's memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -104,7 +104,7 @@ impl Call {
 pub(crate) struct Trouble {
     /// What kind.
     pub errno: Errno,
-    /// What happened; may be empty where the number says it all.
+    /// What happened; may be empty where the number is enough.
     pub message: String,
     /// The server concerned, as text.
     pub server: Option<String>,
@@ -160,7 +160,7 @@ pub(crate) struct Rpc {
     pub(super) metadata: usize,
     /// The file system's identity, as the configuration has it.
     pub(super) file_system: u128,
-    /// The I/O servers, as the metadata server has said.
+    /// The I/O servers, as the metadata server has reported them.
     pub(super) layout: Option<Layout>,
     /// By number in the layout: index in the configuration, which may lack a server.
     pub(super) routes: Vec<Option<usize>>,
@@ -242,12 +242,12 @@ impl Rpc {
         Ok(addr)
     }
 
-    /// What is known of a server; `None` before it was met.
+    /// A server's identity; `None` before it was met.
     pub(crate) fn known(&self, server: usize) -> Option<Known> {
         self.links.get(server)?.known
     }
 
-    /// Makes progress for so long, while no call is on its way.
+    /// Makes progress for this long, while no call is on its way.
     pub(super) fn make_progress(&mut self, idle: Duration) {
         self.bmi.wait(self.context, idle);
     }
@@ -315,11 +315,11 @@ impl Rpc {
         })
     }
 
-    /// Makes calls at once and answers all of their results, in order. When it returns, nothing of them
-    /// is in flight any more and no server can reach the memory that they named.
+    /// Makes calls at once and returns all of their results, in order. When it returns, none of them is in flight any
+    /// more and no server can reach the memory that they named.
     ///
-    /// Servers that are not known yet are met first. One that says that it is another one by now is met again, as long
-    /// as that leads to another one.
+    /// Servers that are not known yet are met first. A server that refuses a call as meant for another one is met
+    /// again, as long as its identity has changed.
     pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<Answer, Trouble>> {
         let deadline = Instant::now() + self.timeout;
         let mut flights = self.flights(calls, None);
@@ -334,7 +334,7 @@ impl Rpc {
         }
     }
 
-    /// Makes calls that are meant for `target`, whatever is known of the servers.
+    /// Makes calls that are meant for `target`, without introductions.
     pub(super) fn call_directly(
         &mut self,
         calls: Vec<Call>,
@@ -361,7 +361,7 @@ impl Rpc {
     }
 
     /// Prepares flights for another round that were refused because they were meant for another server,
-    /// if the server that they should go to is another one now; whether there are any.
+    /// if the server that they should go to is another one now. Returns whether there are any.
     fn redirect(&mut self, flights: &mut [Flight], deadline: Instant) -> bool {
         let refused = |flight: &Flight| {
             matches!(&flight.state, State::Done(Err(trouble)) if trouble.errno == Errno::WRONG_TARGET)
@@ -554,7 +554,7 @@ impl Rpc {
         let described = self.links.get(flight.call.server).map(Link::describe);
         let mut export = |bmi: &mut Bmi, memory: &Memory, access| {
             let region = bmi.export(addr, memory, access).map_err(|e| match e {
-                // Without a connection there is nobody to export to.
+                // Without a connection there is no peer to export to.
                 causeway_bmi::Error::Transport(_) => Trouble {
                     errno: Errno::EHOSTUNREACH,
                     message: "no connection can be made".to_owned(),
@@ -622,8 +622,7 @@ impl Rpc {
 }
 
 fn random_client() -> Result<u128, Trouble> {
-    let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+    let bytes = causeway_sys::random::bytes()
         .map_err(|e| Trouble::local(Errno::EIO, format!("no random numbers: {e}")))?;
     Ok(u128::from_le_bytes(bytes))
 }
@@ -646,7 +645,7 @@ pub(crate) fn done(answer: Answer) -> Result<(), Trouble> {
     }
 }
 
-/// A server answered something that does not fit the question.
+/// A server's answer is of another kind than the request's.
 pub(crate) fn unfit(answer: &Answer) -> Trouble {
     let kind = match answer {
         Answer::Done => "done",
@@ -668,7 +667,7 @@ pub(crate) fn unfit(answer: &Answer) -> Trouble {
     };
     Trouble::local(
         Errno::EPROTO,
-        format!("the server answered {kind}, which does not fit"),
+        format!("the server replied with {kind}, which does not fit the request"),
     )
 }
 

@@ -7,8 +7,8 @@ use causeway_wire::fs::Operation;
 use super::flight::Flight;
 use super::rpc::{Call, Rpc};
 
-/// Longest time that the end of a client waits for the metadata server: a session that is not handed back ends with
-/// its lease.
+/// Longest time that the end of a client waits for the metadata server: a session that is not released ends with its
+/// lease.
 const LONGEST_GOODBYE: Duration = Duration::from_millis(50);
 
 impl Rpc {
@@ -29,7 +29,7 @@ impl Rpc {
             .any(|flight| flight.sequence > 0 && flight.unfinished);
     }
 
-    /// Hands the session back, if there is one and no change of it may still arrive: that would be carried out again.
+    /// Releases the session, if there is one and no change of it may still arrive: that would be carried out again.
     pub(super) fn end_session(&mut self) {
         if self.sequences.is_empty() || self.in_doubt {
             return;

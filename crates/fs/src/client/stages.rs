@@ -36,8 +36,8 @@ impl StageClock {
         Self(record.then(Instant::now))
     }
 
-    /// Ends a wait for servers, cut into `names` for messages, copying and storage by what the busiest
-    /// server said of the latter two, and begins the next stage.
+    /// Ends a wait for servers, cut into `names` for messages, copying and storage by the busiest server's times for
+    /// the latter two, and begins the next stage.
     pub(super) fn next_of(
         self,
         stages: &mut Vec<Stage>,

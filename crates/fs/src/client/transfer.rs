@@ -53,7 +53,7 @@ pub(crate) struct Piece {
     pub regions: Regions,
     /// The encoded regions, if they are too many for the request.
     pub list: Option<Memory>,
-    /// The memory that `spans` speak of.
+    /// The memory that `spans` refer to.
     pub fragments: Vec<Memory>,
     /// The memory that the server reads or writes, in the order of the regions. Empty for small
     /// pieces.
@@ -247,14 +247,14 @@ impl Planned {
         }
     }
 
-    /// Refuses the report of a read that left out bytes before the datafile's end, or brought others: what was in the
-    /// caller's memory before would pass for the file's content.
+    /// Refuses the report of a read that left out bytes before the datafile's end, or sent others: the previous bytes
+    /// of the caller's memory would pass for the file's content.
     pub(crate) fn check_read(&self, bytes: u64, inline: usize, size: u64) -> Result<(), Trouble> {
         let found = self.share.regions.iter().map(|region| {
             let before_end = size.saturating_sub(region.offset);
             region.len.min(before_end)
         });
-        // More if the datafile has grown since the server looked at its size.
+        // More if the datafile has grown since the server read its size.
         let right = found.sum()..=self.share.len;
         let is_carried = match self.share.len <= INLINE_BYTES {
             true => right.contains(&(inline as u64)),
@@ -295,10 +295,10 @@ impl Planned {
         })
     }
 
-    /// Brings what a read has fetched into the caller's memory, and zeroes what lies behind the
-    /// datafile's end. `inline` and `size` are the answer's.
+    /// Moves what a read has fetched into the caller's memory, and zeroes what lies behind the datafile's end.
+    /// `inline` and `size` are the answer's.
     ///
-    /// Answers whether any byte lay behind the datafile's end.
+    /// Returns whether any byte lay behind the datafile's end.
     pub(crate) fn deliver(&self, fragments: &[Memory], inline: &[u8], size: u64) -> bool {
         let spans = spans(&self.share.memory, fragments);
         if self.share.len <= INLINE_BYTES {

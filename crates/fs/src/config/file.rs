@@ -1,4 +1,4 @@
-//! Reads a configuration's text and checks it; every complaint knows its line.
+//! Reads a configuration's text and checks it; every error has its line.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -61,7 +61,7 @@ struct ServerText {
     directory: Spanned<PathBuf>,
 }
 
-/// Where a complaint belongs.
+/// The text that an error's line refers to.
 struct Source<'a> {
     text: &'a str,
     file: &'a str,
@@ -82,7 +82,7 @@ impl Source<'_> {
     }
 }
 
-/// Answers the configuration and the line of its key file (0 without one).
+/// Returns the configuration and the line of its key file (0 without one).
 pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), ConfigError> {
     let source = Source { text, file };
     let raw: FileText = toml::from_str(text).map_err(|error| ConfigError {
@@ -327,8 +327,8 @@ fn check_distinct(
                 return Err(source.error(
                     &address.span(),
                     format!(
-                        "the address `{}` is also that of server `{}`: a process that looks there \
-                         could not tell the two apart, even if they run on different hosts",
+                        "the address `{}` is also that of server `{}`: a process that connects there \
+                         could not distinguish the two, even if they run on different hosts",
                         address.get_ref(),
                         other.name
                     ),

@@ -1,7 +1,7 @@
 //! The configuration: one short TOML file, the same on every node.
 //!
-//! [`Configuration`] is what every program works with; `file` reads and checks the text and points
-//! every complaint at a line; `text` writes it; `layout` makes configurations from a list of hosts
+//! [`Configuration`] is what every program works with; `file` reads and checks the text and gives every error its
+//! line; `text` writes it; `layout` makes configurations from a list of hosts
 //! or for one machine.
 
 mod file;
@@ -19,9 +19,9 @@ use causeway_wire::fs::DistributionHint;
 
 pub use layout::{DEFAULT_PORT, Host};
 
-/// Strip size where nothing else is said, in bytes.
+/// Strip size where none is given, in bytes.
 pub const DEFAULT_STRIP_SIZE: u32 = 1 << 20;
-/// Timeout where nothing else is said.
+/// Timeout where none is given.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most servers of one file system: indices of I/O servers are 16 bits wide.
 pub const MAX_SERVERS: usize = 4096;
@@ -109,7 +109,7 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// Reads and checks a text; `file` is used in messages. The key file is not looked at.
+    /// Reads and checks a text; `file` is used in messages. The key file is not read.
     pub fn parse(text: &str, file: &str) -> Result<Self, ConfigError> {
         Ok(file::parse(text, file)?.0)
     }

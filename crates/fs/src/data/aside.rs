@@ -1,7 +1,7 @@
-//! Datafiles that were moved aside because nothing proves that nobody needs them.
+//! Datafiles that were moved aside because nothing proves that they are not needed.
 //!
 //! They lie in `lost+found` beside the store's other directories, as `OBJECT.SECONDS.NUMBER`: the object's
-//! number, when they were moved (seconds since the epoch), and a number that tells several ones apart.
+//! number, when they were moved (seconds since the epoch), and a number that distinguishes several of them.
 
 use std::ffi::OsStr;
 use std::io;
@@ -64,7 +64,7 @@ pub(super) fn count(directory: &Path, keep: Duration) -> io::Result<Aside> {
     Ok(aside)
 }
 
-/// When a file with this name was moved; `None` for a name that is not ours, which stays.
+/// When a file with this name was moved; `None` for a name of another form, whose file stays.
 fn moved(name: &OsStr) -> Option<u64> {
     let mut parts = name.to_str()?.split('.');
     let (object, seconds, number) = (parts.next()?, parts.next()?, parts.next()?);

@@ -159,7 +159,7 @@ impl Datafile {
         if first_bad(bytes, &sums, self.place(blocks), trust, must).is_none() {
             return Ok(found);
         }
-        // A write may be between its sums and its data: the verdict is passed while there is none.
+        // A write may be between its sums and its data: the blocks are judged while there is none.
         if wait == Wait::Refused {
             return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
         }
@@ -167,7 +167,7 @@ impl Datafile {
         self.fetch_held(blocks, bytes, &mut sums)
     }
 
-    /// As [`Datafile::fetch`], while the caller keeps others from writing the blocks. Also returns the sums.
+    /// As [`Datafile::fetch`], while the caller keeps other threads from writing the blocks. Also returns the sums.
     fn fetch_held(&self, blocks: Blocks, bytes: &mut [u8], sums: &mut SumsBuffer) -> Result<usize> {
         let must = self.must_have_sums(blocks);
         let found = self.load(blocks, bytes, sums, Wait::Allowed)?;
@@ -292,8 +292,8 @@ impl Datafile {
         Ok(())
     }
 
-    /// Writes whole blocks straight from where they are. The caller keeps others from writing the blocks, whose
-    /// latest sums are those that count.
+    /// Writes whole blocks straight from where they are. The caller keeps other threads from writing the blocks,
+    /// whose latest sums are those that count.
     fn write_whole_blocks(
         &self,
         blocks: Blocks,

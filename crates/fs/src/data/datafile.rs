@@ -32,7 +32,7 @@ use crate::sabotage::{self, Sabotage};
 pub struct Datafile {
     pub(super) file: File,
     pub(super) common: Arc<Common>,
-    /// Blocks that are being written. Whoever locks this and the header locks this first.
+    /// Blocks that are being written. A thread that locks this and the header locks this first.
     pub(super) ranges: Ranges,
     header: Mutex<Header>,
     object: ObjectId,
@@ -77,7 +77,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.datafile.ranges.give_back(self.number);
+        self.datafile.ranges.release(self.number);
     }
 }
 
@@ -133,7 +133,7 @@ impl Datafile {
             }
             State::Dirty => header.trust = Trust::Unsynced,
         }
-        // A truncation may have ended before it came to the header.
+        // A truncation may have been interrupted before it wrote the header.
         let size = file.metadata().map_or(0, |file| size_of_file(file.len()));
         Self {
             file,
@@ -221,7 +221,7 @@ impl Datafile {
         }
     }
 
-    /// Writes a piece, whose blocks are held; of one that is repeated, what others have not overwritten since.
+    /// Writes a piece, whose blocks are held; of a repeated one, what other writes have not overwritten since.
     fn write_held(&self, piece: &Piece, scratch: &mut Scratch, at_least: u64) -> Result<()> {
         let write = piece.origin.write;
         let history = &self.common.history;

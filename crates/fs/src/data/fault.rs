@@ -61,7 +61,7 @@ pub enum Fault {
     /// The header cannot be understood.
     #[error("the datafile's header is damaged: {0}")]
     Header(String),
-    /// The client has given up, or is gone.
+    /// The client has given up, or has disconnected.
     #[error("the client is gone")]
     Abandoned,
     /// A write that was sent before may have been stored, and overwritten since.

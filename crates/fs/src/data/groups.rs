@@ -3,8 +3,8 @@
 //! Before the first block of a group is written, all blocks of the group get the sum of what they are, zeros, and then
 //! the group is noted in the header's page. So a page of sums that is lost with its data is not taken for a hole.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use causeway_wire::codec::Wire as _;
 use causeway_wire::datafile::{
@@ -15,13 +15,14 @@ use super::datafile::{Datafile, Wait};
 use super::disk::{put, read_full};
 use super::fault::Result;
 use super::sums::{BLOCK, Place, SUMS};
+use crate::locks::lock;
 
 /// The written groups of one datafile.
 #[derive(Debug)]
 pub(super) struct Groups {
     /// Groups from the front on that were all written, for readers.
     front: AtomicU64,
-    /// Spans of written groups, ascending and apart.
+    /// Spans of written groups, ascending and not adjacent.
     spans: Mutex<Vec<(u64, u64)>>,
     /// Held while a group is begun, and while the header's page gets the spans.
     beginning: Mutex<()>,
@@ -83,7 +84,7 @@ impl Groups {
         self.note_front(&spans);
     }
 
-    /// Notes that the datafile has no more than so many groups. Nobody writes meanwhile.
+    /// Notes that the datafile has no more than so many groups. The caller keeps all writers out.
     pub(super) fn cut(&self, count: u64) {
         let mut spans = lock(&self.spans);
         spans.retain_mut(|(first, end)| {
@@ -113,12 +114,8 @@ fn forget_shortest(spans: &mut Vec<(u64, u64)>) {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Datafile {
-    /// Sees to it that each block of a group has a sum, and that the header's page knows of it. The caller holds a
+    /// Gives each block of a group a sum, and notes the group in the header's page. The caller holds a
     /// range of the group, and is about to store sums of it.
     pub(super) fn begin_group(&self, group: u64) -> Result<()> {
         if self.groups.has(group) {

@@ -1,7 +1,8 @@
 //! The latest writes in their order, in a file: what a write that is repeated must leave alone.
 //!
-//! A client whose connection breaks sends its write again, though the server may have stored it and others may have
-//! written over it since, with a reply that says so. Storing it once more would undo theirs. So every write leaves an
+//! A client whose connection breaks sends its write again, though the server may have stored it and other clients may
+//! have overwritten it since, with an acknowledgement. Storing it once more would undo their writes. So every write
+//! leaves an
 //! entry before it is stored, while the blocks are held, and a repeated one is not stored where it was stored before and
 //! overwritten since: that is as if it had come just before those that overwrote it, which all ended after it was called.
 //!
@@ -67,8 +68,8 @@ struct State {
 }
 
 impl History {
-    /// Opens the history in `directory`, or begins one: also where the file is another one's, or of an earlier run of
-    /// the host.
+    /// Opens the history in `directory`, or begins one: also where the file is another server's, or of an earlier run
+    /// of the host.
     pub(super) fn open(directory: &Path, owner: Owner, boot: u128) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -90,7 +91,7 @@ impl History {
         Ok(history)
     }
 
-    /// Reads the file again, or begins it anew: the host's run may be known by another name now.
+    /// Reads the file again, or begins it anew: the host's run may have another identity now.
     pub(super) fn load(&self, owner: Owner, boot: u128) -> io::Result<()> {
         let len = (HISTORY_ENTRIES + 1) * HISTORY_ENTRY_BYTES as u64;
         let mut bytes = Vec::new();
@@ -178,8 +179,8 @@ impl History {
         Ok(())
     }
 
-    /// What is still to be stored of a piece of a write that was sent before, at `first` or later: what others have
-    /// not overwritten after it was stored. Its blocks must be held.
+    /// What is still to be stored of a piece of a write that was sent before, at `first` or later: what other writes
+    /// have not overwritten after it was stored. Its blocks must be held.
     pub(super) fn left(
         &self,
         write: WriteId,
@@ -208,7 +209,7 @@ impl State {
         self.next = entry.position + 1;
     }
 
-    /// Takes in the entries of a file. One that a kill has cut short is of a write that was not begun.
+    /// Loads the entries of a file. One that a kill has cut short is of a write that was not begun.
     fn take_in(&mut self, bytes: &[u8]) {
         let decoded = |bytes: &[u8]| HistoryEntry::from_bytes(bytes).ok();
         let found = bytes.chunks_exact(HISTORY_ENTRY_BYTES).map(decoded);

@@ -10,8 +10,8 @@ use super::fault::{Fault, Result};
 use super::store::Store;
 use crate::sabotage::{self, Sabotage};
 
-/// Groups behind the first one that are looked at one by one for where data end.
-const MAX_LOOKS: usize = 256;
+/// Groups behind the first one that are checked one by one for where data end.
+const MAX_PROBES: usize = 256;
 
 impl Store {
     /// The first bytes of a datafile at or behind `offset` that may be anything else than zeros. What it lacks of
@@ -59,7 +59,7 @@ impl Datafile {
     /// How far the data go on from the start of a group that is no hole, or less if that is far.
     fn end_of_data(&self, group: u64, size: u64) -> io::Result<u64> {
         let mut end = group;
-        for _ in 0..MAX_LOOKS {
+        for _ in 0..MAX_PROBES {
             end = match self.groups.end_of(end / GROUP_BYTES) {
                 Some(behind) => behind.saturating_mul(GROUP_BYTES),
                 None => end.saturating_add(GROUP_BYTES),

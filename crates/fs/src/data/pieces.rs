@@ -2,8 +2,8 @@
 //!
 //! A [`Piece`] pairs datafile regions with memory of the same number of bytes, both in order. Where
 //! regions are many and small and lie close together, one larger access replaces them: reading takes
-//! the whole span and picks; writing reads the span, patches it and writes it back, while nobody
-//! else writes (data sieving, as ROMIO does it, but at the server, where it needs no network and no
+//! the whole span and picks; writing reads the span, patches it and writes it back, while other writers wait (data
+//! sieving, as ROMIO does it, but at the server, where it needs no network and no
 //! distributed lock).
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct Piece {
     pub memory: Vec<Memory>,
     /// Nothing changes the memory before the piece is written, so that what is summed is what is stored.
     pub settled: bool,
-    /// Set once nobody waits for it any more.
+    /// Set once the client does not wait for it any more.
     pub abandoned: Abandoned,
     /// The request that it is of.
     pub origin: Origin,
@@ -72,7 +72,7 @@ impl Piece {
         }
     }
 
-    /// Fails once nobody waits for the piece any more: its memory may serve another purpose by then.
+    /// Fails once the client does not wait for the piece any more: its memory may serve another purpose by then.
     pub(super) fn check_wanted(&self) -> Result<()> {
         match self.abandoned.is_set() && !sabotage::is_on(Sabotage::StaleWrites) {
             true => Err(Fault::Abandoned),
@@ -94,12 +94,12 @@ fn slice(fragments: &[Memory], start: u64, len: u64, into: &mut Vec<Memory>) {
     }
 }
 
-/// Whether the client has given up that a piece belongs to. Clones say the same.
+/// Whether the client that a piece belongs to has given up. Clones share the flag.
 #[derive(Debug, Clone, Default)]
 pub struct Abandoned(Arc<AtomicBool>);
 
 impl Abandoned {
-    /// From now on it has.
+    /// Notes that the client has given up.
     pub fn set(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -112,7 +112,7 @@ impl Abandoned {
 /// Sums of whole blocks that a reader wants.
 #[derive(Debug, Default)]
 pub struct Sought {
-    /// Which ones. With those that are stored come blocks that nobody has verified.
+    /// Which ones. With stored ones, the server sends blocks without verifying them.
     pub which: WantedSums,
     /// Those that were read, in the order of the blocks; none if the datafile has no checksums.
     pub sums: Vec<u32>,
@@ -125,7 +125,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// The first `len` bytes, with whatever they held.
+    /// The first `len` bytes, with their previous content.
     pub(super) fn take(&mut self, len: usize) -> &mut [u8] {
         if self.bytes.len() < len {
             self.bytes.resize(len, 0);

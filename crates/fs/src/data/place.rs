@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use causeway_wire::fs::ObjectId;
 
-/// Bits of an object number that tell datafiles of one directory apart.
+/// Bits of an object number that distinguish datafiles of one directory.
 const FILE_BITS: u32 = 12;
-/// Bits that tell directories below one upper directory apart.
+/// Bits that distinguish directories below one upper directory.
 const DIRECTORY_BITS: u32 = 12;
 
 /// A directory that holds datafiles, by the upper bits of their numbers.

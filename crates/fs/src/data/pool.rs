@@ -1,7 +1,7 @@
 //! Threads for what would block the server's loop: device reads, large writes, syncs, removals.
 //!
-//! Threads are started when work waits and nobody is idle, and end after some idle seconds, so that
-//! an idle server has none.
+//! Threads are started when work waits and no thread is idle, and end after some idle seconds, so that an idle server
+//! has none.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -127,7 +127,7 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// A thread's life.
+    /// What a thread runs.
     fn serve(&self) {
         let _guard = AbortOnPanic("storage");
         let mut scratch = Scratch::default();

@@ -34,7 +34,7 @@ pub(super) struct Spans {
     all: Vec<(u64, u64)>,
 }
 
-/// A range that is held until this goes.
+/// A range that is held until this is dropped.
 #[derive(Debug)]
 pub(super) struct Held<'a> {
     ranges: &'a Ranges,
@@ -51,7 +51,7 @@ impl Spans {
         }
     }
 
-    /// What covers these spans, in whatever order they are.
+    /// What covers these spans, which may be in any order.
     pub(super) fn of(mut all: Vec<(u64, u64)>) -> Self {
         all.retain(|(start, end)| start < end);
         all.sort_unstable();
@@ -98,7 +98,7 @@ fn any_common(mut one: &[(u64, u64)], mut other: &[(u64, u64)]) -> bool {
 }
 
 impl Ranges {
-    /// Takes a place in the order, and returns its number. It must be waited for and given back.
+    /// Takes a place in the order, and returns its number, which must be waited for and released.
     pub(super) fn claim(&self, spans: Spans) -> u64 {
         let mut state = self.state();
         let number = state.next;
@@ -119,7 +119,7 @@ impl Ranges {
     }
 
     /// Ends a claim.
-    pub(super) fn give_back(&self, number: u64) {
+    pub(super) fn release(&self, number: u64) {
         let mut state = self.state();
         state.all.retain(|claim| claim.number != number);
         let waited_for = !state.all.is_empty();
@@ -168,7 +168,7 @@ impl State {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        self.ranges.give_back(self.number);
+        self.ranges.release(self.number);
     }
 }
 
@@ -200,12 +200,12 @@ mod tests {
         let second = ranges.claim(Spans::one(25, 26));
         let is_blocked = |number| ranges.state().is_blocked(number);
         assert!(!is_blocked(first) && !is_blocked(between) && is_blocked(second));
-        ranges.give_back(between);
+        ranges.release(between);
         assert!(is_blocked(second));
-        ranges.give_back(first);
+        ranges.release(first);
         assert!(!is_blocked(second));
         ranges.wait(second);
-        ranges.give_back(second);
+        ranges.release(second);
         drop(ranges.lock_all());
     }
 }

@@ -1,7 +1,7 @@
 //! Datafiles that something else has replaced or removed while they were open.
 //!
-//! What was written to the old file meanwhile is lost, and nothing in the new one tells: it may be a whole copy. So this is
-//! remembered until an operator has been told, by a scrub or a repair, or the content is given up.
+//! What was written to the old file meanwhile is lost, and the new one does not show it: it may be a whole copy. So
+//! this is remembered until a scrub or a repair has reported it to an operator, or the content is given up.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ impl Replaced {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers an object's datafile, and says what is wrong with it.
+    /// Remembers an object's datafile, and returns what is wrong with it.
     pub(super) fn note(&self, object: ObjectId) -> Fault {
         tracing::error!(
             object = object.0,
@@ -43,7 +43,7 @@ impl Replaced {
         }
     }
 
-    /// From now on the object's datafile is taken for the right one.
+    /// Accepts the object's present datafile as the right one.
     pub(super) fn accept(&self, object: ObjectId) {
         if self.lock().remove(&object) {
             tracing::warn!(

@@ -50,7 +50,7 @@ pub struct Step {
 const POSITION: &str = "scrub";
 
 impl Store {
-    /// Where the last scrub came to; the front if it came to the end.
+    /// Where the last scrub stopped; the front if it reached the end.
     pub fn scrub_position(&self) -> Position {
         let text = std::fs::read_to_string(self.beside(POSITION)).unwrap_or_default();
         let mut numbers = text.split_whitespace().map(str::parse);
@@ -85,7 +85,7 @@ impl Store {
 
     /// Verifies about `budget` bytes of the datafiles from `from` on.
     pub fn scrub(&self, from: Position, budget: u64, scratch: &mut Scratch) -> Result<Step> {
-        /// What looking at a datafile costs, in bytes that could be verified instead.
+        /// What opening a datafile costs, in bytes that could be verified instead.
         const OPENING: u64 = 16 << 10;
         let mut step = Step {
             next: None,
@@ -143,7 +143,7 @@ impl Store {
         step: &mut Step,
     ) -> Result<Option<u64>> {
         if from == 0 {
-            match self.look_again(object) {
+            match self.check_open_file(object) {
                 // Reported herewith; what is there now is verified like anything else.
                 Err(fault @ Fault::Replaced) => {
                     self.accept(object);
@@ -166,7 +166,7 @@ impl Store {
             if offset >= stop || step.findings.len() >= MAX_SPANS {
                 return Ok(Some(offset));
             }
-            // What was written is looked at also where the file has a hole now.
+            // A written group is verified even where the file has a hole now.
             let may_be_hole = !datafile.groups.has(offset / GROUP_BYTES);
             if may_be_hole && offset.is_multiple_of(GROUP_BYTES) {
                 let next = datafile.next_data(offset, size)?;

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use causeway_sys::memory::Memory;
 use causeway_wire::datafile::{Algorithm, Header, State, Trust, size_of_file};
@@ -25,6 +25,7 @@ use super::pieces::Abandoned;
 use super::place::{self, Directory};
 use super::replaced::Replaced;
 use crate::failed_syncs::FailureCount;
+use crate::locks::lock;
 use crate::sabotage::{self, Sabotage};
 
 /// Permissions of datafiles: the server's user alone.
@@ -72,7 +73,7 @@ pub(super) struct Common {
     incarnation: AtomicU64,
     failed_syncs: FailureCount,
     pub(super) history: History,
-    /// Datafiles that were marked dirty, and how often each had been written when it was last looked at.
+    /// Datafiles that were marked dirty, and how often each had been written when it was last checked.
     dirty: Mutex<HashMap<ObjectId, Idle>>,
 }
 
@@ -80,7 +81,7 @@ pub(super) struct Common {
 #[derive(Debug, Default, Clone, Copy)]
 struct Idle {
     writes: u64,
-    looks: u32,
+    checks: u32,
 }
 
 impl Common {
@@ -92,7 +93,7 @@ impl Common {
         Incarnation(self.incarnation.load(Ordering::Relaxed))
     }
 
-    /// Notes it if a sync has failed, before anybody can be told that a later one has succeeded.
+    /// Notes it if a sync has failed, before a client can learn that a later one has succeeded.
     pub(super) fn noted(&self, synced: io::Result<()>, what: impl Display) -> io::Result<()> {
         if let Err(error) = &synced {
             self.failed_syncs.note(what, error);
@@ -144,7 +145,7 @@ pub struct Store {
     open: Mutex<OpenFiles>,
     directories: Mutex<HashMap<Directory, Changes>>,
     replaced: Replaced,
-    /// Held while directories are made durable, so that everybody waits for the same sync.
+    /// Held while directories are made durable, so that all threads wait for the same sync.
     directory_sync: Mutex<()>,
     temporaries: AtomicU64,
 }
@@ -154,7 +155,7 @@ pub struct Store {
 pub struct Space {
     /// Bytes in all.
     pub total: u64,
-    /// Bytes that we may still use.
+    /// Bytes that this process may still use.
     pub free: u64,
 }
 
@@ -169,10 +170,6 @@ struct OpenFiles {
 struct Changes {
     made: u64,
     durable: Option<u64>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Store {
@@ -191,7 +188,7 @@ impl Store {
             synced: settings.synced,
             checksums: settings.checksums,
             in_memory: is_in_memory(&root)?,
-            run: random()?,
+            run: random_number()?,
             boot: Mutex::new(settings.boot),
             incarnation: AtomicU64::new(0),
             failed_syncs: FailureCount::open(directory)?,
@@ -283,7 +280,7 @@ impl Store {
             other => other,
         }?;
         self.note_entry(object);
-        // Somebody else may have made it meanwhile; one without a header was left by a kill.
+        // Another thread may have made it meanwhile; one without a header was left by a kill.
         let (header, written, new) = match Front::read(&file)? {
             Some(front) => {
                 let header = self.owned(object, front.header)?;
@@ -303,10 +300,10 @@ impl Store {
         Ok(datafile)
     }
 
-    /// Looks once more at the file of a datafile that is open: something else than this server may have put another
-    /// one in its place, removed it, or written over it. One that is another file now is opened anew when it is next
+    /// Checks the file of a datafile that is open: something else than this server may have put another one in its
+    /// place, removed it, or written over it. One that is another file now is opened anew when it is next
     /// used; what was written to the old one is lost, which is remembered.
-    pub(super) fn look_again(&self, object: ObjectId) -> Result<()> {
+    pub(super) fn check_open_file(&self, object: ObjectId) -> Result<()> {
         let Some(datafile) = self.peek(object) else {
             return self.replaced.check(object);
         };
@@ -331,7 +328,7 @@ impl Store {
         self.replaced.check(object)
     }
 
-    /// Takes an object's datafile for the right one from now on, though something else may have put it there.
+    /// Accepts an object's present datafile as the right one, though something else may have put it there.
     pub fn accept(&self, object: ObjectId) {
         self.replaced.accept(object);
     }
@@ -381,7 +378,7 @@ impl Store {
                 self.check_seed(object, content)?;
             }
         }
-        // Another seed may have renamed it and not come to its sync yet.
+        // Another seed may have renamed it and not synced it yet.
         self.note_entry(object);
         Ok(self.sync_entry(object)?)
     }
@@ -398,7 +395,7 @@ impl Store {
         front::put_new(&file, &header)?;
         let datafile = Datafile::open(file, Arc::clone(&self.common), header, Vec::new());
         datafile.write(&whole(content.to_vec()), &mut Scratch::default(), 0)?;
-        // It has no name yet: the mark is as durable as the content before anybody can find it.
+        // It has no name yet: the mark is as durable as the content before another thread can find it.
         datafile.note_durable(datafile.writes());
         datafile.clean()?;
         Ok(datafile.sync(true)?)
@@ -469,7 +466,7 @@ impl Store {
         if sabotage::is_on(Sabotage::DropFlush) {
             return Ok(());
         }
-        self.look_again(object)?;
+        self.check_open_file(object)?;
         match self.find(object)? {
             Some(datafile) => {
                 datafile.check_size(at_least)?;
@@ -579,7 +576,7 @@ impl Store {
     /// What is wrong with an object's datafile, which should have `at_least` bytes, as far as its header and
     /// length tell.
     pub fn check(&self, object: ObjectId, at_least: u64) -> Result<()> {
-        self.look_again(object)?;
+        self.check_open_file(object)?;
         match self.find(object)? {
             Some(datafile) => datafile.check_size(at_least),
             None if at_least > 0 => Err(Fault::Absent { wanted: at_least }),
@@ -602,7 +599,7 @@ impl Store {
         let dirty: Vec<(ObjectId, u64)> = lock(&self.common.dirty)
             .keys()
             .map(|&object| {
-                // What is not open now has been written before; opening a dirty datafile counts as one write.
+                // A datafile that is not open now was written before; opening a dirty datafile counts as one write.
                 let writes = self.peek(object).map_or(1, |datafile| datafile.writes());
                 (object, writes)
             })
@@ -627,8 +624,8 @@ impl Store {
         !lock(&self.common.dirty).is_empty()
     }
 
-    /// Marks datafiles clean that have been idle: those that were flushed after two looks, the others after
-    /// `patience` looks, when they are flushed. Called at regular times; waits for the device.
+    /// Marks datafiles clean that have been idle: those that were flushed after two checks, the others after
+    /// `patience` checks, when they are flushed. Called at regular times; waits for the device.
     pub fn clean_idle(&self, patience: u32) -> Result<()> {
         for object in self.idle(patience) {
             let Ok(Some(datafile)) = self.find(object) else {
@@ -657,11 +654,11 @@ impl Store {
                 None => (seen.writes, false),
             };
             match seen.writes == writes {
-                true => seen.looks = seen.looks.saturating_add(1),
-                false => *seen = Idle { writes, looks: 1 },
+                true => seen.checks = seen.checks.saturating_add(1),
+                false => *seen = Idle { writes, checks: 1 },
             }
             let enough = if durable { 2 } else { patience };
-            if seen.looks >= enough && idle.len() < MAX_OPEN {
+            if seen.checks >= enough && idle.len() < MAX_OPEN {
                 idle.push(object);
             }
         }
@@ -774,10 +771,8 @@ pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-fn random() -> io::Result<u64> {
-    let mut bytes = [0; 8];
-    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    Ok(u64::from_le_bytes(bytes))
+fn random_number() -> io::Result<u64> {
+    Ok(u64::from_le_bytes(causeway_sys::random::bytes()?))
 }
 
 /// Whether files below `path` live in memory only.

@@ -1,4 +1,4 @@
-//! Checksums of blocks, and what a block may be held to.
+//! Checksums of blocks, and which of them a block may match.
 
 use std::sync::OnceLock;
 
@@ -15,7 +15,7 @@ pub(crate) fn crc(block: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(block)
 }
 
-/// The CRC-32C of the block at `start` in memory that others may write meanwhile.
+/// The CRC-32C of the block at `start` in memory that other processes may write meanwhile.
 pub(crate) fn crc_in(memory: &Memory, start: usize) -> u32 {
     memory.crc32c(start, BLOCK)
 }

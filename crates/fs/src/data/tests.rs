@@ -289,7 +289,7 @@ fn a_seed_appears_once_and_whole() {
         store.flush(object, 10_000).unwrap();
         let temporary = std::fs::read_dir(directory.path().join("temporary")).unwrap();
         assert_eq!(temporary.count(), 0);
-        // Of other metadata, even the same content is none of ours.
+        // Of other metadata, even the same content is foreign.
         store.set_incarnation(Incarnation(10));
         assert!(matches!(store.seed(object, &content), Err(Fault::Exists)));
     }
@@ -439,7 +439,7 @@ fn sent(offset: u64, bytes: &[u8], number: u64, repeated: Option<u64>) -> Piece 
     }
 }
 
-/// A repeated write is stored where it was not before, and where nobody has overwritten it since: also by a server
+/// A repeated write is stored where it was not before, and where it was not overwritten since: also by a server
 /// that was started again.
 #[test]
 fn a_repeated_write_does_not_undo_later_ones() {
@@ -477,7 +477,7 @@ fn a_repeated_write_does_not_undo_later_ones() {
         datafile.write(&again, scratch, 0).unwrap();
         assert!(whole(&datafile) == expected);
     }
-    // What has come to nothing before is stored, however late.
+    // A write that was not stored before is stored, however late.
     let datafile = make(&store, 5);
     datafile
         .write(&sent(0, &[4; 50], 4, Some(first)), scratch, 0)

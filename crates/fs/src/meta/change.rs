@@ -1,4 +1,4 @@
-//! What all changes have in common: records are put, names come and go, directories keep count.
+//! What all changes have in common: writing records, adding and removing names, counting directories' entries.
 //!
 //! A name is kept twice: as an entry of its directory, and with its object (the first one in the
 //! record, the others under keys of their own). Both change in one batch, so that a check can compare
@@ -68,8 +68,8 @@ impl Change<'_> {
         Ok(Found { object, record })
     }
 
-    /// The answer about an object whose record has just been put.
-    pub(super) fn answer_node(&self, found: Found) -> Outcome<Answer> {
+    /// The answer with an object whose record has just been put.
+    pub(super) fn node_answer(&self, found: Found) -> Outcome<Answer> {
         self.query().node(found, false)
     }
 
@@ -170,7 +170,7 @@ impl Change<'_> {
         let mode = match kind {
             Kind::Directory => mode | SET_GID,
             Kind::SymbolicLink => mode,
-            // Nobody shall make a program that runs as a group that he is not in.
+            // A user shall not make a program that runs as a group that the user is not in.
             Kind::File if self.may_set_group_id(directory.gid) => mode,
             Kind::File if mode & GROUP_EXECUTE == 0 => mode,
             Kind::File => mode & !SET_GID,
@@ -183,8 +183,7 @@ impl Change<'_> {
         self.caller.uid == 0 || in_group(self.caller, gid)
     }
 
-    /// Takes the bits away that make a program run as its owner or group, as a change of its
-    /// content or owner does.
+    /// Clears the bits that make a program run as its owner or group, as a change of its content or owner does.
     pub(super) fn drop_privileges(record: &mut ObjectRecord) {
         if record.kind() == Kind::File {
             record.mode &= !SET_UID;
@@ -280,7 +279,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Removes an object, leaving word for the reclaimer if it may have datafiles.
+    /// Removes an object, with a record for the reclaimer if it may have datafiles.
     fn destroy(&mut self, found: Found) -> Outcome<()> {
         let Found { object, record } = found;
         self.state.remove(object_key(object));
@@ -311,15 +310,15 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// The distribution of a new file: the request's wish, then the directory's, then the settings'.
+    /// The distribution of a new file: the request's hint, then the directory's, then the settings'.
     pub(super) fn distribute(
         &self,
         object: ObjectId,
-        wish: Option<DistributionHint>,
+        hint: Option<DistributionHint>,
         directory: &ObjectRecord,
     ) -> Outcome<Distribution> {
-        let wish = wish.unwrap_or_default();
-        self.check_distribution(wish)?;
+        let hint = hint.unwrap_or_default();
+        self.check_distribution(hint)?;
         let inherited = directory.default_distribution().unwrap_or_default();
         let fallback = self.settings.distribution;
         let pick = |values: [u32; 4]| values.into_iter().find(|value| *value != 0).unwrap_or(1);
@@ -332,28 +331,28 @@ impl Change<'_> {
         }
         let available = active.len() as u32;
         let strip_size = pick([
-            wish.strip_size,
+            hint.strip_size,
             inherited.strip_size,
             fallback.strip_size,
             DEFAULT_STRIP_BYTES,
         ]);
         let count = pick([
-            wish.servers.into(),
+            hint.servers.into(),
             inherited.servers.into(),
             fallback.servers.into(),
             available,
         ])
         .min(available)
         .min(MAX_STRIPE_SERVERS as u32);
-        // Numbers of objects follow each other, so that files take turns.
-        let turn = (object.0 % u64::from(available)) as u32 + 1;
+        // Numbers of objects follow each other, so that files start on the servers round-robin.
+        let next = (object.0 % u64::from(available)) as u32 + 1;
         let start = pick([
-            wish.start.into(),
+            hint.start.into(),
             inherited.start.into(),
             fallback.start.into(),
-            turn,
+            next,
         ]);
-        // A server that is named but not in use for new files leaves the turn to the one behind it.
+        // A server that is named but not in use for new files is passed over for the next one.
         let first = active.partition_point(|&index| u32::from(index) + 1 < start);
         let servers = (active.iter().cycle().skip(first))
             .take(count as usize)
@@ -365,9 +364,9 @@ impl Change<'_> {
         })
     }
 
-    /// Refuses a wish that cannot be met.
-    pub(super) fn check_distribution(&self, wish: DistributionHint) -> Outcome<()> {
-        let strip = wish.strip_size;
+    /// Refuses a hint that cannot be followed.
+    pub(super) fn check_distribution(&self, hint: DistributionHint) -> Outcome<()> {
+        let strip = hint.strip_size;
         if strip != 0
             && (!strip.is_multiple_of(STRIP_UNIT_BYTES) || (strip as usize) < MAX_STUFFED_BYTES)
         {
@@ -380,12 +379,12 @@ impl Change<'_> {
             );
         }
         let servers = self.layout.servers.len();
-        if usize::from(wish.start) > servers || usize::from(wish.servers) > servers {
+        if usize::from(hint.start) > servers || usize::from(hint.servers) > servers {
             return fail(
                 Errno::EINVAL,
                 format!(
                     "{} servers from number {} on: the file system has {servers}",
-                    wish.servers, wish.start
+                    hint.servers, hint.start
                 ),
             );
         }

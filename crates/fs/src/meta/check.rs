@@ -64,7 +64,7 @@ enum Fix {
 }
 
 /// One batch without mending.
-pub(super) fn look(
+pub(super) fn inspect_batch(
     view: &dyn View,
     caller: &Caller,
     after: Option<&CheckCursor>,
@@ -78,10 +78,10 @@ pub(super) fn look(
             batch.find(finding.text);
         }
         if batch.is_full() {
-            return Ok(batch.answer(Some(place)));
+            return Ok(batch.into_answer(Some(place)));
         }
     }
-    Ok(batch.answer(end))
+    Ok(batch.into_answer(end))
 }
 
 /// One batch, mending what is found if `repair`.
@@ -91,7 +91,7 @@ pub(super) fn run(
     repair: bool,
 ) -> Outcome<Answer> {
     if !repair {
-        return look(&*change.state, change.caller, after);
+        return inspect_batch(&*change.state, change.caller, after);
     }
     check_caller(&*change.state, change.caller)?;
     let (places, end) = next_places(&*change.state, after)?;
@@ -104,13 +104,13 @@ pub(super) fn run(
             batch.find(finding.text);
         }
         if batch.is_full() {
-            return Ok(batch.answer(Some(place)));
+            return Ok(batch.into_answer(Some(place)));
         }
     }
-    Ok(batch.answer(end))
+    Ok(batch.into_answer(end))
 }
 
-/// What a batch has come to.
+/// The result of a batch.
 #[derive(Default)]
 struct Batch {
     records: u64,
@@ -144,7 +144,7 @@ impl Batch {
         self.finding_bytes > BATCH_FINDING_BYTES || self.effort.work > BATCH_WORK
     }
 
-    fn answer(self, next: Option<CheckCursor>) -> Answer {
+    fn into_answer(self, next: Option<CheckCursor>) -> Answer {
         Answer::Checked {
             next,
             records: self.records,
@@ -242,7 +242,7 @@ fn found(wrong: bool, finding: impl FnOnce() -> Finding) -> Vec<Finding> {
     wrong.then(finding).into_iter().collect()
 }
 
-/// What a look-up of an object came to.
+/// The result of a look-up of an object.
 enum Sought {
     Missing,
     Damaged,
@@ -493,7 +493,7 @@ fn is_on_loop(
     Ok(false)
 }
 
-/// Mends one thing; whether it did.
+/// Mends one thing. Returns whether it did.
 fn mend(change: &mut Change<'_>, fix: Fix) -> Outcome<bool> {
     match fix {
         Fix::None => return Ok(false),

@@ -57,7 +57,7 @@ impl Change<'_> {
         }
         record.changed = self.now;
         self.put_object(object, &found.record);
-        self.answer_node(found)
+        self.node_answer(found)
     }
 
     fn set_owner(&self, found: &mut Found, set: &SetAttributes) -> Outcome<()> {
@@ -146,7 +146,7 @@ impl Change<'_> {
         if version == *current && truncating.take().is_some() {
             self.put_object(object, &found.record);
         }
-        self.answer_node(found)
+        self.node_answer(found)
     }
 
     /// Notes that a striped file has been written up to `end`, and its datafiles as far as `reached`, unless a
@@ -201,7 +201,7 @@ impl Change<'_> {
             _ => return plain(Errno::NOT_STUFFED),
         }
         if data.is_empty() {
-            return self.answer_node(found);
+            return self.node_answer(found);
         }
         if end > self.settings.stuffed_limit as u64 {
             return plain(Errno::STUFFED);
@@ -219,7 +219,7 @@ impl Change<'_> {
         self.put_written(found, self.now)
     }
 
-    /// Freezes a small file's content and answers it; does nothing to one that has moved.
+    /// Freezes a small file's content and returns it; does nothing to one that has moved.
     pub(super) fn begin_unstuff(&mut self, object: ObjectId) -> Outcome<Answer> {
         let mut found = self.writable_file(object)?;
         if let Body::Stuffed { moving, .. } = &mut found.record.body
@@ -262,7 +262,7 @@ impl Change<'_> {
             }
             _ => {}
         }
-        self.answer_node(found)
+        self.node_answer(found)
     }
 
     /// Puts a file whose content has changed.
@@ -273,7 +273,7 @@ impl Change<'_> {
         found.record.modified = modified;
         found.record.changed = self.now;
         self.put_object(found.object, &found.record);
-        self.answer_node(found)
+        self.node_answer(found)
     }
 }
 

@@ -82,7 +82,7 @@ impl Layout {
             .collect()
     }
 
-    /// The servers as clients are told of them.
+    /// The servers as clients see them.
     pub(crate) fn told(&self) -> impl Iterator<Item = LayoutServer> {
         (0..)
             .zip(&self.servers)
@@ -94,7 +94,7 @@ impl Layout {
             })
     }
 
-    /// A part of the layout, as clients are told it.
+    /// A part of the layout, as clients see it.
     pub(crate) fn part(&self, from: u16) -> LayoutPart {
         LayoutPart {
             epoch: self.epoch,
@@ -135,7 +135,7 @@ impl Layout {
     }
 }
 
-/// Whether a change of the store concerns the layout.
+/// Whether a batch changes the layout.
 pub(super) fn concerned(batch: &Batch) -> bool {
     batch.contains_key(LAYOUT_EPOCH_KEY) || batch.contains_key(SUPERBLOCK_KEY)
 }
@@ -194,7 +194,7 @@ impl Change<'_> {
         Ok(Answer::Done)
     }
 
-    /// Lets a directory take the place of a server's present one.
+    /// Accepts a directory in place of a server's present one.
     pub(super) fn accept_server(&mut self, name: &str, generation: Generation) -> Outcome<Answer> {
         let layout = Layout::load(&*self.state)?;
         let Some((index, record)) = layout.find(name) else {

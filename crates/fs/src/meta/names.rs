@@ -20,7 +20,7 @@ pub(super) struct NewFile<'a> {
 }
 
 impl Change<'_> {
-    /// Makes a file, or answers the one that is there.
+    /// Makes a file, or returns the one that exists.
     pub(super) fn create(&mut self, new: &NewFile<'_>) -> Outcome<Answer> {
         if new.content.len() > self.settings.stuffed_limit {
             return fail(
@@ -60,7 +60,7 @@ impl Change<'_> {
                     }
                 }
                 _ if slash => return not_a_directory(&name),
-                _ => return self.answer_node(found),
+                _ => return self.node_answer(found),
             }
         }
     }
@@ -83,7 +83,7 @@ impl Change<'_> {
         if !new.content.is_empty() {
             self.put_content(found.object, new.content);
         }
-        self.answer_node(found)
+        self.node_answer(found)
     }
 
     /// Makes a directory.
@@ -102,7 +102,7 @@ impl Change<'_> {
             None => directory.record.default_distribution().unwrap_or_default(),
         };
         let found = self.make(&directory, name, mode, 0, Body::Directory(hint))?;
-        self.answer_node(found)
+        self.node_answer(found)
     }
 
     /// Makes a symbolic link.
@@ -122,7 +122,7 @@ impl Change<'_> {
         }
         let body = Body::Link(target.to_vec());
         let found = self.make(&directory, name, 0o777, target.len() as u64, body)?;
-        self.answer_node(found)
+        self.node_answer(found)
     }
 
     /// Gives an object one more name.
@@ -140,11 +140,11 @@ impl Change<'_> {
         found.record.changed = self.now;
         self.put_object(object, &found.record);
         self.enter(directory.object, &name, object, kind)?;
-        self.answer_node(found)
+        self.node_answer(found)
     }
 
-    /// Walks to a name that must not exist yet, in a directory that the caller may change. Answers also
-    /// whether slashes follow the name.
+    /// Walks to a name that must not exist yet, in a directory that the caller may change. Also returns whether
+    /// slashes follow the name.
     fn walk_to_new(&self, place: &Place) -> Outcome<(Found, Vec<u8>, bool)> {
         let query = self.query();
         let spot = query.walk_to_last(place.base, &place.path, &mut Budget::new())?;
@@ -224,7 +224,7 @@ impl Change<'_> {
     }
 }
 
-/// Refuses a name that has become another object's since the caller looked.
+/// Refuses a name that has become another object's since the caller looked it up.
 fn check_expected(name: &[u8], found: &Found, expected: Option<ObjectId>) -> Outcome<()> {
     match expected {
         Some(expected) if expected != found.object => fail(

@@ -103,8 +103,8 @@ pub(super) fn owns(record: &ObjectRecord, caller: &Caller) -> bool {
 }
 
 impl Query<'_> {
-    /// Answers an operation that changes nothing; `None` for the others.
-    pub(super) fn answer(&self, operation: &Operation) -> Option<Outcome<Answer>> {
+    /// Carries out an operation that changes nothing; `None` for the others.
+    pub(super) fn execute(&self, operation: &Operation) -> Option<Outcome<Answer>> {
         Some(match operation {
             Operation::Lookup {
                 place,
@@ -142,8 +142,8 @@ impl Query<'_> {
         find_object(self.view, object)?.ok_or_else(|| stale(object))
     }
 
-    /// Refuses a caller without the wanted permissions on a file that it holds a handle of. Who owns
-    /// a file may always read and write it: it was checked when the file was opened, and a file may
+    /// Refuses a caller without the wanted permissions on a file that it holds a handle of. A file's owner may always
+    /// read and write it: it was checked when the file was opened, and a file may
     /// be created read-only for writing (as NFS servers do).
     pub(super) fn check_handle(&self, found: &Found, wanted: u16) -> Outcome<()> {
         match owns(&found.record, self.caller) || allows(&found.record, self.caller, wanted) {
@@ -161,7 +161,7 @@ impl Query<'_> {
     }
 
     fn refuse(&self, found: &Found, wanted: u16) -> Outcome<()> {
-        let wish = match wanted {
+        let access = match wanted {
             SEARCH => "search",
             READ => "read",
             _ => "change",
@@ -170,7 +170,7 @@ impl Query<'_> {
         fail(
             Errno::EACCES,
             format!(
-                "user {} may not {wish} {:?} (object {}, mode {:04o}, owner {}:{})",
+                "user {} may not {access} {:?} (object {}, mode {:04o}, owner {}:{})",
                 self.caller.uid,
                 String::from_utf8_lossy(match record.name.as_slice() {
                     [] => b"/",
@@ -304,8 +304,8 @@ impl Query<'_> {
     fn exist(&self, objects: &[ObjectId]) -> Outcome<Answer> {
         let mut existing = Vec::new();
         for object in objects {
-            // A file whose content is on its way has a datafile already. A damaged record may be
-            // that of a file too: nobody shall remove its datafiles.
+            // A file whose content is on its way has a datafile already. A damaged record may be that of a file too:
+            // its datafiles must stay.
             let keep = match find_object(self.view, *object) {
                 Ok(None) => false,
                 Ok(Some(record)) => matches!(

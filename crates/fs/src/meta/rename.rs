@@ -10,8 +10,7 @@ use super::names::{check_empty, exists, is_a_directory};
 use super::query::{SEARCH, WRITE, find_object};
 use super::walk::{Budget, Found, Last, missing, not_a_directory};
 
-/// Deepest directory that another directory can be moved into: looking for a loop costs a step for
-/// each directory above.
+/// Deepest directory that another directory can be moved into: finding a loop costs a step for each directory above.
 const MAX_DEPTH: usize = 8192;
 
 /// One end of a renaming.

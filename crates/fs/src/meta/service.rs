@@ -44,13 +44,13 @@ const RESERVED_OBJECTS: u64 = 1 << 16;
 const SKIPPED_OBJECTS: u64 = 1 << 40;
 
 /// Whether a synced file system's acknowledgement of the request promises durability. The size of a
-/// striped file is promised by fsync, as with any file system; fsync tells it again.
+/// striped file is promised by fsync, as with any file system; fsync sends it again.
 fn promises_names(request: &Request) -> bool {
     !matches!(request.operation, Operation::Extend { .. })
 }
 
-/// Whether datafiles will be changed on the strength of this, however relaxed the file system is: if
-/// power loss took it back, truncation versions would be used twice, or a file would be stuffed again
+/// Whether datafiles will be changed because of this, also in a relaxed file system: if power loss undid it,
+/// truncation versions would be used twice, or a file would be stuffed again
 /// whose old datafile exists.
 fn binds_datafiles(request: &Request) -> bool {
     matches!(
@@ -82,11 +82,11 @@ pub struct Service {
     /// Numbers below this are not given out any more.
     least_object: u64,
     gaps: Gaps,
-    /// What the store could not give back last time, in bytes.
+    /// What the store could not free last time, in bytes.
     left_garbage_bytes: u64,
 }
 
-/// Answers requests that change nothing, from the last committed state. Cheap to clone.
+/// Serves requests that change nothing, from the last committed state. Cheap to clone.
 #[derive(Clone)]
 pub struct Reader {
     store: Shared,
@@ -131,7 +131,7 @@ impl Service {
         self.failed_syncs.clone()
     }
 
-    /// Opens the metadata in whatever store `open` opens. It is called again when the store fails.
+    /// Opens the metadata in the store that `open` returns. It is called again when the store fails.
     pub fn with_opener(open: Opener, settings: Settings) -> Result<Self, Failure> {
         Self::start(open, None, settings)
     }
@@ -173,7 +173,7 @@ impl Service {
         Ok(service)
     }
 
-    /// A handle for answering requests that change nothing.
+    /// A handle that serves requests that change nothing.
     pub fn reader(&self) -> Reader {
         Reader {
             store: self.store.clone(),
@@ -181,7 +181,7 @@ impl Service {
         }
     }
 
-    /// How long replies are kept, to be extended by what clients tell.
+    /// How long replies are kept, which clients' time-outs extend.
     pub fn leases(&self) -> Leases {
         self.sessions.leases.clone()
     }
@@ -314,7 +314,7 @@ impl Service {
             view: &*state,
             caller: &request.caller,
         };
-        if let Some(result) = query.answer(&request.operation) {
+        if let Some(result) = query.execute(&request.operation) {
             return Reply { result };
         }
         let admitted = self
@@ -371,8 +371,8 @@ impl Service {
         answer
     }
 
-    /// Sets object numbers aside, durably, before the last one is given out: none is ever given out
-    /// again, whatever the store loses of its last moments.
+    /// Sets object numbers aside, durably, before the last one is given out: none is ever given out again, even if
+    /// the store loses its latest changes.
     fn reserve(&mut self) -> Outcome<()> {
         if self.next_object < self.reserved_until {
             return Ok(());
@@ -487,7 +487,7 @@ impl Service {
             changed: Timestamp::default(),
             parent: ObjectId::ROOT,
             name: Vec::new(),
-            // What it leaves open is the configuration's to say, when a file is made.
+            // The configuration fills in what it leaves open, when a file is made.
             body: Body::Directory(DistributionHint::default()),
         };
         let superblock = Superblock {
@@ -535,7 +535,7 @@ impl Service {
         current(&self.store)
     }
 
-    /// Lets time pass for sessions.
+    /// Advances the sessions' clock.
     #[cfg(test)]
     pub(super) fn pass_time(&mut self, seconds: u64) {
         self.sessions.pass_time(seconds);
@@ -604,7 +604,7 @@ impl Reader {
         let result = match &request.operation {
             // Most of a check is reading. Only what must be mended is the service's business.
             Operation::Check { after, repair } => {
-                match check::look(&*view, &request.caller, after.as_ref()) {
+                match check::inspect_batch(&*view, &request.caller, after.as_ref()) {
                     Ok(Answer::Checked { findings, .. }) if *repair && !findings.is_empty() => {
                         return None;
                     }
@@ -615,7 +615,7 @@ impl Reader {
                 view: &*view,
                 caller: &request.caller,
             }
-            .answer(operation)?,
+            .execute(operation)?,
         };
         Some(Reply { result })
     }

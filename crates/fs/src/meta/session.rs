@@ -26,15 +26,15 @@ const MAX_TIMEOUT_S: u32 = 3601;
 /// Replies are kept for this many seconds more than twice the longest time-out: for what is still on its way when
 /// a client gives up, and for what waits here.
 const LEASE_MARGIN_S: u32 = 30;
-/// Idle slots are looked for at most this often, in seconds, unless there is no room for another one.
+/// Idle slots are swept at most this often, in seconds, unless there is no room for another one.
 const SWEEP_INTERVAL_S: u64 = 10;
 /// Most slots forgotten in one sweep, which is part of some request's batch.
 const MAX_SWEPT: usize = 4096;
-/// Most clients whose end is remembered until the next sweep; what others have handed back, their lease ends.
+/// Most clients whose end is remembered until the next sweep; the lease ends the sessions of others.
 const MAX_ENDED: usize = 64 << 10;
 
 /// For how long a slot is remembered that does nothing: as long as any client may repeat a change, by the time-outs
-/// that clients tell when they introduce themselves, or until its client ends. Cheap to clone.
+/// that clients send with their greeting, or until its client ends. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Leases(Arc<LeaseState>);
 
@@ -69,7 +69,7 @@ impl Leases {
         self.0.seconds.load(Ordering::Relaxed).max(LEASE_MARGIN_S)
     }
 
-    /// A client hands its slots back: it will not repeat a change.
+    /// A client releases its slots: it will not repeat a change.
     pub fn end(&self, client: u128) {
         let mut ended = self.0.ended.lock().unwrap_or_else(PoisonError::into_inner);
         if ended.len() < MAX_ENDED {
@@ -85,7 +85,7 @@ impl Leases {
     }
 }
 
-/// What is remembered of a slot's last change.
+/// A slot's last change.
 #[derive(Debug, Clone)]
 pub(super) struct Slot {
     sequence: u64,
@@ -135,7 +135,7 @@ impl Default for Sessions {
 pub(super) enum Verdict {
     /// Execute it.
     New,
-    /// Answer this.
+    /// Send this reply.
     Answered(Reply),
 }
 
@@ -282,7 +282,8 @@ impl Sessions {
         self.slots.insert((request.client, request.slot), slot);
     }
 
-    /// Whether a change happened according to the store, whatever became of its batch; its reply then.
+    /// Whether a change happened according to the store, even if its batch was reported as failed. Returns its reply
+    /// then.
     pub(super) fn settled(&self, view: &dyn View, request: &Request) -> Option<Reply> {
         let slot = self.slots.get(&(request.client, request.slot))?;
         let same = request.sequence != 0 && slot.sequence == request.sequence;
@@ -292,7 +293,7 @@ impl Sessions {
         }
     }
 
-    /// Forgets slots that were handed back, and those whose lease has ended: nothing that a client still waits for can
+    /// Forgets slots that were released, and those whose lease has ended: nothing that a client still waits for can
     /// ask for their replies.
     pub(super) fn sweep(&mut self, state: &mut Overlay) {
         for client in self.leases.take_ended(MAX_SWEPT / usize::from(MAX_SLOTS)) {
@@ -327,7 +328,7 @@ impl Sessions {
         }
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     #[cfg(test)]
     pub(super) fn pass_time(&mut self, seconds: u64) {
         self.passed += seconds;

@@ -1,4 +1,4 @@
-//! An ordered key-value store as the metadata service needs it, whatever engine stands behind it.
+//! An ordered key-value store as the metadata service needs it, independent of the engine behind it.
 //!
 //! A [`Store`] holds one ordered space of byte strings. It changes only by [`Batch`]es, each of which
 //! happens entirely or not at all, also across a crash, and in the order of the commits: after a
@@ -28,18 +28,18 @@ pub enum Persist {
 pub enum Room {
     /// Everything.
     Enough,
-    /// Only for what gives space back; why, in words.
+    /// Only for what frees space; why, in words.
     Removals(String),
     /// Not even for that; why, in words.
     Nothing(String),
 }
 
-/// What a store may give back.
+/// What a store may free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Garbage {
     /// Bytes, estimated.
     pub bytes: u64,
-    /// From how many bytes on giving them back is worth its while.
+    /// From how many bytes on freeing them is worth its while.
     pub worthwhile_bytes: u64,
 }
 
@@ -70,7 +70,7 @@ pub trait Store: Send + Sync {
         Room::Enough
     }
 
-    /// Whether the store should be written out and opened again, to give space back.
+    /// Whether the store should be written out and opened again, to free space.
     fn is_outgrown(&self) -> bool {
         false
     }
@@ -89,7 +89,7 @@ pub trait Store: Send + Sync {
     }
 
     /// Brings everything into the form that takes least space when the store is opened again. It is on stable
-    /// storage afterwards, without a look at what the journal's syncs had said.
+    /// storage afterwards, even if the journal's syncs had failed.
     fn write_out(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -99,7 +99,7 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// What [`Store::reclaim`] may give back.
+    /// What [`Store::reclaim`] may free.
     fn garbage(&self) -> Garbage {
         Garbage {
             bytes: 0,
@@ -107,8 +107,8 @@ pub trait Store: Send + Sync {
         }
     }
 
-    /// Gives back what removed and replaced records take, as far as that is possible with a bounded amount of
-    /// work. Returns whether opening the store again gives back more. The caller must not hold a view.
+    /// Frees what removed and replaced records take, as far as that is possible with a bounded amount of work.
+    /// Returns whether opening the store again frees more. The caller must not hold a view.
     fn reclaim(&self) -> Result<bool, StoreError> {
         Ok(false)
     }
@@ -144,7 +144,7 @@ pub struct StoreError {
     pub message: String,
 }
 
-/// Kinds of failures that callers tell apart.
+/// Kinds of failures that callers distinguish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreErrorKind {
     /// The disk is full.

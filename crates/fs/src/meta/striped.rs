@@ -1,4 +1,4 @@
-//! What operators ask about striped files: what their datafiles must hold, and what paths they have.
+//! Operators' requests about striped files: what their datafiles must hold, and what paths they have.
 
 use causeway_wire::codec::Wire as _;
 use causeway_wire::fs::{
@@ -15,8 +15,8 @@ use super::store::{View, prefix_end};
 
 /// Most bytes of items in one answer: what a message holds, less its other fields.
 const MAX_ITEM_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
-/// Records that one listing looks at, so that it ends soon also where hardly any is a striped file.
-const MAX_LOOKED_AT: usize = 20_000;
+/// Records that one listing reads, so that it ends soon also where hardly any is a striped file.
+const MAX_LISTED_RECORDS: usize = 20_000;
 /// Deepest directory that a path is looked up for.
 const MAX_DEPTH: usize = 16 << 10;
 
@@ -50,7 +50,7 @@ impl Query<'_> {
         check_caller(self.view, self.caller)?;
         let start = object_key(ObjectId(after.0.saturating_add(1)));
         let (mut files, mut bytes) = (Vec::new(), 0);
-        for (looked_at, pair) in self.view.range(&start, &prefix_end(b"o")).enumerate() {
+        for (read, pair) in self.view.range(&start, &prefix_end(b"o")).enumerate() {
             let (key, value) = pair?;
             let Ok(Key::Object(object)) = Key::parse(&key) else {
                 continue;
@@ -72,7 +72,7 @@ impl Query<'_> {
             {
                 (file.servers, file.lengths) = (distribution.servers, lengths);
             }
-            let long_enough = looked_at >= MAX_LOOKED_AT;
+            let long_enough = read >= MAX_LISTED_RECORDS;
             if file.servers.is_empty() && !long_enough {
                 continue;
             }
@@ -83,7 +83,7 @@ impl Query<'_> {
             }
             bytes += size;
             files.push(file);
-            // The last one says how far this came, whatever it is.
+            // The last record says how far the listing came, whatever it is.
             if long_enough {
                 return Ok(Answer::StripedFiles { files, end: false });
             }

@@ -1,4 +1,4 @@
-//! Whether a caller is who it claims to be.
+//! Verifying that a caller's identity is the one that it claims.
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ impl<A> Default for Callers<A> {
 }
 
 impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
-    /// Holds a claim against what the message layer knows for certain.
+    /// Compares a claimed identity with what the message layer knows for certain.
     pub(super) fn verify(
         &mut self,
         from: A,
@@ -35,7 +35,7 @@ impl<A: Copy + Eq + std::hash::Hash> Callers<A> {
             message,
         };
         let identity = identity
-            .ok_or_else(|| refuse("the connection does not say who is at its end".to_owned()))?;
+            .ok_or_else(|| refuse("the connection does not identify its peer".to_owned()))?;
         let Identity::Local { pid, uid, gid } = identity else {
             return Ok(());
         };

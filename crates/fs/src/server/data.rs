@@ -22,10 +22,10 @@ const MAX_LISTED: u32 = 2048;
 const MAX_SCRUB_BYTES: u64 = 64 << 20;
 /// Faults in one answer; what follows is found when the caller asks again.
 const MAX_FAULTS: usize = 256;
-/// How often datafiles that were written are looked at, to mark those clean that have become idle. Nothing waits
-/// for that.
+/// How often datafiles that were written are checked, to mark those clean that have become idle. Nothing waits for
+/// that.
 const CLEAN_EVERY: Duration = Duration::from_secs(2);
-/// After so many looks, a datafile that nobody flushes is flushed and marked clean: by then the operating
+/// After so many checks, a datafile that no client flushes is flushed and marked clean: by then the operating
 /// system has written most of it.
 const CLEAN_PATIENCE: u32 = 15;
 
@@ -140,14 +140,14 @@ impl Loop {
         Ok(None)
     }
 
-    /// When written datafiles are to be looked at; `None` while there are none.
+    /// When written datafiles are to be checked; `None` while there are none.
     pub(super) fn next_cleaning(&self) -> Option<Instant> {
         waits::tidy_after(CLEAN_EVERY)?;
         let store = self.store.as_ref()?;
         (!self.cleaning && store.has_dirty()).then_some(self.clean_at)
     }
 
-    /// Has idle datafiles marked clean, now and then.
+    /// Has idle datafiles marked clean when it is time.
     pub(super) fn clean_datafiles(&mut self) {
         if self.next_cleaning().is_none_or(|at| at > Instant::now()) {
             return;
@@ -214,7 +214,7 @@ pub(super) fn check_operator(caller: &Caller, doing: &str) -> Result<(), Failure
     ))
 }
 
-/// What operators ask of a store.
+/// Operators' requests to a store.
 fn operate(
     store: &Store,
     operation: Operation,

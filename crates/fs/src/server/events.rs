@@ -1,4 +1,4 @@
-//! The server's loop: requests in, answers out.
+//! The server's loop: requests in, replies out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::data::{Pool, Scratch, Store};
 
 /// Completions and unexpected messages taken at once.
 const BATCH: usize = 64;
-/// Buffers that have not been wanted for so long are freed. Nothing waits for that.
+/// Buffers that have not been used for so long are freed. Nothing waits for that.
 const KEEP_BUFFERS: Duration = Duration::from_secs(1);
 /// Threads for storage that waits for a device.
 const POOL_THREADS: usize = 8;
@@ -44,10 +44,10 @@ pub(super) struct Loop {
     io_names: Vec<String>,
     pub(super) synced: bool,
     timeout: Duration,
-    /// No request in progress has waited for its client for too long before.
-    patrol_at: Instant,
+    /// Before this instant, no request in progress can have waited for its client for too long.
+    client_check_at: Instant,
     pub(super) started: Instant,
-    /// Of the host, as clients are told it.
+    /// Of the host, as clients see it.
     pub(super) boot: u128,
     stop: StopHandle,
     callers: Callers,
@@ -65,9 +65,9 @@ pub(super) struct Loop {
     pub(super) scratch: Scratch,
     pub(super) pool: Pool,
     pub(super) store: Option<Arc<Store>>,
-    /// When datafiles are next looked at that may be marked clean.
+    /// When datafiles that may be marked clean are checked next.
     pub(super) clean_at: Instant,
-    /// They are being looked at.
+    /// They are being checked.
     pub(super) cleaning: bool,
     pub(super) written: u64,
     pub(super) read: u64,
@@ -102,7 +102,7 @@ pub(super) enum Done {
     Replies(Vec<(Ticket, Reply)>),
     /// A piece of a job, and how many bytes were found.
     Piece(Ticket, usize, crate::data::fault::Result<Moved>),
-    /// A look at datafiles that may be marked clean.
+    /// The check of datafiles that may be marked clean.
     Cleaned,
 }
 
@@ -115,7 +115,7 @@ pub(super) struct Mailbox {
 
 impl Mailbox {
     pub(super) fn put(&self, done: Done) {
-        // It only fails when the loop has ended, and then nobody waits.
+        // It only fails when the loop has ended, and then nothing waits for it.
         if self.sender.send(done).is_ok() {
             self.waker.wake();
         }
@@ -219,7 +219,7 @@ impl Loop {
             io_names: configuration.io_names(),
             synced: configuration.durability == Durability::Synced,
             timeout: configuration.timeout,
-            patrol_at: Instant::now() + configuration.timeout,
+            client_check_at: Instant::now() + configuration.timeout,
             started: Instant::now(),
             boot: crate::boot::identity(),
             stop,
@@ -281,15 +281,15 @@ impl Loop {
             self.abandon_ended();
             self.run_jobs();
             self.clean_datafiles();
-            if self.busy() > 0 && Instant::now() >= self.patrol_at {
-                self.patrol();
+            if self.busy() > 0 && Instant::now() >= self.client_check_at {
+                self.disconnect_stuck_clients();
             }
         }
         self.end()
     }
 
     /// Waits for something to do. Every event ends that: a message, a completion, and by the mailbox what another
-    /// thread has finished. Of time, only what has to happen then.
+    /// thread has finished. Time ends it only for what is due then.
     fn sleep(
         &mut self,
         takes_more: bool,
@@ -300,7 +300,7 @@ impl Loop {
         if can_run || !self.runnable.is_empty() {
             return self.wait(takes_more, Duration::ZERO, completions);
         }
-        let patrol = (self.busy() > 0).then_some(self.patrol_at);
+        let patrol = (self.busy() > 0).then_some(self.client_check_at);
         let due = patrol.into_iter().chain(stop_by).min();
         let deadline = due.into_iter().chain(self.next_cleaning()).min();
         let left = |deadline: Instant| deadline.saturating_duration_since(Instant::now());
@@ -336,7 +336,7 @@ impl Loop {
             .map_err(|error| error.to_string())
     }
 
-    /// Makes everything durable and lets go of it.
+    /// Makes everything durable and releases it.
     fn end(mut self) -> Result<(), String> {
         if self.busy() > 0 {
             tracing::warn!(requests = self.busy(), "ending in the middle of requests");
@@ -448,14 +448,14 @@ impl Loop {
         }
     }
 
-    /// Answers a request that has an entry.
+    /// Replies to a request that has an entry.
     pub(super) fn finish(&mut self, ticket: Ticket, reply: Reply) {
         if let Some(entry) = self.leave(ticket) {
             self.respond(entry.from, entry.reply_tag, &reply);
         }
     }
 
-    /// Sends a reply and gives the requester's address back when it has gone.
+    /// Sends a reply, and frees the requester's address when it has been sent.
     pub(super) fn respond(&mut self, to: Addr, tag: u64, reply: &Reply) {
         let mut bytes = reply.to_bytes();
         if bytes.len() > MAX_MESSAGE_BYTES {
@@ -485,7 +485,7 @@ impl Loop {
         }
     }
 
-    /// Takes a request in.
+    /// Handles an incoming request.
     fn arrived(&mut self, message: Unexpected) {
         let from = message.from;
         let request = match Request::from_bytes(&message.data) {
@@ -505,7 +505,7 @@ impl Loop {
         let identity = self.bmi.identity(from);
         let tag = request.reply_tag;
         if let Err(failure) = self.callers.verify(from, identity, &request.caller) {
-            tracing::warn!(failure.message, "a caller is not who it claims to be");
+            tracing::warn!(failure.message, "a caller's claimed identity is refused");
             let result = Err(failure);
             return self.respond(from, tag, &Reply { result });
         }
@@ -636,13 +636,13 @@ impl Loop {
         self.mailbox.clone()
     }
 
-    /// Drops the connections of clients that take no part in their requests any more: what they hold
-    /// up ends, and they connect again should they ever wake up.
-    fn patrol(&mut self) {
+    /// Disconnects clients that take no part in their requests any more, which ends these. A client that goes on
+    /// later connects again.
+    fn disconnect_stuck_clients(&mut self) {
         let now = Instant::now();
         let mut stuck = Vec::new();
-        // What begins to wait from now on has at least as much time.
-        self.patrol_at = now + self.timeout;
+        // A request that begins to wait from now on has at least as much time.
+        self.client_check_at = now + self.timeout;
         for entry in self.entries.iter_mut().flatten() {
             let waits_for_client = match &entry.state {
                 EntryState::Elsewhere => false,
@@ -653,7 +653,7 @@ impl Loop {
             if !waits_for_client {
                 continue;
             } else if due > now {
-                self.patrol_at = self.patrol_at.min(due);
+                self.client_check_at = self.client_check_at.min(due);
             } else if !stuck.contains(&entry.from) {
                 stuck.push(entry.from);
             }

@@ -33,7 +33,7 @@ pub fn format(configuration: &Configuration, name: &str) -> Result<(), ServerErr
     draft.seal().map_err(fail)
 }
 
-/// Whether the directory of server `name` was formatted, for whichever server.
+/// Whether the directory of server `name` was formatted, for any server.
 pub fn is_formatted(configuration: &Configuration, name: &str) -> bool {
     configuration
         .server(name)
@@ -42,10 +42,5 @@ pub fn is_formatted(configuration: &Configuration, name: &str) -> bool {
 
 /// A random number that is not 0.
 fn random() -> std::io::Result<u64> {
-    let mut bytes = [0; 8];
-    let mut done = 0;
-    while done < bytes.len() {
-        done += rustix::rand::getrandom(&mut bytes[done..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    Ok(u64::from_le_bytes(bytes).max(1))
+    Ok(u64::from_le_bytes(causeway_sys::random::bytes()?).max(1))
 }

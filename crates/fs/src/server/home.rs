@@ -20,7 +20,7 @@ use crate::sabotage::{self, Sabotage};
 
 /// Name of the file that a running server holds locked; it contains its process id.
 const LOCK: &str = "lock";
-/// Name of the file that says whose directory it is.
+/// Name of the file with the identity of the directory's server.
 const IDENTITY: &str = "identity";
 /// Its name while the directory is being formatted.
 const DRAFT: &str = "identity.new";
@@ -28,7 +28,7 @@ const DRAFT: &str = "identity.new";
 const OWNER: &str = "owner";
 /// Name of the file that says which metadata have enrolled an I/O server.
 const ENROLLED: &str = "enrolled";
-/// What may lie in a directory that is formatted: ours, and what a new file system comes with.
+/// What may lie in a directory that is formatted: a server's own files, and what a new local file system comes with.
 const HARMLESS: [&str; 4] = [LOCK, DRAFT, ".identity.new.new", "lost+found"];
 /// Permission bits of files and directories.
 const FILE_MODE: u32 = 0o600;
@@ -379,7 +379,7 @@ fn check_unused(wanted: &Wanted<'_>) -> Result<Option<DirectoryIdentity>, String
     }
 }
 
-/// Something in a directory that neither we nor a new file system put there.
+/// Something in a directory that neither a server nor a new file system put there.
 fn first_foreign(path: &Path) -> Result<Option<std::ffi::OsString>, String> {
     let failed =
         |error: io::Error| format!("the directory {} cannot be read: {error}", path.display());
@@ -478,7 +478,7 @@ enum Mended {
     Silently,
 }
 
-/// Takes what others may do away from a directory or file.
+/// Takes other users' permissions away from a directory or file.
 fn mend_modes(path: &Path, mended: Mended) -> Result<(), String> {
     let failed = |error: io::Error| format!("{}: its mode: {error}", path.display());
     let mode = path.metadata().map_err(failed)?.permissions().mode() & 0o7777;

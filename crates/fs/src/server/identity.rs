@@ -30,7 +30,7 @@ pub(super) fn check(own: &ServerIdentity, request: &Request) -> Result<(), Failu
     let (target, here) = (request.target, own.target());
     match request.operation {
         Operation::Hello { .. } => return Ok(()),
-        // What it changes need not be right yet.
+        // The incarnation, which it changes, need not match yet.
         Operation::Enroll { .. }
             if (target.file_system, target.generation) == (here.file_system, here.generation) =>
         {
@@ -49,7 +49,7 @@ fn refusal(own: &ServerIdentity, target: Target) -> Failure {
         && target.generation == here.generation
         && here.incarnation.is_none()
     {
-        // Only one that has met it sends such a request. Its sender asks anew what this server is.
+        // Only a client that has met this server sends such a request; it asks for the identity anew.
         let message = format!(
             "server {} does not know any more to which metadata it belongs",
             own.name
@@ -86,7 +86,7 @@ impl Loop {
         }))
     }
 
-    /// Takes a number from the metadata server, once, or again if an operator wants it so.
+    /// Accepts a number from the metadata server, once, or again if an operator asks for it.
     pub(super) fn enroll(&mut self, wanted: Enrollment, replace: bool) -> Result<Answer, Failure> {
         self.store()?;
         let own = &self.identity;

@@ -32,13 +32,13 @@ pub(super) const MAX_INLINE: u64 = 32 << 10;
 const REGION_EFFORT: u64 = 256;
 /// Most sums that a reply carries: they leave room for the rest of it.
 const MAX_SUMS: u64 = 12 << 10;
-/// Bytes stored in one turn of the loop before it looks for messages again.
-const TURN_BYTES: u64 = 2 << 20;
+/// Bytes stored in one round of the loop before it polls for messages again.
+const ROUND_BYTES: u64 = 2 << 20;
 
 /// A read or write in progress.
 pub(super) struct Job {
     write: bool,
-    /// The instance of the client library that asked for it.
+    /// The instance of the client library that sent the request.
     client: u128,
     abandoned: Abandoned,
     origin: Origin,
@@ -122,7 +122,7 @@ impl Job {
         self.list.is_some() || self.pieces.iter().flatten().any(|flight| flight.moving)
     }
 
-    /// Nobody waits for it any more: no further piece of it is stored.
+    /// Ends the job, whose client does not wait for it any more: no further piece of it is stored.
     fn abandon(&mut self) {
         self.abandoned.set();
         self.fail(failure(Errno::ECONNRESET, "the client is gone"));
@@ -138,7 +138,7 @@ impl Job {
     }
 }
 
-/// What became of starting a piece.
+/// The result of starting a piece.
 pub(super) enum Step {
     /// Another one can be started.
     Again,
@@ -294,8 +294,8 @@ impl Loop {
         self.start(from, tag, job)
     }
 
-    /// The client's memory: mapped if all of it can be, and if the client lets us do what we are going
-    /// to do with it; a transfer refuses what it does not.
+    /// The client's memory: mapped if all of it can be, and if the client has exported it for this direction; a
+    /// transfer is refused otherwise.
     fn reach(
         &mut self,
         from: Addr,
@@ -330,10 +330,10 @@ impl Loop {
         Ok(None)
     }
 
-    /// Lets jobs go on, for a bounded time.
+    /// Advances jobs, for a bounded time.
     pub(super) fn run_jobs(&mut self) {
         let mut stored = 0;
-        while stored < TURN_BYTES
+        while stored < ROUND_BYTES
             && let Some(ticket) = self.next_job()
         {
             stored += self.advance(ticket);
@@ -352,8 +352,8 @@ impl Loop {
         }
     }
 
-    /// A client has come by this connection: it does not wait for what it asked by others any more, though they may not
-    /// have ended here yet.
+    /// Abandons the jobs of a client that has sent a request by a new connection: it does not wait for those of its
+    /// earlier connections any more, though these may not have ended here yet.
     pub(super) fn abandon_others(&mut self, client: u128, from: Addr) {
         for entry in self.entries.iter_mut().flatten() {
             if let EntryState::Moving(job) = &mut entry.state
@@ -372,8 +372,8 @@ impl Loop {
         })
     }
 
-    /// Starts what can be started of a job. Answers how many bytes were stored here and now; if that
-    /// is any, the job queues up again behind the others.
+    /// Starts what can be started of a job. Returns how many bytes were stored here and now; if that is any, the job
+    /// queues up again behind the others.
     fn advance(&mut self, ticket: Ticket) -> u64 {
         let Some((from, mut job)) = self.take_job(ticket) else {
             return 0;
@@ -560,24 +560,24 @@ impl Loop {
             Ok(Posted::Complete(completion)) => match completion.result {
                 Ok(_) if job.write => self.store_piece(ticket, from, job, index),
                 Ok(_) => {
-                    self.land(job, index);
+                    self.finish_piece(job, index);
                     Step::Again
                 }
                 Err(error) => {
                     job.fail(transfer_failure(&error));
-                    self.land(job, index);
+                    self.finish_piece(job, index);
                     Step::Wait
                 }
             },
             Err(error) => {
                 job.fail(failure(Errno::EIO, error.to_string()));
-                self.land(job, index);
+                self.finish_piece(job, index);
                 Step::Wait
             }
         }
     }
 
-    /// Moves a piece between the file and memory in our reach: here if that does not wait.
+    /// Moves a piece between the file and memory that this process can reach: here if that does not wait.
     fn store_piece(&mut self, ticket: Ticket, from: Addr, job: &mut Job, index: usize) -> Step {
         let in_memory = self.store.as_ref().is_some_and(|store| store.in_memory());
         let Some(flight) = &mut job.pieces[index] else {
@@ -642,7 +642,7 @@ impl Loop {
         }
     }
 
-    /// A piece has been stored or read.
+    /// Goes on with a piece that has been stored or read.
     fn stored(
         &mut self,
         ticket: Ticket,
@@ -674,12 +674,12 @@ impl Loop {
         if staged && !job.write && job.failure.is_none() {
             return self.move_piece(ticket, from, job, index);
         }
-        self.land(job, index);
+        self.finish_piece(job, index);
         Step::Again
     }
 
-    /// A piece is at its end.
-    fn land(&mut self, job: &mut Job, index: usize) {
+    /// Ends a piece.
+    fn finish_piece(&mut self, job: &mut Job, index: usize) {
         let flight = job.pieces.get_mut(index).and_then(Option::take);
         if let Some(Flight {
             staged: Some((buffer, _)),
@@ -690,7 +690,7 @@ impl Loop {
         }
     }
 
-    /// The message layer has moved a piece.
+    /// Goes on with a piece that the message layer has moved.
     pub(super) fn piece_transferred(
         &mut self,
         ticket: Ticket,
@@ -708,17 +708,17 @@ impl Loop {
             Ok(_) if job.write && job.failure.is_none() => {
                 self.store_piece(ticket, from, &mut job, index);
             }
-            Ok(_) => self.land(&mut job, index),
+            Ok(_) => self.finish_piece(&mut job, index),
             Err(error) => {
                 job.fail(transfer_failure(&error));
-                self.land(&mut job, index);
+                self.finish_piece(&mut job, index);
             }
         }
         self.put_job(ticket, job);
         self.runnable.push_back(ticket);
     }
 
-    /// The pool has stored or read a piece.
+    /// Goes on with a piece that the pool has stored or read.
     pub(super) fn piece_stored(
         &mut self,
         ticket: Ticket,

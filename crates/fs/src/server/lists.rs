@@ -18,7 +18,7 @@ impl Loop {
                     format!("the regions end {} bytes before the memory", job.left),
                 ));
             }
-            // Nothing was asked for.
+            // The request is for no bytes.
             if matches!(job.memory, MemorySide::Awaited) {
                 job.memory = MemorySide::Local(LocalStream::new(Vec::new()));
             }
@@ -50,7 +50,7 @@ impl Loop {
         }
     }
 
-    /// A part of a list of regions has arrived.
+    /// Goes on when a part of a list of regions has arrived.
     pub(super) fn list_arrived(&mut self, ticket: Ticket, result: Result<u64, OpError>) {
         let Some((_, mut job)) = self.take_job(ticket) else {
             return;

@@ -1,27 +1,27 @@
 //! The metadata service inside a server's loop.
 //!
-//! Requests that change nothing are answered at once from the last committed state, but for those that look at
-//! many records, which a thread answers (`scans`). Changes of a
+//! Requests that change nothing are answered at once from the last committed state, but for those that read many
+//! records, which a thread answers (`scans`). Changes of a
 //! relaxed file system are made in the loop, all of one wake-up in one batch. Changes of a synced one
 //! go to a thread that makes everything that waits in one batch with one sync (group commit), while
 //! the loop goes on answering.
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use causeway_wire::fs::{
-    Errno, Failure, Generation, Incarnation, Operation, Reply, Request, Timestamp,
-};
+use causeway_wire::fs::{Errno, Failure, Generation, Incarnation, Operation, Reply, Request};
 
 use super::Ticket;
 use super::reclaim::Bell;
 use super::scans::{Scanner, is_scan};
+use crate::clock;
 use crate::config::{Configuration, Durability};
 use crate::failed_syncs::FailureCount;
 use crate::fatal::AbortOnPanic;
+use crate::locks::lock;
 use crate::meta::{Format, Layout, Leases, Reader, Service, Settings};
 
 /// Environment variable that makes every change wait for a sync of its own, to measure what group
@@ -32,17 +32,12 @@ const MAX_BATCH: usize = 512;
 /// Object numbers for each millisecond since 1970: more than are ever given out in one, and enough of them in 64 bits
 /// for tens of thousands of years.
 const NUMBERS_PER_MS: u64 = 1 << 14;
-/// Longest time that a commit waits for company: what it is over for is the commit itself. A request that comes
-/// meanwhile ends the wait when it is the last that was reckoned with.
+/// Longest time that a commit waits for further requests; then it begins with those that there are. The wait ends
+/// early with the last request that was expected.
 const LONGEST_PATIENCE: Duration = Duration::from_millis(2);
 
 /// The service as several threads share it.
 pub(super) type SharedService = Arc<Mutex<Service>>;
-
-/// Locks the service.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The metadata service of this server.
 pub(super) struct Metadata {
@@ -78,20 +73,20 @@ struct QueueState {
 
 /// How many requests the next commit waits for, and how long.
 ///
-/// Clients that were answered just now tend to ask again at once. Without waiting for them, they
-/// and those that asked during the commit take turns as two half-sized groups, each of which pays
-/// for a sync. So a commit waits until as many are there as were answered last or waited then, but
+/// Clients whose requests were committed just now tend to send the next ones at once. Without waiting for them, these
+/// clients and those whose requests came during the commit form two half-sized groups that alternate, each of which
+/// pays for a sync. So a commit waits until as many are there as were answered last or waited then, but
 /// never longer than half of what the last commit took; a client on its own never waits.
 #[derive(Default)]
 struct Pace {
-    company: usize,
+    expected: usize,
     patience: Duration,
 }
 
 impl Pace {
-    /// Takes in that a commit of `answered` requests took `elapsed`, while `waiting` others came.
+    /// Notes that a commit of `answered` requests took `elapsed`, while `waiting` others came.
     fn observe(&mut self, answered: usize, waiting: usize, elapsed: Duration) {
-        self.company = answered + waiting;
+        self.expected = answered + waiting;
         self.patience = (elapsed / 2).min(LONGEST_PATIENCE);
     }
 }
@@ -150,13 +145,12 @@ impl Metadata {
         lock(&self.service).incarnation()
     }
 
-    /// Sees to it that replies are kept for as long as a client may ask for them that gives up after
-    /// `timeout_s` seconds.
+    /// Makes replies be kept as long as a client that gives up after `timeout_s` seconds may ask for them.
     pub(super) fn extend_leases(&self, timeout_s: u32) -> Result<(), Failure> {
         self.leases.extend(timeout_s)
     }
 
-    /// A client ends: the next batch of changes forgets its session.
+    /// Ends a client's session: the next batch of changes forgets it.
     pub(super) fn end_session(&self, client: u128) {
         self.leases.end(client);
     }
@@ -173,8 +167,8 @@ impl Metadata {
         Arc::clone(&self.service)
     }
 
-    /// The reply to a request that changes nothing and is soon answered; `None` for one that
-    /// [`Metadata::take`] must have.
+    /// The reply to a request that changes nothing and is soon answered; `None` for one that goes to
+    /// [`Metadata::take`].
     pub(super) fn answer(&self, request: &Request) -> Option<Reply> {
         match is_scan(&request.operation) {
             true => None,
@@ -193,10 +187,10 @@ impl Metadata {
 
     /// Carries one request out at once, while no others are in progress.
     pub(super) fn now(&self, request: Request) -> Option<Reply> {
-        lock(&self.service).apply(&[request], now()).pop()
+        lock(&self.service).apply(&[request], clock::now()).pop()
     }
 
-    /// Makes the changes of this wake-up and answers their replies.
+    /// Makes the changes of this wake-up and returns their replies.
     pub(super) fn settle(&mut self) -> Vec<(Ticket, Reply)> {
         if self.batch.is_empty() {
             return Vec::new();
@@ -213,7 +207,7 @@ fn first_number(now: SystemTime) -> u64 {
     (since.unwrap_or_default().as_millis() as u64).saturating_mul(NUMBERS_PER_MS)
 }
 
-/// What a metadata service is given, whatever it is started for.
+/// The settings of a metadata service, however it is started.
 fn settings(configuration: &Configuration) -> Settings {
     Settings {
         file_system: configuration.id,
@@ -260,7 +254,7 @@ pub(super) fn apply(
     batch: Vec<(Ticket, Request)>,
 ) -> Vec<(Ticket, Reply)> {
     let (tickets, requests): (Vec<Ticket>, Vec<Request>) = batch.into_iter().unzip();
-    let replies = lock(service).apply(&requests, now());
+    let replies = lock(service).apply(&requests, clock::now());
     let mut done = requests.iter().zip(&replies);
     if done.any(|(request, reply)| removes(&request.operation, reply)) {
         bells.reclaimer.ring();
@@ -345,7 +339,7 @@ impl Queue {
         lock(&self.state).requests.len()
     }
 
-    /// What waits, at most `most`, once there is company for it; `None` at the end.
+    /// The waiting requests, at most `most`, once the expected ones have come; `None` at the end.
     fn take(&self, most: usize, pace: &Pace) -> Option<Vec<(Ticket, Request)>> {
         let mut state = lock(&self.state);
         state.wanted = 1;
@@ -355,7 +349,7 @@ impl Queue {
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        state.wanted = pace.company.min(most);
+        state.wanted = pace.expected.min(most);
         let begun = Instant::now();
         while state.requests.len() < state.wanted && !state.stopping {
             let left = pace.patience.saturating_sub(begun.elapsed());
@@ -380,17 +374,6 @@ impl Drop for Writer {
             // It only fails by a panic, which was reported when it happened.
             let _ = thread.join();
         }
-    }
-}
-
-/// The present time.
-fn now() -> Timestamp {
-    let since = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp {
-        seconds: since.as_secs() as i64,
-        nanoseconds: since.subsec_nanos(),
     }
 }
 
@@ -426,11 +409,11 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_waits_for_company_but_not_for_ever() {
+    fn a_commit_waits_for_expected_requests_but_not_for_ever() {
         let mut pace = Pace::default();
         pace.observe(2, 1, Duration::from_millis(4));
-        assert_eq!(pace.company, 3);
-        // The third never comes: the two that are there go on without it.
+        assert_eq!(pace.expected, 3);
+        // The third never comes: the commit begins with the two that have.
         let taken = queue_of(2).take(MAX_BATCH, &pace);
         assert_eq!(taken.map(|batch| batch.len()), Some(2));
         let taken = queue_of(5).take(MAX_BATCH, &pace);
@@ -440,10 +423,10 @@ mod tests {
     }
 
     #[test]
-    fn company_that_comes_during_the_wait_joins_the_commit() {
+    fn requests_that_come_during_the_wait_join_the_commit() {
         let queue = Arc::new(queue_of(1));
         let pace = Pace {
-            company: 2,
+            expected: 2,
             patience: Duration::from_secs(60),
         };
         let other = Arc::clone(&queue);

@@ -1,7 +1,8 @@
 //! The server process: metadata, datafiles, or both, behind one message layer.
 //!
-//! One thread runs the loop (`events`): it takes requests, answers what can be answered at once, and
-//! moves data (`io`, over `lists`, `moved`, `regions` and `staging`; `data` has the short requests about datafiles). What would block it goes elsewhere: changes of a
+//! One thread runs the loop (`events`): it takes requests, replies to those that need no waiting, and moves data
+//! (`io`, over `lists`, `moved`, `regions` and `staging`; `data` has the short requests about datafiles). What would
+//! block it goes elsewhere: changes of a
 //! synced file system to the commit thread (`metadata`), storage that waits for a device to the
 //! datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only from the
 //! directory that was formatted for it (`home`, `format`), and only requests that are meant for it (`identity`);
@@ -63,8 +64,7 @@ struct Ticket {
     generation: u32,
 }
 
-/// A server that has started: it holds its directory and listens, but answers only in
-/// [`Server::run`].
+/// A server that has started: it holds its directory and listens, but serves requests only in [`Server::run`].
 pub struct Server {
     events: events::Loop,
     stop: StopHandle,
@@ -186,7 +186,7 @@ impl Server {
     }
 }
 
-/// Says so if a directory that no metadata have enrolled has datafiles all the same.
+/// Logs a warning if a directory that no metadata have enrolled has datafiles.
 fn warn_if_used(store: &Store, name: &str) -> std::io::Result<()> {
     let (datafiles, _) = store.list(ObjectId(0), 1)?;
     if !datafiles.is_empty() {

@@ -5,7 +5,7 @@ use causeway_wire::fs::WantedSums;
 use crate::data::datafile::Wait;
 use crate::data::{Datafile, Fault, Piece, Scratch, Sought};
 
-/// What became of storing or reading a piece.
+/// The result of storing or reading a piece.
 #[derive(Debug)]
 pub(super) struct Moved {
     /// Bytes that were written, or found before the datafile's end.

@@ -21,7 +21,7 @@ pub fn serve(configuration: &Path, name: &str) -> Result<(), ServerError> {
     };
     let configuration =
         Configuration::load(configuration).map_err(|error| fail(error.to_string()))?;
-    // Whatever the servers' directories get, others have no business with it.
+    // Files that the server makes are for its own user only.
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let server = Server::start(&configuration, name)?;
     let stop = server.stop_handle();

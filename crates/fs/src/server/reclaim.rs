@@ -11,17 +11,18 @@ use std::time::Duration;
 use causeway_sys::waits;
 use causeway_wire::fs::ObjectId;
 
-use super::metadata::{SharedService, lock};
+use super::metadata::SharedService;
 use crate::client::{Client, ClientOptions, Interrupter, Layout};
 use crate::config::Configuration;
+use crate::locks::lock;
 use crate::meta::Removal;
 
 /// Removals done at once.
 const BATCH: usize = 512;
 /// Pause in front of a batch, so that removals gather: a client that removes a tree is to find the servers free for
-/// it. Nothing but the server's end is to cut it short.
+/// it. Only the server's end cuts it short.
 const GATHER: Duration = Duration::from_millis(50);
-/// Pause after a server could not be reached: nothing tells when it can be.
+/// Pause after a server could not be reached: there is no event when it can be.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the connections to I/O servers are kept without work. No removal waits for that.
 const KEEP: Duration = Duration::from_secs(10);
@@ -59,7 +60,7 @@ impl Bell {
         });
     }
 
-    /// From now on a stop ends the calls of this client.
+    /// Registers a client whose calls a stop ends.
     pub(super) fn interrupts(&self, client: &Client) {
         self.set(|state| {
             let interrupter = client.interrupter();
@@ -137,7 +138,7 @@ impl Beside {
     }
 }
 
-/// Starts the reclaimer. It looks for work that an earlier process left, then waits for the bell.
+/// Starts the reclaimer. It checks for work that an earlier process left, then waits for the bell.
 pub(super) fn start(
     configuration: Configuration,
     service: SharedService,
@@ -164,7 +165,7 @@ impl Drop for Beside {
 }
 
 /// How long an I/O server may take for one batch.
-const ANSWER: Duration = Duration::from_secs(3);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(3);
 
 struct Work {
     configuration: Configuration,
@@ -174,11 +175,11 @@ struct Work {
     pass: Pass,
 }
 
-/// One walk over all that is to be removed. A server that cannot be reached is left alone until the next one: the
+/// One walk over all that is to be removed. A server that cannot be reached is left out until the next walk: the
 /// others go on.
 #[derive(Default)]
 struct Pass {
-    /// The last record that was looked at.
+    /// The last record that was handled.
     after: Option<ObjectId>,
     /// Servers that have failed, and why.
     failed: BTreeMap<u16, String>,
@@ -203,7 +204,7 @@ impl Work {
             match self.batch() {
                 Ok(false) => {}
                 Ok(true) => self.bell.ring(),
-                // A call that the end has cut short says nothing.
+                // A call that the server's end has cut short is no failure.
                 Err(_) if !self.bell.pause(Duration::ZERO) => return,
                 Err(reason) => {
                     tracing::warn!(reason, "datafiles of removed files stay for now");
@@ -216,7 +217,7 @@ impl Work {
         }
     }
 
-    /// Goes on with the pass by one batch. Returns whether there is more to be looked at; fails at the end of a
+    /// Goes on with the pass by one batch. Returns whether more is left; fails at the end of a
     /// pass that has left something.
     fn batch(&mut self) -> Result<bool, String> {
         let removals = lock(&self.service)
@@ -281,7 +282,7 @@ impl Work {
     }
 }
 
-/// A client that goes by the metadata's own layout: their server may be ending, and would not tell it.
+/// A client that goes by the metadata's own layout: the metadata server may be ending, and would not send it.
 fn connect(configuration: &Configuration, service: &SharedService) -> Result<Client, String> {
     let (target, layout) = {
         let service = lock(service);
@@ -303,7 +304,7 @@ fn connect(configuration: &Configuration, service: &SharedService) -> Result<Cli
 /// server's end must not wait long for I/O servers that are down.
 fn hasty(configuration: &Configuration) -> Configuration {
     Configuration {
-        timeout: configuration.timeout.min(ANSWER),
+        timeout: configuration.timeout.min(REPLY_TIMEOUT),
         ..configuration.clone()
     }
 }

@@ -60,7 +60,7 @@ enum Source {
 }
 
 impl RegionStream {
-    /// Checks what can be checked before a list is fetched. Answers the stream and its number of bytes,
+    /// Checks what can be checked before a list is fetched. Returns the stream and its number of bytes,
     /// where that is known.
     pub(super) fn new(regions: Regions) -> Result<(Self, Option<u64>), Failure> {
         let (source, total) = match regions {
@@ -185,7 +185,7 @@ impl RegionStream {
         (regions > 0).then(|| list.part(fetched * REGION_BYTES, regions * REGION_BYTES))
     }
 
-    /// The next part of the list has been fetched. Answers its bytes.
+    /// Takes the part of the list that has been fetched. Returns its bytes.
     pub(super) fn list_fetched(&mut self, memory: &Memory) -> Result<u64, Failure> {
         let Source::There { fetched, chunk, .. } = &mut self.source else {
             return Ok(0);

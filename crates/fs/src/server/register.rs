@@ -1,6 +1,6 @@
 //! Meets the I/O servers of the layout: once each, and again when an operator accepts another directory.
 //!
-//! An I/O server that was never met gets its number and is told which metadata it belongs to; then the
+//! An I/O server that was never met gets its number and the metadata's incarnation; then the
 //! layout gets the generation of its directory. From then on every client refuses another directory under that
 //! name. Nothing is done to a server that was met.
 
@@ -10,16 +10,17 @@ use std::time::Duration;
 use causeway_wire::fs::{Incarnation, ServerIdentity};
 use causeway_wire::store::ServerRecord;
 
-use super::metadata::{SharedService, lock};
+use super::metadata::SharedService;
 use super::reclaim::{Bell, Beside, Wake};
 use crate::client::{Client, ClientOptions};
 use crate::config::Configuration;
+use crate::locks::lock;
 
 /// First pause before servers that cannot be met are tried again; it doubles up to [`LONGEST_PAUSE`]. They
 /// may be started at any time, without an event here.
 const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long servers have to answer in one round. One that is down holds the others up so long.
+/// How long servers have to reply in one round. One that is down delays the others by as much.
 const ROUND: Duration = Duration::from_millis(500);
 
 /// Starts the thread. It meets those that were not met yet, then waits for the bell.
@@ -41,7 +42,7 @@ struct Work {
     configuration: Configuration,
     service: SharedService,
     bell: Bell,
-    /// What was last said of a server that cannot be met, so that it is said once.
+    /// What was last logged about a server that cannot be met, so that it is logged once.
     told: BTreeMap<u16, String>,
 }
 
@@ -60,7 +61,7 @@ impl Work {
         }
     }
 
-    /// Tries to meet all that were not met; whether none is left.
+    /// Tries to meet all that were not met. Returns whether none is left.
     fn round(&mut self, client: &mut Option<Client>) -> bool {
         let (unmet, incarnation) = {
             let service = lock(&self.service);
@@ -77,7 +78,7 @@ impl Work {
                 self.meet(client, server, &found, index, &record, incarnation)
             });
             match met {
-                // A call that the end has cut short says nothing.
+                // A call that the server's end has cut short is no failure.
                 Err(_) if !self.bell.pause(Duration::ZERO) => return true,
                 Ok(()) => {
                     tracing::info!("I/O server {} is number {index} of the layout", record.name);

@@ -1,4 +1,4 @@
-//! Requests that look at many records, carried out beside the metadata server's loop: names are looked up
+//! Requests that read many records, carried out beside the metadata server's loop, which serves other requests
 //! meanwhile.
 
 use std::sync::mpsc::{Sender, channel};
@@ -11,7 +11,7 @@ use super::metadata::{Bells, Deliver, SharedService, apply, no_thread};
 use crate::fatal::AbortOnPanic;
 use crate::meta::Reader;
 
-/// Whether a request looks at so many records that it is not for the loop.
+/// Whether a request reads so many records that it is not for the loop.
 pub(super) fn is_scan(operation: &Operation) -> bool {
     matches!(
         operation,

@@ -1,7 +1,7 @@
 //! Buffers between the network and the files, a bounded number of them.
 //!
-//! A buffer that goes from one client to another is cleared first: whatever a client's transfer leaves out of it
-//! (a process that helps with copying within a host counts its parts itself), no other client's data is there.
+//! A buffer that goes from one client to another is cleared first: where a client's transfer leaves bytes out (a
+//! process that helps with copying within a host counts its parts itself), no other client's data must be found.
 
 use causeway_bmi::{Addr, Bmi, Memory};
 
@@ -50,7 +50,7 @@ impl Staging {
         Ok(Some(buffer))
     }
 
-    /// Gives a buffer back.
+    /// Returns a buffer to the idle ones.
     pub(super) fn give(&mut self, buffer: Memory) {
         let at = buffer.as_ptr().addr();
         let Some(place) = self.used.iter().position(|(used, _)| *used == at) else {

@@ -186,7 +186,7 @@ fn a_full_disk_is_a_clear_error_and_nothing_else() {
 }
 
 /// Not a test of its own: what the processes of other tests do. Without its arguments it shows that a
-/// client of nobody fails and does not hang.
+/// client without servers fails and does not hang.
 #[test]
 fn client_process() {
     let Ok(work) = std::env::var("CAUSEWAY_TEST_CLIENT") else {
@@ -274,7 +274,7 @@ fn worker(fixture: &Fixture, work: &str) -> Worker {
         assert_eq!(out.read(&mut byte).unwrap(), 1, "{said}");
         said.push(byte[0] as char);
     }
-    // Whatever else it says has somewhere to go.
+    // Further output of it needs a reader.
     std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
     worker
 }
@@ -294,7 +294,7 @@ fn killed_and_hung_clients_leave_nothing_behind() {
             if round % 2 == 0 {
                 worker.kill();
             } else {
-                // It takes no part any more, in the middle of whatever it was doing.
+                // It takes no part any more, in the middle of any operation.
                 halt(worker.0.id());
             }
             let started = Instant::now();
@@ -387,7 +387,7 @@ fn connect_packets(path: &str) -> OwnedFd {
 }
 
 #[test]
-fn nonsense_on_the_sockets_hurts_nobody() {
+fn nonsense_on_the_sockets_hurts_no_client() {
     for tcp in [false, true] {
         let fixture = Fixture::start(&Shape {
             tcp,

@@ -357,7 +357,7 @@ fn an_io_server_that_has_lost_its_enrollment_is_refused_until_it_is_accepted() {
     assert_eq!(fetch(&mut rig.client(), b"/file").unwrap(), bytes);
 }
 
-/// Waits until the metadata server has met the server that answers at a name's address.
+/// Waits until the metadata server has met the server that replies at a name's address.
 fn await_generation(client: &mut Client, name: &str) {
     let until = Instant::now() + Duration::from_secs(60);
     loop {

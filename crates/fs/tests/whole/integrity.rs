@@ -156,7 +156,7 @@ fn random_work(shape: &Shape, mapped: bool, steps: u64) {
         let which = dice.below(files.len() as u64) as usize;
         files[which].step(&mut client, &mut dice, largest, mapped);
     }
-    // Somebody else sees the same.
+    // Another client sees the same.
     let mut other = fixture.client();
     for (number, checked) in files.iter_mut().enumerate() {
         checked.check(&mut client);

@@ -234,7 +234,7 @@ fn killing(durability: Durability, rounds: u64) {
                     }
                 });
             }
-            // Whatever happens here, the workers must be told to stop.
+            // The workers must be stopped also if this fails.
             let cluster = &mut fixture.cluster;
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 std::thread::sleep(moment);

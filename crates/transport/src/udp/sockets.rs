@@ -275,7 +275,7 @@ impl Ground for Sockets {
                     let mishap = Mishap::of(&error);
                     // An earlier datagram's misfortune is reported at the next call, whatever it is.
                     failures += 1;
-                    if mishap == Mishap::NobodyThere && failures <= MAX_BATCH {
+                    if mishap == Mishap::PortUnreachable && failures <= MAX_BATCH {
                         self.take_reports();
                         continue;
                     }
@@ -335,7 +335,7 @@ impl Ground for Sockets {
             arrivals.room.extend_from_slice(&front);
             let range = start..arrivals.room.len();
             match mishap {
-                Mishap::NobodyThere => arrivals.list.push(Arrival::NobodyThere(to, range)),
+                Mishap::PortUnreachable => arrivals.list.push(Arrival::NobodyThere(to, range)),
                 Mishap::TooLarge => arrivals.list.push(Arrival::TooLarge(to, range)),
                 Mishap::Other => {}
             }

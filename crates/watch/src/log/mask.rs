@@ -54,7 +54,7 @@ impl Mask {
         best.map_or(self.usual, |(_, level)| level)
     }
 
-    /// The most talkative level of all.
+    /// The most verbose level of all.
     pub fn most(&self) -> LevelFilter {
         let levels = self.entries.iter().map(|(_, level)| *level);
         levels.chain([self.usual]).max().unwrap_or(self.usual)
@@ -138,7 +138,7 @@ impl Masks {
             .max(self.recorded.level(subsystem))
     }
 
-    /// The most talkative level of all.
+    /// The most verbose level of all.
     pub(crate) fn most(&self) -> LevelFilter {
         self.printed.most().max(self.recorded.most())
     }

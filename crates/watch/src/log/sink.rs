@@ -17,8 +17,8 @@ const NO_PATIENCE: Timespec = Timespec {
     tv_nsec: 0,
 };
 
-/// Standard error or a file. Whoever reads it cannot make the process wait for long: lines that
-/// nobody takes are left out, and counted. They are still in the ring.
+/// Standard error or a file. A slow reader cannot make the process wait for long: lines that it does not take in time
+/// are left out, and counted. They are still in the ring.
 pub(super) struct Sink {
     file: Option<File>,
     left_out: AtomicU64,
@@ -43,7 +43,7 @@ impl Sink {
 
     /// Prints whole lines.
     pub(super) fn print(&self, lines: &[u8]) {
-        // There is nobody to tell if this fails.
+        // There is nowhere to report a failure.
         let _ = match &self.file {
             Some(file) => (&*file).write_all(lines),
             None => self.print_to_stderr(lines),
@@ -59,7 +59,7 @@ impl Sink {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
-        // Nobody will ever read it: in a program that has not turned SIGPIPE off, writing would end it.
+        // It has no reader any more: writing would end a program that has not turned SIGPIPE off.
         if ready[0].revents().contains(PollFlags::ERR) {
             return Ok(());
         }
@@ -68,7 +68,7 @@ impl Sink {
             self.left_out.fetch_sub(left_out, Ordering::Relaxed);
             writeln!(
                 out,
-                "({left_out} log lines were left out: nobody read them)"
+                "({left_out} log lines were left out: they were not read in time)"
             )?;
         }
         out.write_all(lines)

@@ -25,8 +25,7 @@ fn wanted(metadata: &Metadata<'_>) -> bool {
 }
 
 impl tracing::Subscriber for Subscriber {
-    /// The answer is remembered at the place that logs until the masks change, so that an event
-    /// which nobody wants costs no call.
+    /// The callsite caches the result until the masks change, so that an event that no mask lets through costs no call.
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         if wanted(metadata) {
             Interest::always()
@@ -44,7 +43,7 @@ impl tracing::Subscriber for Subscriber {
     }
 
     fn event(&self, event: &Event<'_>) {
-        super::look();
+        super::apply_request();
         if let Some(logger) = LOGGER.get() {
             logger.event(event);
         }

@@ -1,7 +1,7 @@
-//! Other people's programs, run so that whatever they do has an end.
+//! Programs of other projects, run so that they always end.
 //!
 //! Three bounds hold at once. The wall clock: after `within`, everything the run started is killed.
-//! The kernel's limit of processor time: a process that spins is ended also where no signal of ours reaches it.
+//! The kernel's limit of processor time: a process that spins is ended also where no signal reaches it.
 //! A mark in the environment: launchers put their ranks into sessions of their own, so killing the
 //! launcher's process group would leave them behind; every process that carries the run's mark is
 //! found and ended instead. What they leave in `/dev/shm` is removed (`leftovers`).
@@ -25,7 +25,7 @@ const CLEARING: Duration = Duration::from_secs(5);
 /// Name of the mark in the environment.
 const MARK: &str = "CAUSEWAY_COMPARE_RUN";
 
-/// Why a program gave no answer.
+/// Why a program gave no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failed {
     /// It took longer than it may.
@@ -151,7 +151,7 @@ impl Running {
     /// Awaits its end; returns what it printed, or why it failed.
     pub(crate) fn finish(mut self) -> Result<String, Failed> {
         let status = self.await_end();
-        // Whoever has been left behind would hold the pipes open.
+        // Processes that are left behind would hold the pipes open.
         end_marked(&self.mark);
         let moment = Duration::from_secs(1);
         let output = self.output.recv_timeout(moment).unwrap_or_default();
@@ -186,7 +186,7 @@ impl Running {
             if Instant::now() >= self.deadline {
                 return None;
             }
-            // Looking more often would take processor time from what is measured.
+            // Polling more often would take processor time from what is measured.
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(20));
         }
@@ -205,7 +205,7 @@ impl Drop for Running {
     }
 }
 
-/// The line that most likely says why.
+/// The line that most likely has the reason.
 fn last_words(errors: &str, output: &str) -> String {
     let says = |text: &str| {
         let lines = text.lines().map(str::trim);
@@ -254,7 +254,7 @@ fn end_marked(mark: &str) {
         }
         for pid in found {
             let handle = Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
-            // The handle stands for the process that has the number now: look once more.
+            // The handle stands for the process that has the number now: check it once more.
             if let Some(Ok(handle)) = handle
                 && carries(pid, &entry)
             {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_prints_is_answered() {
+    fn what_a_program_prints_is_returned() {
         let said = shell("echo \"$ONE\"; echo aside >&2").with("ONE", "two");
         assert_eq!(said.run(Duration::from_secs(20)).unwrap(), "two\n");
     }

@@ -1,9 +1,9 @@
 //! What programs leave in `/dev/shm` when they are killed, and sometimes when they are not.
 //!
-//! A message layer that maps files there removes their names when it ends, if it comes to that. The names
+//! A message layer that maps files there removes their names when it ends in order. The names
 //! do not tell whose they are: some hold a process's number, others a hash of the job's. So a file goes
 //! if its name is of a kind that the libraries make, if it has come since the run began, is of this user,
-//! and is neither mapped nor open in any process: then no process is left that could want it.
+//! and is neither mapped nor open in any process: then no process is left that could use it.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -69,7 +69,7 @@ fn is_of_a_peer(name: &str) -> bool {
         || (numbers && name.split(':').count() == 3)
 }
 
-/// The files that processes have mapped or open, as far as one may look into them.
+/// The files that processes have mapped or open, as far as this user may inspect them.
 fn held() -> BTreeSet<PathBuf> {
     let mut held = BTreeSet::new();
     let Ok(processes) = std::fs::read_dir("/proc") else {
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_holds_any_more_goes_and_everything_else_stays() {
+    fn files_without_a_holder_go_and_all_others_stay() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let since = before_start();

@@ -12,7 +12,7 @@ use crate::compare::trial::{Figure, Pattern, Trial};
 const SIZE: Duration = Duration::from_secs(15);
 
 struct Libfabric {
-    who: String,
+    name: String,
     pingpong: PathBuf,
     taskset: PathBuf,
 }
@@ -35,7 +35,7 @@ pub(super) fn find(places: &Places) -> Vec<Result<Box<dyn Peer>, String>> {
     let said = info.and_then(|info| Program::new(&info, &["--version"]).run(SIZE).ok());
     let version = said.and_then(|said| version_in(&said));
     vec![Ok(Box::new(Libfabric {
-        who: format!("libfabric-{}", version.unwrap_or("unknown".to_owned())),
+        name: format!("libfabric-{}", version.unwrap_or("unknown".to_owned())),
         pingpong,
         taskset,
     }))]
@@ -82,8 +82,8 @@ impl Libfabric {
 }
 
 impl Peer for Libfabric {
-    fn who(&self) -> &str {
-        &self.who
+    fn name(&self) -> &str {
+        &self.name
     }
 
     fn can(&self, trial: &Trial) -> bool {

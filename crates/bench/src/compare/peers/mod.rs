@@ -1,7 +1,8 @@
-//! The libraries that we compare ourselves with: what is installed of them, and how each runs a
+//! The libraries that Causeway is compared with: what is installed of them, and how each runs a
 //! pattern.
 //!
-//! [`peer`] is what all of them are, [`child`] runs their programs with bounds, [`mpi`] is every MPI by way of one small program of ours
+//! [`peer`] is what all of them are, [`child`] runs their programs with bounds, [`mpi`] is every MPI by way of one
+//! small program of this crate
 //! that its compiler builds (`mpi.c`), [`ucx`] and [`libfabric`] are those libraries' own
 //! benchmarks. A peer that fails is a note in the report, never the end of a run.
 
@@ -27,7 +28,7 @@ pub(crate) fn find(places: &Places) -> (Vec<Box<dyn Peer>>, Vec<String>) {
         }
         for peer in peers {
             match peer {
-                Ok(peer) if found.iter().any(|known| known.who() == peer.who()) => {}
+                Ok(peer) if found.iter().any(|known| known.name() == peer.name()) => {}
                 Ok(peer) => found.push(peer),
                 Err(why) => missing.push(format!("{name}: {why}")),
             }

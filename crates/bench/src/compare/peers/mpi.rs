@@ -18,7 +18,7 @@ const QUICK_JOB: Duration = Duration::from_secs(15);
 /// How long a launcher may take to say its version, and a compiler to compile.
 const TOOL: Duration = Duration::from_secs(60);
 
-/// Whose launcher and settings.
+/// The family of an MPI, which decides launcher and settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
     OpenMpi,
@@ -51,7 +51,7 @@ impl Family {
 
 /// An MPI with its program.
 struct Mpi {
-    who: String,
+    name: String,
     family: Family,
     major: u32,
     launcher: PathBuf,
@@ -93,8 +93,8 @@ fn build(
         return Ok(None);
     }
     let version = version_in(&said).unwrap_or("unknown".to_owned());
-    let who = format!("{}-{version}", family.name());
-    let scratch = places.scratch.join(&who);
+    let name = format!("{}-{version}", family.name());
+    let scratch = places.scratch.join(&name);
     let source = scratch.join("mpi.c");
     let program = scratch.join("mpi");
     let failed = |error| format!("{} cannot be written: {error}", source.display());
@@ -109,7 +109,7 @@ fn build(
         .next()
         .and_then(|major| major.parse().ok());
     Ok(Some(Box::new(Mpi {
-        who,
+        name,
         family,
         major: major.unwrap_or(0),
         launcher,
@@ -144,7 +144,7 @@ struct RingLine {
     figures: RingFigures,
 }
 
-/// The figures in what a job printed. Launchers print what they like between our lines.
+/// The figures in what a job printed. Launchers print other lines between those of the program.
 fn parse(said: &str, trial: &Trial) -> Vec<Figure> {
     let method = &trial.method;
     let lines = said.lines().filter_map(|line| {
@@ -182,7 +182,7 @@ fn parse(said: &str, trial: &Trial) -> Vec<Figure> {
         .collect()
 }
 
-/// A job: how many ranks, where, and what they are told.
+/// A job: how many ranks, where, and their arguments.
 struct Job {
     ranks: usize,
     processors: String,
@@ -191,7 +191,7 @@ struct Job {
 
 fn jobs(trial: &Trial) -> Vec<Job> {
     let [one, other] = trial.processors;
-    let apart = format!("{one},{other}");
+    let pinned = format!("{one},{other}");
     let (effort, method) = (trial.effort, &trial.method);
     match trial.pattern {
         Pattern::Latency => {
@@ -199,7 +199,7 @@ fn jobs(trial: &Trial) -> Vec<Job> {
             let words = std::iter::once("latency".to_owned()).chain(trial.sizes.iter().map(what));
             vec![Job {
                 ranks: 2,
-                processors: apart,
+                processors: pinned,
                 arguments: words.collect(),
             }]
         }
@@ -208,7 +208,7 @@ fn jobs(trial: &Trial) -> Vec<Job> {
             let words = std::iter::once("stream".to_owned()).chain(trial.stream_sizes().map(what));
             vec![Job {
                 ranks: 2,
-                processors: apart,
+                processors: pinned,
                 arguments: words.collect(),
             }]
         }
@@ -217,7 +217,7 @@ fn jobs(trial: &Trial) -> Vec<Job> {
             .map(|&ranks| Job {
                 ranks,
                 processors: if ranks == 2 {
-                    apart.clone()
+                    pinned.clone()
                 } else {
                     format!("{one}/{other}")
                 },
@@ -232,7 +232,7 @@ fn jobs(trial: &Trial) -> Vec<Job> {
             .iter()
             .map(|size| Job {
                 ranks: trial.clients + 1,
-                processors: apart.clone(),
+                processors: pinned.clone(),
                 arguments: vec![
                     "load".to_owned(),
                     size.to_string(),
@@ -302,8 +302,8 @@ impl Mpi {
 }
 
 impl Peer for Mpi {
-    fn who(&self) -> &str {
-        &self.who
+    fn name(&self) -> &str {
+        &self.name
     }
 
     fn can(&self, trial: &Trial) -> bool {

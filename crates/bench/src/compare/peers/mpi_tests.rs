@@ -72,7 +72,7 @@ fn nonsense_has_no_figures() {
 }
 
 #[test]
-fn everybody_is_told_the_same_repetitions_as_we_do() {
+fn all_participants_get_the_same_repetitions() {
     let jobs = jobs(&trial(Pattern::Bandwidth));
     let effort = Effort { quick: true };
     let expected =
@@ -87,7 +87,7 @@ fn fake(directory: &Path, script: &str) -> Mpi {
     std::fs::write(&launcher, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&launcher, std::fs::Permissions::from_mode(0o755)).unwrap();
     Mpi {
-        who: "mpich-0.0".to_owned(),
+        name: "mpich-0.0".to_owned(),
         family: Family::Mpich,
         major: 0,
         launcher,

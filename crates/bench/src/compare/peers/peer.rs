@@ -1,4 +1,4 @@
-//! What a library is that we compare ourselves with, and how its programs are found.
+//! A library that Causeway is compared with, and how its programs are found.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +8,16 @@ use crate::compare::trial::{Figure, Trial};
 /// A library that was found.
 pub(crate) trait Peer {
     /// Its name with its version: `openmpi-5.0.11`.
-    fn who(&self) -> &str;
+    fn name(&self) -> &str;
 
     /// Whether it has the pattern at all.
     fn can(&self, trial: &Trial) -> bool;
 
-    /// Runs a pattern once; adds the figures, as far as it comes, and says why if that is not to the
-    /// end.
+    /// Runs a pattern once, and adds its figures. Fails if it did not come to the end; figures up to there are added.
     fn run(&mut self, trial: &Trial, figures: &mut Vec<Figure>) -> Result<(), Failed>;
 }
 
-/// Where to look, and where to work.
+/// Where programs are searched for, and where they work.
 #[derive(Debug)]
 pub(crate) struct Places {
     /// The directory that `make peers` filled.

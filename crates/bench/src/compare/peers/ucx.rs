@@ -13,7 +13,7 @@ use crate::messages::effort::window;
 const LIST: Duration = Duration::from_secs(30);
 
 struct Ucx {
-    who: String,
+    name: String,
     perftest: PathBuf,
     scratch: PathBuf,
 }
@@ -27,7 +27,7 @@ pub(super) fn find(places: &Places) -> Vec<Result<Box<dyn Peer>, String>> {
     let said = info.and_then(|info| Program::new(&info, &["-v"]).run(LIST).ok());
     let version = said.and_then(|said| version_in(&said));
     vec![Ok(Box::new(Ucx {
-        who: format!("ucx-{}", version.unwrap_or("unknown".to_owned())),
+        name: format!("ucx-{}", version.unwrap_or("unknown".to_owned())),
         perftest,
         scratch: places.scratch.clone(),
     }))]
@@ -81,8 +81,8 @@ fn parse(said: &str, trial: &Trial) -> Vec<Figure> {
 }
 
 impl Peer for Ucx {
-    fn who(&self) -> &str {
-        &self.who
+    fn name(&self) -> &str {
+        &self.name
     }
 
     fn can(&self, trial: &Trial) -> bool {

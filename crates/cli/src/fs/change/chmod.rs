@@ -158,7 +158,8 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
                 return Ok(());
             }
             walk(&mut client, &path, &node, &mut |_, met| {
-                // A directory comes last, so that it cannot lock us out of its entries.
+                // A directory's own mode is changed after its entries', which a mode without search permission would
+                // put out of reach.
                 let entered = met.attributes.kind == Kind::Directory && !met.leaving;
                 if !entered && met.attributes.kind != Kind::SymbolicLink {
                     wanted.push(Wanted {
@@ -199,7 +200,7 @@ impl Wanted {
         with_current(&self.path, || {
             let (object, mode) = match known.take() {
                 Some(known) => known,
-                // What has the name now has a mode of its own.
+                // The object that has the name now keeps its mode.
                 None => {
                     let node = match client.stat(self.place.clone(), self.follow) {
                         Err(error) if is_missing(&error) && !self.follow => return Ok(false),

@@ -1,7 +1,5 @@
 //! `causeway fs touch`.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use causeway_command::failure::Outcome;
 use causeway_command::output::report_item;
 use causeway_command::remote::is_missing;
@@ -44,7 +42,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
             seconds,
             nanoseconds: 0,
         },
-        None => now(),
+        None => causeway_fs::clock::now(),
     };
     let mut failures = 0;
     for path in &arguments.paths {
@@ -81,14 +79,4 @@ fn touch(client: &mut Client, path: &[u8], no_create: bool, time: Timestamp) -> 
         ..SetAttributes::default()
     };
     client.set_attributes(object, set).map(drop)
-}
-
-fn now() -> Timestamp {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp {
-        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        nanoseconds: since.subsec_nanos(),
-    }
 }

@@ -1,6 +1,6 @@
 //! What an operation waits for, in each state, and what an instance shows of it.
 
-use causeway_watch::onlooker::Onlooker;
+use causeway_watch::observer::Observer;
 use causeway_wire::watch::{OpKind, PeerRow, Row, Why};
 
 use super::*;
@@ -113,7 +113,7 @@ fn receives_wait_for_messages_writes_transfers_and_their_turn() {
 /// This instance's rows in the page of this process, which all tests share.
 fn rows(node: &Node) -> Vec<PeerRow> {
     let own = node.bmi.watch.instance();
-    let page = Onlooker::new(std::process::id()).expect("this process shows its page");
+    let page = Observer::new(std::process::id()).expect("this process shows its page");
     let rows = page.rows().into_iter().filter_map(|row| match row {
         Row::Peer(row) if row.instance == own => Some(row),
         _ => None,

@@ -36,7 +36,7 @@ enum Step {
     Write(u64, Vec<Region>),
     /// A truncation.
     Cut(u64),
-    /// Somebody else's write to another datafile.
+    /// Another client's write to another datafile.
     Elsewhere,
     Reopen,
 }

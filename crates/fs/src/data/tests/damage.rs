@@ -530,7 +530,7 @@ fn only_proven_orphans_are_deleted() {
     assert_eq!(store.remove_orphans(&objects, 1000).unwrap(), (1, 4));
     assert_eq!(store.list(ObjectId(0), 10).unwrap().0, []);
     assert_eq!(store.aside().unwrap().files, 4);
-    // They are deleted when they have been there for long; what is not ours never is.
+    // They are deleted when they have been there for long; a file that the store has not moved there never is.
     let lost = directory.path().join("lost+found");
     for entry in std::fs::read_dir(&lost).unwrap() {
         let path = entry.unwrap().path();

@@ -1,4 +1,4 @@
-//! Where data are told to lie, held against what was written.
+//! Where data are reported to lie, compared with what was written.
 
 use super::damage::punch;
 use super::*;

@@ -1,4 +1,4 @@
-//! What is done about a store that has failed.
+//! Recovery of a store that has failed.
 
 use causeway_wire::fs::{Failure, Reply, Request};
 
@@ -24,7 +24,7 @@ impl Service {
         requests.iter().map(reply).collect()
     }
 
-    /// Takes in that the store has failed, and has it recover if that is possible at once. Returns the failure.
+    /// Notes that the store has failed, and recovers it if that is possible at once. Returns the failure.
     pub(super) fn fail(&mut self, failure: Failure) -> Failure {
         tracing::error!(%failure.message, "the metadata store failed; opening it again");
         self.has_failed = true;
@@ -35,7 +35,8 @@ impl Service {
         failure
     }
 
-    /// Has clients notice: changes that wait for an fsync may be lost, whatever is found now.
+    /// Raises the count that clients check: changes that wait for an fsync may be lost, even if the store shows them
+    /// now.
     pub(super) fn note_failed_sync(&self, failure: &Failure) {
         if let Some(counter) = &self.failed_syncs {
             counter.note("the metadata", &failure.message);
@@ -43,8 +44,8 @@ impl Service {
     }
 
     /// Opens a store again that has failed. Nothing is appended to its journal any more: what can still be
-    /// read is written into new tables, and only once these are synced does a new journal begin, and is
-    /// anything acknowledged on the strength of what is found. Until that succeeds, changes are refused; as long
+    /// read is written into new tables, and only once these are synced does a new journal begin, and is anything
+    /// acknowledged by what it shows. Until that succeeds, changes are refused; as long
     /// as the disk takes nothing at all, the failed store is kept to be read.
     pub(super) fn recover(&mut self) -> Outcome<()> {
         if !self.has_failed {

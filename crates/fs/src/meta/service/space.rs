@@ -1,5 +1,5 @@
-//! Room on the disk of the metadata: what is given back, and when, so that nothing is refused for want of
-//! space that is only not given back yet.
+//! Room on the disk of the metadata: what is freed, and when, so that no change is refused for want of space that
+//! could be freed.
 
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use causeway_wire::fs::{Errno, Operation, Request};
 use super::{Outcome, Service, fail};
 use crate::meta::store::{Room, Store, StoreErrorKind};
 
-/// How long readers may take to let go of a store that is opened again.
+/// How long readers may take to release a store that is opened again.
 const LET_GO: Duration = Duration::from_secs(5);
-/// How often they are looked at.
-const LOOK: Duration = Duration::from_millis(1);
+/// How often they are polled.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 /// Bytes that a change writes at most beside its content: records of the object, the entry and the counts, with
 /// a name and a path of usual length.
 const CHANGE_BYTES: u64 = 1 << 10;
@@ -35,20 +35,20 @@ fn content_bytes(operation: &Operation) -> u64 {
     }
 }
 
-/// Waits until no reader looks at a store; whether that is so.
+/// Waits until no reader uses a store. Returns whether that is so.
 fn await_idle(store: &Arc<dyn Store>) -> bool {
     let begun = Instant::now();
     while store.is_viewed() || Arc::strong_count(store) > 1 {
         if begun.elapsed() >= LET_GO {
             return false;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     true
 }
 
 impl Service {
-    /// Has the store give back what it can if there is no room otherwise. That is work for all that is
+    /// Has the store free what it can if there is no room otherwise. That is work for all that is
     /// stored, so it is done again only when enough was changed since.
     pub(super) fn make_room(&mut self) {
         let Ok(store) = self.store() else {
@@ -73,7 +73,7 @@ impl Service {
         }
     }
 
-    /// Has the store give its journals back when they have grown too long.
+    /// Has the store free its journals when they have grown too long.
     pub(super) fn tend(&mut self) {
         let Ok(store) = self.store() else {
             return;
@@ -99,7 +99,7 @@ impl Service {
         }
     }
 
-    /// Opens a store that works again, unless readers do not let go of it.
+    /// Opens a working store anew, unless readers do not release it.
     fn open_anew(&mut self) -> Outcome<()> {
         let is_idle = {
             let shared = self.store.write().unwrap_or_else(PoisonError::into_inner);
@@ -122,14 +122,14 @@ impl Service {
         let mut shared = self.store.write().unwrap_or_else(PoisonError::into_inner);
         let mut is_written_out = false;
         loop {
-            // The old one must be closed before: it holds a lock, as long as a reader looks at it.
+            // The old one must be closed before: it holds a lock, as long as a reader uses it.
             let reopens = shared.take().is_some();
             let store = self.open_when_closed(reopens)?;
             *shared = Some(store.clone());
             if !store.is_suspect() {
                 return Ok(store);
             }
-            // It can be read, whatever comes of this.
+            // It can be read, even if this fails.
             store.write_out()?;
             if is_written_out {
                 return fail(
@@ -150,7 +150,7 @@ impl Service {
                         && error.kind == StoreErrorKind::Locked
                         && begun.elapsed() < LET_GO =>
                 {
-                    std::thread::sleep(LOOK);
+                    std::thread::sleep(POLL_INTERVAL);
                 }
                 opened => return Ok(opened?),
             }

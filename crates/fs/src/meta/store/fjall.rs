@@ -1,13 +1,13 @@
 //! The store in [fjall](https://docs.rs/fjall): a log-structured merge tree with one journal, so that
 //! a batch of any size costs one append and at most one `fdatasync`.
 //!
-//! What stands on the disk is looked through before the engine opens it (`verify`, `journal`, `mark`), and each
+//! The files on the disk are verified before the engine opens them (`verify`, `journal`, `mark`), and each
 //! value carries a seal ([`causeway_wire::store::seal`]): a flipped bit is an error that names the file.
-//! `space` keeps room for removals, and `keeper` gives back what removals have freed.
+//! `space` keeps room for removals, and `upkeep` reclaims what removals have freed.
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use causeway_wire::store::{Mark, Stamp, seal, unseal};
@@ -20,15 +20,16 @@ use fjall::{
 
 mod batch;
 mod journal;
-mod keeper;
 mod mark;
 mod reclaim;
 mod space;
+mod upkeep;
 mod verify;
 
-use self::keeper::{Keeper, Progress};
 use self::reclaim::Views;
 use self::space::{Space, Used};
+use self::upkeep::{Progress, Upkeep};
+use crate::locks::lock;
 use crate::sabotage::{self, Sabotage};
 
 use super::{Batch, Garbage, Pair, Pairs, Persist, Room, Store, StoreError, StoreErrorKind, View};
@@ -44,12 +45,12 @@ const WORKERS: usize = 2;
 /// behind that is verified block by block when it is read.
 const VERIFY_BYTES: u64 = 1 << 30;
 /// The disk's free space is looked up again after this many bytes, or this long.
-const LOOK_BYTES: u64 = 64 << 10;
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Giving space back is worth its while once this part of a table in memory may come back by it.
+const RECHECK_BYTES: u64 = 64 << 10;
+const RECHECK_EVERY: Duration = Duration::from_millis(100);
+/// Freeing space is worth its while once it may free this part of a table in memory.
 const WORTHWHILE_DIVISOR: u64 = 4;
 
-/// The boot in a mark when a sync has failed, or the host's boot cannot be told: what was not synced may be lost.
+/// The boot in a mark when a sync has failed, or the host's boot is not known: what was not synced may be lost.
 const UNKNOWN_BOOT: u128 = 0;
 
 /// How to open a store.
@@ -77,7 +78,7 @@ impl Default for Options {
 /// A store in a directory.
 pub struct Fjall {
     // Ends before the engine is closed.
-    keeper: Keeper,
+    upkeep: Upkeep,
     engine: Arc<Engine>,
     lost: bool,
 }
@@ -91,9 +92,9 @@ struct Engine {
     /// Held during each commit.
     progress: Mutex<Progress>,
     mark: Mutex<Mark>,
-    look: Mutex<Look>,
+    checked: Mutex<RoomCheck>,
     views: Views,
-    /// Held while tables are merged other than by the engine's own choice.
+    /// Held while tables are merged on this module's request.
     merging: Mutex<()>,
     /// Which file is damaged, once a read has failed.
     damaged: OnceLock<String>,
@@ -102,16 +103,12 @@ struct Engine {
 }
 
 /// When the free space was looked up, and what was found.
-struct Look {
+struct RoomCheck {
     at: Instant,
     /// Bytes that had been committed then.
     bytes: u64,
     reserve: u64,
     room: Room,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What was found on the disk before the engine opened it.
@@ -176,8 +173,8 @@ impl Fjall {
             .iter()
             .filter(|record| record.is_tombstone())
             .count();
-        // The engine has synced the journals. That says nothing about what an earlier sync of theirs has failed
-        // to write: the kernel reports that once.
+        // The engine has synced the journals. That proves nothing of what an earlier sync of theirs has failed to
+        // write: the kernel reports that once.
         let (boot, acknowledged) = match found.is_suspect {
             true => (UNKNOWN_BOOT, found.mark.acknowledged.min(last)),
             false => (crate::boot::identity(), last),
@@ -200,7 +197,7 @@ impl Fjall {
                 ..Progress::new(last)
             }),
             mark: Mutex::new(mark),
-            look: Mutex::new(Look {
+            checked: Mutex::new(RoomCheck {
                 at: Instant::now(),
                 bytes: u64::MAX,
                 reserve: 0,
@@ -214,17 +211,17 @@ impl Fjall {
         if found.is_suspect {
             engine.refuse(&suspicion(directory));
         }
-        let keeper =
-            Keeper::start(Arc::clone(&engine)).map_err(|error| wrap_io(directory, &error))?;
+        let upkeep =
+            Upkeep::start(Arc::clone(&engine)).map_err(|error| wrap_io(directory, &error))?;
         Ok(Self {
-            keeper,
+            upkeep,
             engine,
             lost: found.lost,
         })
     }
 }
 
-/// Looks through what is on the disk, cuts off torn ends, and damage if that is accepted.
+/// Verifies what is on the disk, cuts off torn ends, and damage if that is accepted.
 fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
     let failed = |error: io::Error| wrap_io(directory, &error);
     std::fs::create_dir_all(directory).map_err(failed)?;
@@ -302,7 +299,7 @@ fn accept(options: &Options, lost: &mut bool, message: String) -> Result<(), Sto
     Ok(())
 }
 
-/// Looks through the journals until nothing is wrong with them any more.
+/// Verifies the journals until nothing is wrong with them any more.
 fn mend_journals(
     directory: &Path,
     options: &Options,
@@ -392,7 +389,7 @@ fn suspicion(directory: &Path) -> StoreError {
 }
 
 impl Engine {
-    /// From now on no changes are taken: a journal whose sync has failed is never appended to, as what the
+    /// Refuses all further changes: a journal whose sync has failed is never appended to, as what the
     /// kernel has dropped would be missing before what is appended. Returns the reason.
     fn refuse(&self, why: &StoreError) -> StoreError {
         if self.refusal.set(why.clone()).is_ok()
@@ -404,7 +401,7 @@ impl Engine {
         why.clone()
     }
 
-    /// Has the next one to open the store distrust its journals.
+    /// Marks the journals as suspect for the next process that opens the store.
     fn distrust(&self) -> io::Result<()> {
         let mut mark = lock(&self.mark);
         // Also if it cannot be written now: no later mark may say anything else.
@@ -465,7 +462,7 @@ impl Engine {
     }
 
     /// How much room there is on the disk now.
-    fn look(&self, reserve: u64) -> Room {
+    fn check_room(&self, reserve: u64) -> Room {
         let journals = match self.space.sizes.bounds_journal {
             true => lock(&self.progress).journal_bytes,
             // The engine begins new journals by itself: the next one may grow to its whole size.
@@ -478,7 +475,7 @@ impl Engine {
             memory: tree.active_memtable().size() + sealed,
             journals,
         };
-        self.space.look(used, reserve)
+        self.space.check_room(used, reserve)
     }
 }
 
@@ -523,7 +520,7 @@ impl Store for Fjall {
             .and_then(|()| fail_sync(persist))
             .map_err(|error| engine.refuse(&engine.failed_write("commit", error)))?;
         progress.commit(stamp.commit, batch, persist);
-        self.keeper.notice(&mut progress);
+        self.upkeep.notice(&mut progress);
         Ok(())
     }
 
@@ -543,27 +540,27 @@ impl Store for Fjall {
     fn room(&self, reserve: u64) -> Room {
         let engine = &self.engine;
         let bytes = lock(&engine.progress).bytes;
-        let mut look = lock(&engine.look);
-        let is_fresh = bytes >= look.bytes
-            && bytes - look.bytes < LOOK_BYTES
-            && look.reserve == reserve
-            && look.room == Room::Enough
-            && look.at.elapsed() < LOOK_EVERY;
+        let mut last = lock(&engine.checked);
+        let is_fresh = bytes >= last.bytes
+            && bytes - last.bytes < RECHECK_BYTES
+            && last.reserve == reserve
+            && last.room == Room::Enough
+            && last.at.elapsed() < RECHECK_EVERY;
         if !is_fresh {
-            let mut room = engine.look(reserve);
+            let mut room = engine.check_room(reserve);
             if room != Room::Enough {
-                // A merge takes room until it ends: that is not what the disk is full of.
+                // A merge takes room until it ends: that does not count as a full disk.
                 engine.await_merges();
-                room = engine.look(reserve);
+                room = engine.check_room(reserve);
             }
-            *look = Look {
+            *last = RoomCheck {
                 at: Instant::now(),
                 bytes,
                 reserve,
                 room,
             };
         }
-        look.room.clone()
+        last.room.clone()
     }
 
     fn is_outgrown(&self) -> bool {
@@ -581,8 +578,8 @@ impl Store for Fjall {
     }
 
     fn write_out(&self) -> Result<(), StoreError> {
-        // Lets ballast go if there is no room otherwise.
-        self.engine.look(0);
+        // Frees ballast if there is no room otherwise.
+        self.engine.check_room(0);
         self.engine.write_out()
     }
 

@@ -40,7 +40,7 @@ impl Bench {
             "{found:?} lacks {text:?}"
         );
         let before = self.check(false);
-        assert_eq!(found, before, "looking changes nothing");
+        assert_eq!(found, before, "a check changes nothing");
         self.check(true);
         // Mending an entry may leave a count to the next pass.
         self.check(true);
@@ -189,7 +189,7 @@ fn leftovers_go() {
 }
 
 #[test]
-fn damaged_records_are_reported_and_harm_nobody_else() {
+fn damaged_records_are_reported_and_harm_no_others() {
     let (mut bench, directory, file) = small_tree();
     bench.damage(object_key(file), Some(vec![9, 9, 9]));
     let found = bench.check(true);
@@ -198,7 +198,7 @@ fn damaged_records_are_reported_and_harm_nobody_else() {
     assert_eq!(bench.errno(lookup("/d/f")), Errno::CORRUPT);
     assert_eq!(bench.errno(unlink("/d/f")), Errno::CORRUPT);
     bench.node(create("/d/g"));
-    // Nobody removes its datafiles.
+    // Its datafiles are not removed.
     let exist = Operation::Exist {
         objects: vec![file, directory],
     };

@@ -362,7 +362,7 @@ fn what_is_written_after_the_removal_is_removed_as_well() {
     assert_eq!(left.len(), 1);
     assert!(bench.check(false).is_empty());
     bench.service.removed(&left).expect("forgets");
-    // A number that was never given out is nobody's.
+    // A number that was never given out belongs to no object.
     assert_eq!(bench.errno(extend(ObjectId(1 << 40))), Errno::ESTALE);
     assert_eq!(bench.service.removals(None, 10).expect("lists"), []);
     assert!(matches!(

@@ -1,4 +1,4 @@
-//! A disk that fails to sync, and tells of it once: held against a model that loses what was not synced.
+//! A disk that fails to sync, and reports it once: compared with a model that loses what was not synced.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};

@@ -142,7 +142,7 @@ fn a_failed_reclaim_is_asked_again() {
 }
 
 #[test]
-fn a_store_that_cannot_be_opened_again_answers_errors_until_it_can() {
+fn a_store_that_cannot_be_opened_again_returns_errors_until_it_can() {
     let mut bench = Bench::new();
     let works = Arc::new(Mutex::new(true));
     let (inner, switch) = (bench.store.clone(), works.clone());

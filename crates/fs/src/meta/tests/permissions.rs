@@ -1,4 +1,4 @@
-//! Who may do what.
+//! Permissions of operations.
 
 use super::*;
 
@@ -98,7 +98,7 @@ fn file_permissions_decide_about_contents() {
         (0o644, OTHER, true, false),
         (0o622, OTHER, false, true),
         (0o600, OTHER, false, false),
-        // Who owns a file holds a handle with both.
+        // A file's owner holds a handle with both.
         (0o000, USER, true, true),
         (0o000, 0, true, true),
     ] {
@@ -119,7 +119,7 @@ fn file_permissions_decide_about_contents() {
             content: true,
         });
         assert_eq!(get.is_ok(), may_read, "{mode:o} {uid}");
-        // A look-up tells the attributes to anybody, the content to readers.
+        // A look-up returns the attributes to every user, the content to readers.
         let node = bench.node(Operation::Lookup {
             place: at("f"),
             follow: true,

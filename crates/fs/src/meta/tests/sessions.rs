@@ -22,7 +22,7 @@ fn reopen(bench: &mut Bench) {
 }
 
 #[test]
-fn a_repeated_change_is_answered_not_done() {
+fn a_repeated_change_gets_the_stored_reply() {
     let mut bench = Bench::new();
     let first = send(&mut bench, 1, 1, create("f"));
     assert!(first.result.is_ok());

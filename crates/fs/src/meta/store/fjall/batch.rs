@@ -8,8 +8,8 @@
 //! | item | `2`, type (1), compression (1), keyspace (8), key length (2), value length (4), stored value length (4), key, stored value |
 //! | end | `3`, XXH3-64 of the items as stored (8), `FJL\x03` |
 //!
-//! The engine's checksum leaves the start out. The count is held against the items; the sequence number
-//! against the commit numbers in the sealed values ([`causeway_wire::store::seal`]).
+//! The engine's checksum leaves the start out. The count is compared with the items; the sequence number with the
+//! commit numbers in the sealed values ([`causeway_wire::store::seal`]).
 
 use causeway_wire::store::{Stamp, unseal};
 use xxhash_rust::xxh3::xxh3_64;

@@ -1,4 +1,4 @@
-//! Looking through the engine's journals before the engine opens them.
+//! Verifying the engine's journals before the engine opens them.
 //!
 //! fjall goes on with what stands before the first batch that it cannot read, and drops the rest without a
 //! word; a length made of garbage makes it allocate as much. So the journals are read here first, batch by
@@ -9,8 +9,8 @@
 //!   was lost, and no interrupted write leaves such a thing. What was acknowledged is lost. The store is
 //!   not opened unless the operator accepts that ([`cut`]);
 //! - after power loss, and with nothing behind it, a last batch that was synced in the last moments before
-//!   (the mark is brought up to date after a tenth of a second) and is damaged since: that cannot be told
-//!   from a torn one, and is cut off as such.
+//!   (the mark is brought up to date after a tenth of a second) and is damaged since: that cannot be distinguished from
+//!   a torn one, and is cut off as such.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};

@@ -1,5 +1,5 @@
-//! Giving space back: tables in memory are written out, tables are merged so that removed and replaced records
-//! are forgotten, and files that only earlier versions of the tree name are let go.
+//! Freeing space: tables in memory are written out, tables are merged so that removed and replaced records are
+//! forgotten, and files that only earlier versions of the tree name are removed.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -9,10 +9,11 @@ use fjall::{AbstractTree, Database, PersistMode, Snapshot};
 
 use super::super::StoreError;
 use super::space::{self, MAX_MERGE_BYTES};
-use super::{Engine, lock, wrap};
+use super::{Engine, wrap};
+use crate::locks::lock;
 
 /// How often the engine, which has no event for it, is asked whether it has written its tables out.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// How long views may take to end whose state would be kept by a merge. They last for one request.
 const LET_GO: Duration = Duration::from_secs(5);
 /// The last level of the engine's trees.
@@ -20,7 +21,7 @@ const LAST_LEVEL: usize = 6;
 /// What a removed record is taken to have used on the disk, in bytes: about a file's share with some content.
 const REMOVED_RECORD_BYTES: u64 = 1 << 10;
 
-/// The states that are being looked at. Tables that hold them must stay.
+/// The states that views are open of. Tables that hold them must stay.
 #[derive(Default)]
 pub(super) struct Views {
     /// How many views there are of the state before each number.
@@ -67,15 +68,15 @@ impl Views {
 }
 
 impl Engine {
-    /// Bytes, roughly, that [`Engine::reclaim`] may give back.
+    /// Bytes, roughly, that [`Engine::reclaim`] may free.
     pub(super) fn garbage_bytes(&self) -> u64 {
         let progress = lock(&self.progress);
         let removed = progress.removed + self.pairs.tree.tombstone_count();
         progress.journal_bytes + removed * REMOVED_RECORD_BYTES
     }
 
-    /// Gives back what a bounded amount of work gives back: everything, unless the tables are too large to be
-    /// merged while requests wait.
+    /// Frees what a bounded amount of work can free: everything, unless the tables are too large to be merged while
+    /// requests wait.
     pub(super) fn reclaim(&self) -> Result<(), StoreError> {
         self.write_out()?;
         self.views.await_closed(&self.database);
@@ -115,7 +116,7 @@ impl Engine {
     pub(super) fn await_merges(&self) {
         let begun = Instant::now();
         while self.database.active_compactions() > 0 && begun.elapsed() < LET_GO {
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         let _alone = lock(&self.merging);
         if let Err(error) = self.forget_versions() {
@@ -123,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// The engine's number before which nothing is looked at any more, but for the last state before it.
+    /// The engine's number before which no state has a view any more, but for the last state before it.
     fn oldest_view(&self) -> u64 {
         let open = lock(&self.views.open);
         let oldest = open.first_key_value().map(|(before, _)| *before);
@@ -149,14 +150,14 @@ impl Engine {
     }
 
     pub(super) fn flush(&self) -> Result<(), StoreError> {
-        // What was removed until now is told by the tables from now on.
+        // The tables count what was removed until now.
         lock(&self.progress).removed = 0;
         let failed = |error| wrap("write tables", error);
         self.pairs.rotate_memtable().map_err(failed)?;
         while self.pairs.tree.sealed_memtable_count() > 0 {
             // Fails once one of the engine's threads has failed.
             self.database.persist(PersistMode::Buffer).map_err(failed)?;
-            std::thread::sleep(LOOK);
+            std::thread::sleep(POLL_INTERVAL);
         }
         Ok(())
     }

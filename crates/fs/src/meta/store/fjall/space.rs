@@ -1,9 +1,9 @@
 //! Space that removals and the engine's own work need: kept free, and a part of it held in a file.
 //!
-//! A log-structured store needs room to give room back: a removal is written to the journal, then to a
+//! A log-structured store needs room to free room: a removal is written to the journal, then to a
 //! table, and only the merge of tables, for whose output there must be room beside its input, forgets what
-//! was removed. So what needs space is refused while there is still enough for all of that. Others may
-//! fill the same disk; for them a ballast file is held, and given back piece by piece.
+//! was removed. So what needs space is refused while there is still enough for all of that. Other programs may fill
+//! the same disk; against that a ballast file is held, and freed piece by piece.
 //!
 //! Measured by `crates/fs/tests/meta_full.rs`, which prints it (debug build, a disk in memory that is filled with
 //! files of 3,000 bytes and emptied), in MiB:
@@ -16,7 +16,7 @@
 //! |  256 |              81.7 |                    48.0 |                    129.6 |
 //!
 //! Twice the tables are reserved for merges. With once, a disk of 24 MiB was seen to fill up entirely: a merge that
-//! we had asked for waited for one of the engine's own, whose input still stood there beside its output.
+//! this module had requested waited for one of the engine's own, whose input still stood there beside its output.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -40,7 +40,7 @@ const LARGE_DISK_BYTES: u64 = 1 << 30;
 const MAX_TABLE_BYTES: u64 = 16 * MIB;
 /// The smallest disk that metadata are made on: room for some hundred files beside all that is kept free.
 const MIN_DISK_BYTES: u64 = 16 * MIB;
-/// A merge of ours beside one of the engine's own.
+/// A merge that this module requests beside one of the engine's own.
 const CONCURRENT_MERGES: u64 = 2;
 /// Tables in memory that removals may fill before the first of them is merged.
 const WAITING_TABLES: u64 = 3;
@@ -54,7 +54,7 @@ pub(super) struct Sizes {
     pub(super) table: u64,
     /// What the journals may grow to.
     pub(super) journal: u64,
-    /// Whether the journals must be given back at that size by us.
+    /// Whether this module must free the journals at that size, rather than the engine.
     pub(super) bounds_journal: bool,
     /// The file that holds space.
     pub(super) ballast: u64,
@@ -77,7 +77,7 @@ impl Sizes {
     }
 }
 
-/// Bytes of the file system that `directory` lies in, and how many of them are free for us.
+/// Bytes of the file system that `directory` lies in, and how many of them this process may use.
 pub(super) fn disk(directory: &Path) -> io::Result<(u64, u64)> {
     let disk = rustix::fs::statvfs(directory)?;
     Ok((
@@ -138,7 +138,7 @@ impl Space {
         Ok(())
     }
 
-    /// What must stay free so that everything can be removed. Writing tables out and giving journals back changes
+    /// What must stay free so that everything can be removed. Writing tables out and freeing journals changes
     /// the free space and this by the same amount: neither makes room, or takes it.
     fn needed(&self, used: Used) -> u64 {
         let sizes = &self.sizes;
@@ -149,11 +149,10 @@ impl Space {
             + sizes.journal.saturating_sub(used.journals)
     }
 
-    /// How much room there is, with at least `reserve` bytes to be kept free; lets ballast go, or takes it
-    /// back.
-    pub(super) fn look(&self, used: Used, reserve: u64) -> Room {
+    /// How much room there is, with at least `reserve` bytes to be kept free. Shrinks the ballast, or restores it.
+    pub(super) fn check_room(&self, used: Used, reserve: u64) -> Room {
         let Ok((_, free)) = disk(&self.directory) else {
-            // Whatever is wrong, the next write says it better.
+            // The next write reports what is wrong more exactly.
             return Room::Enough;
         };
         let held = std::fs::metadata(self.ballast()).map_or(0, |file| file.len());

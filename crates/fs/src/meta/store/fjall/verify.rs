@@ -1,4 +1,4 @@
-//! Looking through the engine's other files before the engine opens them.
+//! Verifying the engine's other files before the engine opens them.
 //!
 //! fjall checks each block that it reads from a table. It does not check the list of tables against the
 //! checksum that it keeps of it, removes tables that are not in there, and starts anew where the list

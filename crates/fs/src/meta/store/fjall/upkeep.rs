@@ -1,5 +1,5 @@
-//! What is done about a store while nothing is asked of it: the mark is brought up to date, and what
-//! removals have freed is given back.
+//! Upkeep of a store while it is idle: the mark is brought up to date, and tables are merged to reclaim what removals
+//! have freed.
 
 use std::io;
 use std::sync::{Arc, Condvar, PoisonError};
@@ -9,13 +9,13 @@ use std::time::Duration;
 use fjall::AbstractTree;
 
 use super::super::{Batch, Persist, Room, StoreError};
-use super::{Engine, lock, mode, wrap};
+use super::{Engine, mode, wrap};
 use crate::fatal::AbortOnPanic;
+use crate::locks::lock;
 
-/// The store is quiet when nothing was committed for this long. A mark costs two syncs, which nobody
-/// shall wait for.
+/// The store is quiet when nothing was committed for this long. A mark costs two syncs, which no commit shall wait for.
 const QUIET: Duration = Duration::from_millis(100);
-/// Tables are merged once they and the table in memory say of this many records that they were removed…
+/// Tables are merged once they and the table in memory have removals of this many records…
 const REMOVED_RECORDS: u64 = 256;
 /// … and of one in this many of all.
 const RECORDS_PER_REMOVED: u64 = 4;
@@ -35,10 +35,10 @@ pub(super) struct Progress {
     pub(super) journal_bytes: u64,
     /// Records that were removed since tables were last written out.
     pub(super) removed: u64,
-    /// Removals that the last merge has left in tables, because an old state was still looked at.
+    /// Removals that the last merge has left in tables, because a view of an old state was still open.
     pub(super) left: u64,
     pub(super) commits: u64,
-    /// Whether the keeper knows that there is something to do.
+    /// Whether the thread has been notified that there is something to do.
     pub(super) awake: bool,
     pub(super) stopping: bool,
 }
@@ -54,13 +54,13 @@ impl Progress {
             removed: 0,
             left: 0,
             commits: 0,
-            // What an earlier process left is looked at once.
+            // What an earlier process left is checked once.
             awake: true,
             stopping: false,
         }
     }
 
-    /// Takes a commit in.
+    /// Counts a commit.
     pub(super) fn commit(&mut self, number: u64, batch: &Batch, persist: Persist) {
         let mut bytes = BATCH_BYTES;
         for (key, value) in batch {
@@ -78,21 +78,21 @@ impl Progress {
     }
 }
 
-/// The keeper's thread.
-pub(super) struct Keeper {
+/// The upkeep thread.
+pub(super) struct Upkeep {
     engine: Arc<Engine>,
     wake: Arc<Condvar>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl Upkeep {
     pub(super) fn start(engine: Arc<Engine>) -> io::Result<Self> {
         let wake = Arc::new(Condvar::new());
         let (shared, waker) = (Arc::clone(&engine), Arc::clone(&wake));
         let thread = std::thread::Builder::new()
-            .name("keeper".to_owned())
+            .name("upkeep".to_owned())
             .spawn(move || {
-                let _guard = AbortOnPanic("keeper");
+                let _guard = AbortOnPanic("upkeep");
                 run(&shared, &waker);
             })?;
         Ok(Self {
@@ -102,7 +102,7 @@ impl Keeper {
         })
     }
 
-    /// Says that something was committed.
+    /// Notifies the thread of a commit.
     pub(super) fn notice(&self, progress: &mut Progress) {
         if !progress.awake {
             progress.awake = true;
@@ -111,7 +111,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Upkeep {
     fn drop(&mut self) {
         lock(&self.engine.progress).stopping = true;
         self.wake.notify_one();
@@ -153,15 +153,15 @@ fn run(engine: &Engine, wake: &Condvar) {
         progress.awake = !quiet;
         let synced = progress.synced;
         drop(progress);
-        let short = lock(&engine.look).room != Room::Enough;
+        let short = lock(&engine.checked).room != Room::Enough;
         let done = engine
             .note(quiet.then_some(synced))
             .and_then(|()| match quiet || short {
-                true => engine.give_back(),
+                true => engine.merge_removed(),
                 false => Ok(()),
             });
         if let Err(error) = done {
-            tracing::warn!(%error, "looking after the metadata store");
+            tracing::warn!(%error, "the upkeep of the metadata store has failed");
         }
         progress = lock(&engine.progress);
     }
@@ -178,7 +178,7 @@ impl Engine {
     }
 
     /// Merges tables after many removals.
-    fn give_back(&self) -> Result<(), StoreError> {
+    fn merge_removed(&self) -> Result<(), StoreError> {
         let progress = lock(&self.progress);
         let removed =
             (progress.removed + self.pairs.tree.tombstone_count()).saturating_sub(progress.left);

@@ -22,7 +22,7 @@ pub(crate) enum Excuse {
 }
 
 /// The fault that is in force.
-pub(crate) struct Weather {
+pub(crate) struct Conditions {
     pub(crate) excuse: Excuse,
     /// The server concerned, as the configuration counts.
     pub(crate) server: usize,
@@ -35,9 +35,9 @@ pub(crate) struct Weather {
     pub(crate) older: Option<Vec<Names>>,
 }
 
-impl Weather {
+impl Conditions {
     /// Nothing goes wrong.
-    pub(crate) fn fair() -> Self {
+    pub(crate) fn no_fault() -> Self {
         Self {
             excuse: Excuse::Nothing,
             server: 0,

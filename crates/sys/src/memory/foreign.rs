@@ -11,23 +11,24 @@ use super::{Backing, Kind, Memory};
 /// Describes spans of foreign memory, such as the buffers of a C program. All of them count
 /// references in one place, so that describing one costs a few instructions.
 #[derive(Debug)]
-pub struct Lender {
+pub struct ForeignMemory {
     count: Arc<Backing>,
 }
 
-/// A span that somebody else keeps, such as a [`Lender`]. It counts as no reference itself; its clones do.
+/// A span of bytes that another value owns, such as a [`ForeignMemory`]. It counts as no reference itself; its clones
+/// do.
 #[derive(Debug)]
-pub struct Lent<'a> {
+pub struct BorrowedSpan<'a> {
     /// Shares the owner's count without having raised it, and so must not lower it.
     memory: ManuallyDrop<Memory>,
     owner: PhantomData<&'a Backing>,
 }
 
-impl<'a> Lent<'a> {
+impl<'a> BorrowedSpan<'a> {
     /// A span of `backing`'s, which the caller has checked to be valid as long as `backing` is.
     ///
     /// # Safety
-    /// `base..base + len` must stay valid as [`Lender::lend`] says until the last clone of the answer is
+    /// `base..base + len` must stay valid as [`ForeignMemory::span`] says until the last clone of the span is
     /// dropped, given that these clones count as references to `backing`.
     #[inline]
     pub(super) unsafe fn new(
@@ -36,7 +37,7 @@ impl<'a> Lent<'a> {
         len: usize,
         writable: bool,
     ) -> Self {
-        // SAFETY: a copy of a reference that outlives the answer, and that the answer never drops.
+        // SAFETY: a copy of a reference that outlives the span, and that the span never drops.
         let backing = unsafe { std::ptr::read(backing) };
         Self {
             memory: ManuallyDrop::new(Memory {
@@ -50,7 +51,7 @@ impl<'a> Lent<'a> {
     }
 }
 
-impl Default for Lender {
+impl Default for ForeignMemory {
     fn default() -> Self {
         Self {
             count: Arc::new(Backing {
@@ -62,20 +63,20 @@ impl Default for Lender {
     }
 }
 
-impl Lender {
+impl ForeignMemory {
     /// Describes `base..base + len`, for reading only unless `writable`.
     ///
     /// # Safety
-    /// The bytes must stay valid for reads, and if `writable` for writes, until the last clone of the
-    /// answer is dropped, and nobody may form a Rust reference to them meanwhile.
+    /// The bytes must stay valid for reads, and if `writable` for writes, until the last clone of the returned span
+    /// is dropped, and no Rust reference to them may exist meanwhile.
     #[inline]
-    pub unsafe fn lend(&self, base: NonNull<u8>, len: usize, writable: bool) -> Lent<'_> {
+    pub unsafe fn span(&self, base: NonNull<u8>, len: usize, writable: bool) -> BorrowedSpan<'_> {
         // SAFETY: as the caller vouches.
-        unsafe { Lent::new(&self.count, base, len, writable) }
+        unsafe { BorrowedSpan::new(&self.count, base, len, writable) }
     }
 }
 
-impl Deref for Lent<'_> {
+impl Deref for BorrowedSpan<'_> {
     type Target = Memory;
 
     #[inline]
@@ -90,11 +91,11 @@ mod tests {
 
     #[test]
     fn lent_spans_are_where_they_are_and_clones_count() {
-        let lender = Lender::default();
+        let foreign = ForeignMemory::default();
         let mut bytes = *b"0123456789";
         let base = NonNull::from(&mut bytes).cast::<u8>();
         // SAFETY: the array outlives every clone, and is not referred to meanwhile.
-        let span = unsafe { lender.lend(base, 10, true) };
+        let span = unsafe { foreign.span(base, 10, true) };
         assert_eq!((span.as_ptr(), span.len()), (base.as_ptr(), 10));
         assert_eq!(span.sharers(), 1, "describing is not holding");
         let part = span.slice(2..4);
@@ -105,7 +106,7 @@ mod tests {
         assert_eq!(span.sharers(), 1);
         assert_eq!(span.clone().into_vec(), b"01xy456789");
         // SAFETY: as above.
-        let reading = unsafe { lender.lend(base, 10, false) };
+        let reading = unsafe { foreign.span(base, 10, false) };
         assert!(!reading.is_writable() && !reading.slice(0..1).is_writable());
     }
 }

@@ -1,7 +1,7 @@
-//! Looking at other processes' pages.
+//! Observing other processes' pages.
 //!
-//! Whoever wrote a page may be anybody: everything is copied out before it is looked at, decoded with
-//! bounds, and never waited for.
+//! A page may have been written by any program: everything is copied out before it is decoded, with bounds, and never
+//! waited for.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,22 +17,22 @@ use crate::process;
 /// How often something that is just being written is read again before it is passed over.
 const ATTEMPTS: u32 = 64;
 
-/// Why a process cannot be looked at.
+/// Why a process cannot be observed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum LookError {
+pub enum ObserveError {
     /// There is no such process.
     #[error("there is no process {0}")]
     NoProcess(u32),
-    /// The kernel does not let us.
-    #[error("process {0} belongs to somebody else: only its user and root may look at it")]
+    /// The kernel does not permit it.
+    #[error("process {0} belongs to another user: only its owner and root may observe it")]
     NotAllowed(u32),
     /// It has no page.
     #[error(
-        "process {0} shows nothing of itself: it is no program of Causeway, or it is told not to"
+        "process {0} shows nothing of itself: it is no program of Causeway, or it was told not to"
     )]
     NoPage(u32),
-    /// Its page is not one that we understand.
+    /// Its page cannot be decoded.
     #[error("the page of process {pid} cannot be read: {why}")]
     Page {
         /// The process.
@@ -41,7 +41,7 @@ pub enum LookError {
         why: String,
     },
     /// The system refused.
-    #[error("looking at process {pid}: {source}")]
+    #[error("observing process {pid}: {source}")]
     System {
         /// The process.
         pid: u32,
@@ -52,7 +52,7 @@ pub enum LookError {
 
 /// Another process's page.
 #[derive(Debug)]
-pub struct Onlooker {
+pub struct Observer {
     /// The process.
     pub pid: u32,
     view: View,
@@ -60,19 +60,19 @@ pub struct Onlooker {
     path: PathBuf,
 }
 
-/// What a look around has found.
+/// What [`observe_all`] has found.
 #[derive(Debug, Default)]
 pub struct Found {
     /// Processes with a page.
-    pub processes: Vec<Onlooker>,
+    pub processes: Vec<Observer>,
     /// Processes that belong to others.
     pub not_allowed: usize,
     /// What was wrong with pages that were there.
-    pub troubles: Vec<LookError>,
+    pub troubles: Vec<ObserveError>,
 }
 
-/// Looks for all processes with a page, except those whose number `known` accepts.
-pub fn look_around(known: impl Fn(u32) -> bool) -> io::Result<Found> {
+/// Opens the pages of all processes that have one, except those whose number `known` accepts.
+pub fn observe_all(known: impl Fn(u32) -> bool) -> io::Result<Found> {
     let mut found = Found::default();
     for entry in std::fs::read_dir("/proc")? {
         let Ok(entry) = entry else { continue };
@@ -83,10 +83,10 @@ pub fn look_around(known: impl Fn(u32) -> bool) -> io::Result<Found> {
         if known(pid) {
             continue;
         }
-        match Onlooker::new(pid) {
+        match Observer::new(pid) {
             Ok(page) => found.processes.push(page),
-            Err(LookError::NoPage(_) | LookError::NoProcess(_)) => {}
-            Err(LookError::NotAllowed(_)) => found.not_allowed += 1,
+            Err(ObserveError::NoPage(_) | ObserveError::NoProcess(_)) => {}
+            Err(ObserveError::NotAllowed(_)) => found.not_allowed += 1,
             Err(trouble) => found.troubles.push(trouble),
         }
     }
@@ -94,18 +94,18 @@ pub fn look_around(known: impl Fn(u32) -> bool) -> io::Result<Found> {
     Ok(found)
 }
 
-impl Onlooker {
+impl Observer {
     /// Opens the page of a process.
-    pub fn new(pid: u32) -> Result<Self, LookError> {
+    pub fn new(pid: u32) -> Result<Self, ObserveError> {
         let refuse = |source: io::Error| match source.kind() {
-            io::ErrorKind::NotFound => LookError::NoProcess(pid),
-            io::ErrorKind::PermissionDenied => LookError::NotAllowed(pid),
-            _ => LookError::System { pid, source },
+            io::ErrorKind::NotFound => ObserveError::NoProcess(pid),
+            io::ErrorKind::PermissionDenied => ObserveError::NotAllowed(pid),
+            _ => ObserveError::System { pid, source },
         };
         let wanted = format!("/memfd:{} (deleted)", wire::FILE_NAME);
-        let mut trouble = LookError::NoPage(pid);
+        let mut trouble = ObserveError::NoPage(pid);
         for entry in std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(refuse)? {
-            // What is closed meanwhile is none of ours.
+            // A descriptor that was closed meanwhile is no page.
             let Ok(path) = entry.map(|entry| entry.path()) else {
                 continue;
             };
@@ -120,7 +120,7 @@ impl Onlooker {
                     Err(why) => trouble = why,
                 },
                 Err(error) => {
-                    trouble = LookError::Page {
+                    trouble = ObserveError::Page {
                         pid,
                         why: error.to_string(),
                     }
@@ -145,8 +145,8 @@ impl Onlooker {
 
     /// Whether the page is one of this version and of this process: one that was forked off still
     /// has its parent's open.
-    fn check(&self) -> Result<(), LookError> {
-        let wrong = |why: String| LookError::Page { pid: self.pid, why };
+    fn check(&self) -> Result<(), ObserveError> {
+        let wrong = |why: String| ObserveError::Page { pid: self.pid, why };
         if self.view.load(word::MAGIC, Ordering::Acquire) != wire::MAGIC {
             return Err(wrong("it is not written yet, or no such page".into()));
         }
@@ -155,7 +155,7 @@ impl Onlooker {
                 wrong(format!("{error}; is it another version of Causeway?"))
             })?;
         match process::own_pid_of(self.pid) {
-            Some(own) if own != pid => Err(LookError::NoPage(self.pid)),
+            Some(own) if own != pid => Err(ObserveError::NoPage(self.pid)),
             _ => Ok(()),
         }
     }
@@ -214,8 +214,8 @@ impl Onlooker {
         self.view.load(word::LOST_EVENTS, Ordering::Relaxed)
     }
 
-    /// Asks the process to use these log masks. It looks when it next makes progress; answers the
-    /// number to ask [`Onlooker::has_answered`] about.
+    /// Asks the process to use these log masks. It applies them when it next makes progress. Returns the request's
+    /// number, for [`Observer::has_applied`].
     pub fn ask(&self, masks: &str) -> io::Result<u64> {
         let invalid = |why: &'static str| io::Error::new(io::ErrorKind::InvalidInput, why);
         if masks.len() > area::TEXT_BYTES {
@@ -224,7 +224,8 @@ impl Onlooker {
         let mapping = Mapping::new(self.file.open(true)?, wire::PAGE_BYTES)?;
         let version = mapping.word(area::ASKED);
         let mut before = version.load(Ordering::Relaxed);
-        // Somebody else may be asking, or was killed while asking: after a while we go ahead.
+        // Another process may be writing a request, or was killed while it did: after some attempts its version is
+        // replaced.
         for _ in 0..ATTEMPTS {
             if before.is_multiple_of(2) {
                 break;
@@ -239,7 +240,7 @@ impl Onlooker {
         {
             return Err(io::Error::new(
                 io::ErrorKind::WouldBlock,
-                "somebody else is changing the masks at this moment",
+                "another process is changing the masks at this moment",
             ));
         }
         fence(Ordering::Release);
@@ -258,13 +259,13 @@ impl Onlooker {
         Ok(done)
     }
 
-    /// Whether the process has seen what was asked for.
-    pub fn has_answered(&self, asked: u64) -> bool {
-        self.view.load(word::ANSWERED, Ordering::Acquire) == asked
+    /// Whether the process has applied this request, or refused it.
+    pub fn has_applied(&self, asked: u64) -> bool {
+        self.view.load(word::APPLIED, Ordering::Acquire) == asked
     }
 }
 
-/// Copies what stands behind the version word at `offset`; answers the version, or `None` if it is
+/// Copies what stands behind the version word at `offset`. Returns the version, or `None` if it is
 /// being written all the time or was never written.
 fn read(words: &impl Words, offset: usize, body: &mut [u8]) -> Option<u64> {
     for _ in 0..ATTEMPTS {
@@ -333,7 +334,7 @@ mod tests {
     fn a_process_can_be_looked_at() {
         let page = own().unwrap();
         let pid = std::process::id();
-        let seen = Onlooker::new(pid).unwrap();
+        let seen = Observer::new(pid).unwrap();
         assert!(seen.is_there() && !seen.name().is_empty() && seen.started_ns() > 0);
         let mut slot = RowSlot::new(&page);
         slot.publish(&row(77));
@@ -356,15 +357,15 @@ mod tests {
         assert!(seen.ask(&"x".repeat(area::TEXT_BYTES + 1)).is_err());
 
         assert!(
-            look_around(|_| false)
+            observe_all(|_| false)
                 .unwrap()
                 .processes
                 .iter()
                 .any(|page| page.pid == pid)
         );
         assert!(matches!(
-            Onlooker::new(u32::MAX),
-            Err(LookError::NoProcess(_))
+            Observer::new(u32::MAX),
+            Err(ObserveError::NoProcess(_))
         ));
     }
 
@@ -378,8 +379,8 @@ mod tests {
             mapping.word(offset).store(word, Ordering::Relaxed);
         }
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-        let page = Onlooker::open(std::process::id(), path.into()).unwrap();
-        // What is asked for reaches the file that was looked at, whatever the descriptor is now.
+        let page = Observer::open(std::process::id(), path.into()).unwrap();
+        // What is asked for reaches the file that was opened, whatever the descriptor is now.
         let other = causeway_sys::memfd::create_fixed("other", wire::PAGE_BYTES).unwrap();
         let other_words = Mapping::new(&other, wire::PAGE_BYTES).unwrap();
         rustix::io::dup2(&other, &mut file).unwrap();
