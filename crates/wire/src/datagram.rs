@@ -38,8 +38,8 @@ pub const COOKIE_BYTES: usize = 24;
 /// Size of a [`Greeting::noise`]: an ephemeral key and a tag.
 pub const NOISE_BYTES: usize = 48;
 
-/// Encoded size of a datagram that carries a [`Greeting`]. All are equally long, so that nobody who
-/// forges a sender's address gets back more than it sends.
+/// Encoded size of a datagram that carries a [`Greeting`]. All are equally long, so that a sender with a
+/// forged address draws no more bytes to that address than it sends.
 pub const GREETING_BYTES: usize = PREFIX_BYTES + 12 + COOKIE_BYTES + NOISE_BYTES + CHECK_BYTES;
 
 /// Encoded size of a reset.
@@ -48,7 +48,7 @@ pub const RESET_BYTES: usize = PREFIX_BYTES + CHECK_BYTES;
 /// Encoded size of a [`Segment`] without acknowledgement and data.
 pub const SEGMENT_BYTES: usize = 16;
 
-/// Encoded size of an [`Ack`], apart from the delay, which has a place in the segment.
+/// Encoded size of an [`Ack`] without the delay, which the segment carries.
 pub const ACK_BYTES: usize = 8 + 8 * BITMAP_WORDS + 8 + 8;
 
 /// Words of an [`Ack::bitmap`].
@@ -66,7 +66,7 @@ pub const SAFE_DATAGRAM_BYTES: usize = 1_200;
 /// How far the stream may run ahead of what was received, before the first [`Ack::limit`].
 pub const FIRST_LIMIT: u64 = 64 * 1024;
 
-/// The pre-shared key of those who have none: no secret, but it makes one handshake of two.
+/// The pre-shared key of processes that have none: no secret, but with it one handshake serves both cases.
 pub const PUBLIC_KEY: [u8; 32] = *b"causeway datagrams without a key";
 
 /// Seed of the checksum, so that it is no other protocol's.
@@ -85,7 +85,7 @@ const _: () = assert!(CHECK_BYTES <= TAG_BYTES);
 pub enum Kind {
     /// The caller asks for a connection; first without a cookie, then with the one that it got.
     Open = 1,
-    /// The answer to an opening without a (valid) cookie: the cookie. The sender keeps nothing.
+    /// The reply to an opening without a (valid) cookie: the cookie. The sender keeps nothing.
     Cookie = 2,
     /// The connection stands as soon as the caller's first segment comes.
     Accept = 3,

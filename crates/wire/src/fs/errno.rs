@@ -76,7 +76,7 @@ errnos! {
     STUFFED = 1002, "the file's content is still stored beside its metadata";
     /// The content is frozen while it moves to its first server: finish that, then go on.
     MOVING = 1003, "the file's content is on its way to its first server";
-    /// A slot answers only its latest sequence number again.
+    /// The server repeats a slot's reply to its latest sequence number only.
     STALE_SEQUENCE = 1004, "the slot has answered a later request already";
     /// Nothing is wrong; the same request may succeed in a moment.
     RETRY = 1005, "not now: try again";
