@@ -1,14 +1,14 @@
 //! How threads take turns inside an instance.
 //!
 //! A thread enters by one compare-and-swap and leaves by one store, so that an instance that one thread uses pays
-//! nothing for the others that there could be: what comes of a thread that wants in is for that thread to pay, with a
+//! nothing for the others that there could be: the cost falls on a thread that wants in, which pays it with a
 //! fence in all threads ([`membarrier`]). It calls the thread inside out of its wait, if it is in one, and sleeps
 //! until that thread leaves. A thread that leaves while others want in hands the instance to one of them, so that a
 //! thread that calls again and again keeps none out.
 //!
 //! Of several threads that wait inside one instance, one waits for all: it is in the instance, sleeps on what peers
 //! send, and ends its wait when anything has completed or arrived. The others sleep until a thread that leaves has seen
-//! such a change, then look for themselves. Each call of another thread meanwhile costs two switches: the waiting thread
+//! such a change, then test for themselves. Each call of another thread meanwhile costs two switches: the waiting thread
 //! is called out, and goes in again.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -59,7 +59,7 @@ pub(crate) struct Entry {
     called: AtomicBool,
     /// A thread waits for all.
     has_waiter: AtomicBool,
-    /// Raised with each change, and what was there to be seen at the last. Written by the thread inside.
+    /// Raised with each change, and the instance's counts at the last one. Written by the thread inside.
     changes: AtomicU64,
     completions: AtomicU64,
     arrived: AtomicUsize,
@@ -177,7 +177,7 @@ impl Entry {
         self.pass_on();
     }
 
-    /// In a child, whose only thread this is: what others did in the parent they do not do here.
+    /// Forgets the threads of the parent. Called in a child, whose only thread this is.
     pub(crate) fn disown(&self) {
         self.wanted.store(0, Relaxed);
         self.state.store(PARENTS, Relaxed);
@@ -220,7 +220,7 @@ impl Entry {
         self.changes.load(Relaxed)
     }
 
-    /// Tells waiting threads if there is more to be seen than at the last call. Only inside.
+    /// Wakes waiting threads if these counts differ from those of the last call. Only inside.
     #[cold]
     pub(crate) fn note_changes(&self, (completions, arrived): (u64, usize)) {
         let completed = self.completions.swap(completions, Relaxed) != completions;
@@ -229,7 +229,7 @@ impl Entry {
         }
     }
 
-    /// Has all waiting threads look for themselves.
+    /// Wakes all waiting threads, so that each tests for itself.
     pub(crate) fn pass_on(&self) {
         self.changes.fetch_add(1, SeqCst);
         futex::wake(&self.changes);

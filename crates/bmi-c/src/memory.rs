@@ -38,7 +38,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Keeps a buffer until [`Buffers::remove`]; answers where it lies. An empty one has a place, too.
+    /// Keeps a buffer until [`Buffers::remove`]; returns its address. An empty one has an address, too.
     pub(crate) fn insert(&mut self, memory: Memory) -> *mut c_void {
         let (base, start) = (memory.as_ptr(), memory.as_ptr().addr());
         let end = start + memory.len().max(1);
@@ -162,8 +162,8 @@ impl Describer {
     /// Describes memory for `use_it`.
     ///
     /// # Safety
-    /// Every span is valid for reads, and if `writable` for writes, until nobody holds what describes it
-    /// any more: until the operation that `use_it` starts completes, or the export that it makes ends.
+    /// Every span is valid for reads, and if `writable` for writes, until nothing describes it any more:
+    /// until the operation that `use_it` starts completes, or the export that it makes ends.
     #[inline(always)]
     pub(crate) unsafe fn with<R>(
         &mut self,
@@ -210,7 +210,7 @@ impl Describer {
         let mut memory = std::mem::take(&mut self.list);
         memory.clear();
         for at in 0..count {
-            // SAFETY: the header asks for an array of `count` entries, and for each as the caller
+            // SAFETY: the header requires an array of `count` entries, and for each as the caller
             // promises.
             let span = unsafe {
                 let entry = list.add(at).read();
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_at_one_address_and_within_each_other_are_kept_apart() {
+    fn buffers_at_one_address_and_within_each_other_are_distinguished() {
         let mut buffers = Buffers::default();
         let block = Memory::zeroed(1000);
         let base = block.as_ptr().addr();

@@ -25,7 +25,7 @@ pub struct BmiCompletion {
 /// The header's `struct bmi_unexpected`.
 #[repr(C)]
 pub struct BmiUnexpected {
-    /// Who sent it; the caller owns a reference.
+    /// The sender; the caller owns a reference.
     pub from: u64,
     /// Its tag.
     pub tag: u64,
@@ -51,15 +51,15 @@ fn told(done: Completion) -> BmiCompletion {
     }
 }
 
-/// How many entries an array of the caller's has, no more than can be answered.
+/// How many entries an array of the caller's has, no more than a call can return.
 fn room<T>(array: *mut T, entries: usize) -> Result<usize, Failure> {
     if array.is_null() && entries > 0 {
-        return Err(Failure::invalid("the place for the answers is NULL"));
+        return Err(Failure::invalid("the array for the results is NULL"));
     }
     Ok(entries.min(c_int::MAX as usize))
 }
 
-/// Refuses an array of operations that is longer than what can be answered: none of them is passed over.
+/// Refuses an array of operations that is longer than what a call can return: none of them is passed over.
 fn check_count(count: usize) -> Result<(), Failure> {
     const MOST: usize = c_int::MAX as usize;
     if count > MOST {
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn BMI_test(
         match instance.bmi.test(OpId::from_raw(op), idle)? {
             None => Ok(0),
             Some(found) => {
-                // SAFETY: not null, and the header asks for a place to write to.
+                // SAFETY: not null, and the header requires a pointer that is valid for writes.
                 unsafe { done.write(told(found)) };
                 Ok(1)
             }
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn BMI_testsome(
         }
         instance.ops.clear();
         for at in 0..count {
-            // SAFETY: the header asks for an array of `count` entries.
+            // SAFETY: the header requires an array of `count` entries.
             let op = unsafe { ops.add(at).read() };
             if op != 0 {
                 (instance.ops.try_reserve(1))
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn BMI_testsome(
         }
         let found = &mut instance.completions;
         instance.bmi.testsome(&instance.ops, idle, found)?;
-        // SAFETY: the header asks for as many places as there are operations.
+        // SAFETY: the header requires as many entries as there are operations.
         Ok(unsafe { hand_over(found, done, told) })
     })
 }
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn BMI_testcontext(
         let context = Context::from_raw(context);
         let found = &mut instance.completions;
         instance.bmi.testcontext(context, most, idle, found)?;
-        // SAFETY: the header asks for `most` places, and no more were asked for.
+        // SAFETY: the header requires `most` entries, and no more were asked for.
         Ok(unsafe { hand_over(found, done, told) })
     })
 }
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn BMI_testunexpected(
                 size,
             }
         };
-        // SAFETY: the header asks for `most` places, and no more were asked for.
+        // SAFETY: the header requires `most` entries, and no more were asked for.
         Ok(unsafe { hand_over(found, messages, told) })
     })
 }
@@ -206,14 +206,14 @@ pub unsafe extern "C" fn BMI_unexpected_free(message: *mut BmiUnexpected) -> c_i
         if message.is_null() {
             return Err(Failure::invalid("the message is NULL"));
         }
-        // SAFETY: not null; the header asks for a message that `BMI_testunexpected` filled in, unchanged
+        // SAFETY: not null; the header requires a message that `BMI_testunexpected` filled in, unchanged
         // since, or was freed already.
         let message = unsafe { &mut *message };
         let size = usize::try_from(message.size).unwrap_or(0);
         let bytes = std::mem::replace(&mut message.buffer, std::ptr::null_mut());
         message.size = 0;
         if !bytes.is_null() {
-            // SAFETY: the boxed slice that `BMI_testunexpected` took apart.
+            // SAFETY: the boxed slice whose parts `BMI_testunexpected` handed out.
             drop(unsafe {
                 Box::from_raw(std::ptr::slice_from_raw_parts_mut(bytes.cast::<u8>(), size))
             });

@@ -18,7 +18,7 @@ pub(crate) unsafe fn read<'a>(text: *const c_char, what: &str) -> Result<&'a str
         .map_err(|_| Failure::new(BMI_EADDRESS, format!("{what} is not UTF-8")))
 }
 
-/// Writes a text as `snprintf` would: at most `room` bytes with the NUL; answers its whole length.
+/// Writes a text as `snprintf` would: at most `room` bytes with the NUL; returns its whole length.
 ///
 /// # Safety
 /// `into` is valid for writes of `room` bytes, or `room` is 0.
