@@ -1,4 +1,4 @@
-//! The end of a descriptor: its status, the entry of the completion queue, its place given back.
+//! The end of a descriptor: its status, the entry of the completion queue, the release of its place.
 
 use crate::card::{Card, Step};
 use crate::engines::HostWork;

@@ -150,7 +150,7 @@ impl Firmware {
         Processed::Yes
     }
 
-    /// Counts what has come of a read, and which requests are answered by it.
+    /// Counts what has come of a read, and which of its requests that completes.
     fn advance_read(&mut self, vi: u32, number: u32, bytes: u32) {
         let op = &mut self.ops[number];
         op.read_bytes += bytes;

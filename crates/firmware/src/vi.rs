@@ -57,11 +57,11 @@ pub(crate) struct WorkQueue {
     pub(crate) open: usize,
     /// The status of the first is being written.
     pub(crate) reporting: bool,
-    /// Somebody sleeps until the next completion.
+    /// A process sleeps until the next completion.
     pub(crate) armed: bool,
 }
 
-/// The peer asked for a span of memory.
+/// A peer's request to read a span of memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadContext {
     pub(crate) message: u32,
@@ -91,7 +91,7 @@ pub(crate) struct Sending {
     pub(crate) acked: u32,
     /// The peer's acknowledged gap that has been filled again.
     pub(crate) filled_gap: Option<u32>,
-    /// Messages that want a receive descriptor: how many may be sent, how many were.
+    /// Messages that take a receive descriptor: how many may be sent, how many were.
     pub(crate) credit: u32,
     pub(crate) spent: u32,
     /// Waits for credit.
@@ -120,7 +120,7 @@ pub(crate) struct Receiving {
     /// Accepted frames whose data is not yet in place: the first, and which behind it are.
     pub(crate) unplaced: u32,
     pub(crate) placed: u32,
-    /// Accepted frames that wait for their turn or their descriptor.
+    /// Accepted frames that wait for those before them or for their descriptor.
     pub(crate) incoming: List,
     /// Message being put together: its number, and the bytes that have come.
     pub(crate) assembling: Option<(u32, u32)>,
@@ -128,7 +128,7 @@ pub(crate) struct Receiving {
     pub(crate) stamp: Time,
     /// Of `ops`: the first that is not filled yet.
     pub(crate) filled: usize,
-    /// Messages that wanted a receive descriptor and were accepted; receives noticed; told to the peer.
+    /// Messages that took a receive descriptor and were accepted; receives noticed; told to the peer.
     pub(crate) taken: u32,
     pub(crate) offered: u32,
     pub(crate) told: u32,
@@ -172,7 +172,7 @@ pub(crate) struct Vi {
     /// VirtualClocks of what it sends and receives.
     pub(crate) outgoing: Clock,
     pub(crate) incoming: Clock,
-    /// The program has to look at it: something is to be flushed.
+    /// The program has to serve it: something is to be flushed.
     pub(crate) attention: bool,
     /// Its peer has to be told that it closes.
     pub(crate) parting: bool,
@@ -190,8 +190,8 @@ impl Vi {
             ops: VecDeque::with_capacity(limits.descriptors_per_queue as usize),
             ..WorkQueue::default()
         };
-        // Only reliable connections hold frames and have reads. A peer that asks for more than it may gets no
-        // further than its window.
+        // Only reliable connections hold frames and have reads. Requests of a peer beyond what it is allowed
+        // stop at its window.
         let (held, own_reads, reads) = match attributes.reliability {
             Reliability::Unreliable => (0, 0, 0),
             Reliability::Delivery | Reliability::Reception => (
