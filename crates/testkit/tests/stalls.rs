@@ -1,4 +1,4 @@
-//! Stalls between real processes: what the one that waits logs and shows, as somebody else sees it.
+//! Stalls between real processes: what the waiting process logs and shows, as another process sees it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -78,7 +78,7 @@ impl Node {
     }
 }
 
-/// Somebody for the other one to wait for. Arguments: where to listen, what to do, the directory.
+/// The peer that the waiter waits for. Arguments: where to listen, what to do, the directory.
 fn play_peer(part: &Part) -> ! {
     let [listen, act, dir] = &part.arguments[..] else {
         panic!("three arguments");
@@ -90,7 +90,7 @@ fn play_peer(part: &Part) -> ! {
         while unexpected.is_empty() {
             node.bmi
                 .testunexpected(1, MOMENT, &mut unexpected)
-                .expect("unexpected messages can be asked for");
+                .expect("unexpected messages can be tested for");
         }
         match act.as_str() {
             "send" => node.send(unexpected[0].from, LARGE),
@@ -108,7 +108,7 @@ fn play_peer(part: &Part) -> ! {
     }
 }
 
-/// The one that waits. Arguments: whom for, what to do, the directory.
+/// The waiter. Arguments: the peer's address, what to do, the directory.
 fn play_waiter(part: &Part) -> ! {
     let [address, act, dir] = &part.arguments[..] else {
         panic!("three arguments");
@@ -187,20 +187,20 @@ impl Pair {
 
     fn page(&self) -> Onlooker {
         let pid = self.waiter.pid().cast_unsigned();
-        Onlooker::new(pid).expect("the waiter can be looked at")
+        Onlooker::new(pid).expect("the waiter shows a page")
     }
 
-    /// Waits until a stall was told of twice; answers what is shown and what was logged first.
+    /// Waits until a stall was reported twice; returns what is shown and what was logged first.
     fn stall(&self) -> (PeerRow, String) {
         let page = self.page();
-        let row = eventually("the stall is told of twice", || {
+        let row = eventually("the stall is reported twice", || {
             rows(&page).into_iter().find(|row| row.reports >= 2)
         });
         assert!(row.stalled);
         let lines = lines(&page);
-        let told: Vec<_> = lines.iter().filter(|l| l.starts_with("stalled ")).collect();
-        assert!(told.len() >= 2, "{lines:#?}");
-        (row, told[0].clone())
+        let reports: Vec<_> = lines.iter().filter(|l| l.starts_with("stalled ")).collect();
+        assert!(reports.len() >= 2, "{lines:#?}");
+        (row, reports[0].clone())
     }
 }
 
@@ -214,8 +214,8 @@ fn rows(page: &Onlooker) -> Vec<PeerRow> {
 
 fn lines(page: &Onlooker) -> Vec<String> {
     let events = page.events(usize::MAX).into_iter();
-    let told = events.filter(|(_, event)| event.target == "engine.stall");
-    told.map(|(_, event)| event.text).collect()
+    let reports = events.filter(|(_, event)| event.target == "engine.stall");
+    reports.map(|(_, event)| event.text).collect()
 }
 
 #[test]
@@ -346,11 +346,11 @@ fn a_transfer_that_a_stopped_process_does_not_take() {
 }
 
 #[test]
-fn a_connection_that_a_stopped_process_does_not_answer() {
+fn a_connection_that_a_stopped_process_does_not_accept() {
     if let Some(part) = process::part() {
         play(&part);
     }
-    let test = "a_connection_that_a_stopped_process_does_not_answer";
+    let test = "a_connection_that_a_stopped_process_does_not_accept";
     let pair = Pair::new(test, "shm", "never meet", "nothing", true);
     let (row, line) = pair.stall();
     assert_eq!(
@@ -374,10 +374,10 @@ fn a_process_can_be_looked_at_while_it_is_stopped_and_leaves_nothing() {
     let page = pair.page();
     let asked = page
         .ask("off,engine=error/trace")
-        .expect("a wish can be left");
+        .expect("other masks can be requested");
     assert!(page.is_there() && !page.has_answered(asked));
     pair.waiter.resume();
-    eventually("the wish is fulfilled", || {
+    eventually("the masks change", || {
         page.has_answered(asked).then_some(())
     });
     assert_eq!(page.masks(), "off,engine=error/trace");

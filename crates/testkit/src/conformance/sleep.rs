@@ -1,4 +1,4 @@
-//! Arming and waking: whoever sleeps is woken by whatever there is to poll for, always.
+//! Arming and waking: a process that sleeps is always woken by whatever there is to poll for.
 
 use std::time::{Duration, Instant};
 
@@ -63,7 +63,7 @@ pub fn a_notify_wakes<F: Factory>(factory: &F) {
     }
 }
 
-/// Whoever started a transfer and sleeps is woken by its completion.
+/// A process that started a transfer and sleeps is woken by its completion.
 pub fn a_completion_wakes<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let theirs = Memory::zeroed(3 << 20);
@@ -292,7 +292,7 @@ pub(super) struct Sleeper {
 }
 
 impl Sleeper {
-    /// Longer than any partner that is awake takes to answer, shorter than a test's patience.
+    /// Longer than any partner that is awake takes to reply, shorter than a test's patience.
     const ALARM: Duration = Duration::from_secs(10);
     /// A packet may come in the very moment in which a nap ends by its own deadline; that this
     /// happens often is not to be believed.

@@ -1,6 +1,6 @@
 //! Every event ends a wait at once, whatever the wait's length: a table of events and lengths, for each medium.
 //!
-//! No cell looks at a clock. The peer, a thread with an instance of its own or another process, says when the event
+//! No cell reads a clock. The peer, a thread with an instance of its own or another process, says when the event
 //! has happened, and the layer counts the sleeps that last until the caller's time is up
 //! ([`Info::expired_sleeps`](causeway_bmi::Info)). A sleep that begins after the event and expires has slept through it. On a
 //! machine that is busy with other things a kernel may take its time with a segment or an exit, so a cell has

@@ -15,8 +15,8 @@ use causeway_wire::tcp::Holder;
 use super::network::{Delivery, Shared};
 use crate::random::Random;
 
-/// Datagrams that one look takes.
-const RECEIVES_PER_LOOK: usize = 32;
+/// Most datagrams that one receive returns.
+const RECEIVE_BATCH: usize = 32;
 
 /// One process in a simulated network.
 pub struct SimulatedGround {
@@ -76,7 +76,7 @@ impl Surroundings for SimulatedGround {
         self.random.fill(into);
     }
 
-    /// Alterations are to meet the checksum, and mistakes on purpose look into segments.
+    /// Alterations are to meet the checksum, and mistakes on purpose change the content of segments.
     fn is_in_the_clear(&self) -> bool {
         true
     }
@@ -122,7 +122,7 @@ impl Ground for SimulatedGround {
         let mut network = self.network.lock();
         for (number, &address) in self.sockets.iter().enumerate() {
             let socket = number as u32;
-            while arrivals.list.len() < RECEIVES_PER_LOOK
+            while arrivals.list.len() < RECEIVE_BATCH
                 && let Some(delivery) = network.take(address)
             {
                 let (Delivery::Datagram(address, bytes) | Delivery::NobodyThere(address, bytes)) =

@@ -5,7 +5,7 @@
 //! method stands on there), [`model`] (what must be true), [`conversations`] (the engine's alone, without methods), [`methods`] (nodes that send and move memory
 //! against the model), [`messages`] (whole message layers, against a model of their own), [`streams`] (the TCP method's
 //! sessions over streams of bytes), [`sabotage`] (mistakes on purpose, which must be noticed).
-//! [`lossy`] stands apart: accidents over real sockets, for the conformance suite.
+//! [`lossy`] is for the conformance suite: accidents over real sockets.
 //!
 //! `tests/simulator.rs` runs seeds; `make simulate SEEDS=…` runs as many as you like.
 

@@ -77,7 +77,7 @@ impl Faults {
 pub enum Delivery {
     /// A datagram and where it comes from.
     Datagram(SocketAddr, Vec<u8>),
-    /// The news that nobody is there, with the datagram.
+    /// The report that no socket is bound there, with the datagram.
     NobodyThere(SocketAddr, Vec<u8>),
 }
 
@@ -103,7 +103,7 @@ struct Flight {
     from: SocketAddr,
     to: SocketAddr,
     bytes: Vec<u8>,
-    /// Whether it is the news that this datagram found nobody at `from`.
+    /// Whether it is the report that this datagram found no socket at `from`.
     returns: bool,
 }
 
