@@ -1,7 +1,7 @@
 //! A DMA engine between host memory and the card.
 //!
 //! A job goes over the I/O bus burst by burst; between bursts others get the bus. The engine's own side (the
-//! card's memory) may be slower than the bus: the next burst is asked for when the last one has been put away.
+//! card's memory) may be slower than the bus: the next burst is requested when the last one has been put away.
 
 use std::collections::VecDeque;
 
@@ -73,7 +73,7 @@ pub struct Job {
 pub struct Wake {
     /// When.
     pub at: Time,
-    /// For whom.
+    /// For which channel.
     pub channel: usize,
 }
 
@@ -92,9 +92,9 @@ pub struct DmaFull;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Asks for the next burst.
+    /// Requests the next burst.
     Ask,
-    /// The bridge has the data of a burst that was asked for at `asked`.
+    /// The bridge has the data of a burst that was requested at `asked`.
     Fetch { asked: Time, bytes: u64 },
     /// The last burst is being put away.
     Settle,
@@ -103,7 +103,7 @@ enum Step {
 #[derive(Clone, Copy, Debug)]
 struct Active {
     job: Job,
-    /// Bytes that it has not asked for.
+    /// Bytes that it has not requested.
     left: u64,
     /// Bytes that are being put away.
     moving: u64,
@@ -236,7 +236,7 @@ impl HostDma {
         }
     }
 
-    /// Answers when the channel goes on after a burst that was asked for at `asked`, left the bus at `end`, and lies
+    /// Returns when the channel goes on after a burst that was requested at `asked`, left the bus at `end`, and lies
     /// where it belongs at `landed`.
     fn put_away(
         &self,

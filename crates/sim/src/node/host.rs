@@ -1,6 +1,6 @@
 //! Processes of a host, and the library through which they use the card.
 //!
-//! A process is a state machine that answers what to do next ([`Process::next`]). It has a clock of its own,
+//! A process is a state machine that returns what to do next ([`Process::next`]). It has a clock of its own,
 //! which runs ahead of the present while the process computes; only what others can see (the doorbell's
 //! crossing the bus) is an event. While it polls, nothing is simulated: when a completion lands in memory,
 //! it is computed which poll finds it.
@@ -21,7 +21,7 @@ pub trait Process {
     /// What to do next. `now` is the process's time; `completed` is what it waited for, if it did.
     fn next(&mut self, now: Time, completed: Option<Completed>) -> Do;
 
-    /// Hears of a completion at the moment it is in memory, whether or not anybody waits for it.
+    /// Called for a completion at the moment it is in memory, whether or not the process waits for it.
     fn landed(&mut self, now: Time, completed: Completed) {
         let _ = (now, completed);
     }
@@ -63,7 +63,7 @@ pub enum Do {
 pub enum Await {
     /// The next descriptor of this work queue.
     One(u32, Side),
-    /// The next receive of any of its virtual interfaces, whose descriptors it looks at in turn.
+    /// The next receive of any of its virtual interfaces; it polls their descriptors one after the other.
     AnyReceive,
     /// The next entry of its completion queue.
     Queue,
@@ -211,7 +211,7 @@ pub(crate) enum State {
     Running,
     /// It has built a descriptor and is about to ring.
     Ringing { vi: u32, side: Side, slot: u32 },
-    /// It polls, from this time on; `from` is the interface that the first poll looks at.
+    /// It polls, from this time on; `from` is the interface that it polls first.
     Awaiting { what: Await, since: Time, from: u32 },
     /// It is over.
     Ended,
@@ -342,7 +342,7 @@ impl Host {
             .unwrap_or_default()
     }
 
-    /// Lets a process go on: asks its program what to do, and does it.
+    /// Lets a process go on: carries out what its program returns as the next step.
     pub(crate) fn go_on(&mut self, process: u32, polling: Polling) -> Next {
         let Some(state) = self.processes.get_mut(process as usize) else {
             return Next::Nothing;
@@ -530,13 +530,13 @@ impl Host {
         }
     }
 
-    /// Whether what a process polls for is there by `now`; then takes it and answers when the process goes on.
+    /// Whether what a process polls for is there by `now`; then takes it and returns when the process goes on.
     fn find(&mut self, process: u32, now: Time, polling: Polling) -> Option<Time> {
         let state = self.processes.get_mut(process as usize)?;
         let State::Awaiting { what, since, from } = state.state else {
             return None;
         };
-        // The polls before the one that finds it, and which interface that one looks at.
+        // The polls before the one that finds it, and the interface of that one.
         let round = now.saturating_sub(since).div_ceil(polling.poll.max(1));
         let (polls, vi, side) = match what {
             Await::One(local, side) => {

@@ -62,7 +62,7 @@ pub struct LibrarySpec {
     pub complete: Time,
     /// How processes wait.
     pub waits: Waits,
-    /// What they ask of connections.
+    /// The reliability of their connections.
     pub reliability: Reliability,
 }
 
@@ -84,9 +84,9 @@ pub struct CardSpec {
     /// Bytes of memory.
     pub memory_bytes: u64,
     /// Cycles that one way round the idle program's loop takes; what happens meanwhile is noticed half of it later on average. This is that of the
-    /// event-driven programs, which look at every engine.
+    /// event-driven programs, which poll every engine.
     pub idle_loop_cycles: u64,
-    /// The same of the sequential program, which looks at doorbells and arrivals only.
+    /// The same of the sequential program, which polls doorbells and arrivals only.
     pub sequential_idle_loop_cycles: u64,
     /// What each step of the program takes.
     pub steps: StepCosts,
@@ -113,7 +113,7 @@ pub struct NetDmaSpec {
 pub struct StepCosts([u64; Step::ALL.len()]);
 
 impl StepCosts {
-    /// A table in which each step costs what `cost` answers.
+    /// A table in which each step costs what `cost` returns.
     pub fn new(mut cost: impl FnMut(Step) -> u64) -> Self {
         Self(Step::ALL.map(&mut cost))
     }

@@ -2,8 +2,8 @@
 //! is given its share of each bucket's ranks by the process that owns the bucket.
 //!
 //! The ring leaves each process with the merged counts of its own share of the buckets. It turns them into the rank behind each
-//! bucket's last key; whoever asks with its local counts has them subtracted, and what is left is where its keys
-//! begin. The asking goes round skewed, so that no owner is asked by all at once.
+//! bucket's last key; a process that sends a request with its local counts has them subtracted, and what is left is where
+//! its keys begin. The requests go round skewed, so that no owner gets those of all at once.
 
 use super::Program;
 use super::barrier::{Barrier, HasBarrier, on_arrival, on_release, pass};
@@ -91,10 +91,10 @@ pub struct SortState {
     rounds: usize,
     /// How many keys lie in the shares before this one.
     before: Option<u64>,
-    /// The answers that have come, and the ranks.
+    /// The replies that have come, and the ranks.
     answers: usize,
     landed: usize,
-    /// Where the owned share of the ranks lies, and where answers are put.
+    /// Where the owned share of the ranks lies, and where replies are put.
     ends: Option<Region>,
     answered: Option<Region>,
 }
@@ -165,7 +165,7 @@ struct Share {
     ranks: usize,
     buckets: usize,
     bytes: u64,
-    /// Local counts, merged counts, what comes around the ring, the owned ends, askers' counts, answers, begins.
+    /// Local counts, merged counts, what comes around the ring, the owned ends, requesters' counts, replies, begins.
     local: Region,
     merged: Region,
     incoming: Region,

@@ -1,6 +1,6 @@
 //! The processors of a host, as the programs on it see them: time slices, interrupts, and waiting by polling.
 //!
-//! Nobody is told when a message comes; whoever waits polls. Simulating every fruitless poll would cost more than all the rest,
+//! A process is not told when a message comes; it polls while it waits. Simulating every fruitless poll would cost more than all the rest,
 //! so that fruitless polls are computed instead: a lone waiting process polls at whole multiples of the
 //! poll's duration, and where several wait for one processor, each polls once and hands it on, with a context
 //! switch between them. A message is noticed by the first poll that ends after it came. An interrupt delays whatever
@@ -49,7 +49,7 @@ pub(super) struct HostTimes {
     pub(super) poll: Time,
 }
 
-/// When which processor has to be looked at again. An alarm of an older generation is void.
+/// When which processor has to be served again. An alarm of an older generation is void.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Alarm {
     pub(super) at: Time,
@@ -94,7 +94,7 @@ impl Processor {
     }
 }
 
-/// The processors of one host and who shares them.
+/// The processors of one host and the processes that share them.
 #[derive(Debug)]
 pub(super) struct Host {
     index: u32,
@@ -265,7 +265,7 @@ impl Host {
         }
     }
 
-    /// The end of a stretch: answers the process if it has computed all that it had to. It then holds the processor until
+    /// The end of a stretch: returns the process if it has computed all that it had to. It then holds the processor until
     /// [`Self::go_on`], [`Self::wait`] or [`Self::leave`].
     pub(super) fn stretch_ends(
         &mut self,
@@ -459,7 +459,7 @@ impl Host {
         self.admit(now, process, 0, clocks, alarms);
     }
 
-    /// Interrupts the first processor for `time`; answers when the handler has ended.
+    /// Interrupts the first processor for `time`; returns when the handler has ended.
     pub(super) fn interrupt(
         &mut self,
         now: Time,

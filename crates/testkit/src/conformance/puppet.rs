@@ -218,7 +218,7 @@ impl<M: Method> Stage<M> {
 
     /// The puppet's next packet.
     pub(super) fn hear(&mut self) -> Vec<u8> {
-        let mut patience = Patience::new("the puppet answers");
+        let mut patience = Patience::new("the puppet replies");
         loop {
             if let Some((peer, packet)) = self.node.packet() {
                 assert_eq!(peer, self.peer);

@@ -1,4 +1,4 @@
-//! What the UDP method stands on in a simulation.
+//! The UDP method's datagram I/O and environment in a simulation.
 
 use std::io;
 use std::net::SocketAddr;
@@ -29,8 +29,8 @@ pub struct SimulatedGround {
 }
 
 impl SimulatedGround {
-    /// A process on `host`, whose random numbers follow from `seed` and whose datagrams
-    /// have at most `datagram_bytes`.
+    /// A process on `host` with random numbers that follow from `seed` and datagrams of at most
+    /// `datagram_bytes`.
     pub fn new(network: &Shared, host: SocketAddr, seed: u64, datagram_bytes: usize) -> Self {
         Self {
             network: network.clone(),

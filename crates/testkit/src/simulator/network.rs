@@ -130,7 +130,7 @@ pub struct Network {
     never: Arc<OwnedFd>,
 }
 
-/// A network that several grounds stand on.
+/// A network that several simulated processes share.
 #[derive(Clone)]
 pub struct Shared(Arc<Mutex<Network>>);
 
