@@ -54,7 +54,7 @@ pub unsafe extern "C" fn BMI_addr_lookup(
 ) -> c_int {
     call(bmi, |instance| {
         if addr.is_null() {
-            return Err(Failure::invalid("the place for the address is NULL"));
+            return Err(Failure::invalid("the pointer for the address is NULL"));
         }
         // SAFETY: the header requires a string, and a pointer that is valid for writes.
         unsafe {
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn BMI_addr_identity(
 ) -> c_int {
     call(bmi, |instance| {
         if identity.is_null() {
-            return Err(Failure::invalid("the place for the identity is NULL"));
+            return Err(Failure::invalid("the pointer for the identity is NULL"));
         }
         let (kind, pid, uid, gid) = match instance.bmi.identity(known(instance, addr)?) {
             None => (BMI_IDENTITY_UNKNOWN, 0, 0, 0),
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn BMI_addr_report(
 pub unsafe extern "C" fn BMI_open_context(bmi: *mut Handle, context: *mut u64) -> c_int {
     call(bmi, |instance| {
         if context.is_null() {
-            return Err(Failure::invalid("the place for the context is NULL"));
+            return Err(Failure::invalid("the pointer for the context is NULL"));
         }
         let opened = instance.bmi.open_context()?;
         // SAFETY: not null, and the header requires a pointer that is valid for writes.

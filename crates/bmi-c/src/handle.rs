@@ -117,7 +117,7 @@ fn watch_forks() -> Result<(), Failure> {
         true => Ok(()),
         false => Err(Failure::new(
             BMI_ESYSTEM,
-            "there is no memory to be told of forks",
+            "there is no memory for a handler of forks",
         )),
     }
 }
@@ -241,7 +241,7 @@ pub(crate) fn call_waiting(
     }
 }
 
-/// Goes on with a wait that another thread has ended: to call this one, or because it wants to come in.
+/// Goes on with a wait that another thread has ended: to wake this one, or because it wants to enter.
 #[cold]
 fn wait_shared(
     handle: *mut Handle,

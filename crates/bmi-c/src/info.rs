@@ -82,7 +82,7 @@ pub unsafe extern "C" fn BMI_get_info(
 ) -> c_int {
     call(bmi, |instance| {
         if value.is_null() {
-            return Err(Failure::invalid("the place for the value is NULL"));
+            return Err(Failure::invalid("the pointer for the value is NULL"));
         }
         let addr = concerned(addr);
         if addr.is_some_and(|addr| instance.bmi.reverse_lookup(addr).is_none()) {
@@ -97,11 +97,11 @@ pub unsafe extern "C" fn BMI_get_info(
             BMI_UNEXPECTED_WAITING => info(|info| info.unexpected_waiting),
             BMI_UNEXPECTED_LIMIT if addr.is_none() => instance.unexpected_limit,
             BMI_UNEXPECTED_LIMIT => {
-                let text = "BMI_UNEXPECTED_LIMIT is of the whole instance: ask with address 0";
+                let text = "BMI_UNEXPECTED_LIMIT is of the whole instance: pass address 0";
                 return Err(Failure::invalid(text));
             }
             _ => {
-                let text = format!("option {which} cannot be asked for");
+                let text = format!("option {which} does not exist for BMI_get_info()");
                 return Err(Failure::invalid(text));
             }
         };

@@ -118,18 +118,18 @@ impl Buffers {
 
 #[cold]
 fn negative(size: i64) -> Failure {
-    Failure::invalid(format!("a buffer of {size} bytes"))
+    Failure::invalid(format!("a buffer has the negative size {size}"))
 }
 
 #[cold]
 fn at_null(size: usize) -> Failure {
-    Failure::invalid(format!("a buffer of {size} bytes at NULL"))
+    Failure::invalid(format!("a buffer of {size} bytes is at NULL"))
 }
 
 #[cold]
 fn endless(size: usize) -> Failure {
     Failure::invalid(format!(
-        "a buffer of {size} bytes that would end beyond the address space"
+        "a buffer of {size} bytes would end beyond the address space"
     ))
 }
 

@@ -92,14 +92,16 @@ pub unsafe extern "C" fn BMI_memalloc(
 ) -> c_int {
     call(bmi, |instance| {
         if buffer.is_null() {
-            return Err(Failure::invalid("the place for the buffer is NULL"));
+            return Err(Failure::invalid("the pointer for the buffer is NULL"));
         }
         // SAFETY: not null, and the header requires a pointer that is valid for writes.
         unsafe { buffer.write(std::ptr::null_mut()) };
         let size = usize::try_from(size)
             .ok()
             .filter(|size| (1..=isize::MAX as usize).contains(size))
-            .ok_or_else(|| Failure::invalid(format!("a buffer of {size} bytes")))?;
+            .ok_or_else(|| {
+                Failure::invalid(format!("a buffer of {size} bytes cannot be allocated"))
+            })?;
         let memory = instance.bmi.memalloc(Addr::from_raw(addr), size)?;
         // SAFETY: as above.
         unsafe { buffer.write(instance.memory.buffers.insert(memory)) };
@@ -135,13 +137,17 @@ pub unsafe extern "C" fn BMI_export(
 ) -> c_int {
     call(bmi, |instance| {
         if region.is_null() {
-            return Err(Failure::invalid("the place for the region is NULL"));
+            return Err(Failure::invalid("the pointer for the region is NULL"));
         }
         let allowed = match access {
             BMI_READ => Access::Read,
             BMI_WRITE => Access::Write,
             both if both == BMI_READ | BMI_WRITE => Access::ReadWrite,
-            other => return Err(Failure::invalid(format!("an access of {other}"))),
+            other => {
+                return Err(Failure::invalid(format!(
+                    "access {other} is none of BMI_READ, BMI_WRITE or both"
+                )));
+            }
         };
         let (layer, to) = (&mut instance.bmi, Addr::from_raw(addr));
         let named = Named::Buffer(buffer, size);
@@ -194,7 +200,9 @@ pub unsafe extern "C" fn BMI_region_part(
         // SAFETY: the header requires a region.
         let whole = unsafe { read_region(region) }?;
         let (Ok(from), Ok(len)) = (u64::try_from(offset), u64::try_from(size)) else {
-            return Err(Failure::invalid("a part of negative place or size"));
+            return Err(Failure::invalid(
+                "a part of a region with a negative offset or size",
+            ));
         };
         if part.is_null() || from.checked_add(len).is_none_or(|end| end > whole.len) {
             return Err(Failure::invalid(format!(
@@ -245,7 +253,10 @@ unsafe fn transfer(
     let direction = match direction {
         BMI_GET => Direction::Get,
         BMI_PUT => Direction::Put,
-        other => return Failure::invalid(format!("a direction of {other}")).report(),
+        other => {
+            return Failure::invalid(format!("direction {other} is neither BMI_GET nor BMI_PUT"))
+                .report();
+        }
     };
     let (to, context) = (Addr::from_raw(addr), Context::from_raw(context));
     let writable = direction == Direction::Get;
@@ -313,7 +324,7 @@ pub unsafe extern "C" fn BMI_map(
 ) -> c_int {
     call(bmi, |instance| {
         if buffer.is_null() {
-            return Err(Failure::invalid("the place for the buffer is NULL"));
+            return Err(Failure::invalid("the pointer for the buffer is NULL"));
         }
         // SAFETY: not null, and the header requires a pointer that is valid for writes, and a region.
         let region = unsafe {

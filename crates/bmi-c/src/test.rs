@@ -35,7 +35,7 @@ pub struct BmiUnexpected {
     pub size: i64,
 }
 
-/// What C is told of a completion.
+/// A completion as C gets it.
 #[inline]
 fn told(done: Completion) -> BmiCompletion {
     let (actual_size, error) = match done.result {

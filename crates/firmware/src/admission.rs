@@ -159,7 +159,7 @@ fn shares(settings: &Settings, direction: Direction, traffic: &Traffic) -> Share
 }
 
 impl Admission {
-    /// Reserves, and tells the rate that the channel's clock runs at.
+    /// Reserves, and returns the rate that the channel's clock runs at.
     pub(crate) fn reserve(
         &mut self,
         settings: &Settings,

@@ -37,9 +37,9 @@ pub(crate) struct Op {
     pub(crate) message: u64,
     pub(crate) best_effort: bool,
     pub(crate) control: Control,
-    /// Bytes to be moved; of a receive, how many have place.
+    /// Bytes to be moved; of a receive, how many it has room for.
     pub(crate) total: u32,
-    /// Bytes of it on the card, and how many were last wanted there.
+    /// Bytes of it on the card, and how many were last requested.
     pub(crate) fetched: usize,
     pub(crate) wanted: usize,
 

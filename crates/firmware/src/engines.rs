@@ -17,7 +17,7 @@ pub(crate) struct HostJob {
     pub(crate) stamp: Time,
     pub(crate) vi: u32,
     pub(crate) message: u64,
-    /// Which processor hears of its end.
+    /// Which processor handles its end.
     pub(crate) processor: usize,
     /// The engine has it.
     pub(crate) running: bool,
@@ -110,7 +110,7 @@ pub(crate) struct Frame {
     pub(crate) queued: bool,
     /// It is being sent.
     pub(crate) running: bool,
-    /// It stands in the list of frames that are not acknowledged.
+    /// It is in the list of frames that are not acknowledged.
     pub(crate) unacked: bool,
     /// The peer has it, but not all before it.
     pub(crate) ahead: bool,

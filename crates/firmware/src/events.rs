@@ -1,5 +1,5 @@
-//! Inputs and turns: what the hardware does is noted, and found again in the order that the
-//! discipline wants.
+//! Inputs and turns: what the hardware does is noted as events, which turns handle in the order of the
+//! discipline.
 
 use causeway_wire::vi::FrameHeader;
 

@@ -28,7 +28,7 @@
 //!
 //! [`setup`], [`settings`], [`input`] and [`card`] are the outside. Inside, `state` has everything that is
 //! known; `events` finds out what comes next; `posting` takes a doorbell to a checked `descriptor`, `send` to
-//! frames, `net` onto the wire; `receive` and `rdma` take a frame to host memory, `completion` tells of it. `host` and
+//! frames, `net` onto the wire; `receive` and `rdma` take a frame to host memory, `completion` reports it. `host` and
 //! `net` are the programs of the two engines that have queues (`engines`), `reliability` that of the reliable
 //! levels, `breaking` the end of a connection, `calls` and `admission` what the driver requests. `memory`,
 //! `buffers`, `clock`, `doorbells`, `stamped`, `timers` and `pool` are tools.

@@ -55,7 +55,7 @@ impl Firmware {
         }
     }
 
-    /// Receives that the program sees without a doorbell, when it wants one.
+    /// Notices a receive without its doorbell: the program reads it when a message needs one.
     pub(crate) fn notice_silently(&mut self, vi: u32) {
         self.messages += 1;
         let message = self.messages;

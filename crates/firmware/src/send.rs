@@ -13,7 +13,7 @@ use crate::setup::Side;
 use crate::state::Firmware;
 use crate::vi::State;
 
-/// What came of the wish to make a frame.
+/// The result of trying to make a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Made {
     /// One was made, or an operation ended without.

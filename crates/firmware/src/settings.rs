@@ -39,7 +39,7 @@ pub enum DmaQueue {
 /// When receive descriptors are brought to the card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum ReceiveDescriptors {
-    /// When a message wants one.
+    /// When a message needs one.
     #[default]
     OnArrival,
     /// When they are posted, up to [`Limits::descriptors_per_queue`].

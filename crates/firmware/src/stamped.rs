@@ -26,7 +26,7 @@ impl<T> Entry<T> {
 }
 
 impl<T: Copy> Stamped<T> {
-    /// Room for `limit` entries; the owner sees to it that there are never more.
+    /// Room for `limit` entries; the owner makes sure that there are never more.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             heap: Vec::with_capacity(limit),

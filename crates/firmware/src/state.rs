@@ -1,4 +1,4 @@
-//! Everything that the program knows, and the small moves that all its parts make.
+//! All of the program's state, and the small steps that its parts share.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

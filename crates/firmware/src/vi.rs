@@ -74,7 +74,7 @@ pub(crate) struct ReadContext {
     pub(crate) stamp: Time,
 }
 
-/// What the sending half of a connection knows.
+/// The state of the sending half of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Sending {
     /// Operations from the front of the work queue all of whose frames have been made.
@@ -110,7 +110,7 @@ pub(crate) struct Sending {
     pub(crate) queued_best_effort: bool,
 }
 
-/// What the receiving half knows.
+/// The state of the receiving half.
 #[derive(Debug, Default)]
 pub(crate) struct Receiving {
     /// The next sequence number.
@@ -128,7 +128,7 @@ pub(crate) struct Receiving {
     pub(crate) stamp: Time,
     /// Of `ops`: the first that is not filled yet.
     pub(crate) filled: usize,
-    /// Messages that took a receive descriptor and were accepted; receives noticed; told to the peer.
+    /// Messages that took a receive descriptor and were accepted; receives noticed; receives announced to the peer.
     pub(crate) taken: u32,
     pub(crate) offered: u32,
     pub(crate) told: u32,
@@ -146,10 +146,10 @@ pub(crate) struct Receiving {
 pub(crate) struct Control {
     pub(crate) ack: bool,
     pub(crate) gap: bool,
-    /// Ask for an acknowledgement.
+    /// It requests an acknowledgement.
     pub(crate) probe: bool,
     pub(crate) refuse: Option<RefuseReason>,
-    /// What was last refused, to be said again to a peer that did not hear it.
+    /// The last refusal, repeated to a peer that has not received it.
     pub(crate) refused: Option<RefuseReason>,
     /// It is in the network engine's queue, or being sent.
     pub(crate) queued: bool,
@@ -174,7 +174,7 @@ pub(crate) struct Vi {
     pub(crate) incoming: Clock,
     /// The program has to serve it: something is to be flushed.
     pub(crate) attention: bool,
-    /// Its peer has to be told that it closes.
+    /// The refusal that tells its peer of the closing is still to be sent.
     pub(crate) parting: bool,
     /// Posted more than there was room for.
     pub(crate) overrun: bool,
@@ -294,7 +294,7 @@ impl Vi {
         self.state = State::Connected;
     }
 
-    /// When this virtual interface has to be looked at even if nothing happens.
+    /// When this virtual interface has to be served even if nothing happens.
     pub(crate) fn deadline(&self) -> Option<Time> {
         match (self.tx.overdue_at, self.rx.ack_at) {
             (Some(a), Some(b)) => Some(a.min(b)),

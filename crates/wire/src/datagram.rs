@@ -4,7 +4,7 @@
 //! Every datagram begins with a prefix that says for which *incarnation* of which connection it is
 //! meant: each side draws a number at random when a connection begins, so that nothing of an earlier
 //! connection, or of an earlier process at the same address, is ever taken for part of a later
-//! one. Then comes a [`Greeting`] while the two sides get to know each other, or a numbered
+//! one. Then comes a [`Greeting`] while the connection is set up, or a numbered
 //! [`Segment`]: a span of the stream, an acknowledgement, or both. Numbers are never used twice; a span
 //! that was lost travels again in a datagram of a new number. What the stream carries are the
 //! frames of [`crate::tcp`]. `docs/formats/datagram.md` draws all of it.
@@ -242,7 +242,7 @@ pub struct Ack {
 /// A span of the stream, an acknowledgement, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment<'a> {
-    /// Whether the sender wants to know that this has arrived: always so if it has data.
+    /// Whether the sender requests an acknowledgement: always so if it has data.
     pub wants_ack: bool,
     /// What has arrived at the sender.
     pub ack: Option<Ack>,
@@ -366,7 +366,7 @@ pub enum Datagram<'a> {
 
 impl<'a> Datagram<'a> {
     /// Reads a whole datagram. What was altered on the way is refused, except that of a sealed
-    /// segment only opening it tells.
+    /// segment only decryption detects.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut input = Reader::new(bytes);
         let (prefix, version) = Prefix::decode(&mut input)?;

@@ -525,7 +525,7 @@ pub struct SetAttributes {
     pub distribution: Option<DistributionHint>,
 }
 
-/// A wish for the distribution of new files; 0 leaves a value to the file system.
+/// A requested distribution of new files; 0 leaves a value to the file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DistributionHint {
     /// Bytes of a strip, a multiple of 4 KiB and at least [`MAX_STUFFED_BYTES`].
@@ -615,7 +615,7 @@ pub enum Body {
         version: u64,
         /// The size that datafiles must first be cut to, if a truncation was not finished.
         truncating: Option<u64>,
-        /// How long the datafiles must be at least, in the order of the servers; 0 where nothing stands.
+        /// How long the datafiles must be at least, in the order of the servers; 0 where nothing must be.
         lengths: Vec<u64>,
     },
 }
@@ -734,7 +734,7 @@ pub enum Answer {
     Checked {
         /// Where to go on; `None` at the end.
         next: Option<CheckCursor>,
-        /// Records that were looked at.
+        /// Records that were checked.
         records: u64,
         /// What was found wrong, in words.
         findings: Vec<String>,

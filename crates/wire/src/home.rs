@@ -275,7 +275,7 @@ impl Enrollment {
 pub struct FailedSyncs {
     /// How many have failed since the directory was formatted.
     pub count: u64,
-    /// The host's boot when the last one failed; 0 if none has, or it could not be told.
+    /// The host's boot when the last one failed; 0 if none has, or the boot is unknown.
     pub boot: u128,
 }
 

@@ -35,7 +35,7 @@ pub enum Row {
 pub struct InstanceRow {
     /// Its number in the process.
     pub instance: u32,
-    /// Addresses that it knows.
+    /// Peers in its table, connected or not.
     pub peers: u32,
     /// Operations in progress or waiting to be tested for.
     pub operations: u32,
