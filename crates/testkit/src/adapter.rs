@@ -22,7 +22,7 @@ pub struct Adapter {
     tables: Tables,
 }
 
-/// What an [`Adapter`] has been told of memory.
+/// The memory that is registered with an [`Adapter`].
 #[derive(Clone, Default)]
 pub struct Tables(Arc<Mutex<Registered>>);
 

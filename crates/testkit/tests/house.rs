@@ -74,7 +74,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The rooms that may use `unsafe`; clippy sees to it that every block says why it is sound.
+/// The rooms that may use `unsafe`; clippy checks that every block says why it is sound.
 /// `bmi-c` is made of pointers that C gives.
 const UNSAFE_ROOMS: &[&str] = &["sys", "transport", "bmi-c"];
 

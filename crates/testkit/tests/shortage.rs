@@ -1,4 +1,4 @@
-//! Processes that run out of file descriptors: both sides hear what is short and where, and the next client is served as
+//! Processes that run out of file descriptors: both sides get an error that says what is short and where, and the next client is served as
 //! soon as there are some again.
 
 use std::collections::BTreeSet;
@@ -174,7 +174,7 @@ fn a_server_without_descriptors_says_so_and_serves_again_when_it_has_some() {
         let mut next = Node::new(&[]);
         let limit = Instant::now() + Duration::from_secs(30);
         while let Err(error) = next.request(&at) {
-            // Until the server has heard that the others have left.
+            // Until the server has noticed that the others have left.
             assert!(Instant::now() < limit, "{scheme}: {error}");
         }
         let busy_ms: u64 = server.hear().parse().unwrap();

@@ -239,7 +239,7 @@ fn a_send_whose_receive_is_never_posted() {
             assert_eq!(row.pid, pair.peer.pid().cast_unsigned());
             assert!(line.contains(&format!("(pid {}, ", row.pid)), "{line}");
         }
-        // It moves again, and that is told once.
+        // It moves again, and that is reported once.
         pair.tell("mend");
         let page = pair.page();
         let end = eventually("the end of the stall is told", || {

@@ -1,4 +1,4 @@
-//! What the layer needs from below, and what it tells about its own work.
+//! What the layer needs from below, and what it reports about its own work.
 
 use std::fmt;
 

@@ -15,7 +15,7 @@ pub struct IoBusSpec {
     pub clock_hz: u64,
     /// Bytes that move in one cycle.
     pub width_bytes: u64,
-    /// Cycles from asking for the idle bus to having it.
+    /// Cycles from requesting the idle bus to having it.
     pub arbitration_cycles: u64,
     /// Cycles of a transaction besides its data.
     pub address_cycles: u64,

@@ -45,7 +45,7 @@ impl Channels {
 /// What an engine is like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostDmaSpec {
-    /// From taking a job up to asking for the bus.
+    /// From taking a job up to requesting the bus.
     pub startup: Time,
     /// Bytes per second that its own side takes and gives.
     pub bytes_per_second: u64,

@@ -349,7 +349,7 @@ impl CardState {
         }
     }
 
-    /// A doorbell has come, before the program hears of it.
+    /// A doorbell has come, before the program gets it as an input.
     pub(crate) fn ring(&mut self, now: Time, vi: u32, side: Side) {
         if let (Some(rung), Side::Send) = (self.rung.get_mut(vi as usize), side) {
             rung.push_back(now);

@@ -299,7 +299,7 @@ pub(crate) struct Host {
     pub(crate) remembers: bool,
 }
 
-/// What the card is to tell of when it has something.
+/// A queue that the card is to raise an interrupt for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Armed {
     /// One side of an interface.
@@ -595,7 +595,7 @@ impl Host {
         }
     }
 
-    /// A process gives up its wait, if that is the one of this number; tells whether.
+    /// A process gives up its wait, if that is the one of this number; returns whether it does.
     pub(crate) fn give_up(&mut self, process: u32, wait: u32, now: Time) -> bool {
         let Some(state) = self.processes.get_mut(process as usize) else {
             return false;

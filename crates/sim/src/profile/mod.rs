@@ -72,7 +72,7 @@ pub enum Waits {
     /// It polls, and holds a processor.
     #[default]
     Poll,
-    /// It tells the card by a system call, sleeps, and is woken by an interrupt.
+    /// It arms the card's interrupt by a system call, sleeps, and is woken by the interrupt.
     Block,
 }
 
@@ -143,7 +143,7 @@ impl Profile {
         }
     }
 
-    /// Reads a profile's text; `file` is its name for complaints.
+    /// Reads a profile's text; `file` is its name for errors.
     pub fn parse(text: &str, file: &str) -> Result<Self, FileError> {
         read::profile(text, file)
     }

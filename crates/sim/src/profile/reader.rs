@@ -1,4 +1,4 @@
-//! Strict reading of parameter files: every complaint names its line, and says what is allowed.
+//! Strict reading of parameter files: every error names its line, and says what is allowed.
 
 use std::fmt;
 use std::ops::Range;

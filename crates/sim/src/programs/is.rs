@@ -123,7 +123,7 @@ fn on_before(arrival: &mut Arrival<'_, SortState>) -> Result<(), AmError> {
     Ok(())
 }
 
-/// Subtracts the asker's counts from the ends of the buckets, and keeps what is left for it to get.
+/// Subtracts the requester's counts from the ends of the buckets, and keeps what is left for it to get.
 fn on_subtract(arrival: &mut Arrival<'_, SortState>) -> Result<(), AmError> {
     let landed = arrival.landing()?;
     let (Some(ends), Some(answered)) = (arrival.state.ends, arrival.state.answered) else {

@@ -145,7 +145,7 @@ section! {
         miss_interrupt: Cycles,
         /// The page table is looked up, the page pinned and noted as cached on the card, its entry written.
         miss_page: Cycles,
-        /// From asking the disk for a page to having it, when the page is not in memory.
+        /// From requesting a page of the disk to having it, when the page is not in memory.
         page_in: Time,
     }
 }

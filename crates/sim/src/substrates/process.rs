@@ -203,8 +203,8 @@ impl Port for SimPort<'_> {
         for (times, cycles) in kinds {
             self.charge(times.saturating_mul(cycles));
         }
-        // A program that computes for ever must not keep the others from finding that out. That the simulation has
-        // ended it is told at its next call.
+        // A program that computes for ever must not keep the others from finding that out. Its next call returns
+        // that the simulation has ended.
         if self.spent.get().into_iter().fold(0, u64::saturating_add) > self.costs.longest_silence {
             self.call(Call::Pass);
         }

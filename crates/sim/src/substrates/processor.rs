@@ -25,7 +25,7 @@ pub(super) struct Clock {
     pub(super) function: Function,
     /// Since when it waits.
     pub(super) waits_since: Option<Time>,
-    /// Counts its waits, so that an old notice is told from a new one.
+    /// Counts its waits, so that an old notice is distinguished from a new one.
     waits: u32,
     /// What it waits for has come, and it has not polled since.
     is_noticing: bool,

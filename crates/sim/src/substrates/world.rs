@@ -15,7 +15,7 @@ use crate::statistics::{Busy, Resource, Statistics};
 pub(super) enum Event<E> {
     /// A processor or a process has to be served.
     Alarm(Wakes),
-    /// The receiver has consumed a packet, and the sender learns of it.
+    /// The receiver has consumed a packet, and the sender gets the credit back.
     Credit { from: Rank, to: Rank },
     /// Time to see whether anything still gets on.
     Watch,

@@ -1,9 +1,9 @@
 //! Traffic between all nodes of a cluster: which nodes send to which, how much, and when.
 //!
 //! Each node has one process with an interface to each node that it may send to. In an open loop it injects messages at a rate,
-//! whatever becomes of them. In a closed loop it has so many requests outstanding: each is answered by its receiver, and after
-//! a think time the next one goes out. With RDMA, a request is a write to the receiver's memory or a read of it, which no
-//! process answers.
+//! whatever becomes of them. In a closed loop it has so many requests outstanding: its receiver replies to each, and after
+//! a think time the next one goes out. With RDMA, a request is a write to the receiver's memory or a read of it, to which
+//! no process replies.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -328,7 +328,7 @@ impl Node {
         })
     }
 
-    /// The message of this number from client to server has been received, answered, or carried out; those before it, which
+    /// The message of this number from client to server has been received, has got its reply, or has been carried out; those before it, which
     /// were not, are lost.
     fn done(&mut self, now: Time, (client, server): (usize, usize), number: Option<u32>) {
         let mut shared = self.shared.borrow_mut();

@@ -26,7 +26,7 @@ fn is_death(cause: &PeerError) -> bool {
     )
 }
 
-/// Kills the puppet and waits for the news.
+/// Kills the puppet and waits until its death is reported.
 fn kill<M: Method>(stage: &mut Stage<M>) -> PeerError {
     stage.child.kill();
     let cause = match stage.node.method.capabilities().tells_of_death {

@@ -202,7 +202,7 @@ impl<M: Method> Node<M> {
     }
 
     /// Tries to send to `peer`, which does not exist, and returns how it is reported down. The packet may
-    /// be accepted first, or not at all: [`SendError::WouldBlock`] until the news is there.
+    /// be accepted first, or not at all: [`SendError::WouldBlock`] until the absence is known.
     pub fn find_absent(&mut self, peer: Peer) -> PeerError {
         let mut patience = Patience::new(format!("the absence of {peer:?} is noticed"));
         let mut accepted = false;

@@ -1,4 +1,4 @@
-//! A peer in another process that does what packets tell it.
+//! A peer in another process that carries out the orders in packets.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::sleep::Sleeper;
 use crate::patience::Patience;
 use crate::process::{Child, Part, part};
 
-/// What a puppet is told to do.
+/// An order to a puppet.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Order {
     /// Send these bytes back.

@@ -216,7 +216,7 @@ pub fn idle_methods_sleep<F: Factory>(factory: &F) {
     pair.still_works();
 }
 
-/// A sender that was told that it would block and sleeps is woken when there is room.
+/// A sender that got "would block" and sleeps is woken when there is room.
 pub fn room_wakes_the_sender<F: Factory>(factory: &F) {
     let mut pair = Pair::new(factory);
     let packet = vec![1; 4096];
@@ -295,7 +295,7 @@ impl Sleeper {
     /// Longer than any partner that is awake takes to reply, shorter than a test's patience.
     const ALARM: Duration = Duration::from_secs(10);
     /// A packet may come in the very moment in which a nap ends by its own deadline; that this
-    /// happens often is not to be believed.
+    /// happens often is too unlikely.
     const MOST_COINCIDENCES: usize = 10;
 
     pub(super) fn new(seed: u64) -> Self {

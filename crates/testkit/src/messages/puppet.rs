@@ -1,4 +1,4 @@
-//! The other process: it does what it is told through unexpected messages, and checks what it gets.
+//! The other process: it carries out orders that come as unexpected messages, and checks what it gets.
 
 use std::time::{Duration, Instant};
 

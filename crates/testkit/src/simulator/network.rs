@@ -159,7 +159,7 @@ impl Shared {
         })))
     }
 
-    /// The virtual time, as methods are told it.
+    /// The virtual time, as methods get it.
     pub fn instant(&self) -> Instant {
         let network = self.lock();
         network.epoch + network.now

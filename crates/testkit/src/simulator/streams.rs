@@ -21,7 +21,7 @@ use crate::random::Random;
 /// The one handle of each side.
 const PEER: Peer = Peer(1);
 
-/// The most that a session may hold, whatever it is told.
+/// The most that a session may hold, whatever it receives.
 const MOST_OWNED_BYTES: usize = 4 << 20;
 
 /// Rounds within which two sessions must have come to rest.
@@ -247,7 +247,7 @@ impl Run {
     }
 }
 
-/// A sink that believes what it hears, as long as nothing completes twice.
+/// A sink that checks only that nothing completes twice.
 #[derive(Default)]
 struct Careless {
     done: HashSet<Token>,

@@ -12,7 +12,7 @@ use causeway_testkit::process::{self, Child, Part};
 use crate::{NOW, Node};
 
 const SENDERS: usize = 64;
-/// What the receiver is told to keep at most.
+/// Most bytes that the receiver may keep, by its configuration.
 const EARLY_BYTES: usize = 4 << 20;
 /// The receiver takes so many messages at a time, and then pauses: one sender alone would be faster.
 const BATCH: usize = 16;
