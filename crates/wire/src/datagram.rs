@@ -83,7 +83,7 @@ const _: () = assert!(CHECK_BYTES <= TAG_BYTES);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// The caller asks for a connection; first without a cookie, then with the one that it got.
+    /// The caller requests a connection; first without a cookie, then with the one that it got.
     Open = 1,
     /// The reply to an opening without a (valid) cookie: the cookie. The sender keeps nothing.
     Cookie = 2,

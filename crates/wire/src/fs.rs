@@ -53,7 +53,7 @@ pub const MAX_CURSOR_BYTES: usize = 1024;
 /// Largest encoding of a request or a reply, in bytes. Longer lists travel in exported memory.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
-/// What a client asks of a server.
+/// What a client sends to a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Tag under which the reply is sent.

@@ -526,7 +526,7 @@ pub mod bulk {
 /// A packet for the method itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Internal {
-    /// Asks the owner to copy between its regions and a piece of the sender's bulk area.
+    /// Requests of the owner to copy between its regions and a piece of the sender's bulk area.
     Copy(CopyRequest),
     /// The owner's reply.
     Copied {
@@ -535,7 +535,7 @@ pub enum Internal {
         /// How it went.
         outcome: CopyOutcome,
     },
-    /// Asks the owner for a remote atomic.
+    /// Requests a remote atomic of the owner.
     Atomic(AtomicRequest),
     /// The owner's reply.
     AtomicDone {

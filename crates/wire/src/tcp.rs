@@ -46,7 +46,7 @@ pub const FRAGMENT_BYTES: usize = 24;
 /// The most fragments in one [`Kind::Get`].
 pub const MAX_GET_FRAGMENTS: usize = 1024;
 
-/// The most data that one [`Kind::Get`] may ask for.
+/// The most data that one [`Kind::Get`] may request.
 pub const MAX_GET_BYTES: u64 = 1024 * 1024;
 
 /// The most puts that a sender may have begun without having received their [`Kind::PutDone`].
@@ -379,14 +379,14 @@ pub enum Kind {
     PutEnd = 3,
     /// The reply to [`Kind::PutEnd`]: put `id` is in the receiver's memory, or ([`Header::flag`]) was refused.
     PutDone = 4,
-    /// Asks for data under the number `id`; the payload is a list of [`Fragment`]s.
+    /// Requests data under the number `id`; the payload is a list of [`Fragment`]s.
     Get = 5,
     /// Data for get `id`, from its byte `base` on.
     GetData = 6,
     /// The end of get `id`: `base` bytes of data were sent, which is all, or ([`Header::flag`]) the rest
     /// was refused.
     GetDone = 7,
-    /// Asks for a [`Kind::ProbeReply`] as a sign of life.
+    /// Requests a [`Kind::ProbeReply`] as a sign of life.
     Probe = 8,
     /// The sign of life.
     ProbeReply = 9,
@@ -397,7 +397,7 @@ pub enum Kind {
     /// Lets the receiver open `base` further connections that belong to this one: they name the
     /// [`Ticket`] in `id` and `key`. From the side that was connected to, once.
     Invite = 12,
-    /// Asks for a remote atomic under the number `id`, on the 8 bytes from `base` on of the region `key`; the payload is
+    /// Requests a remote atomic under the number `id`, on the 8 bytes from `base` on of the region `key`; the payload is
     /// the [`Operation`](crate::atomic::Operation).
     Atomic = 13,
     /// The reply to atomic `id`; the payload is the [`Outcome`](crate::atomic::Outcome).
@@ -580,7 +580,7 @@ impl Header {
 /// A list of fragments. One fragment, the usual case, takes no memory of its own.
 pub type Fragments = SmallVec<[Fragment; 1]>;
 
-/// A span of a region that a [`Kind::Get`] asks for.
+/// A span of a region that a [`Kind::Get`] requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fragment {
     /// The region's key.

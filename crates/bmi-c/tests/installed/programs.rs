@@ -199,7 +199,7 @@ fn the_example_serves_requests() {
         let mut server = Server(serve.args(["serve", at]).spawn().unwrap());
         let ask = |text: &str| run(command(&program).args(["ask", ask_at, text]));
         let mut output = ask("hello");
-        wait_for("the server answers", || {
+        wait_for("the server replies", || {
             let error = String::from_utf8_lossy(&output.stderr);
             let is_early = error.contains("nothing listens there");
             assert!(output.status.success() || is_early, "{error}");

@@ -23,7 +23,7 @@ pub enum AmError {
     /// The table has no such handler.
     #[error("process {source_rank} names handler {handler}, but the table has only {handlers}")]
     NoHandler {
-        /// Who sent the message.
+        /// The message's sender.
         source_rank: Rank,
         /// What it named.
         handler: u16,

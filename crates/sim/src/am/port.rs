@@ -48,7 +48,7 @@ pub enum Kind {
     Reply,
     /// A fragment of a store; the last one runs a request handler.
     Store(Fragment),
-    /// Asks for `source` to be sent to `into`.
+    /// Requests that `source` be sent to `into`.
     Get {
         /// What to send.
         source: Span,

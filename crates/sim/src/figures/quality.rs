@@ -117,7 +117,7 @@ pub struct Setting {
     settings: Settings,
     shape: Shape,
     channels: Vec<Flow>,
-    /// Whose latency is a curve, besides θ.
+    /// The channels of which the latency is a curve, besides θ.
     latency_of: LatencyOf,
 }
 

@@ -58,7 +58,7 @@ pub struct HostDmaSpec {
 /// One contiguous transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Whose it is; comes back when it is finished.
+    /// Names it for the caller; comes back when it is finished.
     pub token: u64,
     /// Which way.
     pub direction: Direction,
@@ -154,7 +154,7 @@ impl HostDma {
         self.channels.iter().all(Option::is_none)
     }
 
-    /// Takes `job`, at once or into the queue. Answers when to call [`Self::advance`] if it starts at once.
+    /// Takes `job`, at once or into the queue. Returns when to call [`Self::advance`] if it starts at once.
     pub fn start(&mut self, now: Time, job: Job) -> Result<Option<Wake>, DmaFull> {
         let free = (0..self.channels.len()).find(|&channel| {
             self.channels[channel].is_none() && self.spec.channels.takes(channel, job.direction)

@@ -137,7 +137,7 @@ pub(crate) struct Vi {
     local: u32,
     depth: u32,
     queued: [bool; 2],
-    /// Nobody waits for completions of this side.
+    /// The process does not wait for completions of this side.
     counted: [bool; 2],
     sides: [WorkQueue; 2],
     /// The node at the other end, and its virtual interface.
@@ -474,7 +474,7 @@ impl Host {
         (address, self.descriptors, shadow)
     }
 
-    /// A status is in memory. Answers when its process finds it, if it polls for it.
+    /// A status is in memory. Returns when its process finds it, if it polls for it.
     pub(crate) fn status_landed(
         &mut self,
         now: Time,
@@ -511,7 +511,7 @@ impl Host {
         self.find(process, now, polling).map(|at| (process, at))
     }
 
-    /// An entry of a completion queue is in memory. Answers when its process finds it, if it polls.
+    /// An entry of a completion queue is in memory. Returns when its process finds it, if it polls.
     pub(crate) fn entry_landed(
         &mut self,
         now: Time,

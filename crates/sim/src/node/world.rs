@@ -269,7 +269,7 @@ impl World {
         }
     }
 
-    /// Tells the program what happened, and wakes processors.
+    /// Passes an input to the program, and wakes processors.
     fn input(&mut self, node: u32, from: Option<DmaEngine>, input: Input<'_>) {
         self.wake(node, from);
         let now = self.events.now();

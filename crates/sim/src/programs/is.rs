@@ -264,7 +264,7 @@ impl IntegerSort {
         Ok(())
     }
 
-    /// Asks each owner where this process's keys begin.
+    /// Requests of each owner where this process's keys begin.
     fn ask<A: ActiveMessages<State = SortState>>(am: &mut A, share: &Share) -> Result<(), AmError> {
         let Share {
             rank, ranks, bytes, ..
@@ -272,7 +272,7 @@ impl IntegerSort {
         for step in 0..ranks {
             let owner = (rank + step) % ranks;
             let counts = share.local.at(owner as u64 * bytes).span(bytes);
-            // Everybody has a place of its own at the owner, the owner itself too.
+            // Each process has a slot of its own at the owner, the owner itself too.
             let slot = rank as u64 * bytes;
             am.store(owner as Rank, counts, share.asked.at(slot), SUBTRACT, 0)?;
             let awaited = Awaited::from(owner as Rank, "an answer about ranks");

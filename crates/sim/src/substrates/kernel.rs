@@ -17,7 +17,7 @@ use super::world::{PacketId, World};
 use crate::am::port::{Message, Rank};
 use crate::engine::Time;
 
-/// Who moves the words between memory and the card.
+/// What moves the words between memory and the card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mover {
     /// NI1: the processor.

@@ -108,7 +108,7 @@ pub enum SimError {
         /// Its error.
         error: AmError,
     },
-    /// Nobody can get on.
+    /// No process can get on.
     #[error("nothing moves at {} µs:{}", at / 1_000_000, list(standing))]
     Deadlock {
         /// When.

@@ -128,7 +128,7 @@ impl NetworkProcessor {
         }
     }
 
-    /// `source` has something. Answers if that changes the processor's plans.
+    /// `source` has something. Returns a notice if that changes the processor's plans.
     pub(super) fn rouse(&mut self, now: Time, source: usize) -> Option<Notice> {
         if self.is_busy || self.parked.get(source) != Some(&false) {
             return None;
@@ -146,7 +146,7 @@ impl NetworkProcessor {
         holds
     }
 
-    /// The processor has finished with a source. Answers what it finds next.
+    /// The processor has finished with a source. Returns what it finds next.
     pub(super) fn free(
         &mut self,
         now: Time,

@@ -56,7 +56,7 @@ pub(super) struct Alarm {
     pub(super) wakes: Wakes,
 }
 
-/// Whom an alarm is for.
+/// The processor or process that an alarm is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wakes {
     /// What runs there has reached the end of its slice.
@@ -246,7 +246,7 @@ impl Host {
         }
     }
 
-    /// Somebody has become ready: what runs without a bound gets one.
+    /// A process has become ready: what runs without a bound gets one.
     fn bound_slices(&mut self, now: Time, alarms: &mut Vec<Alarm>) {
         for index in 0..self.processors.len() {
             let Some(processor) = self.processors.get_mut(index) else {

@@ -245,7 +245,7 @@ fn words_get_through_while_others_compute_and_wait() {
                 assert!(process.time_in(Function::Compute) >= rank * 3 * MILLISECOND);
                 assert!(process.processor_time() <= process.ended);
             }
-            // Nobody's processor did more than it had time for.
+            // No processor did more than it had time for.
             for host in outcome.processes.chunks(per_host as usize) {
                 let busy: Time = host.iter().map(|process| process.processor_time()).sum();
                 assert!(busy <= outcome.ended, "{combination:?} {per_host}");

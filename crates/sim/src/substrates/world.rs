@@ -44,9 +44,9 @@ pub(super) struct Packet {
 /// One packet's way from call to return.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Journey {
-    /// Who sent it.
+    /// The sender.
     pub from: Rank,
-    /// Who received it.
+    /// The receiver.
     pub to: Rank,
     /// When the call to send began.
     pub called: Time,

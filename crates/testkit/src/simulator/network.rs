@@ -270,13 +270,6 @@ impl Network {
         self.inboxes.get_mut(&socket)?.pop_front()
     }
 
-    /// Whether something has arrived at a socket.
-    pub fn has_arrived(&self, socket: SocketAddr) -> bool {
-        self.inboxes
-            .get(&socket)
-            .is_some_and(|inbox| !inbox.is_empty())
-    }
-
     /// When the next thing arrives.
     pub fn next_arrival(&self) -> Option<Time> {
         self.flights.peek().map(|Reverse(flight)| flight.at)

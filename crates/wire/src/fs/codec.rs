@@ -294,9 +294,9 @@ impl Wire for Reply {
     fn encode(&self, out: &mut Writer) {
         out.u8(PROTOCOL_VERSION);
         match &self.result {
-            Ok(answer) => {
+            Ok(result) => {
                 out.u8(0);
-                answer.encode(out);
+                result.encode(out);
             }
             Err(failure) => {
                 out.u8(1);

@@ -77,7 +77,7 @@ errnos! {
     /// The content is frozen while it moves to its first server: finish that, then go on.
     MOVING = 1003, "the file's content is on its way to its first server";
     /// The server repeats a slot's reply to its latest sequence number only.
-    STALE_SEQUENCE = 1004, "the slot has answered a later request already";
+    STALE_SEQUENCE = 1004, "a later request of the client's slot was carried out already";
     /// Nothing is wrong; the same request may succeed in a moment.
     RETRY = 1005, "not now: try again";
     /// The request names a server that does not serve this kind of operation.

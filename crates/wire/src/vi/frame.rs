@@ -33,7 +33,7 @@ pub enum FrameKind {
     Send = 1,
     /// Part of an RDMA write.
     Write = 2,
-    /// Asks for a span of memory.
+    /// Requests a span of memory.
     ReadRequest = 3,
     /// Part of such a span.
     ReadReply = 4,
