@@ -265,11 +265,15 @@ impl Shm {
             Some(pair) => pair,
             None => self.pair_for_send(peer)?,
         };
-        let sent = pair.send(parts);
-        if pair.failing.is_some() {
-            self.ail(peer);
+        // A result that is copied would wait for the packet's lines, which the stores before it still wait for:
+        // a load wider than the store that it reads from waits until all stores have reached the cache.
+        match pair.send(parts) {
+            Ok(()) if pair.failing.is_none() => Ok(()),
+            sent => {
+                self.ail_if_failing(peer);
+                sent
+            }
         }
-        sent
     }
 
     /// The live connection of a peer, made if the peer has none and may have one.

@@ -445,6 +445,15 @@ impl Shm {
         }
     }
 
+    /// The same, if it fails.
+    #[cold]
+    pub(super) fn ail_if_failing(&mut self, peer: Peer) {
+        let pair = self.peers.get_mut(peer).and_then(|entry| entry.pair());
+        if pair.is_some_and(|pair| pair.failing.is_some()) {
+            self.ail(peer);
+        }
+    }
+
     /// Gives a connection up, at the next opportunity to tell.
     pub(super) fn fail(&mut self, peer: Peer, cause: PeerError) {
         if let Some(pair) = self.peers.get_mut(peer).and_then(|entry| entry.pair()) {
