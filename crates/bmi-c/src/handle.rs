@@ -157,7 +157,7 @@ fn enter(handle: *mut Handle) -> Result<&'static Place, u64> {
     }
     if !place.entry.try_enter() {
         place.entry.enter_contended(is_live, || {
-            call_out(handle, |_| {});
+            interrupt_wait(handle, |_| {});
         })?;
     }
     // It may have been finalized just before.
@@ -258,13 +258,13 @@ fn wait_shared(
         let code = call(handle, |instance| {
             let code = body(instance, Duration::ZERO);
             let is_time_up = left().is_some_and(|left| left.is_zero());
-            is_over = !matches!(code, Ok(0)) || is_time_up || entry.take_call();
+            is_over = !matches!(code, Ok(0)) || is_time_up || entry.take_wake_request();
             if is_over {
                 if waits_for_all {
                     entry.end_waiting_for_all();
                 }
                 // Another takes over waiting for all.
-                entry.pass_on();
+                entry.wake_waiters();
                 return code;
             }
             waits_for_all = waits_for_all || entry.begin_waiting_for_all();
@@ -348,11 +348,11 @@ pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
 
 /// Ends a wait in the instance, or the next one. Takes no lock, so that a signal handler may call it.
 pub(crate) fn wake(handle: *mut Handle) -> c_int {
-    call_out(handle, Entry::call)
+    interrupt_wait(handle, Entry::request_wake)
 }
 
 /// Ends the wait of the thread that is inside, or the next one, after a note for it.
-fn call_out(handle: *mut Handle, note: impl FnOnce(&Entry)) -> c_int {
+fn interrupt_wait(handle: *mut Handle, note: impl FnOnce(&Entry)) -> c_int {
     let place = place(handle);
     place.waking.fetch_add(1, SeqCst);
     let is_here = !handle.is_null() && place.live.load(SeqCst) == handle.addr();

@@ -159,17 +159,17 @@ pub(crate) struct Describer {
 }
 
 impl Describer {
-    /// Describes memory for `use_it`.
+    /// Describes memory for `body`.
     ///
     /// # Safety
     /// Every span is valid for reads, and if `writable` for writes, until nothing describes it any more:
-    /// until the operation that `use_it` starts completes, or the export that it makes ends.
+    /// until the operation that `body` starts completes, or the export that it makes ends.
     #[inline(always)]
     pub(crate) unsafe fn with<R>(
         &mut self,
         named: Named,
         writable: bool,
-        use_it: impl FnOnce(&[Memory]) -> Result<R, Failure>,
+        body: impl FnOnce(&[Memory]) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         match named {
             Named::Buffer(base, size) => {
@@ -178,15 +178,15 @@ impl Describer {
                 if self.buffers.may_hold(start.addr().get()) {
                     // SAFETY: the caller's promise.
                     let memory = unsafe { self.describe(start, size, writable) }?;
-                    return use_it(std::slice::from_ref(&memory));
+                    return body(std::slice::from_ref(&memory));
                 }
                 // SAFETY: the caller's promise; C forms no Rust reference. Nothing here is moved once it is
                 // made: this is on the path of every small message.
                 let lent = unsafe { self.lender.lend(start, size, writable) };
-                use_it(std::slice::from_ref(&lent))
+                body(std::slice::from_ref(&lent))
             }
             // SAFETY: the caller's promise.
-            Named::List(list, count) => unsafe { self.with_list(list, count, writable, use_it) },
+            Named::List(list, count) => unsafe { self.with_list(list, count, writable, body) },
         }
     }
 
@@ -198,7 +198,7 @@ impl Describer {
         list: *const iovec,
         count: usize,
         writable: bool,
-        use_it: impl FnOnce(&[Memory]) -> Result<R, Failure>,
+        body: impl FnOnce(&[Memory]) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         if list.is_null() && count > 0 {
             return Err(Failure::invalid("the list of buffers is NULL"));
@@ -219,7 +219,7 @@ impl Describer {
             };
             memory.push(span?);
         }
-        let result = use_it(&memory);
+        let result = body(&memory);
         memory.clear();
         self.list = memory;
         result

@@ -37,7 +37,7 @@ pub struct BmiUnexpected {
 
 /// A completion as C gets it.
 #[inline]
-fn told(done: Completion) -> BmiCompletion {
+fn to_c(done: Completion) -> BmiCompletion {
     let (actual_size, error) = match done.result {
         Ok(size) => (size as i64, 0),
         Err(error) => (0, Failure::from(error).report()),
@@ -73,11 +73,11 @@ fn check_count(count: usize) -> Result<(), Failure> {
 ///
 /// # Safety
 /// `array` has room for all of it.
-unsafe fn hand_over<F, T>(found: &mut Vec<F>, array: *mut T, told: impl Fn(F) -> T) -> c_int {
+unsafe fn hand_over<F, T>(found: &mut Vec<F>, array: *mut T, to_c: impl Fn(F) -> T) -> c_int {
     let count = found.len() as c_int;
     for (at, one) in found.drain(..).enumerate() {
         // SAFETY: the caller's promise.
-        unsafe { array.add(at).write(told(one)) };
+        unsafe { array.add(at).write(to_c(one)) };
     }
     count
 }
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn BMI_test(
             None => Ok(0),
             Some(found) => {
                 // SAFETY: not null, and the header requires a pointer that is valid for writes.
-                unsafe { done.write(told(found)) };
+                unsafe { done.write(to_c(found)) };
                 Ok(1)
             }
         }
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn BMI_testsome(
         let found = &mut instance.completions;
         instance.bmi.testsome(&instance.ops, idle, found)?;
         // SAFETY: the header requires as many entries as there are operations.
-        Ok(unsafe { hand_over(found, done, told) })
+        Ok(unsafe { hand_over(found, done, to_c) })
     })
 }
 
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn BMI_testcontext(
         let found = &mut instance.completions;
         instance.bmi.testcontext(context, most, idle, found)?;
         // SAFETY: the header requires `most` entries, and no more were asked for.
-        Ok(unsafe { hand_over(found, done, told) })
+        Ok(unsafe { hand_over(found, done, to_c) })
     })
 }
 
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn BMI_testunexpected(
         let most = room(messages, most)?;
         let found = &mut instance.unexpected;
         instance.bmi.testunexpected(most, idle, found)?;
-        let told = |message: causeway_bmi::Unexpected| {
+        let to_c = |message: causeway_bmi::Unexpected| {
             let size = message.data.len() as i64;
             let buffer = match message.data.into_boxed_slice() {
                 bytes if bytes.is_empty() => std::ptr::null_mut(),
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn BMI_testunexpected(
             }
         };
         // SAFETY: the header requires `most` entries, and no more were asked for.
-        Ok(unsafe { hand_over(found, messages, told) })
+        Ok(unsafe { hand_over(found, messages, to_c) })
     })
 }
 
